@@ -1,0 +1,140 @@
+"""The collectives, as the rewrites of a sharding that they are.
+
+Dims are positions, so that one move serves every array of its rank. Each class shows its rewrite
+and, for L local bytes before the step over n devices, the bytes that each device receives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes, Sharding
+
+
+class IllegalMove(ValueError):
+    """The sharding does not allow the move. A bug of ours, unless the user named the collective."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllGather:
+    """`A[I_XY] → A[I_X]` over Y: the minor axes of a dim come off. (n−1)·L."""
+
+    axes: Axes
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceScatter:
+    """`A[I_X]{U_Y} → A[I_XY]` over Y: partial sums become sums, shared out. (n−1)/n·L."""
+
+    axes: Axes
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """`A[I]{U_X} → A[I]` over X: partial sums become sums, everywhere. 2(n−1)/n·L."""
+
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class AllToAll:
+    """`A[I_X, J] → A[I, J_X]` over X: the minor axes of one dim go to the end of another. (n−1)/n·L."""
+
+    axes: Axes
+    source: int
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivePermute:
+    """`A[I_XY] → A[I_YX]`: whole blocks change devices; local shapes stay. L.
+
+    Device (x, y) of X=2, Y=2 holds block 2x + y and wants block 2y + x: (0,1) and (1,0) swap,
+    the others keep their own. The sharded axes are the same before and after, since JAX's types
+    cannot know that a permuted value is equal along an axis which no longer shards it.
+    """
+
+    axes: Axes
+    dims: tuple[Axes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`A[I] → A[I_X]`: each device keeps its block of what all of X hold. 0."""
+
+    axes: Axes
+    dim: int
+
+
+Move: TypeAlias = AllGather | ReduceScatter | AllReduce | AllToAll | CollectivePermute | Slice
+COLLECTIVE_NAMES: dict[str, type[Move]] = {
+    kind.__name__: kind for kind in (AllGather, ReduceScatter, AllReduce, AllToAll, CollectivePermute, Slice)
+}
+
+
+def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
+    """The sharding that a move leaves; IllegalMove if the sharding does not allow it."""
+    match move:
+        case AllGather(axes, dim):
+            return before.with_dim(dim, _without_minor(before.dims[dim], axes))
+        case ReduceScatter(axes, dim):
+            reduced = _reduce(before, axes)
+            return reduced.with_dim(dim, reduced.dims[dim] + axes)
+        case AllReduce(axes):
+            return _reduce(before, axes)
+        case AllToAll(axes, source, dim):
+            _require(source != dim, "an AllToAll needs two dims")
+            taken = before.with_dim(source, _without_minor(before.dims[source], axes))
+            return taken.with_dim(dim, taken.dims[dim] + axes)
+        case CollectivePermute(_, dims):
+            after = Sharding(dims, before.unreduced)
+            _require(set(after.sharded) == set(before.sharded), "a permute keeps the sharded axes")
+            _require(after.blocks(mesh) == before.blocks(mesh), "a permute keeps the local shape")
+            return after
+        case Slice(axes, dim):
+            _require(not before.used & set(axes), "only an axis that holds copies can be sliced")
+            return before.with_dim(dim, before.dims[dim] + axes)
+        case _:
+            assert_never(move)
+
+
+def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> int:
+    """The bytes received by the busiest device, for `local_bytes` per device before the move."""
+    n = mesh.product(move.axes)
+    match move:
+        case AllGather():
+            return (n - 1) * local_bytes
+        case ReduceScatter() | AllToAll():
+            return (n - 1) * local_bytes // n
+        case AllReduce():
+            return 2 * (n - 1) * local_bytes // n
+        case CollectivePermute(_, dims):
+            # Two orders of the axes that exceed 1 give some device another block.
+            stays = all(
+                [a for a in old if mesh.size(a) > 1] == [a for a in new if mesh.size(a) > 1]
+                for old, new in zip(before.dims, dims, strict=True)
+            )
+            return 0 if stays else local_bytes
+        case Slice():
+            return 0
+        case _:
+            assert_never(move)
+
+
+def _without_minor(axes: Axes, minor: Axes) -> Axes:
+    _require(bool(minor) and axes[-len(minor) :] == minor, "the axes are not the minor axes of the dim")
+    return axes[: -len(minor)]
+
+
+def _reduce(before: Sharding, axes: Axes) -> Sharding:
+    _require(bool(axes) and before.unreduced.issuperset(axes), "the value is not unreduced over these axes")
+    return Sharding(before.dims, before.unreduced.difference(axes))
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise IllegalMove(reason)

@@ -1,0 +1,100 @@
+"""What each device does: a list of steps over values, in order.
+
+Values are numbered; a value is written once. Inputs come first. `values[i]` is an Array: its name,
+dims, global shape, sharding and dtype, from which local shapes and bytes follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shardc.ir.collectives import Move
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Program
+from shardc.ir.sharding import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Einsum:
+    """The local product of one or two operands; dims that the result lacks are summed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function of `ir.functions`, on local blocks; `over` as in program.Call."""
+
+    function: str
+    over: tuple[str, ...] = ()
+
+
+Local: TypeAlias = Einsum | Apply
+Op: TypeAlias = Move | Local
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """`wire_bytes` received by the busiest device, `flops` per device, seconds, and the formula of the time."""
+
+    wire_bytes: int = 0
+    flops: int = 0
+    time_s: float = 0.0
+    formula: str = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`values[result] = op(values[operands]…)`, for statement number `statement`."""
+
+    op: Op
+    operands: tuple[int, ...]
+    result: int
+    statement: int
+    cost: StepCost
+    rule: str = ""
+
+    @property
+    def name(self) -> str:
+        """A collective's name, `Slice`, `Einsum`, or a function's name."""
+        return self.op.function if isinstance(self.op, Apply) else type(self.op).__name__
+
+    @property
+    def is_collective(self) -> bool:
+        return not isinstance(self.op, Einsum | Apply)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Sums over the steps, per device; `peak_bytes` is the largest sum of live buffers."""
+
+    wire_bytes: int
+    flops: int
+    compute_s: float
+    communication_s: float
+    time_s: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One legal way to do a statement. `steps` name the values of this strategy."""
+
+    values: tuple[Array, ...]
+    steps: tuple[Step, ...]
+    wire_bytes: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The steps of a whole program. `inputs` and `outputs` are numbers of values."""
+
+    program: Program
+    values: tuple[Array, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.program.mesh

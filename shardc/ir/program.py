@@ -1,0 +1,238 @@
+"""What to compute, on whole arrays: statements over expressions, every name resolved.
+
+    program    = mesh, sizes, statements
+    statement  = name[dims: pattern] = expr
+    expr       = Use      a named array, in the sharding asked for
+               | Product  one or two operands; dims that the result lacks are summed
+               | Call     an elementwise function, or one over named dims
+               | Named    a collective that the user fixed
+
+Products are pairwise and read from the left: `A · B · C` is `(A · B) · C`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from shardc.errors import ShardcError, Span
+from shardc.ir.dtypes import DType
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes, Sharding, spell_dim, spell_unreduced
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A sharding in which some dims may be left to the planner (None)."""
+
+    dims: tuple[Axes | None, ...]
+    unreduced: frozenset[str] = frozenset()
+
+    @classmethod
+    def free(cls, rank: int) -> Pattern:
+        return cls((None,) * rank)
+
+    @classmethod
+    def exactly(cls, sharding: Sharding) -> Pattern:
+        return cls(sharding.dims, sharding.unreduced)
+
+    @property
+    def exact(self) -> Sharding | None:
+        """The one sharding that matches, if every dim is given."""
+        given = tuple(axes for axes in self.dims if axes is not None)
+        return Sharding(given, self.unreduced) if len(given) == len(self.dims) else None
+
+    def matches(self, sharding: Sharding) -> bool:
+        return self.unreduced == sharding.unreduced and all(
+            wanted is None or wanted == axes for wanted, axes in zip(self.dims, sharding.dims, strict=True)
+        )
+
+    def spell(self, dims: tuple[str, ...]) -> str:
+        inside = ", ".join(spell_dim(dim, axes) for dim, axes in zip(dims, self.dims, strict=True))
+        return f"[{inside}]" + spell_unreduced(sorted(self.unreduced))
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An array by name. `pattern` is None for a bare name: whatever sharding it has, or is best."""
+
+    name: str
+    dims: tuple[str, ...]
+    pattern: Pattern | None
+    dtype: DType
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`A[I, J] · B[J, K]`, or a sum over dims of one operand (`sum_J A[I, J]`).
+
+    `dims` are the result's. A dim of both operands and not of the result is contracted, of both and of the
+    result batched, of one and not of the result summed. `local` forbids communication (`·_LOCAL`).
+    """
+
+    operands: tuple[Expr, ...]
+    dims: tuple[str, ...]
+    dtype: DType
+    local: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of `ir.functions` on one or two operands; `over` are the dims it runs along (`softmax_J`).
+
+    Of two operands, either may lack dims of the other; `dims` are all of theirs.
+    """
+
+    function: str
+    operands: tuple[Expr, ...]
+    dims: tuple[str, ...]
+    dtype: DType
+    over: tuple[str, ...] = ()
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A collective that the user wrote: `AllGather_X(…)`. None where the brackets are to say it."""
+
+    collective: str  # a key of ir.collectives.COLLECTIVE_NAMES
+    axes: Axes | None
+    dim: str | None
+    operand: Expr
+    dims: tuple[str, ...]
+    dtype: DType
+    span: Span | None = field(default=None, compare=False)
+
+
+Expr: TypeAlias = Use | Product | Call | Named
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`name[dims] = expr`, the result in a sharding that matches `pattern`. `text` is as printed."""
+
+    name: str
+    dims: tuple[str, ...]
+    pattern: Pattern
+    expr: Expr
+    dtype: DType
+    text: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An array that the program is given."""
+
+    name: str
+    dims: tuple[str, ...]
+    pattern: Pattern
+    dtype: DType
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A checked program. `sizes` has the sizes that are known; `chip` and `topology` if declared."""
+
+    mesh: Mesh
+    sizes: tuple[tuple[str, int], ...]
+    dtype: DType
+    inputs: tuple[Input, ...]
+    statements: tuple[Statement, ...]
+    chip: str | None = None
+    topology: str | None = None
+    warnings: tuple[str, ...] = ()
+    spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False)  # where each dim is first written
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The statements whose results no later statement uses, in order."""
+        last: dict[str, int] = {}
+        for number, statement in enumerate(self.statements):
+            for use in uses(statement.expr):
+                last.pop(use.name, None)
+            last[statement.name] = number
+        return tuple(sorted(last.values()))
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Every dim, in order of first use."""
+        found: dict[str, None] = {}
+        for array in self.inputs:
+            found |= dict.fromkeys(array.dims)
+        for statement in self.statements:
+            found |= dict.fromkeys(statement.dims)
+        return tuple(found)
+
+    def shape(self, dims: tuple[str, ...]) -> tuple[int, ...]:
+        sizes = dict(self.sizes)
+        return tuple(sizes[dim] for dim in dims)
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Program:
+        return replace(self, sizes=tuple((dict(self.sizes) | dict(sizes)).items()))
+
+    def shardings_of(self, dim: str) -> Iterator[tuple[Axes, Span | None]]:
+        """Every subscript that the program writes on a dim."""
+        for array in self.inputs:
+            yield from _on(dim, array.dims, array.pattern, array.span)
+        for statement in self.statements:
+            for use in uses(statement.expr):
+                if use.pattern is not None:
+                    yield from _on(dim, use.dims, use.pattern, use.span)
+            yield from _on(dim, statement.dims, statement.pattern, statement.span)
+
+
+def _on(dim: str, dims: tuple[str, ...], pattern: Pattern, span: Span | None) -> Iterator[tuple[Axes, Span | None]]:
+    for name, axes in zip(dims, pattern.dims, strict=True):
+        if name == dim and axes:
+            yield axes, span
+
+
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly below one."""
+    match expr:
+        case Use():
+            return ()
+        case Named(operand=operand):
+            return (operand,)
+        case Product(operands=below) | Call(operands=below):
+            return below
+
+
+def uses(expr: Expr) -> Iterator[Use]:
+    """Every array that an expression names, from the left."""
+    if isinstance(expr, Use):
+        yield expr
+    for operand in operands(expr):
+        yield from uses(operand)
+
+
+def check_divisible(program: Program) -> None:
+    """SHC204 if a written sharding does not divide its dim."""
+    sizes = dict(program.sizes)
+    spans = dict(program.spans)
+    for dim in program.dims:
+        if dim not in sizes:
+            continue
+        for axes, span in program.shardings_of(dim):
+            parts = program.mesh.product(axes)
+            if sizes[dim] % parts:
+                raise not_divisible(dim, sizes[dim], axes, program.mesh, spans.get(spell_dim(dim, axes), span))
+
+
+def not_divisible(dim: str, size: int, axes: Axes, mesh: Mesh, span: Span | None) -> ShardcError:
+    parts = mesh.product(axes)
+    spelled = ", ".join(f"`{axis}` = {mesh.size(axis)}" for axis in axes)
+    many = "axes" if len(axes) > 1 else "axis"
+    total = f" ({parts} together)" if len(axes) > 1 else ""
+    return ShardcError(
+        "SHC204",
+        f"dim `{dim}` = {size} is not divisible by mesh {many} {spelled}{total}",
+        span=span,
+        note=f"{size} mod {parts} = {size % parts}",
+        help=f"make {dim} {-(-size // parts) * parts}, or drop `{spell_dim('', axes)}`",
+    )

@@ -1,0 +1,132 @@
+"""How an array lies on a mesh.
+
+`I_XY` on a mesh X=2, Y=2 gives device (x, y) block 2x + y of four: axes run major to minor, so
+`I_XY` is not `I_YX`. An axis that shards no dim and is not unreduced holds copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shardc.ir.dtypes import DType
+from shardc.ir.mesh import Mesh
+
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """For each dim its axes, major to minor, and the axes over which the value is unreduced."""
+
+    dims: tuple[Axes, ...]
+    unreduced: frozenset[str] = frozenset()
+    _hash: int = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.dims, self.unreduced)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @classmethod
+    def of(cls, dims: Iterable[Iterable[str]], unreduced: Iterable[str] = ()) -> Sharding:
+        return cls(tuple(tuple(axes) for axes in dims), frozenset(unreduced))
+
+    @classmethod
+    def replicated(cls, rank: int) -> Sharding:
+        return cls(((),) * rank)
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def sharded(self) -> Axes:
+        """The axes that shard some dim, in order of the dims."""
+        return tuple(axis for axes in self.dims for axis in axes)
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The axes along which devices hold different values."""
+        return self.unreduced.union(*self.dims)
+
+    def with_dim(self, position: int, axes: Axes) -> Sharding:
+        return Sharding((*self.dims[:position], axes, *self.dims[position + 1 :]), self.unreduced)
+
+    def blocks(self, mesh: Mesh) -> tuple[int, ...]:
+        """Into how many blocks each dim is cut."""
+        return tuple(mesh.product(axes) for axes in self.dims)
+
+    def divides(self, shape: Sequence[int], mesh: Mesh) -> bool:
+        return all(not axes or size % mesh.product(axes) == 0 for size, axes in zip(shape, self.dims, strict=True))
+
+    def local_shape(self, shape: Sequence[int], mesh: Mesh) -> tuple[int, ...]:
+        return tuple(size // mesh.product(axes) for size, axes in zip(shape, self.dims, strict=True))
+
+    def block_of(self, coordinates: Mapping[str, int], mesh: Mesh) -> tuple[int, ...]:
+        """The index, per dim, of the block that the device at these coordinates holds."""
+        index = []
+        for axes in self.dims:
+            number = 0
+            for axis in axes:
+                number = number * mesh.size(axis) + coordinates[axis]
+            index.append(number)
+        return tuple(index)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A value of the per-device view: its name, its dims and their global sizes, how it lies, its type."""
+
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    sharding: Sharding
+    dtype: DType
+
+    def local_shape(self, mesh: Mesh) -> tuple[int, ...]:
+        return self.sharding.local_shape(self.shape, mesh)
+
+    def local_size(self, mesh: Mesh) -> int:
+        """Elements per device."""
+        size = 1
+        for extent in self.local_shape(mesh):
+            size *= extent
+        return size
+
+    def local_bytes(self, mesh: Mesh) -> int:
+        return self.local_size(mesh) * self.dtype.bytes
+
+    def axes_of(self, dim: str) -> Axes:
+        """The axes of a dim, or none if the array does not have it."""
+        return self.sharding.dims[self.dims.index(dim)] if dim in self.dims else ()
+
+    def __str__(self) -> str:
+        return self.name + spell(self.dims, self.sharding)
+
+
+def spell_axes(axes: Iterable[str]) -> str:
+    """`XY` for one-letter axes, `{data,model}` for several longer ones."""
+    axes = tuple(axes)
+    if len(axes) == 1 or all(len(axis) == 1 for axis in axes):
+        return "".join(axes)
+    return "{" + ",".join(axes) + "}"
+
+
+def spell_dim(dim: str, axes: Axes | None) -> str:
+    """A dim with its subscript, as the parser reads it back."""
+    if axes is None:
+        return f"{dim}_?"
+    return f"{dim}_{spell_axes(axes)}" if axes else dim
+
+
+def spell_unreduced(axes: Iterable[str]) -> str:
+    axes = tuple(axes)
+    return "{U_" + spell_axes(axes) + "}" if axes else ""
+
+
+def spell(dims: Sequence[str], sharding: Sharding) -> str:
+    """`[I_X, J]{U_Y}`."""
+    inside = ", ".join(spell_dim(dim, axes) for dim, axes in zip(dims, sharding.dims, strict=True))
+    return f"[{inside}]" + spell_unreduced(sorted(sharding.unreduced))
