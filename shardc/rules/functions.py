@@ -1,0 +1,34 @@
+"""Which shardings a function of one or two arrays allows, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.sharding import Axes, Sharding
+
+Dims = tuple[str, ...]
+
+
+def applied(
+    function: str, over: Dims, operand_dims: Sequence[Dims], result_dims: Dims, operands: Sequence[Sharding]
+) -> Sharding | None:
+    """What a function of local blocks leaves, or None where it would not mean the same.
+
+    `relu(A[I_X, J]) → C[I_X, J]`; `A[I_X]{U_Y} + B[I_X]{U_Y} → C[I_X]{U_Y}`. Refused: an unreduced value under
+    a function that is not linear, since relu(a₀ + a₁) is not relu(a₀) + relu(a₁); operands unreduced over
+    different axes; a dim sharded differently on the two; a dim that the function runs over and is sharded.
+    """
+    row = FUNCTIONS[function]
+    partial = operands[0].unreduced
+    if any(sharding.unreduced != partial for sharding in operands) or (partial and not row.linear):
+        return None
+    axes_of: dict[str, Axes] = {}
+    for dims, sharding in zip(operand_dims, operands, strict=True):
+        for dim, axes in zip(dims, sharding.dims, strict=True):
+            if axes_of.setdefault(dim, axes) != axes or (dim in over and axes):
+                return None
+    placed = [axis for axes in axes_of.values() for axis in axes]
+    if len(set(placed) | partial) != len(placed) + len(partial):
+        return None
+    return Sharding(tuple(axes_of[dim] for dim in result_dims), partial)

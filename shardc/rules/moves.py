@@ -1,0 +1,107 @@
+"""The moves that lead on from a sharding: one small generator each, in an ordered table.
+
+Whole axes only. A dim's axes are a stack: moves push to the end and pop from the end, since only the
+minor axes of a dim can be gathered or exchanged without leaving the blocks strided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations, permutations
+
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes, Sharding
+
+
+def slices(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I] → A[I_X]` for each axis that holds copies. Slicing over XY is slicing over X, then Y."""
+    free = [axis for axis in pool if axis not in before.used]
+    for dim in range(before.rank):
+        for axis in free:
+            yield Slice((axis,), dim)
+
+
+def gathers(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I_XY] → A[I_X]`, `A[I_XY] → A[I]`: any number of minor axes together."""
+    for dim, axes in enumerate(before.dims):
+        for minor in _suffixes(axes):
+            yield AllGather(minor, dim)
+
+
+def exchanges(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I_XY, J] → A[I_X, J_Y]`: minor axes of one dim to the end of another."""
+    for source, axes in enumerate(before.dims):
+        for minor in _suffixes(axes):
+            for dim in range(before.rank):
+                if dim != source:
+                    yield AllToAll(minor, source, dim)
+
+
+def permutes(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I_XY] → A[I_YX]`, `A[I_X, J_Y] → A[I_Y, J_X]`: the same axes elsewhere, local shapes kept."""
+    sharded = mesh.ordered(before.sharded)
+    if len(sharded) < 2:
+        return
+    for dims in _fillings(sharded, before.blocks(mesh), mesh):
+        if dims != before.dims:
+            changed = {axis for old, new in zip(before.dims, dims, strict=True) if old != new for axis in old + new}
+            yield CollectivePermute(mesh.ordered(changed), dims)
+
+
+def reductions(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I]{U_XY} → A[I]{U_Y}`: over any of the unreduced axes."""
+    for axes in _subsets(mesh.ordered(before.unreduced)):
+        yield AllReduce(axes)
+
+
+def scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I]{U_XY} → A[I_YX]`: over any of the unreduced axes, in any order, onto any dim."""
+    for subset in _subsets(mesh.ordered(before.unreduced)):
+        for axes in permutations(subset):
+            for dim in range(before.rank):
+                yield ReduceScatter(axes, dim)
+
+
+Rule = Callable[[Sharding, Mesh, Axes], Iterator[Move]]
+MOVES: tuple[Rule, ...] = (slices, gathers, reductions, scatters, exchanges, permutes)
+
+
+def moves(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """Every move from a sharding. `pool` are the axes that a Slice may take."""
+    for rule in MOVES:
+        yield from rule(before, mesh, pool)
+
+
+def _suffixes(axes: Axes) -> Iterator[Axes]:
+    for length in range(1, len(axes) + 1):
+        yield axes[-length:]
+
+
+def _subsets(axes: Axes) -> Iterator[Axes]:
+    for length in range(1, len(axes) + 1):
+        yield from combinations(axes, length)
+
+
+def _fillings(axes: Axes, blocks: tuple[int, ...], mesh: Mesh) -> Iterator[tuple[Axes, ...]]:
+    """All ways to lay out the axes over dims that cut dim i into blocks[i]."""
+    if not blocks:
+        if not axes:
+            yield ()
+        return
+    for first in _orders_of_product(axes, blocks[0], mesh):
+        rest = tuple(axis for axis in axes if axis not in first)
+        for others in _fillings(rest, blocks[1:], mesh):
+            yield (first, *others)
+
+
+def _orders_of_product(axes: Axes, product: int, mesh: Mesh) -> Iterator[Axes]:
+    """Ordered choices of axes whose sizes multiply to `product`."""
+    if product == 1:
+        yield ()
+    for axis in axes:
+        quotient, remainder = divmod(product, mesh.size(axis))
+        if remainder == 0 and quotient >= 1:
+            rest = tuple(other for other in axes if other != axis)
+            for tail in _orders_of_product(rest, quotient, mesh):
+                yield (axis, *tail)
