@@ -1,0 +1,6 @@
+"""The cheapest plan of a program, its alternatives and its lower bound."""
+
+from shardc.planner.objective import Objective
+from shardc.planner.program import PlannedProgram, PlannedStatement, plan_program
+
+__all__ = ["Objective", "PlannedProgram", "PlannedStatement", "plan_program"]

@@ -1,0 +1,63 @@
+"""Bytes that no method gets below."""
+
+from __future__ import annotations
+
+import math
+
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Schedule
+from shardc.ir.program import Named, Use
+from shardc.ir.sharding import Array, Sharding
+
+
+def lower_bound(schedule: Schedule) -> int:
+    """The wire bytes that every plan of the program needs; 0 where none is known.
+
+    For a program that only reshards: of each output, the most bytes that a device must hold and does not
+    (the largest over outputs, since one device need not be the busiest for all).
+    """
+    if not all(isinstance(s.expr, Use | Named) for s in schedule.program.statements):
+        return 0
+    by_name = {schedule.values[number].name: schedule.values[number] for number in schedule.inputs}
+    sources = _origins(schedule)
+    bounds = [
+        reshard_bound(by_name[sources[number]], schedule.values[number].sharding, schedule.mesh)
+        for number in schedule.outputs
+    ]
+    return max(bounds, default=0)
+
+
+def _origins(schedule: Schedule) -> dict[int, str]:
+    """For each value the input that it is a resharding of."""
+    names = {number: schedule.values[number].name for number in schedule.inputs}
+    for step in schedule.steps:
+        names[step.result] = names[step.operands[0]]
+    return names
+
+
+def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
+    """The most bytes that some device needs and does not hold.
+
+    A device that holds one of several partial sums holds nothing of the sum: it needs its whole block of
+    the result, or what is left of it to be summed.
+    """
+    block = math.prod(after.local_shape(before.shape, mesh)) * before.dtype.bytes
+    reduced = before.sharding.unreduced - after.unreduced
+    if mesh.product(reduced) > 1:
+        return block
+    axes = mesh.ordered(set(before.sharding.sharded) | set(after.sharded))
+    small = Mesh(tuple((axis, mesh.size(axis)) for axis in axes))
+    least = min(_overlap(before, after, place, small) for place in small.coordinates())
+    return block - least * before.dtype.bytes
+
+
+def _overlap(before: Array, after: Sharding, place: dict[str, int], mesh: Mesh) -> int:
+    """The elements that a device holds of what it needs."""
+    held = before.sharding.block_of(place, mesh)
+    needed = after.block_of(place, mesh)
+    have = before.sharding.local_shape(before.shape, mesh)
+    want = after.local_shape(before.shape, mesh)
+    common = 1
+    for i, h, j, w in zip(held, have, needed, want, strict=True):
+        common *= max(0, min((i + 1) * h, (j + 1) * w) - max(i * h, j * w))
+    return common

@@ -1,0 +1,186 @@
+"""From the tables of a search to the steps of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from shardc.cost import formulas
+from shardc.ir.collectives import AllGather, AllReduce, Move, ReduceScatter, Slice, apply, wire_bytes
+from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
+from shardc.ir.program import Call, Expr, Input, Product, Use
+from shardc.ir.sharding import Array, Sharding
+from shardc.planner.nodes import Planner
+from shardc.planner.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
+from shardc.planner.work import Work
+from shardc.rules.cases import cases_of
+
+PICO = 10**12
+
+
+@dataclass(slots=True)
+class Builder:
+    """Appends the steps of one statement. A step done twice to the same values is done once."""
+
+    planner: Planner
+    values: list[Array]
+    steps: list[Step]
+    statement: int = 0
+    taken: set[str] = field(default_factory=set)  # names that a new value must not bear
+    chosen: dict[str, int] = field(default_factory=dict)  # inputs whose sharding this statement chose
+    cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
+    _done: dict[tuple[Op, tuple[int, ...], str], int] = field(default_factory=dict)
+
+    def build(self, table: Table, number: int, name: str, product: Product | None = None) -> int:
+        """The value of a table at a sharding, under this name. `product` is what it is an operand of."""
+        seed, moves = table.paths(number).moves_to(number)
+        value = self._origin(table, seed, name)
+        cases = dict(self.cases)
+        for move in _merged_slices(moves):
+            value = self.move(value, move, name, self._rule(move, table, product, cases))
+        return value
+
+    def _origin(self, table: Table, seed: int, name: str) -> int:
+        expr, origin = table.expr, table.origins[seed]
+        match origin:
+            case Held(None):
+                assert isinstance(expr, Use)
+                return self._input(expr, table.sharding(seed))
+            case Held(value):
+                assert value is not None
+                return value
+            case Waypoint(below, at):
+                return self.build(below, at, name)
+            case Moved(below, at, move):
+                operand = self.build(below, at, self._inner(below.expr, name))
+                return self.move(operand, move, name, "named by the statement")
+            case Multiplied(tables, at):
+                return self._product(table, tables, at, seed, name)
+            case Applied(tables, at):
+                assert isinstance(expr, Call)
+                found = tuple(self.build(t, n, self._inner(t.expr, name)) for t, n in zip(tables, at, strict=True))
+                op = Apply(expr.function, expr.over)
+                return self._append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "")
+            case _:
+                assert_never(origin)
+
+    def _input(self, use: Use, sharding: Sharding) -> int:
+        if use.name not in self.chosen:
+            self.values.append(self._array(use, sharding, use.name))
+            self.chosen[use.name] = len(self.values) - 1
+        return self.chosen[use.name]
+
+    def _product(self, table: Table, tables: tuple[Table, ...], at: tuple[int, ...], seed: int, name: str) -> int:
+        expr = table.expr
+        assert isinstance(expr, Product)
+        found = [self._found(t, n) for t, n in zip(tables, at, strict=True)]
+        below = [t.expr.dims for t in tables]
+        for axis, case in cases_of(self.planner.mesh.names, below, expr.dims, found).items():
+            self.cases[axis] = max(case, self.cases.get(axis, 1)) if case != 1 else self.cases.get(axis, 1)
+        values = tuple(self.build(t, n, self._inner(t.expr, name), expr) for t, n in zip(tables, at, strict=True))
+        result = self._array(expr, table.sharding(seed), name)
+        return self._append(Einsum(), values, result, self._product_cost(expr, values, result), "local product")
+
+    def _found(self, table: Table, number: int) -> Sharding:
+        """How an operand lies before it is moved for the product."""
+        return table.sharding(table.paths(number).moves_to(number)[0])
+
+    def _product_cost(self, expr: Product, values: tuple[int, ...], result: Array) -> StepCost:
+        mesh, model = self.planner.mesh, self.planner.model
+        arrays = [self.values[value] for value in values]
+        work = Work.of(self.planner.program, expr)
+        flops = work.flops([array.sharding for array in arrays], mesh)
+        moved = sum(array.local_bytes(mesh) for array in (*arrays, result))
+        time = model.local_ps(flops, moved, work.dtype)
+        axes = mesh.ordered(axis for array in arrays for axis in array.sharding.sharded)
+        peak = flops / model.chip.peak(work.dtype) * PICO
+        if time > peak + 1:
+            sizes = " + ".join(formulas.local_bytes(array) for array in (*arrays, result))
+            formula = f"({sizes}) / HBM"
+        else:
+            formula = formulas.of_product(work.dims, axes, work.contracts)
+        return StepCost(0, flops, time / PICO, formula)
+
+    def move(self, value: int, move: Move, name: str, rule: str) -> int:
+        mesh, before = self.planner.mesh, self.values[value]
+        size = before.local_bytes(mesh)
+        cost = StepCost(
+            wire_bytes(move, before.sharding, mesh, size),
+            0,
+            self.planner.model.rate(move).time_ps(size) / PICO,
+            formulas.of_move(move, before),
+        )
+        after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
+        return self._append(move, (value,), after, cost, rule)
+
+    def _append(self, op: Op, operands: tuple[int, ...], result: Array, cost: StepCost, rule: str) -> int:
+        key = (op, operands, result.name)
+        if key not in self._done:
+            self.values.append(result)
+            self._done[key] = len(self.values) - 1
+            self.steps.append(Step(op, operands, self._done[key], self.statement, cost, rule))
+        return self._done[key]
+
+    def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
+        return Array(name, expr.dims, self.planner.program.shape(expr.dims), sharding, expr.dtype)
+
+    def _inner(self, expr: Expr, name: str) -> str:
+        """A name for an operand: its own, or the result's with a number."""
+        if isinstance(expr, Use):
+            return expr.name
+        number = 1
+        while f"{name}_{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{name}_{number}")
+        return f"{name}_{number}"
+
+    def _rule(self, move: Move, table: Table, product: Product | None, cases: dict[str, int]) -> str:
+        number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)
+        if product is not None:
+            return _before_product(move, table.expr.dims, product, number)
+        if isinstance(table.expr, Product):
+            return _after_product(move, number)
+        return "reshard"
+
+
+def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: int) -> str:
+    match move:
+        case AllGather(dim=dim) if dims[dim] not in product.dims:
+            return "case 2: gather the contracted dim" if case == 2 else "gather the contracted dim"
+        case AllGather():
+            return "case 4: gather one operand" if case == 4 else "gather before the product"
+        case Slice(dim=dim) if dims[dim] not in product.dims:
+            return "case 2: slice the other operand" if case == 2 else "slice the contracted dim"
+        case Slice():
+            return "slice before the product"
+        case AllReduce() | ReduceScatter():
+            return "reduce before the product"
+        case _:
+            return "reshard before the product"
+
+
+def _after_product(move: Move, case: int) -> str:
+    prefix = f"case {case}: " if case in (2, 3) else ""
+    match move:
+        case AllReduce():
+            return f"{prefix}reduce the result"
+        case ReduceScatter():
+            return f"{prefix}reduce and scatter the result"
+        case AllGather():
+            return "gather after the product"
+        case Slice():
+            return "slice after the product"
+        case _:
+            return "reshard after the product"
+
+
+def _merged_slices(moves: list[Move]) -> list[Move]:
+    """Slices of one dim in a row become one: `[I] → [I_X] → [I_XY]` is `[I] → [I_XY]`."""
+    merged: list[Move] = []
+    for move in moves:
+        last = merged[-1] if merged else None
+        if isinstance(move, Slice) and isinstance(last, Slice) and last.dim == move.dim:
+            merged[-1] = Slice(last.axes + move.axes, move.dim)
+        else:
+            merged.append(move)
+    return merged

@@ -1,0 +1,217 @@
+"""The cheapest way to have each expression in each sharding.
+
+A statement is a tree. From the leaves up, each node gets a Table: for every sharding its value can be in,
+the price, and where it came from. A node's own operation gives seeds, moves spread them:
+
+    Use       the sharding written (or held)                     seeds {[I, J_X]: 0}
+    Product   every local product of two priced operand shardings
+    Call      every sharding that the function allows
+    Named     one move of the kind that the user wrote
+
+Prices add up along the tree, so the least price at the root is the least over all plans of these moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from shardc.cost.model import CostModel
+from shardc.errors import ShardcError
+from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce
+from shardc.ir.dtypes import DType
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.objective import Objective
+from shardc.planner.space import Edge, Search, space
+from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, as_written
+from shardc.planner.work import Work
+from shardc.rules.functions import applied
+from shardc.rules.products import local_products, placements
+
+
+@dataclass(slots=True)
+class Planner:
+    """What the nodes of one program share: sizes, the cost model, the objective, the axes to search over."""
+
+    program: Program
+    model: CostModel
+    objective: Objective
+    pool: Axes
+    held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
+    shardings: list[Sharding] = field(default_factory=list)  # of the values
+    _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.program.mesh
+
+    def over(self, pool: Axes) -> Planner:
+        """The same planner, moving only these axes."""
+        return Planner(self.program, self.model, self.objective, pool, self.held, self.shardings)
+
+    def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
+        key = (self.program.shape(dims), dtype.bytes)
+        if key not in self._searches:
+            around = space(self.mesh, len(dims), self.pool)
+            self._searches[key] = Search(around, key[0], dtype.bytes, self.model, self.objective)
+        return self._searches[key]
+
+    def table(self, expr: Expr) -> Table:
+        """The table of an expression, all strategies together."""
+        return self.combine(expr, tuple(self.table(operand) for operand in operands(expr)))
+
+    def combine(self, expr: Expr, tables: tuple[Table, ...]) -> Table:
+        """The table of an expression from its operands' tables."""
+        found = self.table_or_none(expr, tables)
+        if found is None:
+            raise _impossible(expr)
+        return found
+
+    def table_or_none(self, expr: Expr, tables: tuple[Table, ...]) -> Table | None:
+        found = Table(expr, self.search(expr.dims, expr.dtype), {}, {})
+        for number, price, origin in self.ways(expr, tables, found.search):
+            found.add(number, price, origin)
+        return found if found.seeds else None
+
+    def ways(self, expr: Expr, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
+        """Every (sharding, price, origin) that the expression's own operation gives."""
+        match expr:
+            case Use():
+                return self._leaf(expr, search)
+            case Product():
+                return self._products(expr, tables, search)
+            case Call():
+                return self._calls(expr, tables, search)
+            case Named():
+                return self._named(expr, tables[0], search)
+            case _:
+                assert_never(expr)
+
+    def _leaf(self, use: Use, search: Search) -> Iterator[tuple[int, int, Origin]]:
+        values = self.held.get(use.name)
+        wanted = use.pattern.exact if use.pattern is not None else None
+        if values is None:
+            assert use.pattern is not None
+            yield from ((number, 0, Held(None)) for number in self.choices(use.pattern, search))
+        elif wanted is None:
+            yield from ((search.space.number(self.shardings[value]), 0, Held(value)) for value in values)
+        else:
+            bare = Use(use.name, use.dims, None, use.dtype, use.span)
+            held = self.combine(bare, ())
+            number = search.space.number(wanted)
+            price = held.paths().price.get(number)
+            if price is not None:
+                yield number, price, Waypoint(held, number)
+
+    def choices(self, pattern: Pattern, search: Search) -> Iterator[int]:
+        """The shardings that match a pattern and divide the array."""
+        exact = pattern.exact
+        for sharding in [exact] if exact is not None else self._matching(pattern):
+            number = search.space.number(sharding)
+            if search.divides(number):
+                yield number
+
+    def _matching(self, pattern: Pattern) -> list[Sharding]:
+        free = tuple(axis for axis in self.pool if axis not in pattern.unreduced)
+        every = (Sharding(dims, pattern.unreduced) for dims in placements(free, len(pattern.dims)))
+        return [sharding for sharding in every if pattern.matches(sharding)]
+
+    def _products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
+        usable = tuple(as_written(table) if expr.local else table for table in tables)
+        prices = [table.paths().price for table in usable]
+        partial = tuple(
+            frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in usable
+        )
+        work = Work.of(self.program, expr)
+        spaces = [table.search.space for table in usable]
+        for way in local_products(tuple(o.dims for o in expr.operands), expr.dims, self.pool, partial):
+            at = tuple(around.number(s) for around, s in zip(spaces, way.operands, strict=True))
+            costs = [price.get(number) for price, number in zip(prices, at, strict=True)]
+            if None in costs:
+                continue
+            number = search.space.number(way.result)
+            moved = sum(table.search.local_bytes(n) for table, n in zip(usable, at, strict=True))
+            time = self.model.local_ps(
+                work.flops(way.operands, self.mesh), moved + search.local_bytes(number), work.dtype
+            )
+            price = self.objective.price(time, 0) + sum(cost for cost in costs if cost is not None)
+            yield number, price, Multiplied(usable, at)
+
+    def _calls(self, expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
+        for at in _aligned(expr, tables):
+            sharding = applied(
+                expr.function,
+                expr.over,
+                [table.expr.dims for table in tables],
+                expr.dims,
+                [table.sharding(number) for table, number in zip(tables, at, strict=True)],
+            )
+            if sharding is None:
+                continue
+            price = sum(table.paths().price[number] for table, number in zip(tables, at, strict=True))
+            yield search.space.number(sharding), price + self.objective.price(0, 0), Applied(tables, at)
+
+    def _named(self, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
+        source = as_written(table)
+        dim = None if expr.dim is None else expr.dims.index(expr.dim)
+        for number, price in source.paths().price.items():
+            for edge in self._edges_of(expr, dim, number, search):
+                if search.divides(edge.target):
+                    yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
+
+    def _edges_of(self, expr: Named, dim: int | None, number: int, search: Search) -> Iterator[Edge]:
+        for edge in search.space.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
+            move = edge.move
+            axes_fit = (
+                expr.axes is None
+                or move.axes == expr.axes
+                or (isinstance(move, AllReduce) and set(move.axes) == set(expr.axes))
+            )
+            if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
+                yield edge
+
+
+def _aligned(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
+    """Choices of a sharding per operand that can go together: the second follows from the first on shared dims."""
+    first = tables[0]
+    if len(tables) == 1:
+        yield from ((number,) for number in first.paths().price)
+        return
+    second = tables[1]
+    shared = [dim for dim in first.expr.dims if dim in second.expr.dims]
+    by_shared: dict[object, list[int]] = {}
+    for number in second.paths().price:
+        by_shared.setdefault(_signature(second, number, shared), []).append(number)
+    for number in first.paths().price:
+        for other in by_shared.get(_signature(first, number, shared), ()):
+            yield number, other
+
+
+def _signature(table: Table, number: int, shared: list[str]) -> object:
+    sharding = table.sharding(number)
+    return tuple(sharding.dims[table.expr.dims.index(dim)] for dim in shared), sharding.unreduced
+
+
+def _impossible(expr: Expr) -> ShardcError:
+    match expr:
+        case Named(collective=collective):
+            return ShardcError(
+                "SHC219",
+                f"`{collective}` cannot be done to its operand",
+                span=expr.span,
+                help="check that the operand is sharded, or unreduced, over the axes named",
+            )
+        case Product(local=True):
+            return ShardcError(
+                "SHC211",
+                "the operands' shardings do not allow a local product",
+                span=expr.span,
+                help="drop `_LOCAL`, or shard the contracted dim alike on both operands",
+            )
+        case _:
+            return ShardcError(
+                "SHC220", "no sharding of the operands allows this", span=expr.span, help="reduce or gather first"
+            )

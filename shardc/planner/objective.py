@@ -1,0 +1,30 @@
+"""What a plan is judged by.
+
+A price is one integer: the objective, then the other measure, then the number of steps, packed high to low.
+Adding two prices adds each part, comparing them compares the parts in order, and no rounding makes two
+equal plans differ. Each part has room for the sum of 2^16 largest terms.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+_STEP_BITS = 24
+_PART_BITS = 96
+
+
+class Objective(Enum):
+    """`time`: seconds, then wire bytes. `bytes`: wire bytes, then seconds."""
+
+    TIME = "time"
+    BYTES = "bytes"
+
+    def price(self, time_ps: int, wire_bytes: int, steps: int = 1) -> int:
+        first, second = (time_ps, wire_bytes) if self is Objective.TIME else (wire_bytes, time_ps)
+        return (((first << _PART_BITS) | second) << _STEP_BITS) | steps
+
+    def unpack(self, price: int) -> tuple[int, int]:
+        """(picoseconds, wire bytes) of a price."""
+        both = price >> _STEP_BITS
+        first, second = both >> _PART_BITS, both & ((1 << _PART_BITS) - 1)
+        return (first, second) if self is Objective.TIME else (second, first)

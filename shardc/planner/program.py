@@ -1,0 +1,176 @@
+"""A program's plan: its statements one after another, each the cheapest given what the ones before left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from shardc.cost.memory import peak_bytes
+from shardc.cost.model import CostModel
+from shardc.ir.plan import Cost, Schedule, Step, Strategy
+from shardc.ir.program import Program, Statement, check_divisible, operands, uses
+from shardc.ir.sharding import Array, Axes
+from shardc.planner.alternatives import strategies
+from shardc.planner.bounds import lower_bound
+from shardc.planner.build import Builder
+from shardc.planner.nodes import Planner
+from shardc.planner.objective import Objective
+from shardc.planner.root import cheapest, mentioned, root_table
+from shardc.rules.products import count_placements
+
+MAX_PLACEMENTS = 20_000
+
+
+class PlannedStatement:
+    """A statement as written, the case of each mesh axis, and every strategy, the cheapest first."""
+
+    def __init__(self, text: str, cases: dict[str, int], find: Callable[[], tuple[Strategy, ...]]) -> None:
+        self.text = text
+        self.cases = cases
+        self._find = find
+
+    @cached_property
+    def alternatives(self) -> tuple[Strategy, ...]:
+        """Found when first asked for: the plan itself does not need them."""
+        return self._find()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProgram:
+    """The steps, their cost, what each statement could do instead, and a bound below which no method gets."""
+
+    schedule: Schedule
+    statements: tuple[PlannedStatement, ...]
+    cost: Cost
+    bound_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+def plan_program(program: Program, model: CostModel, objective: Objective = Objective.TIME) -> PlannedProgram:
+    """The cheapest plan of each statement in turn; SHC220 if moves cannot reach a sharding asked for."""
+    check_divisible(program)
+    pool, notes = _pool(program)
+    state = _State(Planner(program, model, objective, pool))
+    statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
+    schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), tuple(state.steps))
+    return PlannedProgram(schedule, statements, cost_of(schedule), lower_bound(schedule), notes)
+
+
+def cost_of(schedule: Schedule) -> Cost:
+    """The sums over the steps, without overlap."""
+    steps = schedule.steps
+    compute = sum(step.cost.time_s for step in steps if not step.is_collective)
+    communication = sum(step.cost.time_s for step in steps if step.is_collective)
+    return Cost(
+        sum(step.cost.wire_bytes for step in steps),
+        sum(step.cost.flops for step in steps),
+        compute,
+        communication,
+        compute + communication,
+        peak_bytes(schedule.values, schedule.inputs, schedule.outputs, steps, schedule.mesh),
+    )
+
+
+@dataclass(slots=True)
+class _State:
+    """The plan so far."""
+
+    planner: Planner
+    values: list[Array] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    given: dict[str, int] = field(default_factory=dict)  # the value of each input
+    results: list[int] = field(default_factory=list)  # the value of each statement
+
+    def add(self, number: int, statement: Statement) -> PlannedStatement:
+        self._declare_inputs(statement)
+        planner = self.planner
+        root = root_table(planner, statement)
+        goal = cheapest(root, statement)
+        find = self._alternatives(number, statement, len(self.values))
+        builder = self._builder(number)
+        value = builder.build(root, goal, statement.name)
+        self._adopt(builder)
+        self.results.append(value)
+        held = planner.held.setdefault(statement.name, [])
+        if value not in held:
+            held.append(value)
+        return PlannedStatement(statement.text, _shown(builder.cases, statement, planner), find)
+
+    def _builder(self, number: int) -> Builder:
+        names = {statement.name for statement in self.planner.program.statements}
+        names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
+        return Builder(self.planner, self.values, self.steps, number, names)
+
+    def _declare_inputs(self, statement: Statement) -> None:
+        """Inputs with a written sharding are values from their first use on."""
+        program = self.planner.program
+        wanted = {use.name for use in uses(statement.expr)}
+        for given in program.inputs:
+            exact = given.pattern.exact
+            if given.name not in wanted or given.name in self.given or exact is None:
+                continue
+            self._hold(Array(given.name, given.dims, program.shape(given.dims), exact, given.dtype))
+
+    def _hold(self, array: Array) -> None:
+        self.values.append(array)
+        self.planner.shardings.append(array.sharding)
+        self.given[array.name] = len(self.values) - 1
+        self.planner.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
+
+    def _adopt(self, builder: Builder) -> None:
+        self.planner.shardings[:] = [array.sharding for array in self.values]
+        for name, value in builder.chosen.items():
+            self.given[name] = value
+            self.planner.held.setdefault(name, []).insert(0, value)
+
+    def _alternatives(self, number: int, statement: Statement, size: int) -> Callable[[], tuple[Strategy, ...]]:
+        before = Planner(
+            self.planner.program,
+            self.planner.model,
+            self.planner.objective,
+            self.planner.pool,
+            {name: list(held) for name, held in self.planner.held.items()},
+            list(self.planner.shardings),
+        )
+        values = tuple(self.values[:size])
+        taken = self._builder(number).taken
+        return lambda: strategies(before, statement, number, values, taken)
+
+    def inputs(self) -> tuple[int, ...]:
+        return tuple(self.given[array.name] for array in self.planner.program.inputs)
+
+    def outputs(self) -> tuple[int, ...]:
+        return tuple(self.results[number] for number in self.planner.program.outputs)
+
+
+def _pool(program: Program) -> tuple[Axes, tuple[str, ...]]:
+    """The axes to search over: all that exceed 1, or, where that is too many, those written."""
+    written = mentioned(program)
+    mesh = program.mesh
+    every = tuple(name for name in mesh.names if mesh.size(name) > 1 or name in written)
+    rank = max((_width(statement) for statement in program.statements), default=0)
+    if count_placements(len(every), rank) <= MAX_PLACEMENTS:
+        return every, ()
+    left = [name for name in every if name not in written]
+    return written, (f"searched over the axes written; not over {', '.join(left)}",) if left else ()
+
+
+def _width(statement: Statement) -> int:
+    """The most dims that meet in one operation of a statement."""
+    widest = len(statement.dims)
+    pending = [statement.expr]
+    while pending:
+        expr = pending.pop()
+        below = operands(expr)
+        widest = max(widest, len({dim for operand in below for dim in operand.dims} | set(expr.dims)))
+        pending += below
+    return widest
+
+
+def _shown(cases: dict[str, int], statement: Statement, planner: Planner) -> dict[str, int]:
+    """The cases of the axes that the statement writes; of all axes if it writes none."""
+    if not cases:
+        return {}
+    axes = mentioned(planner.program, statement) or planner.mesh.names
+    return {axis: cases.get(axis, 1) for axis in axes}

@@ -1,0 +1,98 @@
+"""For every sharding that an expression's value can be in: the price, and where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from shardc.ir.collectives import Move
+from shardc.ir.program import Expr, Use
+from shardc.ir.sharding import Sharding
+from shardc.planner.space import Paths, Search
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A leaf: value number `value` of the plan so far; None for an input whose sharding the planner chooses."""
+
+    value: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplied:
+    """A local product of the operands' tables at these shardings."""
+
+    tables: tuple[Table, ...]
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A function of the operands' tables at these shardings."""
+
+    tables: tuple[Table, ...]
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A named collective on the operand's table at this sharding."""
+
+    table: Table
+    at: int
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
+class Waypoint:
+    """The sharding that a use asks for, reached from the table of what is held."""
+
+    table: Table
+    at: int
+
+
+Origin: TypeAlias = Held | Multiplied | Applied | Moved | Waypoint
+
+
+@dataclass(slots=True)
+class Table:
+    """Where an expression's value can be and at what price. `fixed` tables may not be moved on."""
+
+    expr: Expr
+    search: Search
+    seeds: dict[int, int]
+    origins: dict[int, Origin]
+    fixed: bool = False
+    _paths: Paths | None = field(default=None, repr=False)
+
+    def paths(self, goal: int | None = None) -> Paths:
+        if self.fixed:
+            return Paths(self.seeds, dict.fromkeys(self.seeds))
+        if goal is not None and self._paths is None:
+            return self.search.paths(self.seeds, goal)
+        if self._paths is None:
+            self._paths = self._spread()
+        return self._paths
+
+    def _spread(self) -> Paths:
+        """From one seed the search is shared with every other table of the same array."""
+        if len(self.seeds) != 1:
+            return self.search.paths(self.seeds)
+        ((number, price),) = self.seeds.items()
+        paths = self.search.paths_from(number)
+        return paths if price == 0 else Paths({n: price + p for n, p in paths.price.items()}, paths.last)
+
+    def sharding(self, number: int) -> Sharding:
+        return self.search.space.shardings[number]
+
+    def add(self, number: int, price: int, origin: Origin) -> None:
+        if number not in self.seeds or price < self.seeds[number]:
+            self.seeds[number] = price
+            self.origins[number] = origin
+
+
+def as_written(table: Table) -> Table:
+    """A use where it is written, not moved: what `·_LOCAL` and a named collective take."""
+    if not isinstance(table.expr, Use):
+        return table
+    return Table(table.expr, table.search, table.seeds, table.origins, fixed=True)
