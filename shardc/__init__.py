@@ -1,0 +1,41 @@
+"""shardc: the named-axis notation for sharded arrays, checked, planned, priced and compiled to JAX.
+
+    plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8192, "J": 8192, "K": 8192})
+    print(plan)
+
+Names are imported when first used, so that `import shardc` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardc.api import Plan, check, einsum, parse, plan, reshard
+    from shardc.errors import ShardcError
+    from shardc.ir.mesh import Mesh
+    from shardc.ir.program import Program
+
+_HOMES = {
+    "Mesh": "shardc.ir.mesh",
+    "Plan": "shardc.api",
+    "Program": "shardc.ir.program",
+    "ShardcError": "shardc.errors",
+    "check": "shardc.api",
+    "einsum": "shardc.api",
+    "parse": "shardc.api",
+    "plan": "shardc.api",
+    "reshard": "shardc.api",
+}
+
+__all__ = ["Mesh", "Plan", "Program", "ShardcError", "check", "einsum", "parse", "plan", "reshard"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'shardc' has no attribute '{name}'")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,237 @@
+"""The Python interface: parse, check, plan, and the transforms for use under jax.jit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shardc.cost import DEFAULT_CHIP, RingModel
+from shardc.cost import chip as find_chip
+from shardc.errors import ShardcError, nearest
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Cost, Schedule
+from shardc.ir.program import Program
+from shardc.notation import parse as parse_notation
+from shardc.notation import parse_dims, parse_mesh
+from shardc.planner import Objective, PlannedProgram, plan_program, sizes
+from shardc.report import table, to_json, view
+from shardc.report.view import ArrayView, Bound, StatementView, StepView
+
+if TYPE_CHECKING:
+    import jax
+    import numpy as np
+
+    Whole = np.ndarray[Any, Any]
+
+MeshLike = Mesh | Mapping[str, int] | str
+DimsLike = Mapping[str, int] | str
+
+
+def parse(
+    text: str,
+    *,
+    mesh: MeshLike | None = None,
+    dims: DimsLike | None = None,
+    dtype: str | None = None,
+    chip: str | None = None,
+    topology: str | None = None,
+    name: str = "<expression>",
+) -> Program:
+    """The program that a text in the notation means, names resolved. Arguments override declarations.
+
+    `mesh` is a dict of sizes by axis, a JAX mesh, or text as in `X=4,Y=2`; `dims` a dict or text. Raises
+    ShardcError with the place in the text.
+    """
+    return parse_notation(
+        text,
+        mesh=_mesh(mesh),
+        dims=parse_dims(dims) if isinstance(dims, str) else dims,
+        dtype=dtype,
+        chip=chip,
+        topology=topology,
+        name=name,
+    )
+
+
+def check(text: str | Program, **options: Any) -> Program:
+    """The program, if it is legal: parsed, divisible, and every result within reach. Options as of `parse`."""
+    return plan(text, **options).program
+
+
+def plan(
+    text: str | Program,
+    *,
+    mesh: MeshLike | None = None,
+    dims: DimsLike | None = None,
+    dtype: str | None = None,
+    chip: str | None = None,
+    topology: str | None = None,
+    objective: str = "time",
+    name: str = "<expression>",
+) -> Plan:
+    """The cheapest plan of a program, by `objective`: "time" or "bytes" (of the wire).
+
+    Dims without a size get 4096. Raises ShardcError.
+    """
+    program = (
+        text
+        if isinstance(text, Program)
+        else parse(text, mesh=mesh, dims=dims, dtype=dtype, chip=chip, topology=topology, name=name)
+    )
+    if isinstance(text, Program) and any(option is not None for option in (mesh, dims, dtype, topology)):
+        raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
+    return planned(sizes.large(program), chip, objective)
+
+
+def planned(program: Program, chip: str | None = None, objective: str = "time") -> Plan:
+    """The plan of a program whose sizes are all known."""
+    used = find_chip(chip or program.chip or DEFAULT_CHIP)
+    found = plan_program(program, RingModel(program.mesh, used), _objective(objective))
+    return Plan(found, used.name)
+
+
+class Plan:
+    """A planned program. Its attributes have the names of its JSON; `print` shows the table."""
+
+    def __init__(self, found: PlannedProgram, chip: str) -> None:
+        self._found = found
+        self._view = view(found, chip)
+
+    @property
+    def program(self) -> Program:
+        return self.schedule.program
+
+    @property
+    def schedule(self) -> Schedule:
+        """The steps as data, for other rooms."""
+        return self._found.schedule
+
+    @property
+    def mesh(self) -> dict[str, int]:
+        return self._view.mesh
+
+    @property
+    def chip(self) -> str:
+        return self._view.chip
+
+    @property
+    def dims(self) -> dict[str, int]:
+        return self._view.dims
+
+    @property
+    def dtype(self) -> str:
+        return self._view.dtype
+
+    @property
+    def inputs(self) -> tuple[ArrayView, ...]:
+        """The arrays that `compile()` takes, in order."""
+        return self._view.inputs
+
+    @property
+    def outputs(self) -> tuple[ArrayView, ...]:
+        return self._view.outputs
+
+    @property
+    def statements(self) -> tuple[StatementView, ...]:
+        """Per statement its cases and, cheapest first, every strategy."""
+        return self._view.statements
+
+    @property
+    def steps(self) -> tuple[StepView, ...]:
+        return self._view.steps
+
+    @property
+    def cost(self) -> Cost:
+        """Per device: wire bytes received, FLOPs, seconds, peak bytes."""
+        return self._view.cost
+
+    @property
+    def bound(self) -> Bound:
+        return self._view.bound
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the planner assumed, and what looks like a slip."""
+        return self._view.notes
+
+    def __str__(self) -> str:
+        return table(self._view)
+
+    def table(self, top: int = 3) -> str:
+        """The table, with the `top` cheapest strategies of each statement."""
+        return table(self._view, top)
+
+    def to_json(self, top: int | None = None) -> str:
+        """The JSON text of `shardc plan --json`."""
+        return to_json(self._view, top)
+
+    def source(self) -> str:
+        """A stand-alone JAX module; its function is called `program`."""
+        from shardc.backend import source
+
+        return source(self.schedule, self.chip)
+
+    def compile(self, mesh: jax.sharding.Mesh | None = None) -> Callable[..., Any]:
+        """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare)."""
+        from shardc.backend import compile
+
+        return compile(self.schedule, mesh)
+
+    def simulate(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
+        """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error."""
+        from shardc import simulate
+
+        blocks = simulate.run(self.schedule, arrays)
+        outputs = [self.schedule.values[number] for number in self.schedule.outputs]
+        mesh = self.schedule.mesh
+        return _bare([simulate.gather(b, array, mesh) for b, array in zip(blocks, outputs, strict=True)])
+
+    def reference(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
+        """What the program means, on whole arrays, in int64 or float64."""
+        from shardc import simulate
+
+        return _bare(simulate.reference(self.program, arrays))
+
+
+def einsum(text: str, *arrays: Any) -> Any:
+    """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
+
+        with jax.set_mesh(mesh):
+            y = shardc.einsum("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", x, w)
+
+    Works eagerly, under jax.jit and under jax.grad, with Explicit and with Auto axes. Raises ShardcError.
+    """
+    from shardc.backend.transforms import einsum
+
+    return einsum(text, *arrays, planner=lambda program: planned(program).schedule)
+
+
+def reshard(x: Any, spec: Any) -> Any:
+    """The same array in the sharding `spec` (a jax.P), by the cheapest path, where jax.reshard may replicate."""
+    from shardc.backend.transforms import reshard
+
+    return reshard(x, spec, planner=lambda program: planned(program).schedule)
+
+
+def _bare(results: list[Whole]) -> Whole | tuple[Whole, ...]:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _mesh(mesh: MeshLike | Any | None) -> Mesh | None:
+    if mesh is None or isinstance(mesh, Mesh):
+        return mesh
+    if isinstance(mesh, str):
+        return parse_mesh(mesh)
+    if isinstance(mesh, Mapping):
+        return Mesh.of(mesh)
+    return Mesh.of(dict(mesh.shape))  # a jax mesh, concrete or abstract
+
+
+def _objective(name: str) -> Objective:
+    known = [objective.value for objective in Objective]
+    if name in known:
+        return Objective(name)
+    near = nearest(str(name), known)
+    raise ShardcError(
+        "SHC001", f"unknown objective `{name}`", help=f"did you mean `{near}`?" if near else "`time` or `bytes`"
+    )

@@ -1,0 +1,123 @@
+"""A plan as a table: what each device does, in order, why, what it costs, and what else it could do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from shardc.ir.sharding import spell_axes
+from shardc.report.units import in_bytes, in_flops, in_seconds
+from shardc.report.view import AlternativeView, PlanView, StatementView, StepView
+from shardc.rules.cases import CASES
+
+_COLUMNS = ("step", "leaves", "local shape", "wire bytes", "time", "formula", "rule")
+DEFAULT_TOP = 3
+
+
+def table(plan: PlanView, top: int = DEFAULT_TOP) -> str:
+    """The whole report; of each statement the `top` cheapest strategies."""
+    parts = [_head(plan)]
+    for number, statement in enumerate(plan.statements):
+        own = [step for step in plan.steps if step.statement == number]
+        parts.append(_statement(statement, own, top))
+    parts.append(_totals(plan))
+    return "\n\n".join(parts)
+
+
+def _head(plan: PlanView) -> str:
+    mesh = ", ".join(f"{axis}={size}" for axis, size in plan.mesh.items()) or "one device"
+    dims = ", ".join(f"{dim}={size}" for dim, size in plan.dims.items())
+    lines = [f"mesh {mesh}; chip {plan.chip}; {plan.dtype}; {dims}"]
+    return "\n".join(lines + [f"note: {note}" for note in plan.notes])
+
+
+def _statement(statement: StatementView, own: Sequence[StepView], top: int) -> str:
+    lines = [statement.text]
+    lines += [_case(number, statement) for number in sorted(set(statement.cases.values()))]
+    lines += ["", _steps(own) if own else "  nothing to do"]
+    if top > 1:
+        lines += _alternatives(statement.alternatives, top)
+    return "\n".join(lines)
+
+
+def _case(number: int, statement: StatementView) -> str:
+    axes = [axis for axis, case in statement.cases.items() if case == number]
+    remedy = next(case.remedy for case in CASES if case.number == number)
+    return f"  {', '.join(axes)}: case {number}, {remedy}"
+
+
+def _steps(own: Sequence[StepView]) -> str:
+    rows = [
+        (
+            describe(step),
+            step.result,
+            "×".join(map(str, step.local_shape)) or "scalar",
+            in_bytes(step.wire_bytes),
+            in_seconds(step.time_s),
+            step.formula,
+            step.rule,
+        )
+        for step in own
+    ]
+    return _indented(tabulate(rows, headers=_COLUMNS, tablefmt="simple", disable_numparse=True))
+
+
+def describe(step: StepView) -> str:
+    """`AllGather_X A`, `Einsum`."""
+    if not step.axes:
+        return step.op
+    place = f",{step.dim}" if step.op in ("ReduceScatter", "AllToAll", "Slice") else ""
+    return f"{step.op}_{spell_axes(step.axes)}{place} {step.operands[0].split('[')[0]}"
+
+
+def _alternatives(found: Sequence[AlternativeView], top: int) -> list[str]:
+    others = found[1:top]
+    if not others:
+        return []
+    best = found[0]
+    rows = [
+        (
+            in_bytes(other.wire_bytes),
+            in_seconds(other.time_s),
+            _ratio(other.time_s, best.time_s),
+            "; ".join(describe(step) for step in other.steps) or "nothing to do",
+        )
+        for other in others
+    ]
+    headers = ("wire bytes", "time", "× time", f"instead (the next {len(others)} of {len(found) - 1})")
+    return ["", _indented(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))]
+
+
+def _ratio(time: float, best: float) -> str:
+    return f"{time / best:.2f}" if best else "–"
+
+
+def _totals(plan: PlanView) -> str:
+    cost = plan.cost
+    lines = [
+        f"wire bytes     {in_bytes(cost.wire_bytes)}" + _bound(plan),
+        f"compute        {in_seconds(cost.compute_s)}  ({in_flops(cost.flops)} per device)",
+        f"communication  {in_seconds(cost.communication_s)}",
+        f"time           {in_seconds(cost.time_s)}" + _dominates(cost.compute_s, cost.communication_s),
+        f"peak memory    {in_bytes(cost.peak_bytes)} per device",
+    ]
+    return "\n".join(lines)
+
+
+def _bound(plan: PlanView) -> str:
+    if not plan.bound.wire_bytes:
+        return ""
+    return f"  ({plan.cost.wire_bytes / plan.bound.wire_bytes:.2f}× the lower bound)"
+
+
+def _dominates(compute: float, communication: float) -> str:
+    total = compute + communication
+    if not total:
+        return ""
+    name, part = ("compute", compute) if compute >= communication else ("communication", communication)
+    return f"  ({name} dominates: {100 * part / total:.0f} %)"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line.rstrip()}" for line in text.splitlines())

@@ -1,0 +1,181 @@
+"""A plan as its JSON names it: every field of `shardc plan --json`, as an attribute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from shardc.ir.collectives import AllReduce, CollectivePermute
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
+from shardc.ir.sharding import Array
+from shardc.planner.program import PlannedProgram, PlannedStatement
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """An input or output: `bytes` and `local_shape` are of one device."""
+
+    name: str
+    sharding: str
+    local_shape: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """`axes` and `dim` are of a collective; `dim` is where it gathers, scatters, or slices."""
+
+    op: str
+    statement: int
+    operands: tuple[str, ...]
+    result: str
+    axes: tuple[str, ...]
+    dim: str | None
+    local_shape: tuple[int, ...]
+    wire_bytes: int
+    flops: int
+    time_s: float
+    formula: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlternativeView:
+    """One legal way to do a statement."""
+
+    wire_bytes: int
+    time_s: float
+    steps: tuple[StepView, ...]
+
+
+class StatementView:
+    """A statement, the case of each axis, and every strategy, the cheapest first."""
+
+    def __init__(self, planned: PlannedStatement, mesh: Mesh) -> None:
+        self._planned = planned
+        self._mesh = mesh
+        self.text = planned.text
+        self.cases = planned.cases
+
+    @property
+    def alternatives(self) -> tuple[AlternativeView, ...]:
+        return tuple(_alternative(strategy, self._mesh) for strategy in self._planned.alternatives)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A lower bound that holds for any method; 0 where none is known."""
+
+    wire_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """The plan, in the names of its JSON."""
+
+    version: int
+    mesh: dict[str, int]
+    chip: str
+    dims: dict[str, int]
+    dtype: str
+    inputs: tuple[ArrayView, ...]
+    outputs: tuple[ArrayView, ...]
+    statements: tuple[StatementView, ...]
+    steps: tuple[StepView, ...]
+    cost: Cost
+    bound: Bound
+    notes: tuple[str, ...]
+
+
+def view(planned: PlannedProgram, chip: str) -> PlanView:
+    schedule, program = planned.schedule, planned.schedule.program
+    mesh = program.mesh
+    names = [statement.name for statement in program.statements]
+    outputs = zip(schedule.outputs, program.outputs, strict=True)
+    return PlanView(
+        VERSION,
+        dict(mesh.axes),
+        chip,
+        dict(program.sizes),
+        program.dtype.name,
+        tuple(_array(schedule.values[number], mesh) for number in schedule.inputs),
+        tuple(_array(schedule.values[number], mesh, names[statement]) for number, statement in outputs),
+        tuple(StatementView(statement, mesh) for statement in planned.statements),
+        steps(schedule.steps, schedule.values, mesh),
+        planned.cost,
+        Bound(planned.bound_bytes),
+        (*program.warnings, *planned.notes),
+    )
+
+
+def steps(found: Sequence[Step], values: Sequence[Array], mesh: Mesh) -> tuple[StepView, ...]:
+    return tuple(_step(step, values, mesh) for step in found)
+
+
+def to_json(plan: PlanView, top: int | None = None) -> str:
+    """The JSON text; of each statement the first `top` alternatives, or all."""
+    fields = {
+        "version": plan.version,
+        "mesh": plan.mesh,
+        "chip": plan.chip,
+        "dims": plan.dims,
+        "dtype": plan.dtype,
+        "inputs": [asdict(array) for array in plan.inputs],
+        "outputs": [asdict(array) for array in plan.outputs],
+        "statements": [
+            {
+                "text": statement.text,
+                "cases": statement.cases,
+                "alternatives": [asdict(other) for other in statement.alternatives[:top]],
+            }
+            for statement in plan.statements
+        ],
+        "steps": [asdict(step) for step in plan.steps],
+        "cost": asdict(plan.cost),
+        "bound": asdict(plan.bound),
+        "notes": list(plan.notes),
+    }
+    return json.dumps(fields, ensure_ascii=False, indent=1)
+
+
+def _array(array: Array, mesh: Mesh, name: str | None = None) -> ArrayView:
+    name = array.name if name is None else name
+    spelled = name + str(array)[len(array.name) :]
+    return ArrayView(name, spelled, array.local_shape(mesh), array.local_bytes(mesh))
+
+
+def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
+    result = values[step.result]
+    axes, dim = _place(step, result)
+    return StepView(
+        step.name,
+        step.statement,
+        tuple(str(values[number]) for number in step.operands),
+        str(result),
+        axes,
+        dim,
+        result.local_shape(mesh),
+        step.cost.wire_bytes,
+        step.cost.flops,
+        step.cost.time_s,
+        step.cost.formula,
+        step.rule,
+    )
+
+
+def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
+    match step.op:
+        case Einsum() | Apply():
+            return (), None
+        case AllReduce(axes) | CollectivePermute(axes, _):
+            return axes, None
+        case move:
+            return move.axes, result.dims[move.dim]
+
+
+def _alternative(strategy: Strategy, mesh: Mesh) -> AlternativeView:
+    return AlternativeView(strategy.wire_bytes, strategy.time_s, steps(strategy.steps, strategy.values, mesh))
