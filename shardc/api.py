@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shardc.cost import DEFAULT_CHIP, RingModel
-from shardc.cost import chip as find_chip
+from shardc.cost import CHIPS, DEFAULT_CHIP, RingModel, chip_of
 from shardc.errors import ShardcError, nearest
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Cost, Schedule
@@ -42,7 +42,7 @@ def parse(
     `mesh` is a dict of sizes by axis, a JAX mesh, or text as in `X=4,Y=2`; `dims` a dict or text. Raises
     ShardcError with the place in the text.
     """
-    return parse_notation(
+    program = parse_notation(
         text,
         mesh=_mesh(mesh),
         dims=parse_dims(dims) if isinstance(dims, str) else dims,
@@ -51,6 +51,9 @@ def parse(
         topology=topology,
         name=name,
     )
+    if chip is None and topology is None:
+        return program
+    return replace(program, chip=chip, topology=topology)  # neither is half the text's, half the caller's
 
 
 def check(text: str | Program, **options: Any) -> Program:
@@ -85,7 +88,7 @@ def plan(
 
 def planned(program: Program, chip: str | None = None, objective: str = "time") -> Plan:
     """The plan of a program whose sizes are all known."""
-    used = find_chip(chip or program.chip or DEFAULT_CHIP)
+    used = chip_of(program.mesh, chip or program.chip, program.topology) or CHIPS[DEFAULT_CHIP]
     found = plan_program(program, RingModel(program.mesh, used), _objective(objective))
     return Plan(found, used.name)
 

@@ -171,7 +171,8 @@ def main() -> None:
 
 def _status(arguments: list[str]) -> int:
     try:
-        status = shardc.main(arguments, prog_name="shardc", standalone_mode=False)
+        with shardc.make_context("shardc", list(arguments)) as context:
+            status = shardc.invoke(context)
         sys.stdout.flush()
         return int(status or 0)
     except ShardcError as error:

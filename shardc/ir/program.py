@@ -205,10 +205,12 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
 
 def uses(expr: Expr) -> Iterator[Use]:
     """Every array that an expression names, from the left."""
-    if isinstance(expr, Use):
-        yield expr
-    for operand in operands(expr):
-        yield from uses(operand)
+    waiting = [expr]  # a product of a thousand terms is a tree a thousand deep, too deep to recurse into
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Use):
+            yield found
+        waiting += reversed(operands(found))
 
 
 def check_divisible(program: Program) -> None:

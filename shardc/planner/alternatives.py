@@ -7,6 +7,8 @@ statement writes, as one would on paper; the search for the plan itself runs ove
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shardc.errors import ShardcError
 from shardc.ir.plan import Step, Strategy
 from shardc.ir.program import Call, Expr, Product, Statement, operands
@@ -21,7 +23,7 @@ MAX_STRATEGIES = 2048
 
 def strategies(
     planner: Planner, statement: Statement, number: int, values: tuple[Array, ...], taken: set[str]
-) -> tuple[Strategy, ...]:
+) -> Iterator[Strategy]:
     """Every strategy, the cheapest first; the plan's own is the first. At most MAX_STRATEGIES, the cheapest."""
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)
     roots = [root_table(planner, statement)]
@@ -34,11 +36,12 @@ def strategies(
             continue
         priced.append((root.paths().price[goal], root, goal))
     priced[1:] = sorted(priced[1:], key=lambda entry: entry[0])[:MAX_STRATEGIES]
-    found: dict[object, Strategy] = {}
+    seen: set[object] = set()
     for _, root, goal in priced:
         strategy = _build(planner, root, goal, statement.name, number, values, taken)
-        found.setdefault(_signature(strategy), strategy)
-    return tuple(found.values())
+        if (signature := _signature(strategy)) not in seen:
+            seen.add(signature)
+            yield strategy
 
 
 def _tables(planner: Planner, expr: Expr) -> list[Table]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 
 from shardc.cost.memory import peak_bytes
 from shardc.cost.model import CostModel
@@ -25,7 +26,7 @@ MAX_PLACEMENTS = 20_000
 class PlannedStatement:
     """A statement as written, the case of each mesh axis, and every strategy, the cheapest first."""
 
-    def __init__(self, text: str, cases: dict[str, int], find: Callable[[], tuple[Strategy, ...]]) -> None:
+    def __init__(self, text: str, cases: dict[str, int], find: Callable[[], Iterator[Strategy]]) -> None:
         self.text = text
         self.cases = cases
         self._find = find
@@ -33,7 +34,11 @@ class PlannedStatement:
     @cached_property
     def alternatives(self) -> tuple[Strategy, ...]:
         """Found when first asked for: the plan itself does not need them."""
-        return self._find()
+        return tuple(self._find())
+
+    def cheapest(self, count: int | None) -> tuple[Strategy, ...]:
+        """The first `count` of them, or all."""
+        return self.alternatives if count is None else tuple(islice(self._find(), count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ class _State:
             self.given[name] = value
             self.planner.held.setdefault(name, []).insert(0, value)
 
-    def _alternatives(self, number: int, statement: Statement, size: int) -> Callable[[], tuple[Strategy, ...]]:
+    def _alternatives(self, number: int, statement: Statement, size: int) -> Callable[[], Iterator[Strategy]]:
         before = Planner(
             self.planner.program,
             self.planner.model,

@@ -68,7 +68,7 @@ class Table:
     def paths(self, goal: int | None = None) -> Paths:
         if self.fixed:
             return Paths(self.seeds, dict.fromkeys(self.seeds))
-        if goal is not None and self._paths is None:
+        if goal is not None and self._paths is None and len(self.seeds) > 1:
             return self.search.paths(self.seeds, goal)
         if self._paths is None:
             self._paths = self._spread()

@@ -37,7 +37,7 @@ def _statement(statement: StatementView, own: Sequence[StepView], top: int) -> s
     lines += [_case(number, statement) for number in sorted(set(statement.cases.values()))]
     lines += ["", _steps(own) if own else "  nothing to do"]
     if top > 1:
-        lines += _alternatives(statement.alternatives, top)
+        lines += _alternatives(statement.cheapest(top))
     return "\n".join(lines)
 
 
@@ -71,11 +71,10 @@ def describe(step: StepView) -> str:
     return f"{step.op}_{spell_axes(step.axes)}{place} {step.operands[0].split('[')[0]}"
 
 
-def _alternatives(found: Sequence[AlternativeView], top: int) -> list[str]:
-    others = found[1:top]
+def _alternatives(found: Sequence[AlternativeView]) -> list[str]:
+    best, *others = found
     if not others:
         return []
-    best = found[0]
     rows = [
         (
             in_bytes(other.wire_bytes),
@@ -85,7 +84,7 @@ def _alternatives(found: Sequence[AlternativeView], top: int) -> list[str]:
         )
         for other in others
     ]
-    headers = ("wire bytes", "time", "× time", f"instead (the next {len(others)} of {len(found) - 1})")
+    headers = ("wire bytes", "time", "× time", "instead")
     return ["", _indented(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))]
 
 

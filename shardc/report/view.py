@@ -63,7 +63,11 @@ class StatementView:
 
     @property
     def alternatives(self) -> tuple[AlternativeView, ...]:
-        return tuple(_alternative(strategy, self._mesh) for strategy in self._planned.alternatives)
+        return self.cheapest(None)
+
+    def cheapest(self, count: int | None) -> tuple[AlternativeView, ...]:
+        """The first `count` alternatives, or all."""
+        return tuple(_alternative(strategy, self._mesh) for strategy in self._planned.cheapest(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ def to_json(plan: PlanView, top: int | None = None) -> str:
             {
                 "text": statement.text,
                 "cases": statement.cases,
-                "alternatives": [asdict(other) for other in statement.alternatives[:top]],
+                "alternatives": [asdict(other) for other in statement.cheapest(top)],
             }
             for statement in plan.statements
         ],

@@ -1,0 +1,5 @@
+"""`python -m shardc`."""
+
+from shardc.cli import main
+
+main()

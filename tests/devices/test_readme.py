@@ -1,0 +1,50 @@
+"""Every command and program of the README, run, and its printed output compared."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SKIPPED = ("pip install", "git clone", "pytest", "python -m venv", "ruff", "mypy", ".ci/run")
+
+
+def console_blocks() -> list[tuple[str, str]]:
+    """(command, expected output) of each `$ …` in a console block."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output.rstrip()))
+    return found
+
+
+def python_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "expected"), console_blocks(), ids=lambda value: value[:60])
+def test_a_command_prints_what_the_readme_shows(command, expected):
+    if command.startswith(SKIPPED):
+        pytest.skip("an installation")
+    words = shlex.split(command)
+    program = {"shardc": ["-m", "shardc"], "python": []}[words[0]]
+    result = subprocess.run([sys.executable, *program, *words[1:]], capture_output=True, text=True, cwd=ROOT)
+    printed = (result.stdout + result.stderr).rstrip()
+    assert printed == expected
+
+
+@pytest.mark.parametrize("text", python_blocks(), ids=lambda value: value[:40])
+def test_a_program_of_the_readme_runs(text, tmp_path):
+    script = tmp_path / "block.py"
+    script.write_text(text, encoding="utf-8")
+    subprocess.run([sys.executable, "-W", "error::DeprecationWarning", script], check=True, cwd=ROOT, timeout=300)
+
+
+def test_the_readme_has_something_to_check():
+    assert len(console_blocks()) >= 4
+    assert python_blocks()

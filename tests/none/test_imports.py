@@ -1,0 +1,98 @@
+"""The house: which room may import which, and what `import shardc` may load."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "shardc"
+
+# Each room and what it may import besides itself, `errors` and the standard library.
+ROOMS = {
+    "ir": set(),
+    "notation": {"ir", "lark"},
+    "rules": {"ir"},
+    "cost": {"ir"},
+    "planner": {"ir", "rules", "cost"},
+    "simulate": {"ir", "rules", "numpy"},
+    "report": {"ir", "rules", "cost", "planner", "tabulate"},
+    "backend": {"ir", "notation", "simulate", "jax", "numpy"},
+    "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
+    "errors": set(),
+    "files": set(),
+    "api": {"ir", "notation", "cost", "planner", "report", "simulate", "backend", "jax", "numpy"},
+    "__main__": {"cli"},
+    "cli": {"api", "files", "notation", "planner", "backend", "click"},
+}
+OUTSIDE = {"lark", "jax", "numpy", "networkx", "hypothesis", "click", "tabulate"}
+
+
+def imported(text: str) -> set[str]:
+    """The rooms and outside packages that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "shardc":
+                found.add(parts[1])
+            elif parts[0] in OUTSIDE:
+                found.add(parts[0])
+    return found
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def trespasses(room: str, text: str) -> set[str]:
+    return imported(text) - ROOMS[room] - {room, "errors"}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_only_what_is_behind_it(path):
+    assert trespasses(room_of(path), path.read_text(encoding="utf-8")) == set()
+
+
+def test_the_walk_sees_a_trespass():
+    assert trespasses("ir", "def f():\n    from shardc.planner import plan_program\n") == {"planner"}
+    assert trespasses("planner", "import jax.numpy as jnp\n") == {"jax"}
+
+
+def test_the_rooms_are_a_partial_order():
+    def behind(room, seen=()):
+        assert room not in seen, f"a circle: {seen}"
+        for other in ROOMS.get(room, ()):
+            behind(other, (*seen, room))
+
+    for room in ROOMS:
+        behind(room)
+
+
+HEAVY = ("jax", "numpy", "lark", "networkx", "hypothesis", "click", "tabulate")
+
+
+def loaded(statement: str) -> set[str]:
+    check = f"import sys; {statement}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+    return set(subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_shardc_loads_nothing_heavy():
+    assert loaded("import shardc") == set()
+    assert loaded("import numpy") == {"numpy"}, "the check itself must see a package"
+
+
+def test_planning_loads_neither_jax_nor_numpy():
+    found = loaded("import shardc; shardc.plan('A[I, J_X] → A[I, J]', mesh={'X': 4})")
+    assert found.isdisjoint({"jax", "numpy", "networkx", "hypothesis"})

@@ -1,0 +1,289 @@
+"""The planner: its optimum is brute force's, its plans mean what the program means, and they are deterministic."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc import simulate
+from shardc.cost import RingModel, chip
+from shardc.errors import ShardcError
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Schedule
+from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.sharding import spell
+from shardc.planner import Objective, plan_program
+from shardc.testing import (
+    assert_schedule_legal,
+    matmul_oracle,
+    matmuls,
+    programs,
+    reshards,
+    shortest_path_oracle,
+)
+
+F32 = DTYPES["f32"]
+FEW = settings(max_examples=60, deadline=None)
+
+
+def reshard_program(case):
+    dims = ("I", "J", "K")[: len(case.shape)]
+    text = f"A{spell(dims, case.source)} → A{spell(dims, case.target)}"
+    before = Pattern.exactly(case.source)
+    statement = Statement("A", dims, Pattern.exactly(case.target), Use("A", dims, before, F32), F32, text)
+    sizes = tuple(zip(dims, case.shape, strict=True))
+    return Program(case.mesh, sizes, F32, (Input("A", dims, before, F32),), (statement,))
+
+
+def planned(program, objective="bytes"):
+    return plan_program(program, RingModel(program.mesh, chip("v5p")), Objective(objective))
+
+
+def assert_simulates(schedule: Schedule, seed=0):
+    """NumPy on virtual devices, every device's block, against the meaning on whole arrays."""
+    wholes = simulate.sample_inputs(schedule.program, seed)
+    blocks = simulate.run(schedule, wholes)
+    expected = simulate.reference(schedule.program, wholes)
+    for block, number, whole in zip(blocks, schedule.outputs, expected, strict=True):
+        array = schedule.values[number]
+        got = simulate.gather(block, array, schedule.mesh)
+        np.testing.assert_allclose(got, whole, rtol=1e-9, atol=1e-9)
+        if not array.sharding.unreduced:
+            want = simulate.expected_blocks(whole, array, schedule.mesh)
+            np.testing.assert_allclose(block, want, rtol=1e-9, atol=1e-9)
+
+
+@FEW
+@given(reshards(max_axes=2))
+def test_a_reshard_is_as_cheap_as_the_shortest_path(case):
+    expected = shortest_path_oracle(case.mesh, case.shape, case.source, case.target, F32.bytes)
+    found = planned(reshard_program(case))
+    assert found.cost.wire_bytes == expected
+    assert found.bound_bytes <= found.cost.wire_bytes
+    assert_schedule_legal(found.schedule)
+    assert_simulates(found.schedule)
+
+
+@settings(max_examples=25, deadline=None)
+@given(reshards(max_axes=3, max_size=3, max_rank=2))
+def test_a_reshard_on_three_axes_is_as_cheap_as_the_shortest_path(case):
+    expected = shortest_path_oracle(case.mesh, case.shape, case.source, case.target, F32.bytes)
+    assert planned(reshard_program(case)).cost.wire_bytes == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(matmuls(max_axes=2, batched=False))
+def test_a_matmul_is_as_cheap_as_brute_force(case):
+    found = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
+    a, b = (found.schedule.values[number].sharding for number in found.schedule.inputs)
+    c = found.schedule.values[found.schedule.outputs[0]].sharding
+    assert found.cost.wire_bytes == matmul_oracle(case.mesh, case.dims, a, b, c, F32.bytes)
+
+
+@FEW
+@given(st.one_of(matmuls(), programs()), st.sampled_from(["time", "bytes"]))
+def test_every_plan_is_legal_and_means_the_program(case, objective):
+    found = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective=objective)
+    assert_schedule_legal(found.schedule)
+    assert_simulates(found.schedule)
+
+
+@settings(max_examples=20, deadline=None)
+@given(matmuls(max_axes=2))
+def test_every_alternative_means_the_program_and_costs_no_less(case):
+    found = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
+    strategies = found._found.statements[0].alternatives
+    assert strategies[0].steps == found.schedule.steps
+    assert [s.wire_bytes for s in strategies] == sorted(s.wire_bytes for s in strategies)
+    for strategy in strategies:
+        result = strategy.steps[-1].result if strategy.steps else found.schedule.outputs[0]
+        schedule = Schedule(found.program, strategy.values, found.schedule.inputs, (result,), strategy.steps)
+        assert_schedule_legal(schedule)
+        assert_simulates(schedule)
+
+
+@FEW
+@given(reshards(max_axes=2))
+def test_a_reshard_to_the_same_sharding_is_an_empty_plan(case):
+    program = reshard_program(type(case)(case.mesh, case.shape, case.source, case.source))
+    found = planned(program)
+    assert found.schedule.steps == ()
+    assert found.cost.wire_bytes == 0
+
+
+@FEW
+@given(reshards(max_axes=2), st.data())
+def test_the_triangle_inequality(case, data):
+    via = data.draw(st.sampled_from([case.source, case.target, type(case.source).replicated(len(case.shape))]))
+    if not via.unreduced <= case.source.unreduced or not case.target.unreduced <= via.unreduced:
+        return
+
+    def price(source, target):
+        return planned(reshard_program(type(case)(case.mesh, case.shape, source, target))).cost.wire_bytes
+
+    assert price(case.source, case.target) <= price(case.source, via) + price(via, case.target)
+
+
+def cost_of(text, mesh, dims, **options):
+    return shardc.plan(text, mesh=mesh, dims=dims, **options).cost
+
+
+def test_the_transposed_product_costs_the_same():
+    mesh, dims = {"X": 2, "Y": 4}, {"I": 64, "J": 128, "K": 256}
+    one = cost_of("A[I_X, J_Y] · B[J, K_X] → C[I, K_Y]", mesh, dims)
+    other = cost_of("B[K_X, J] · A[J_Y, I_X] → C[K_Y, I]", mesh, dims)
+    assert (one.wire_bytes, one.time_s) == (other.wire_bytes, other.time_s)
+
+
+def test_renaming_dims_and_axes_renames_the_plan_and_changes_nothing_else():
+    first = shardc.plan(
+        "A[I_X, J_Y] · B[J, K_X] → C[I, K_Y]", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 128, "K": 256}
+    )
+    second = shardc.plan(
+        "A[z_b, y_a] · B[y, x_b] → C[z, x_a]", mesh={"b": 2, "a": 4}, dims={"z": 64, "y": 128, "x": 256}
+    )
+    renamed = str.maketrans("IJKXY", "zyxba")
+    assert [step.result.translate(renamed) for step in first.steps] == [step.result for step in second.steps]
+    assert first.cost == second.cost
+
+
+def test_swapping_equal_axes_swaps_the_price_of_nothing():
+    dims = {"I": 64, "J": 128, "K": 256}
+    one = cost_of("A[I_X, J_Y] · B[J, K] → C[I_Y, K]", {"X": 4, "Y": 4}, dims)
+    other = cost_of("A[I_Y, J_X] · B[J, K] → C[I_X, K]", {"X": 4, "Y": 4}, dims)
+    assert one == other
+
+
+def test_an_axis_of_one_costs_nothing():
+    with_one = cost_of("A[I_XZ, J_Y] → A[I_Y, J_ZX]", {"X": 2, "Y": 4, "Z": 1}, {"I": 64, "J": 64})
+    without = cost_of("A[I_X, J_Y] → A[I_Y, J_X]", {"X": 2, "Y": 4}, {"I": 64, "J": 64})
+    assert with_one.wire_bytes == without.wire_bytes
+
+
+def test_the_plan_is_never_dearer_than_gather_all_multiply_slice():
+    mesh, dims = {"X": 2, "Y": 4}, {"I": 64, "J": 128, "K": 256}
+    for text in ("A[I_X, J_Y] · B[J_Y, K_X] → C[I_Y, K_X]", "A[I_XY, J] · B[J, K_XY] → C[I_Y, K]"):
+        best = cost_of(text, mesh, dims, objective="bytes", dtype="f32").wire_bytes
+        operands, _ = text.split("→")
+        everything = sum(
+            shortest_path_oracle(
+                Mesh.of(mesh), shape, source, type(source).replicated(2), 4
+            )
+            for shape, source in zip(
+                ((64, 128), (128, 256)),
+                [array.pattern.exact for array in shardc.parse(text, mesh=mesh, dims=dims).inputs],
+                strict=True,
+            )
+        )
+        assert best <= everything
+
+
+def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(tmp_path):
+    text = "In[B_X, D_Y] ·_D Win[D_X, F_Y] ·_F Wout[F_Y, D_X] → Out[B_X, D_Y]"
+    outputs = set()
+    for seed in ("0", "1", "27"):
+        command = [sys.executable, "-m", "shardc", "plan", text, "--mesh", "X=4,Y=2", "--json"]
+        environment = os.environ | {"PYTHONHASHSEED": seed, "LC_ALL": "C" if seed == "1" else "C.UTF-8"}
+        result = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path, check=True)
+        outputs.add(result.stdout)
+    assert len(outputs) == 1
+
+
+def test_a_named_collective_is_the_step_and_nothing_else():
+    plan = shardc.plan("AllGather_XY(A[I_XY, J]) → A[I, J]", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 64})
+    assert [(step.op, step.axes, step.dim) for step in plan.steps] == [("AllGather", ("X", "Y"), "I")]
+
+
+def test_a_local_product_takes_its_operands_as_they_are():
+    plan = shardc.plan(
+        "A[I, J_X] ·_LOCAL B[J_X, K] → C[I, K]{U_X}", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 64, "K": 64}
+    )
+    assert [step.op for step in plan.steps] == ["Einsum"]
+
+
+def test_nothing_makes_a_value_unreduced_by_itself():
+    with pytest.raises(ShardcError) as caught:
+        shardc.plan("A[I_X, J] → A[I_X, J]{U_Y}", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 64})
+    assert caught.value.code == "SHC220"
+    assert "{U_Y}" in str(caught.value)
+
+
+def test_a_product_can_be_made_unreduced_by_slicing():
+    plan = shardc.plan(
+        "A[I, J] · B[J, K] → C[I, K]{U_X}", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 64, "K": 64}, objective="bytes"
+    )
+    assert plan.cost.wire_bytes == 0
+    assert_simulates(plan.schedule)
+
+
+def test_unreduced_is_linear():
+    plan = shardc.plan(
+        "A[I, J]{U_X} · B[J, K_Y] → C[I, K_Y]{U_X}",
+        mesh={"X": 2, "Y": 4},
+        dims={"I": 64, "J": 64, "K": 64},
+        objective="bytes",
+    )
+    assert [step.op for step in plan.steps] == ["Einsum"]
+    assert_simulates(plan.schedule)
+
+
+def test_the_hierarchy_of_a_gradient_falls_out():
+    """ReduceScatter, AllReduce of what is left, AllGather: cheaper in bytes than one AllReduce of everything."""
+    plan = shardc.plan("G[D, F]{U_X} → G[D, F]", mesh={"P": 4, "X": 4}, dims={"D": 64, "F": 64}, objective="bytes")
+    assert plan.cost.wire_bytes < 2 * 3 * 64 * 64 * 2 // 4
+
+
+def test_statements_share_what_the_ones_before_left():
+    plan = shardc.plan(
+        """
+        T[B_X, F] = A[B_X, D] · W[D, F_X]
+        W[D, F] = W[D, F_X]
+        Out[B_X, D] = T ·_F W
+        """,
+        mesh={"X": 4},
+        dims={"B": 64, "D": 32, "F": 128},
+    )
+    assert_schedule_legal(plan.schedule)
+    assert_simulates(plan.schedule)
+    assert [array.name for array in plan.outputs] == ["Out"]
+
+
+def test_a_free_dim_is_the_planners_choice():
+    plan = shardc.plan(
+        "T[B_?, F_?] = A[B_X, D] · W[D, F]\nOut[B_X, D] = T ·_F V[F, D]", mesh={"X": 4}, dims={"B": 64, "D": 32, "F": 128}
+    )
+    assert plan.cost.wire_bytes == 0
+
+
+def test_missing_sizes_become_4096_and_the_plan_says_so():
+    plan = shardc.plan("A[I_X, J] → A[I, J]", mesh={"X": 3}, dims={"J": 64})
+    assert plan.dims == {"J": 64, "I": 4098}
+    assert any("I=4098" in note for note in plan.notes)
+
+
+def test_a_search_over_too_many_axes_is_narrowed_and_says_so():
+    mesh = {name: 2 for name in "STUVWXYZ"}
+    plan = shardc.plan("A[I_S, J] · B[J, K_T] → C[I, K]", mesh=mesh, dims={"I": 64, "J": 64, "K": 64})
+    assert any("searched over" in note for note in plan.notes)
+
+
+def test_the_json_holds_the_table_of_the_design():
+    plan = shardc.plan("A[I, J_X] · B[J, K] → C[I, K]", mesh={"X": 4}, dims={"I": 64, "J": 64, "K": 64})
+    fields = json.loads(plan.to_json())
+    assert set(fields) >= {
+        "version", "mesh", "chip", "dims", "dtype", "inputs", "outputs", "statements", "steps", "cost", "bound"
+    }  # fmt: skip
+    assert fields["statements"][0]["cases"] == {"X": 2}
+    assert fields["steps"][0].keys() >= {
+        "op", "statement", "operands", "result", "axes", "dim", "wire_bytes", "flops", "time_s", "formula"
+    }  # fmt: skip
+    assert fields["cost"].keys() == {
+        "wire_bytes", "flops", "compute_s", "communication_s", "time_s", "peak_bytes"
+    }  # fmt: skip
