@@ -1,0 +1,26 @@
+"""What a plan means, in NumPy, on virtual devices.
+
+A sharded value is one ndarray, `blocks`, of shape `mesh.sizes + local_shape`: `blocks[x, y]` is what
+device (x, y) holds. Integers are computed in int64, floats in float64.
+"""
+
+from shardc.simulate.bounds import error_bound
+from shardc.simulate.execute import run, trace
+from shardc.simulate.layout import ReplicaMismatch, expected_blocks, gather, scatter
+from shardc.simulate.reference import reference
+from shardc.simulate.samples import sample_inputs
+from shardc.simulate.steps import IllegalStep, step
+
+__all__ = [
+    "IllegalStep",
+    "ReplicaMismatch",
+    "error_bound",
+    "expected_blocks",
+    "gather",
+    "reference",
+    "run",
+    "sample_inputs",
+    "scatter",
+    "step",
+    "trace",
+]

@@ -1,0 +1,57 @@
+"""A whole schedule, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shardc.ir.plan import Schedule, Step
+from shardc.simulate.arguments import check_count
+from shardc.simulate.blocks import Values
+from shardc.simulate.layout import scatter
+from shardc.simulate.steps import step
+
+
+def run(schedule: Schedule, wholes: Sequence[Any], seed: int = 0) -> list[Values]:
+    """What every device holds of each output. `seed` draws the parts of unreduced inputs."""
+    known = _inputs(schedule, wholes, seed)
+    last = _last_uses(schedule)
+    for number, current in enumerate(schedule.steps):
+        known[current.result] = _blocks(schedule, current, known)
+        for value in current.operands:
+            if last[value] == number:
+                known.pop(value, None)  # a step may use a value twice
+    return [known[value] for value in schedule.outputs]
+
+
+def trace(schedule: Schedule, wholes: Sequence[Any], seed: int = 0) -> Iterator[tuple[Step, Values]]:
+    """Each step with the blocks that it leaves, in order."""
+    known = _inputs(schedule, wholes, seed)
+    for current in schedule.steps:
+        known[current.result] = _blocks(schedule, current, known)
+        yield current, known[current.result]
+
+
+def _inputs(schedule: Schedule, wholes: Sequence[Any], seed: int) -> dict[int, Values]:
+    arrays = [schedule.values[value] for value in schedule.inputs]
+    check_count(len(wholes), [array.name for array in arrays])
+    return {
+        value: scatter(whole, array, schedule.mesh, seed + place)
+        for place, (value, whole, array) in enumerate(zip(schedule.inputs, wholes, arrays, strict=True))
+    }
+
+
+def _blocks(schedule: Schedule, current: Step, known: dict[int, Values]) -> Values:
+    return step(
+        current.op,
+        [known[value] for value in current.operands],
+        [schedule.values[value] for value in current.operands],
+        schedule.values[current.result],
+        schedule.mesh,
+    )
+
+
+def _last_uses(schedule: Schedule) -> dict[int, int]:
+    """For each value the step after which it may be forgotten; outputs never."""
+    last = {value: number for number, current in enumerate(schedule.steps) for value in current.operands}
+    return last | dict.fromkeys(schedule.outputs, len(schedule.steps))

@@ -1,0 +1,70 @@
+"""What a program means: the same statements on whole arrays, with no devices in sight.
+
+Shardings, reshards, fixed collectives and unreduced sets change cost, never values, so all of them
+are the identity here. Nothing here knows of plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import numpy as np
+
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.program import Call, Expr, Named, Product, Program, Use
+from shardc.simulate.arguments import program_inputs
+from shardc.simulate.blocks import Values
+
+
+def reference(program: Program, wholes: Sequence[Any]) -> list[Values]:
+    """The outputs in the order of `program.outputs`, in int64 for integers and float64 otherwise."""
+    known = dict(zip((array.name for array in program.inputs), program_inputs(program, wholes), strict=True))
+    results = []
+    with np.errstate(all="ignore"):  # what is not finite is compared, not warned of
+        for statement in program.statements:
+            known[statement.name] = contract([_evaluate(statement.expr, known)], [statement.expr.dims], statement.dims)
+            results.append(known[statement.name])
+    return [results[number] for number in program.outputs]
+
+
+def _evaluate(expr: Expr, known: dict[str, Values]) -> Values:
+    match expr:
+        case Use(name=name):
+            return known[name]
+        case Named(operand=operand, dims=dims):
+            return contract([_evaluate(operand, known)], [operand.dims], dims)
+        case Product(operands=operands, dims=dims):
+            return contract([_evaluate(o, known) for o in operands], [o.dims for o in operands], dims)
+        case Call():
+            return call(expr, [_evaluate(operand, known) for operand in expr.operands])
+        case _:
+            assert_never(expr)
+
+
+def contract(operands: Sequence[Values], names: Sequence[tuple[str, ...]], wanted: tuple[str, ...]) -> Values:
+    """np.einsum over named dims."""
+    number = {name: i for i, name in enumerate(dict.fromkeys(name for dims in names for name in dims))}
+    arguments: list[Any] = []
+    for operand, dims in zip(operands, names, strict=True):
+        arguments += [operand, [number[name] for name in dims]]
+    result: Values = np.einsum(*arguments, [number[name] for name in wanted], optimize=len(operands) > 1)
+    return result
+
+
+def call(expr: Call, operands: Sequence[Values]) -> Values:
+    """A function on arrays that have the dims of `expr.operands`."""
+    function = FUNCTIONS[expr.function]
+    dims = expr.dims if len(operands) > 1 else expr.operands[0].dims
+    aligned = [align(value, operand.dims, dims) for value, operand in zip(operands, expr.operands, strict=True)]
+    if not function.over_dims:
+        return contract([function.numpy(np, *aligned)], [dims], expr.dims)
+    value = function.numpy(np, *aligned, axis=tuple(dims.index(dim) for dim in expr.over))
+    left = dims if function.keeps_dims else tuple(dim for dim in dims if dim not in expr.over)
+    return contract([value], [left], expr.dims)
+
+
+def align(value: Values, dims: tuple[str, ...], wanted: tuple[str, ...]) -> Values:
+    """The wanted dims in their order; those that the array lacks have size 1."""
+    ordered = contract([value], [dims], tuple(dim for dim in wanted if dim in dims))
+    return np.expand_dims(ordered, tuple(i for i, dim in enumerate(wanted) if dim not in dims))

@@ -1,0 +1,47 @@
+"""Inputs to try a program on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from shardc.ir.dtypes import Kind
+from shardc.ir.program import Call, Expr, Program, operands
+from shardc.simulate.arguments import input_shape
+from shardc.simulate.blocks import Values
+
+_POSITIVE = frozenset({"log", "sqrt", "rsqrt"})  # not defined below 0
+_STEEP = frozenset({"exp", "softmax"})  # overflow on the sums of larger values
+
+
+def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
+    """Small whole numbers for every input, so that sums of products are exact in f32.
+
+    From −4 to 4 (−1 to 1 under an exponential, 1 to 4 under a root or logarithm, from 0 for unsigned
+    types); never one value throughout, where there is room for two.
+    """
+    functions = {name for statement in program.statements for name in _functions(statement.expr)}
+    generator = np.random.default_rng(seed)
+    samples = []
+    for array in program.inputs:
+        lowest, highest = _range(functions, array.dtype.name.startswith("u"))
+        drawn = generator.integers(lowest, highest + 1, size=input_shape(program, array.dims))
+        if drawn.size > 1 and (drawn == drawn.flat[0]).all():
+            drawn.flat[-1] = lowest if drawn.flat[0] != lowest else highest
+        samples.append(drawn.astype(np.int64 if array.dtype.kind is Kind.INT else np.float64))
+    return samples
+
+
+def _range(functions: set[str], unsigned: bool) -> tuple[int, int]:
+    if functions & _POSITIVE:
+        return 1, 4
+    highest = 1 if functions & _STEEP else 4
+    return (0 if unsigned else -highest), highest
+
+
+def _functions(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Call):
+        yield expr.function
+    for operand in operands(expr):
+        yield from _functions(operand)

@@ -1,0 +1,137 @@
+"""What the devices do in one step, all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import numpy as np
+
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Einsum, Op
+from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.simulate.blocks import Part, Values, part_of, regroup, split
+from shardc.simulate.local import IllegalStep, apply_function, einsum
+
+__all__ = ["IllegalStep", "step"]
+
+
+def step(
+    op: Op,
+    operand_blocks: Sequence[Values],
+    operand_arrays: Sequence[Array],
+    result_array: Array,
+    mesh: Mesh,
+) -> Values:
+    """The blocks that a step leaves.
+
+    The devices do what they are told, whether or not it means anything: a collective on the wrong axes
+    gives wrong values. IllegalStep only where they could not do it, or where the blocks that result have
+    another shape than `result_array`'s.
+    """
+    blocks = _dispatch(op, operand_blocks, operand_arrays, result_array, mesh)
+    wanted = mesh.sizes + result_array.local_shape(mesh)
+    if blocks.shape != wanted:
+        raise IllegalStep(f"{op} leaves blocks of shape {blocks.shape}; `{result_array}` needs {wanted}")
+    return blocks
+
+
+def _dispatch(op: Op, blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh) -> Values:
+    match op:
+        case AllGather(axes, dim):
+            return _all_gather(part_of(blocks[0], mesh, axes), axes, dim).blocks(mesh)
+        case ReduceScatter(axes, dim):
+            return _reduce_scatter(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
+        case AllReduce(axes):
+            return _sum(part_of(blocks[0], mesh, axes), axes).blocks(mesh)
+        case AllToAll(axes, source, dim):
+            return _all_to_all(part_of(blocks[0], mesh, axes), axes, source, dim, mesh).blocks(mesh)
+        case CollectivePermute():
+            return _permute(blocks[0], op, arrays[0].sharding, mesh)
+        case Slice(axes, dim):
+            return _slice(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
+        case Einsum():
+            return einsum(blocks, arrays, result, mesh)
+        case Apply(function, over):
+            return apply_function(function, over, blocks, arrays, result, mesh)
+        case _:
+            assert_never(op)
+
+
+def _all_gather(part: Part, axes: Axes, dim: int) -> Part:
+    """Every device concatenates the blocks of its group along the dim, major to minor."""
+    left = tuple(axis for axis in part.axes if axis not in axes)
+    groups: list[tuple[str | int, ...]] = [(axis,) for axis in left]
+    groups += [(*axes, d) if d == dim else (d,) for d in range(part.rank)]
+    return Part(regroup(part.values, part.labels, groups), left)
+
+
+def _sum(part: Part, axes: Axes) -> Part:
+    """Every device has the sum over its group."""
+    left = tuple(axis for axis in part.axes if axis not in axes)
+    return Part(part.values.sum(axis=tuple(part.axes.index(axis) for axis in axes)), left)
+
+
+def _reduce_scatter(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Part:
+    """The devices of a group add up, and each keeps the chunk of its number within the group."""
+    summed = _sum(part, axes)
+    values = _cut(summed, axes, dim, mesh)
+    present = mesh.ordered({*summed.axes, *axes})
+    labels = [*summed.axes, *range(dim), *axes, *range(dim, part.rank)]
+    groups: list[tuple[str | int, ...]] = [(axis,) for axis in present]
+    groups += [(d,) for d in range(part.rank)]
+    return Part(regroup(values, labels, groups), present)
+
+
+def _all_to_all(part: Part, axes: Axes, source: int, dim: int, mesh: Mesh) -> Part:
+    """Each device sends chunk j of `dim` to device j of its group, and lines up what it receives along `source`."""
+    values = _cut(part, axes, dim, mesh)
+    chunks = {axis: f"chunk of {axis}" for axis in axes}
+    labels = [*part.axes, *range(dim), *chunks.values(), *range(dim, part.rank)]
+    # The chunk's number becomes the receiver's coordinate, the sender's becomes the major part of `source`.
+    groups: list[tuple[str | int, ...]] = [(chunks.get(axis, axis),) for axis in part.axes]
+    groups += [(*axes, d) if d == source else (d,) for d in range(part.rank)]
+    return Part(regroup(values, labels, groups), part.axes)
+
+
+def _slice(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Part:
+    """Each device keeps the chunk of its number within the group: a diagonal of (device, chunk)."""
+    values = _cut(part, axes, dim, mesh)
+    labels = [*part.axes, *range(dim), *axes, *range(dim, part.rank)]
+    numbers = {label: number for number, label in enumerate(part.labels)}
+    diagonal = np.einsum(values, [numbers[label] for label in labels], list(range(len(numbers))))
+    return Part(diagonal, part.axes)
+
+
+def _cut(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Values:
+    """The dim cut into a chunk for each device of the group: a dimension for each axis, and the rest."""
+    position = len(part.axes) + dim
+    size = part.values.shape[position]
+    if size % mesh.product(axes):
+        raise IllegalStep(f"dim {dim} has {size} elements on each device, which {mesh.product(axes)} do not share")
+    return split(part.values, position, [mesh.size(axis) for axis in axes])
+
+
+def _permute(blocks: Values, move: CollectivePermute, before: Sharding, mesh: Mesh) -> Values:
+    """Each device receives the whole block that it is to hold from the one device of its copies that holds it."""
+    after = Sharding(move.dims, before.unreduced)
+    if set(after.sharded) != set(before.sharded) or after.blocks(mesh) != before.blocks(mesh):
+        raise IllegalStep(f"{move} is no bijection between the devices")
+    part = part_of(blocks, mesh, before.sharded)
+    count = len(part.axes)
+    own = {
+        axis: np.arange(mesh.size(axis)).reshape([-1 if i == place else 1 for i in range(count)])
+        for place, axis in enumerate(part.axes)
+    }
+    sender = dict(own)
+    for old, new in zip(before.dims, move.dims, strict=True):
+        block = np.zeros((1,) * count, dtype=np.int64)
+        for axis in new:
+            block = block * mesh.size(axis) + own[axis]
+        for axis in reversed(old):
+            block, sender[axis] = np.divmod(block, mesh.size(axis))
+    for axis in set(before.sharded).difference(move.axes):
+        if not np.all(sender[axis] == own[axis]):
+            raise IllegalStep(f"{move} has to move blocks along `{axis}` as well")
+    return Part(part.values[tuple(sender[axis] for axis in part.axes)], part.axes).blocks(mesh)

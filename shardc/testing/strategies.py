@@ -1,0 +1,191 @@
+"""Hypothesis strategies that draw only what is valid, and shrink to the smallest mesh and no sharding at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from shardc.ir.mesh import MAX_AXES, Mesh
+from shardc.ir.sharding import Axes, Sharding, spell
+
+_AXES = ("X", "Y", "Z", "W", "V", "T", "S", "R")
+_DIMS = ("I", "J", "K", "L")
+_OVER_K = ("sum_K", "max_K")  # leave the dim I
+_FUNCTIONS = ("relu", "gelu", "silu", "tanh", "square", "neg", "sigmoid", "abs", "softmax_K")
+_KINDS = (*_OVER_K, *_FUNCTIONS, "bias", "+", "-")  # what needs the fewest draws first
+
+
+class Case(NamedTuple):
+    """What `shardc.plan(text, mesh=mesh, dims=dims)` takes."""
+
+    text: str
+    mesh: Mesh
+    dims: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshard:
+    """An array of `shape` on a mesh, from one sharding to another."""
+
+    mesh: Mesh
+    shape: tuple[int, ...]
+    source: Sharding
+    target: Sharding
+
+    @property
+    def text(self) -> str:
+        names = _DIMS[: len(self.shape)]
+        return f"A{spell(names, self.source)} → A{spell(names, self.target)}"
+
+    @property
+    def dims(self) -> dict[str, int]:
+        return dict(zip(_DIMS, self.shape, strict=False))
+
+
+@st.composite
+def meshes(draw: st.DrawFn, max_axes: int = 3, max_size: int = 4, min_axes: int = 1, min_size: int = 1) -> Mesh:
+    """A mesh of 1 to `max_axes` axes X, Y, Z, … of 1 to `max_size` devices each; the smallest is X=1."""
+    if not 1 <= min_axes <= max_axes <= MAX_AXES:
+        raise ValueError(f"{min_axes} to {max_axes} axes; from 1 to {MAX_AXES} there can be")
+    count = draw(st.integers(min_axes, max_axes))
+    return Mesh(tuple((axis, draw(st.integers(min_size, max_size))) for axis in _AXES[:count]))
+
+
+@st.composite
+def shardings(
+    draw: st.DrawFn,
+    mesh: Mesh,
+    rank: int,
+    unreduced: bool = True,
+    forbidden: Iterable[str] = (),
+    copies: bool = True,
+) -> Sharding:
+    """A sharding of an array of that rank; axes `forbidden` are never unreduced, without `copies` all are used."""
+    order = draw(st.permutations(mesh.names))
+    dims: list[Axes] = [()] * rank
+    partial: set[str] = set()
+    for axis in order:
+        may = unreduced and axis not in set(forbidden)
+        place = draw(st.integers(0 if copies else 1, rank + 1 if may else rank))  # 0: copies
+        if place == rank + 1:
+            partial.add(axis)
+        elif place:
+            dims[place - 1] += (axis,)
+    return Sharding(tuple(dims), frozenset(partial))
+
+
+@st.composite
+def reshards(
+    draw: st.DrawFn, max_axes: int = 3, max_size: int = 4, max_rank: int = 3, unreduced: bool = True
+) -> Reshard:
+    """Two shardings of one array, both of which divide it; the unreduced set only shrinks."""
+    mesh = draw(meshes(max_axes, max_size))
+    rank = draw(st.integers(1, max_rank))
+    permuted = draw(st.booleans())
+    source = draw(shardings(mesh, rank, unreduced and not permuted, copies=not permuted))
+    never = [axis for axis in mesh.names if axis not in source.unreduced]
+    target = _reordered(draw, source) if permuted else draw(shardings(mesh, rank, unreduced, forbidden=never))
+    needs = [math.lcm(mesh.product(old), mesh.product(new)) for old, new in zip(source.dims, target.dims, strict=True)]
+    return Reshard(mesh, _sizes(draw, needs), source, target)
+
+
+@st.composite
+def matmuls(
+    draw: st.DrawFn, max_axes: int = 3, max_size: int = 4, unreduced: bool = True, batched: bool = True
+) -> Case:
+    """`A[I, J] · B[J, K] → C[I, K]`, at times with a batched dim L, in any shardings that divide.
+
+    A and B are never unreduced over the same axis. J is divisible by the axes over which C is unreduced, so
+    that a product which leaves it so can always be had.
+    """
+    mesh = draw(meshes(max_axes, max_size))
+    batch = ("L",) if batched and draw(st.booleans()) else ()
+    names = ((*batch, "I", "J"), (*batch, "J", "K"), (*batch, "I", "K"))
+    a = draw(shardings(mesh, len(names[0]), unreduced))
+    b = draw(shardings(mesh, len(names[1]), unreduced, forbidden=a.unreduced))
+    if draw(st.booleans()):
+        b = _meeting(b, len(batch), a.dims[-1])
+    c = draw(shardings(mesh, len(names[2]), unreduced))
+    used = [("A", names[0], a), ("B", names[1], b), ("C", names[2], c)]
+    dims = _named_sizes(draw, mesh, [(n, s) for _, n, s in used], {"J": mesh.product(c.unreduced)})
+    left, right, result = (name + spell(n, s) for name, n, s in used)
+    return Case(f"{left} · {right} → {result}", mesh, dims)
+
+
+@st.composite
+def programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4) -> Case:
+    """Two or three statements: a product, a function of it, and at times a second product.
+
+    `T[I_X, K] = A[I_X, J] · B[J, K]`, then `V = relu(T)`, `softmax_K(T)`, `T + D`, …, then `Out = V · C`.
+    What lies between may be left to the planner.
+    """
+    mesh = draw(meshes(max_axes, max_size))
+    used: list[tuple[tuple[str, ...], Sharding]] = []
+
+    def array(name: str, *dims: str) -> str:
+        sharding = draw(shardings(mesh, len(dims), unreduced=False))
+        used.append((dims, sharding))
+        return name + spell(dims, sharding)
+
+    lines = [f"{_target(draw, array, 'T', 'I', 'K')} = {array('A', 'I', 'J')} · {array('B', 'J', 'K')}"]
+    kind = draw(st.sampled_from(_KINDS))
+    left = ("I",) if kind in _OVER_K else ("I", "K")
+    expression = _function(array, kind)
+    if len(left) == 2 and draw(st.booleans()):
+        lines.append(f"{_target(draw, array, 'V', *left)} = {expression}")
+        lines.append(f"{array('Out', 'I', 'L')} = V · {array('C', 'K', 'L')}")
+    else:
+        lines.append(f"{array('Out', *left)} = {expression}")
+    return Case("\n".join(lines), mesh, _named_sizes(draw, mesh, used, {}))
+
+
+def _reordered(draw: st.DrawFn, source: Sharding) -> Sharding:
+    """The same axes on each dim in another order, as a CollectivePermute may leave them; or the dims swapped."""
+    dims = [tuple(draw(st.permutations(axes))) for axes in source.dims]
+    return Sharding(tuple(dims[::-1] if draw(st.booleans()) else dims), source.unreduced)
+
+
+def _meeting(b: Sharding, contracted: int, axes: Axes) -> Sharding:
+    """B with its contracted dim sharded as A's is (case 3), and those axes nowhere else."""
+    cleared = tuple(tuple(axis for axis in old if axis not in axes) for old in b.dims)
+    return Sharding(cleared, b.unreduced.difference(axes)).with_dim(contracted, axes)
+
+
+def _target(draw: st.DrawFn, array: Any, name: str, *dims: str) -> str:
+    """A result whose sharding is asked for, or left open."""
+    if draw(st.booleans()):
+        return str(array(name, *dims))
+    return f"{name}[{', '.join(dim + '_?' for dim in dims)}]"
+
+
+def _function(array: Any, kind: str) -> str:
+    if kind in ("+", "-"):
+        return f"T {kind} {array('D', 'I', 'K')}"
+    if kind == "bias":
+        return f"T + {array('D', 'K')}"
+    return f"{kind}(T)"
+
+
+def _named_sizes(
+    draw: st.DrawFn, mesh: Mesh, used: list[tuple[tuple[str, ...], Sharding]], also: dict[str, int]
+) -> dict[str, int]:
+    needs = {dim: also.get(dim, 1) for names, _ in used for dim in names}
+    for names, sharding in used:
+        for dim, axes in zip(names, sharding.dims, strict=True):
+            needs[dim] = math.lcm(needs[dim], mesh.product(axes))
+    return dict(zip(needs, _sizes(draw, list(needs.values())), strict=True))
+
+
+def _sizes(draw: st.DrawFn, needs: list[int]) -> tuple[int, ...]:
+    """A multiple of each need, all of them distinct, so that no two dims can be mistaken for each other."""
+    sizes: list[int] = []
+    for need in needs:
+        size = need * draw(st.integers(1, 3))
+        while size in sizes:
+            size += need
+        sizes.append(size)
+    return tuple(sizes)

@@ -1,0 +1,61 @@
+"""Plans of drawn programs: legal, equal to the reference on every device, and as cheap as brute force."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+import shardc
+from shardc.simulate import error_bound, reference, run, sample_inputs
+from shardc.testing import (
+    assert_equal_on_every_device,
+    assert_schedule_legal,
+    matmul_oracle,
+    matmuls,
+    programs,
+    reshards,
+    shortest_path_oracle,
+)
+
+SETTINGS = settings(max_examples=40, deadline=None)
+
+
+def planned(case):
+    """The schedule of a drawn case, once it has been seen to do what the program means."""
+    schedule = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, chip="v5p", objective="bytes").schedule
+    assert_schedule_legal(schedule)
+    wholes = sample_inputs(schedule.program)
+    expected = reference(schedule.program, wholes)
+    bounds = error_bound(schedule.program, wholes)
+    found = run(schedule, wholes)
+    for value, blocks, whole, bound in zip(schedule.outputs, found, expected, bounds, strict=True):
+        assert_equal_on_every_device(blocks, whole, schedule.values[value], schedule.mesh, bound)
+    return schedule
+
+
+def wire_bytes(schedule):
+    return sum(step.cost.wire_bytes for step in schedule.steps)
+
+
+@SETTINGS
+@given(matmuls(max_axes=2))
+def test_matmuls(case):
+    schedule = planned(case)
+    program = schedule.program
+    (statement,) = program.statements
+    shardings = [array.pattern.exact for array in (*program.inputs, statement)]
+    dims = tuple(array.dims for array in (*program.inputs, statement))
+    assert wire_bytes(schedule) == matmul_oracle(case.mesh, case.dims, *shardings, program.dtype.bytes, dims)
+
+
+@SETTINGS
+@given(reshards(max_rank=2))
+def test_reshards(case):
+    schedule = planned(case)
+    itemsize = schedule.program.dtype.bytes
+    assert wire_bytes(schedule) == shortest_path_oracle(case.mesh, case.shape, case.source, case.target, itemsize)
+
+
+@SETTINGS
+@given(programs())
+def test_programs(case):
+    planned(case)

@@ -1,0 +1,168 @@
+"""The strategies draw only what is valid, reach every kind of case, and shrink to the smallest mesh."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, find, given, seed, settings
+from hypothesis import strategies as st
+
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Sharding
+from shardc.testing import all_shardings, matmuls, meshes, programs, reshards, shardings
+
+SETTINGS = settings(max_examples=150, deadline=None, database=None)
+QUICK = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
+ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{U_([^}]*)\})?")
+
+
+def arrays(text):
+    """Each bracketed array of a text: its name, its dims with their axes, its unreduced axes."""
+    for name, inside, partial in ARRAY.findall(text):
+        dims = [part.strip() for part in inside.split(",")]
+        yield name, {dim.partition("_")[0]: dim.partition("_")[2] for dim in dims}, partial
+
+
+def drawn(strategy, count=400):
+    """That many draws."""
+    found = []
+
+    @seed(1)
+    @settings(QUICK, max_examples=count)
+    @given(strategy)
+    def draw(value):
+        found.append(value)
+
+    draw()
+    return found
+
+
+def check_text(case):
+    mesh, dims = case.mesh, case.dims
+    assert len(set(dims.values())) == len(dims), "two dims of one size hide bugs"
+    for _, subscripts, partial in arrays(case.text):
+        axes = "".join(subscripts.values()).replace("?", "") + partial
+        assert len(set(axes)) == len(axes) and set(axes) <= set(mesh.names)
+        for dim, on in subscripts.items():
+            assert on == "?" or dims[dim] % mesh.product(on) == 0
+
+
+@SETTINGS
+@given(matmuls())
+def test_matmuls_are_valid(case):
+    check_text(case)
+    (_, _, a), (_, _, b), (_, _, c) = arrays(case.text)
+    assert not set(a) & set(b)
+    assert case.dims["J"] % case.mesh.product(c) == 0
+
+
+@SETTINGS
+@given(programs())
+def test_programs_are_valid(case):
+    check_text(case)
+    assert 2 <= len(case.text.splitlines()) <= 3
+    assert "{U" not in case.text
+
+
+@SETTINGS
+@given(reshards())
+def test_reshards_are_valid(case):
+    check_text(case)
+    assert case.source.divides(case.shape, case.mesh) and case.target.divides(case.shape, case.mesh)
+    assert case.target.unreduced <= case.source.unreduced
+    assert case.dims == dict(zip("IJK", case.shape, strict=False))
+
+
+@SETTINGS
+@given(st.data())
+def test_meshes_and_shardings_keep_to_what_is_asked(data):
+    mesh = data.draw(meshes(max_axes=2, max_size=3, min_size=2))
+    assert 1 <= len(mesh.axes) <= 2 and set(mesh.sizes) <= {2, 3}
+    sharding = data.draw(shardings(mesh, 2, unreduced=False))
+    assert sharding in set(all_shardings(mesh, 2, unreduced=False))
+
+
+def test_every_sharding_is_drawn():
+    mesh = Mesh.of({"X": 2, "Y": 2})
+    assert set(drawn(shardings(mesh, 2))) == set(all_shardings(mesh, 2))
+
+
+def test_every_case_of_the_four_is_drawn():
+    counted = Counter(case for drawing in drawn(matmuls()) for case in cases(drawing.text, drawing.mesh))
+    assert set(counted) == {1, 2, 3, 4} and min(counted.values()) >= 10, counted
+
+
+def cases(text, mesh):
+    """The case of each axis, read off the text."""
+    (_, a, _), (_, b, _), _ = arrays(text)
+    for axis in mesh.names:
+        on_a = next((dim for dim, axes in a.items() if axis in axes), None)
+        on_b = next((dim for dim, axes in b.items() if axis in axes), None)
+        if on_a == on_b == "J":
+            yield 3
+        elif "J" in (on_a, on_b):
+            yield 2
+        else:
+            yield 4 if on_a and on_b and on_a != on_b else 1
+
+
+def test_every_kind_of_reshard_is_drawn():
+    counted = Counter(kind for case in drawn(reshards()) for kind in kinds(case.source, case.target))
+    wanted = {"gather", "slice", "exchange", "reorder", "reduce", "scatter", "stay unreduced"}
+    assert set(counted) == wanted and min(counted.values()) >= 10, counted
+
+
+def kinds(source, target):
+    place = {axis: dim for dim, axes in enumerate(source.dims) for axis in axes}
+    for dim, axes in enumerate(target.dims):
+        for axis in axes:
+            if axis in source.unreduced:
+                yield "scatter"
+            elif axis not in place:
+                yield "slice"
+            elif place[axis] != dim:
+                yield "exchange"
+        if set(axes) == set(source.dims[dim]) and axes != source.dims[dim]:
+            yield "reorder"
+    if set(place) - target.used:
+        yield "gather"
+    if source.unreduced - target.used:
+        yield "reduce"
+    if target.unreduced:
+        yield "stay unreduced"
+
+
+def test_every_kind_of_program_is_drawn():
+    texts = "\n".join(case.text for case in drawn(programs()))
+    functions = ("relu", "gelu", "silu", "tanh", "square", "neg", "sigmoid", "abs", "softmax_K", "sum_K", "max_K")
+    for word in (*[f"{name}(T)" for name in functions], "T + D[I", "T - D[I", "T + D[K", "V · C", "[I_?"):
+        assert word in texts, word
+
+
+@pytest.mark.parametrize(
+    "strategy, text, sizes",
+    [
+        (matmuls(), "A[I, J] · B[J, K] → C[I, K]", [1]),
+        (programs(), "T[I_?, K_?] = A[I, J] · B[J, K]\nOut[I] = sum_K(T)", [1]),
+        (reshards(), "A[I] → A[I]", [1]),
+    ],
+    ids=["matmuls", "programs", "reshards"],
+)
+def test_everything_shrinks_to_the_smallest_mesh_and_no_sharding(strategy, text, sizes):
+    smallest = find(strategy, lambda case: True, settings=QUICK)
+    assert smallest.text == text and list(smallest.mesh.sizes) == sizes
+
+
+def test_a_failure_shrinks_to_the_smallest_mesh_that_shows_it():
+    def gathers_over_two(case):
+        return case.mesh.product(case.source.sharded) > 1 and case.target == Sharding.replicated(len(case.shape))
+
+    smallest = find(reshards(), gathers_over_two, settings=settings(QUICK, max_examples=2000))
+    assert (smallest.mesh, smallest.text, smallest.shape) == (Mesh.of({"X": 2}), "A[I_X] → A[I]", (2,))
+
+
+def test_a_mesh_without_axes_is_refused():
+    with pytest.raises(ValueError, match="0 axes"):
+        find(meshes(max_axes=0), lambda mesh: True)
