@@ -1,0 +1,13 @@
+"""Text ⇄ program: parse, resolve names, print, diagnostics.
+
+`lark` is imported when a text is first parsed, not before.
+"""
+
+from __future__ import annotations
+
+from shardc.notation.options import parse_dims, parse_mesh
+from shardc.notation.parse import parse, parse_tree
+from shardc.notation.printer import print_tree
+from shardc.notation.spell import print_program, spelled
+
+__all__ = ["parse", "parse_dims", "parse_mesh", "parse_tree", "print_program", "print_tree", "spelled"]

@@ -1,0 +1,300 @@
+"""Parse tree → syntax tree. Spellings become one here; literals are read, and refused if malformed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lark import Token
+from lark.exceptions import VisitError
+from lark.visitors import Transformer_NonRecursive
+
+from shardc.errors import ShardcError, Source, Span
+from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.mesh import check_size
+from shardc.ir.names import check_name
+from shardc.notation import tree
+from shardc.notation.scan import MAX_DEPTH, too_deep
+
+if TYPE_CHECKING:
+    from lark import Tree
+
+MAX_TERMS = 1000
+MAX_DIGITS = 100
+RESERVED = frozenset({"mesh", "dims", "dtype", "chip", "topology"})
+_FONT = re.compile(r"\\[a-z]+[ \t]*\{[ \t]*([A-Za-z0-9_]+)[ \t]*\}")
+_BRACED = re.compile(r"\{[ \t]*([A-Za-z0-9_]+)[ \t]*\}")
+
+Kids: TypeAlias = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of a subscript, and where it stands."""
+
+    names: tuple[str, ...]
+    span: Span
+
+
+def build(source: Source, parsed: Tree[Any]) -> Any:
+    """The syntax tree of a parse tree."""
+    try:
+        return _Builder(source).transform(parsed)
+    except VisitError as wrapped:
+        raise wrapped.orig_exc from None
+
+
+class _Builder(Transformer_NonRecursive[Any, Any]):
+    """One method a rule. `kids` holds every token, so that spans reach to the last bracket."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.source = source
+        self.terms = 0
+        self.depths: dict[int, int] = {}
+        self.kept: list[object] = []  # keeps what `depths` knows by id alive
+
+    # --- declarations
+
+    def start(self, kids: Kids) -> tree.Tree:
+        return tree.Tree(tuple(kid for kid in kids if not isinstance(kid, Token)))
+
+    def size(self, kids: Kids) -> tuple[str, Span]:
+        span = self._around(kids)
+        return "".join(kids), span
+
+    def binding(self, kids: Kids) -> tuple[str, Span, str, Span]:
+        name, _, (digits, place) = kids
+        return self._name(name), self._span(name), digits, place
+
+    def pair(self, kids: Kids) -> tuple[str, Span, str, Span]:
+        name, _, (digits, place) = kids
+        span = self._span(name)
+        return name[1:-1], Span(self.source, span.start + 1, span.end - 1), digits, place
+
+    def mesh_call(self, kids: Kids) -> tree.MeshDecl:
+        return self._mesh([kid for kid in kids if isinstance(kid, tuple)], self._around(kids))
+
+    def mesh_body(self, kids: Kids) -> tree.MeshDecl:
+        if isinstance(kids[0], tree.MeshDecl):
+            return kids[0]
+        return self._mesh([kid for kid in kids if isinstance(kid, tuple)], self._around(kids))
+
+    def mesh(self, kids: Kids) -> tree.MeshDecl:
+        declared: tree.MeshDecl = kids[-1]
+        return replace(declared, span=self._around(kids))
+
+    def dims_body(self, kids: Kids) -> tree.DimsDecl:
+        bindings = [kid for kid in kids if isinstance(kid, tuple)]
+        sizes = tuple((name, _size(digits, "dim", name, "SHC209", place)) for name, _, digits, place in bindings)
+        for name, place, _, _ in bindings:
+            check_name(name, "dim", place)
+        return tree.DimsDecl(sizes, self._around(kids), tuple(place for _, place, _, _ in bindings))
+
+    def dims(self, kids: Kids) -> tree.DimsDecl:
+        declared: tree.DimsDecl = kids[-1]
+        return replace(declared, span=self._around(kids))
+
+    def word(self, kids: Kids) -> tree.WordDecl:
+        keyword, value = kids
+        return tree.WordDecl(str(keyword), str(value), self._around(kids), self._span(value))
+
+    def _mesh(self, bindings: list[tuple[str, Span, str, Span]], span: Span) -> tree.MeshDecl:
+        axes = []
+        seen: set[str] = set()
+        for name, place, digits, size_place in bindings:
+            check_name(name, "axis", place)
+            if name in seen:
+                raise ShardcError(
+                    "SHC203", f"mesh axis `{name}` is declared twice", span=place, help="name each axis once"
+                )
+            seen.add(name)
+            axes.append((name, _size(digits, "mesh axis", name, "SHC203", size_place)))
+        return tree.MeshDecl(tuple(axes), span)
+
+    # --- arrays
+
+    def dim(self, kids: Kids) -> tree.Dim:
+        name, span = self._name(kids[0]), self._around(kids)
+        if len(kids) == 3:
+            return tree.Dim(check_name(name, "dim", span), free=True, span=span)
+        axes: tuple[str, ...] = kids[1].names if len(kids) == 2 else ()
+        if len(axes) == 1:
+            name, axes = f"{name}_{axes[0]}", ()
+        # A name with its subscript may be longer than a name may be; the resolver checks the two apart.
+        check_name(name.partition("_")[0], "dim", span)
+        return tree.Dim(name, axes, span=span)
+
+    def partial(self, kids: Kids) -> _Names:
+        name, span = self._name(kids[0]), self._around(kids)
+        axes: tuple[str, ...] = ()
+        if len(kids) == 3:
+            axes = (self._name(kids[2]),)
+        elif len(kids) == 2:
+            axes = kids[1].names
+        elif "_" in name:
+            name, _, rest = name.partition("_")
+            axes = (rest,)
+        if name != "U" or not axes:
+            raise _not_unreduced(name, span)
+        return _Names(axes, span)
+
+    def unreduced(self, kids: Kids) -> _Names:
+        found: _Names = kids[1]
+        return found
+
+    def array(self, kids: Kids) -> tree.Array:
+        name = self._name(kids[0])
+        check_name(name, "array", self._span(kids[0]))
+        if name in RESERVED or name in COLLECTIVE_NAMES:
+            raise ShardcError(
+                "SHC107", f"array `{name}` is a reserved word", span=self._span(kids[0]), help="choose another name"
+            )
+        kinds = [kid.type if isinstance(kid, Token) else "" for kid in kids]
+        dtype = self._name(kids[2]) if "COLON" in kinds[:2] else None
+        dims = tuple(kid for kid in kids if isinstance(kid, tree.Dim)) if "LSQB" in kinds else None
+        if isinstance(kids[-1], _Names):
+            return tree.Array(name, dims, kids[-1].names, dtype, self._around(kids[:-1]), kids[-1].span)
+        return tree.Array(name, dims, (), dtype, self._around(kids))
+
+    # --- expressions
+
+    def braced(self, kids: Kids) -> _Names:
+        return _Names(tuple(self._name(kid) for kid in kids if kid.type == "NAME"), self._around(kids))
+
+    def subscript(self, kids: Kids) -> _Names:
+        if isinstance(kids[0], _Names):
+            return kids[0]
+        return _Names((self._name(kids[1]),), self._span(kids[1]))
+
+    def operator(self, kids: Kids) -> tree.Operator:
+        mark: Token = kids[0]
+        label = kids[1].names if len(kids) == 2 else ()
+        local = label == ("LOCAL",)
+        return tree.Operator(mark.type == "ODOT", () if local else label, local, self._around(kids))
+
+    def chain(self, kids: Kids) -> tree.Expr:
+        if len(kids) == 1:
+            only: tree.Expr = kids[0]
+            return only
+        return self._deep(tree.Chain(tuple(kids[::2]), tuple(kids[1::2]), self._around(kids)), kids[::2], 0)
+
+    def sum(self, kids: Kids) -> tree.Expr:
+        if len(kids) == 1:
+            only: tree.Expr = kids[0]
+            return only
+        signs = tuple(str(kid) for kid in kids[1::2])
+        return self._deep(tree.Sum(tuple(kids[::2]), signs, self._around(kids)), kids[::2], 0)
+
+    def neg(self, kids: Kids) -> tree.Expr:
+        return self._deep(tree.Neg(kids[1], self._around(kids)), [kids[1]], 1)
+
+    def group(self, kids: Kids) -> tree.Expr:
+        inside: tree.Expr = kids[1]
+        return self._deep(replace(inside, span=self._around(kids)), [inside], 0)
+
+    def call(self, kids: Kids) -> tree.Expr:
+        place = self._span(kids[0])
+        function, _, over = self._name(kids[0]).partition("_")
+        labels: tuple[str, ...] = (over,) if over else ()
+        if isinstance(kids[1], _Names):
+            labels += kids[1].names
+        return self._deep(tree.Call(function, labels, kids[-2], self._around(kids), place), [kids[-2]], 1)
+
+    def named(self, kids: Kids) -> tree.Expr:
+        place = self._span(kids[0])
+        subscript = kids[1].names if isinstance(kids[1], _Names) else ()
+        made = tree.Named(_plain(kids[0]), subscript, kids[-1], self._around(kids), place)
+        return self._deep(made, [kids[-1]], 1)
+
+    def forward(self, kids: Kids) -> tree.Statement:
+        return self._statement(kids[2], kids[0], False, kids)
+
+    def backward(self, kids: Kids) -> tree.Statement:
+        return self._statement(kids[0], kids[2], True, kids)
+
+    def _statement(self, result: tree.Array, expr: tree.Expr, first: bool, kids: Kids) -> tree.Statement:
+        self.depths.clear()
+        self.kept.clear()
+        for array in tree.arrays(expr):
+            self.terms += 1
+            if self.terms > MAX_TERMS:
+                raise ShardcError(
+                    "SHC402",
+                    f"more than {MAX_TERMS} terms",
+                    span=array.span,
+                    help="split the program into several texts",
+                )
+        return tree.Statement(result, expr, first, self._around(kids))
+
+    def _deep(self, made: tree.Expr, below: list[tree.Expr], step: int) -> tree.Expr:
+        """Prefixes nest without brackets; they count towards the same limit."""
+        depth = max(self.depths.get(id(kid), 0) for kid in below) + step
+        if depth > MAX_DEPTH:
+            raise too_deep(made.span)
+        self.depths[id(made)] = depth
+        self.kept.append(made)
+        return made
+
+    # --- tokens
+
+    def _name(self, token: Token) -> str:
+        return _plain(token)
+
+    def _span(self, token: Token) -> Span:
+        return Span(self.source, token.start_pos or 0, token.end_pos or 0)
+
+    def _around(self, kids: Kids) -> Span:
+        """From the first child to the last."""
+        return self._places(kids[0])[0].to(self._places(kids[-1])[-1])
+
+    def _places(self, kid: Any) -> list[Span]:
+        if isinstance(kid, Token):
+            return [self._span(kid)]
+        if isinstance(kid, tuple):
+            return [part for part in kid if isinstance(part, Span)]
+        return [kid.span]
+
+
+def _plain(token: str) -> str:
+    r"""A name without its dress: `\text{In}` → `In`, `W_\text{in}` → `W_in`, `I_{XY}` → `I_XY`."""
+    return _BRACED.sub(r"\1", _FONT.sub(r"\1", token))
+
+
+def _not_unreduced(name: str, span: Span) -> ShardcError:
+    if name.startswith("U") and len(name) > 1:
+        return ShardcError(
+            "SHC221", f"lost subscript in `{span.text}`", span=span, help=f"write `{{U_{name[1:]}}}`: unreduced over it"
+        )
+    return ShardcError(
+        "SHC101", f"expected `U_` and an axis, found `{span.text}`", span=span, help="unreduced is written `{U_X}`"
+    )
+
+
+def _size(text: str, what: str, name: str, code: str, span: Span) -> int:
+    """A size as written; refused before int() would spend itself on it."""
+    digits = text.removeprefix("-")
+    if len(digits) > MAX_DIGITS and digits.isdigit():
+        raise ShardcError(
+            "SHC407",
+            f"{what} `{name}` has {len(digits)} digits; the limit is {MAX_DIGITS}",
+            span=span,
+            help="write a smaller size",
+        )
+    if not digits.isdigit():
+        raise _not_whole(text, what, name, code, span)
+    if len(digits) > 1 and digits[0] == "0":
+        raise ShardcError(
+            "SHC108", f"`{text}` begins with a zero", span=span, help=f"write {digits.lstrip('0') or '0'}"
+        )
+    return check_size(int(text), what, name, code=code, span=span)
+
+
+def _not_whole(text: str, what: str, name: str, code: str, span: Span) -> ShardcError:
+    shown = text if len(text) <= 40 else text[:40] + "…"
+    if re.fullmatch(r"-?[0-9]+\.?[0-9]*(?:[eE][0-9]+)?", text) or text[:1].isalpha():
+        return ShardcError(
+            code, f"{what} `{name}` = {shown} is not a whole number", span=span, help=f"write {name}=4, say"
+        )
+    return ShardcError("SHC108", f"`{shown}` is not a whole number", span=span, help="plain decimal digits, as in 1024")

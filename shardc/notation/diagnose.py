@@ -1,0 +1,250 @@
+"""Why a text does not follow the grammar, in the user's words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from shardc.errors import ShardcError, Source, Span
+
+if TYPE_CHECKING:
+    from lark import Token
+    from lark.exceptions import UnexpectedInput, UnexpectedToken
+
+_WORDS = {
+    "NAME": "a name", "NUMBER": "a number", "WORD": "a word", "STRING": "a quoted name", "COLLECTIVE": "a collective",
+    "ARROW": "`→`", "DOT": "`·`", "ODOT": "`⊙`", "PLUS": "`+`", "MINUS": "`-`", "EQUAL": "`=`", "COMMA": "`,`",
+    "COLON": "`:`", "PERIOD": "`.`", "SUB": "`_`", "QUERY": "`?`", "LT": "`<`", "GT": "`>`", "LPAR": "`(`",
+    "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "_NL": "the end of the line",
+    "$END": "the end of the text",
+    "KW_MESH": "`mesh`", "KW_MESH_CALL": "`Mesh(`", "KW_DIMS": "`dims`", "KW_DTYPE": "`dtype`", "KW_CHIP": "`chip`",
+    "KW_TOPOLOGY": "`topology`",
+}  # fmt: skip
+_CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
+_CLOSING = {")": "(", "]": "[", "}": "{"}
+_OPERATORS = {"DOT", "ODOT", "PLUS", "MINUS"}
+_ENDS = {"_NL", "$END"}
+_QUIET = re.compile(r"#[^\n]*|'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")
+
+
+class _Stop:
+    """Where the parser stopped: the token, the one before it, and what it would have taken."""
+
+    def __init__(self, source: Source, error: UnexpectedInput) -> None:
+        from lark.exceptions import UnexpectedToken
+
+        assert isinstance(error, UnexpectedToken)
+        self.source = source
+        self.kind = error.token.type
+        start = len(source.text) if self.kind == "$END" else error.token.start_pos or 0
+        end = start if self.kind == "$END" else error.token.end_pos or start
+        self.span = Span(source, start, end)
+        self.text = self.span.text
+        self.expected: set[str] = set(error.accepts or error.expected)
+        before = _last_token(error)
+        self.before_kind = before.type if before is not None else "_NL"
+        self.before = Span(source, before.start_pos or 0, before.end_pos or 0) if before is not None else None
+        self.open = _open_brackets(source, start)
+
+    @property
+    def statement(self) -> Span:
+        """From the statement's first character to the end of the token before."""
+        end = self.before.end if self.before else self.span.start
+        start = max(self.source.text.rfind(mark, 0, end) for mark in "\n;") + 1
+        skipped = re.compile(r"\s*").match(self.source.text, start)
+        return Span(self.source, skipped.end() if skipped else start, end)
+
+
+def _last_token(error: UnexpectedToken) -> Token | None:
+    """The token before the one that did not fit: the rightmost leaf of what the parser holds."""
+    from lark import Token
+
+    stack = error.interactive_parser.parser_state.value_stack if error.interactive_parser else []
+    last = stack[-1] if stack else None
+    while last is not None and not isinstance(last, Token):
+        last = last.children[-1] if last.children else None
+    return last
+
+
+def diagnose(source: Source, error: UnexpectedInput) -> ShardcError:
+    from lark.exceptions import UnexpectedToken
+
+    if not isinstance(error, UnexpectedToken):
+        return _character(source, error.pos_in_stream or 0)
+    stop = _Stop(source, error)
+    for rule in _RULES:
+        found = rule(stop)
+        if found is not None:
+            return found
+    return _plain(stop)
+
+
+def _reserved(stop: _Stop) -> ShardcError | None:
+    """`mesh[I, J] → …`: a word of the declarations stands where an array's name should."""
+    if not stop.before_kind.startswith("KW_") or stop.kind not in {"LSQB", "ARROW", "EQUAL", "COLON", *_OPERATORS}:
+        return None
+    assert stop.before is not None
+    return ShardcError(
+        "SHC107", f"array `{stop.before.text}` is a reserved word", span=stop.before, help="choose another name"
+    )
+
+
+def _empty_subscript(stop: _Stop) -> ShardcError | None:
+    """`A[I_, J]`."""
+    if stop.before_kind != "SUB" or stop.before is None:
+        return None
+    return ShardcError(
+        "SHC101", "no axis after `_`", span=stop.before, help="name an axis, as in `I_X`, or drop the `_`"
+    )
+
+
+def _missing_side(stop: _Stop) -> ShardcError | None:
+    if stop.kind in _ENDS and stop.before_kind in {"ARROW", "EQUAL"}:
+        assert stop.before is not None
+        return ShardcError(
+            "SHC104",
+            f"nothing follows `{stop.before.text}`",
+            span=stop.before,
+            help="write both sides: `A[I, J] · B[J, K] → C[I, K]`",
+        )
+    if stop.kind in {"ARROW", "EQUAL"} and stop.before_kind == "_NL":
+        return ShardcError(
+            "SHC104",
+            f"nothing stands before `{stop.text}`",
+            span=stop.span,
+            help="write both sides: `A[I, J] · B[J, K] → C[I, K]`",
+        )
+    if stop.kind in _ENDS and "ARROW" in stop.expected and not stop.open:
+        return ShardcError(
+            "SHC104", "the statement has no result", span=stop.statement, help="end it with `→ C[…]`, or begin `C[…] =`"
+        )
+    return None
+
+
+def _second_arrow(stop: _Stop) -> ShardcError | None:
+    """`A → B → C`, `C = A → B`."""
+    if stop.kind not in {"ARROW", "EQUAL"} or stop.open:
+        return None
+    if not re.search(r"->|→|arrow|\\to|=", stop.statement.text):
+        return None
+    return ShardcError(
+        "SHC105",
+        f"a second `{stop.text}` in one statement",
+        span=stop.span,
+        help="a statement has one `→` or one `=`; write two statements",
+    )
+
+
+def _no_dim(stop: _Stop) -> ShardcError | None:
+    """`A[I,, J]`, `A[, J]`, `A[I, ]`."""
+    commas = "COMMA" in (stop.kind, stop.before_kind)
+    if not commas or "NAME" not in stop.expected:
+        return None
+    span = stop.span if stop.kind == "COMMA" else stop.before
+    return ShardcError("SHC101", "nothing stands beside this `,`", span=span, help="name a dim, or drop the comma")
+
+
+def _unclosed(stop: _Stop) -> ShardcError | None:
+    if not stop.open or stop.text in _CLOSING:
+        return None
+    opening = stop.open[-1]
+    if _CLOSER[opening.text] not in stop.expected and stop.kind != "$END":
+        return None
+    if stop.kind in {"NAME", "NUMBER"} and "COMMA" in stop.expected and stop.before is not None:
+        between = stop.source.text[stop.before.end : stop.span.start]
+        if "\n" not in between:
+            return ShardcError(
+                "SHC101", f"no `,` before `{stop.text}`", span=stop.span, help="separate dims by commas: `A[I, J]`"
+            )
+    if _closed_later(stop.source, opening, stop.span.start):
+        return None
+    closer = _WORDS[_CLOSER[opening.text]]
+    return ShardcError("SHC103", f"`{opening.text}` is not closed", span=opening, help=f"close it with {closer}")
+
+
+def _closed_later(source: Source, opening: Span, start: int) -> bool:
+    depth = 0
+    for found in _QUIET.finditer(source.text, start):
+        mark = found.group()
+        depth += (mark in _CLOSER) - (mark in _CLOSING)
+        if depth < 0:
+            return _CLOSING.get(mark) == opening.text
+    return False
+
+
+def _result_last(stop: _Stop) -> ShardcError | None:
+    """`A[I] · B[I] = C[]`."""
+    if stop.kind != "EQUAL" or "ARROW" not in stop.expected:
+        return None
+    return ShardcError(
+        "SHC101", "`=` after an expression", span=stop.span, help="write `→` here, or the result first: `C[…] = …`"
+    )
+
+
+def _missing(stop: _Stop) -> ShardcError | None:
+    """`A[I, J] · → C[I]`: an operator with nothing after it."""
+    if stop.before_kind not in _OPERATORS or stop.before is None or "NAME" not in stop.expected:
+        return None
+    return ShardcError(
+        "SHC101", f"no array follows `{stop.before.text}`", span=stop.before, help="write an array, as in `B[J, K]`"
+    )
+
+
+def _trailing(stop: _Stop) -> ShardcError | None:
+    if not stop.expected & _ENDS or stop.kind in _ENDS or stop.before_kind == "_NL":
+        return None
+    return ShardcError(
+        "SHC101",
+        f"`{stop.text}` follows a statement that is complete",
+        span=stop.span,
+        note=f"expected {_listed(stop.expected)}",
+        help="end the statement with a line break or `;`",
+    )
+
+
+_RULES = (
+    _reserved,
+    _empty_subscript,
+    _missing_side,
+    _second_arrow,
+    _no_dim,
+    _unclosed,
+    _missing,
+    _result_last,
+    _trailing,
+)
+
+
+def _plain(stop: _Stop) -> ShardcError:
+    found = _WORDS[stop.kind] if stop.kind in _ENDS else f"`{stop.text}`"
+    return ShardcError(
+        "SHC101",
+        f"expected {_listed(stop.expected)}, found {found}",
+        span=stop.span,
+        help="an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`",
+    )
+
+
+def _character(source: Source, offset: int) -> ShardcError:
+    command = re.compile(r"\\[A-Za-z]+|\\?.", re.DOTALL).match(source.text, offset)
+    end = command.end() if command else offset + 1
+    span = Span(source, offset, end)
+    known = r"; known are \mathbf, \text, \cdot, \odot, \rightarrow" if span.text.startswith("\\") else ""
+    return ShardcError("SHC106", f"`{span.text}` does not belong here", span=span, help=f"delete it{known}")
+
+
+def _listed(expected: set[str]) -> str:
+    words = [word for kind, word in _WORDS.items() if kind in expected]
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def _open_brackets(source: Source, end: int) -> list[Span]:
+    """The brackets that are open at an offset, outermost first."""
+    opened: list[Span] = []
+    for found in _QUIET.finditer(source.text, 0, end):
+        mark = found.group()
+        if mark in _CLOSER:
+            opened.append(Span(source, found.start(), found.end()))
+        elif opened and _CLOSING.get(mark) == opened[-1].text:
+            opened.pop()
+    return opened

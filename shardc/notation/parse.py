@@ -1,0 +1,69 @@
+"""Text → tree → program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shardc.errors import ShardcError, Source
+from shardc.ir.dtypes import dtype as dtype_of
+from shardc.ir.mesh import Mesh, check_size
+from shardc.ir.names import check_name
+from shardc.ir.program import Program
+from shardc.notation import tree
+from shardc.notation.resolve import Options, resolve
+from shardc.notation.scan import scan, source_of
+
+MAX_BITS = 332  # of a size: a hundred digits
+
+
+def parse(
+    text: str,
+    *,
+    mesh: Mesh | None = None,
+    dims: Mapping[str, int] | None = None,
+    dtype: str | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    chip: str | None = None,
+    topology: str | None = None,
+    name: str = "<expression>",
+) -> Program:
+    """A checked program. Arguments override what the text declares.
+
+    >>> parse("A[I, J_X] · B[J_X, K] → C[I, K]", mesh=Mesh.of({"X": 4})).inputs[0].name
+    'A'
+    """
+    options = Options(
+        mesh=mesh,
+        sizes={dim: _checked(dim, size) for dim, size in (dims or {}).items()},
+        dtype=None if dtype is None else dtype_of(dtype),
+        dtypes={array: dtype_of(spelled) for array, spelled in (dtypes or {}).items()},
+        chip=chip,
+        topology=topology,
+    )
+    source = source_of(text, name)
+    return resolve(_tree(source), options, source)
+
+
+def parse_tree(text: str, name: str = "<expression>") -> tree.Tree:
+    """The syntax tree of a text, no name looked up."""
+    return _tree(source_of(text, name))
+
+
+def _tree(source: Source) -> tree.Tree:
+    from shardc.notation.build import build
+    from shardc.notation.grammar import syntax
+
+    scan(source)
+    parsed: tree.Tree = build(source, syntax(source, "start"))
+    if not parsed.items:
+        raise ShardcError(
+            "SHC102", "the text is empty", help="write a statement: `A[I, J] · B[J, K] → C[I, K]`"
+        )
+    return parsed
+
+
+def _checked(dim: str, size: int) -> int:
+    check_name(dim, "dim")
+    if type(size) is int and size.bit_length() > MAX_BITS:
+        raise ShardcError("SHC407", f"dim `{dim}` has more than 100 digits", help="write a smaller size")
+    return check_size(size, "dim", dim)

@@ -1,0 +1,286 @@
+"""Syntax tree → program: declarations first, then the statements in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from shardc.errors import ShardcError, Source, Span, nearest
+from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.dtypes import dtype as dtype_of
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, check_divisible, uses
+from shardc.notation import tree
+from shardc.notation.checks import check_statement
+from shardc.notation.printer import print_statement
+from shardc.notation.products import Expressions, Wanted
+from shardc.notation.scope import Known, Scope, listed, lost_subscripts, part
+
+DEFAULT_DTYPE = DTYPES["bf16"]
+MAX_ARRAY_BYTES = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a caller says beside the text; it overrides what the text declares."""
+
+    mesh: Mesh | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    dtype: DType | None = None
+    dtypes: Mapping[str, DType] = field(default_factory=dict)
+    chip: str | None = None
+    topology: str | None = None
+
+
+def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
+    mesh, sizes, words = _declared(parsed)
+    mesh = options.mesh if options.mesh is not None else mesh
+    _check_axes(mesh)
+    sizes |= options.sizes
+    scope = Scope(mesh, sizes, options.dtype or _dtype(words), options.dtypes)
+    lost = lost_subscripts(parsed, mesh, sizes)
+    if lost is not None:
+        raise lost
+    statements = tuple(_statement(item, scope) for item in parsed.items if isinstance(item, tree.Statement))
+    if not statements:
+        raise ShardcError("SHC102", "the text has no statement", help="add one: `A[I, J] · B[J, K] → C[I, K]`")
+    program = Program(
+        mesh,
+        (),
+        scope.dtype,
+        tuple(scope.inputs),
+        statements,
+        options.chip or _word(words, "chip"),
+        options.topology or _word(words, "topology"),
+        (*scope.warnings, *_unused(scope)),
+        tuple(scope.spans.items()),
+    )
+    program = replace(program, sizes=tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes))
+    check_divisible(program)
+    _check_bytes(program)
+    return program
+
+
+# --- declarations
+
+
+def _declared(parsed: tree.Tree) -> tuple[Mesh, dict[str, int], dict[str, tree.WordDecl]]:
+    mesh: Mesh | None = None
+    sizes: dict[str, int] = {}
+    words: dict[str, tree.WordDecl] = {}
+    for item in parsed.items:
+        match item:
+            case tree.MeshDecl(axes, span):
+                if mesh is not None:
+                    raise ShardcError("SHC203", "a second mesh", span=span, help="declare one mesh, with all its axes")
+                mesh = _mesh(axes, span)
+            case tree.DimsDecl(declared, _, spans):
+                for (name, size), span in zip(declared, spans, strict=True):
+                    _one_size(sizes, name, size, span)
+            case tree.WordDecl(keyword, value, span):
+                if keyword in words and words[keyword].value != value:
+                    raise ShardcError(
+                        "SHC101", f"`{keyword}` is declared twice", span=span, help=f"keep one `{keyword}`"
+                    )
+                words[keyword] = item
+    return mesh or Mesh(()), sizes, words
+
+
+def _mesh(axes: tuple[tuple[str, int], ...], span: Span | None) -> Mesh:
+    try:
+        return Mesh(axes)
+    except ShardcError as error:
+        raise error.at(span) from None
+
+
+def _check_axes(mesh: Mesh) -> None:
+    """`I_XY` must not have two readings."""
+    for name in mesh.names:
+        if len(name) > 1 and all(letter in mesh for letter in name):
+            raise ShardcError(
+                "SHC203",
+                f"mesh axis `{name}` reads as the axes {', '.join(f'`{letter}`' for letter in name)}",
+                help=f"rename `{name}`",
+            )
+
+
+def _one_size(sizes: dict[str, int], name: str, size: int, span: Span | None) -> None:
+    if sizes.setdefault(name, size) != size:
+        raise ShardcError(
+            "SHC206",
+            f"dim `{name}` has two sizes, {sizes[name]} and {size}",
+            span=span,
+            help="keep one of them, or give the second dim another name",
+        )
+
+
+def _dtype(words: Mapping[str, tree.WordDecl]) -> DType:
+    word = words.get("dtype")
+    return DEFAULT_DTYPE if word is None else dtype_of(word.value, word.value_span)
+
+
+def _word(words: Mapping[str, tree.WordDecl], keyword: str) -> str | None:
+    return words[keyword].value if keyword in words else None
+
+
+# --- statements
+
+
+def _statement(written: tree.Statement, scope: Scope) -> Statement:
+    result = written.result
+    scope.first_uses.clear()
+    expressions = Expressions(scope, written.expr)
+    dims, pattern = scope.read(result)
+    wanted = Wanted(frozenset(), open=True) if dims is None else Wanted(frozenset(dims))
+    natural = expressions.resolve(written.expr, wanted)
+    dims = natural.dims if dims is None else dims
+    expr = _as_declared(_in_order(natural, dims, result), result, scope, expressions)
+    _check_binding(result, expr, dims, scope)
+    news = expr.dtype != natural.dtype or expressions.summed_narrow is not None
+    text = print_statement(written, _Speller(scope, result, expr.dtype if news else None).spell)
+    scope.arrays[result.name] = Known(dims, expr.dtype)
+    made = Statement(result.name, dims, pattern or Pattern.free(len(dims)), expr, expr.dtype, text, result.span)
+    check_statement(made, scope.mesh)
+    return made
+
+
+def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array) -> Expr:
+    """The expression with its dims in the result's order; a transposition is a product of one operand."""
+    have = frozenset(expr.dims)
+    for dim in dims:
+        if dim not in have:
+            raise _on_no_input(dim, expr, result)
+    extra = [dim for dim in expr.dims if dim not in set(dims)]
+    if extra:
+        raise ShardcError(
+            "SHC210",
+            f"the result `{result.name}` lacks {', '.join(f'`{dim}`' for dim in extra)}",
+            span=result.span,
+            help=f"sum over it: `sum_{extra[0] if len(extra) == 1 else '{' + ','.join(extra) + '}'}(…)`",
+        )
+    if expr.dims == dims:
+        return expr
+    match expr:
+        case Product():
+            return replace(expr, dims=dims)
+        case Named():
+            raise ShardcError(
+                "SHC210",
+                f"a collective keeps the order of dims, {listed(expr.dims)}",
+                span=result.span,
+                help="transpose in a statement of its own",
+            )
+        case Use() | Call():
+            return Product((expr,), dims, expr.dtype, span=expr.span)
+
+
+def _on_no_input(dim: str, expr: Expr, result: tree.Array) -> ShardcError:
+    span = next((d.span for d in result.dims or () if d.name.partition("_")[0] == dim or d.name == dim), result.span)
+    there = dict.fromkeys(name for use in uses(expr) for name in use.dims)
+    if dim in there:
+        return ShardcError(
+            "SHC207",
+            f"dim `{dim}` of the result `{result.name}` was summed before it",
+            span=span,
+            help=f"drop `{dim}` from the result, or from the label that sums it",
+        )
+    near = nearest(dim, there)
+    return ShardcError(
+        "SHC207",
+        f"dim `{dim}` of the result `{result.name}` is on no operand",
+        span=span,
+        help=f"did you mean `{near}`?" if near else f"the operands have {listed(there)}",
+    )
+
+
+def _as_declared(expr: Expr, result: tree.Array, scope: Scope, expressions: Expressions) -> Expr:
+    """The expression in the result's declared type: a product may sum in a wider one."""
+    declared = scope.dtype_of(result)
+    if expressions.summed_narrow is not None and declared is None:
+        raise ShardcError(
+            "SHC215",
+            f"a sum of {expressions.summed_narrow} products may overflow",
+            span=result.span,
+            help=f"declare a wider result: `{result.name}: {expr.dtype}[…]`",
+        )
+    if declared is None or declared == expr.dtype:
+        return expr
+    wider = declared.kind is expr.dtype.kind and declared.bytes > expr.dtype.bytes
+    if isinstance(expr, Product) and wider:
+        return replace(expr, dtype=declared)
+    raise ShardcError(
+        "SHC214",
+        f"`{result.name}` is declared {declared}, and its expression is {expr.dtype}",
+        span=part(result.span, result.dtype or result.name),
+        help=f"declare it {expr.dtype}; only a product may be summed in a wider type",
+    )
+
+
+def _check_binding(result: tree.Array, expr: Expr, dims: tuple[str, ...], scope: Scope) -> None:
+    name = result.name
+    known = scope.arrays.get(name)
+    if known is None:
+        return
+    below = expr
+    while isinstance(below, Named):
+        below = below.operand
+    if isinstance(below, Use) and below.name == name and below.dims == dims:
+        return
+    raise ShardcError(
+        "SHC218",
+        f"`{name}` is bound to another array already",
+        span=_head(result),
+        help="choose another name; a name is bound again only to the same array in another sharding",
+    )
+
+
+def _head(array: tree.Array) -> Span | None:
+    r"""The place of an array's name, which its dress may surround: `\mathbf{A}`."""
+    if array.span is None:
+        return None
+    start = array.span.start + max(0, array.span.text.find(array.name))
+    return Span(array.span.source, start, start + len(array.name))
+
+
+class _Speller:
+    """Spells a statement's arrays canonically: subscripts resolved, a type only where it is news."""
+
+    def __init__(self, scope: Scope, result: tree.Array, result_type: DType | None) -> None:
+        self.scope = scope
+        self.result = result
+        self.result_type = result_type
+
+    def spell(self, array: tree.Array) -> str:
+        dims, pattern = self.scope.read(array)
+        brackets = pattern.spell(dims) if dims is not None and pattern is not None else ""
+        dtype = self.result_type if array is self.result else self._input_type(array)
+        return f"{array.name}: {dtype}{brackets}" if dtype else f"{array.name}{brackets}"
+
+    def _input_type(self, array: tree.Array) -> DType | None:
+        known = self.scope.first_uses.get(id(array))
+        return known if known != self.scope.dtype else None
+
+
+# --- limits and warnings
+
+
+def _unused(scope: Scope) -> tuple[str, ...]:
+    unused = [axis for axis in scope.mesh.names if axis not in scope.used_axes]
+    return tuple(f"mesh axis `{axis}` is not used" for axis in unused)
+
+
+def _check_bytes(program: Program) -> None:
+    sizes = dict(program.sizes)
+    named: list[Input | Statement] = [*program.inputs, *program.statements]
+    for array in named:
+        if not all(dim in sizes for dim in array.dims):
+            continue
+        total = math.prod(sizes[dim] for dim in array.dims) * array.dtype.bytes
+        if total > MAX_ARRAY_BYTES:
+            raise ShardcError(
+                "SHC406",
+                f"`{array.name}` would take more than 2^63 bytes",
+                span=array.span,
+                help="make some dims smaller",
+            )

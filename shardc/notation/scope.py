@@ -1,0 +1,256 @@
+"""Which word is an axis and which a dim, and which array a name is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shardc.errors import ShardcError, Span, nearest
+from shardc.ir.dtypes import DType
+from shardc.ir.dtypes import dtype as dtype_of
+from shardc.ir.mesh import Mesh
+from shardc.ir.names import check_name
+from shardc.ir.program import Input, Pattern, Use
+from shardc.ir.sharding import Axes, spell_dim
+from shardc.notation import tree
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An array that the text has named: its dims, and its type."""
+
+    dims: tuple[str, ...]
+    dtype: DType
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the text so far has said. One per parse."""
+
+    mesh: Mesh
+    sizes: Mapping[str, int]
+    dtype: DType
+    dtypes: Mapping[str, DType]
+    arrays: dict[str, Known] = field(default_factory=dict)
+    inputs: list[Input] = field(default_factory=list)
+    spans: dict[str, Span] = field(default_factory=dict)
+    used_axes: set[str] = field(default_factory=set)
+    first_uses: dict[int, DType] = field(default_factory=dict)  # of the statement at hand, by id
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def read(self, array: tree.Array) -> tuple[tuple[str, ...] | None, Pattern | None]:
+        """The dims and the sharding that an array's brackets say; None for a bare name."""
+        if array.dims is None:
+            return None, None
+        dims: dict[str, None] = {}
+        placed: list[Axes | None] = []
+        taken: dict[str, str] = {}
+        for dim in array.dims:
+            name, axes = self.dim(dim)
+            if name in dims:
+                raise ShardcError(
+                    "SHC205",
+                    f"dim `{name}` occurs twice in `{array.name}`",
+                    span=dim.span,
+                    help="give the two dims two names",
+                )
+            dims[name] = None
+            placed.append(axes)
+            for axis in axes or ():
+                self._take(axis, name, array, taken, dim.span)
+        unreduced = self.axes(array.unreduced, array.unreduced_span)
+        for axis in unreduced:
+            self._take(axis, "", array, taken, array.unreduced_span)
+        self.used_axes.update(taken)
+        return tuple(dims), Pattern(tuple(placed), frozenset(unreduced))
+
+    def _take(self, axis: str, where: str, array: tree.Array, taken: dict[str, str], span: Span | None) -> None:
+        if axis not in taken:
+            taken[axis] = where
+            return
+        place = part(span, axis)
+        if where == "":
+            other = f"shards `{taken[axis]}` and is unreduced" if taken[axis] else "is twice unreduced"
+            raise ShardcError(
+                "SHC202", f"mesh axis `{axis}` {other} in `{array.name}`", span=place, help=f"drop one `{axis}`"
+            )
+        twice = f"`{where}` twice" if taken[axis] == where else f"both `{taken[axis]}` and `{where}`"
+        raise ShardcError(
+            "SHC202",
+            f"mesh axis `{axis}` shards {twice} in `{array.name}`",
+            span=place,
+            help=f"an axis shards one dim; drop one `_{axis}`",
+        )
+
+    def dim(self, dim: tree.Dim) -> tuple[str, Axes | None]:
+        """A dim's name and its axes, from one word or two: `I_XY` → I over X, Y; `d_model` → d_model."""
+        if dim.free or dim.axes:
+            name, axes = dim.name, None if dim.free else self.axes(dim.axes, dim.span)
+        else:
+            name, axes = self.split(dim.name, dim.span)
+        if "_" in name and (dim.free or axes):
+            self._plain(name, dim.span)
+        check_name(name, "dim", dim.span)
+        if dim.span is not None:
+            self.spans.setdefault(name, dim.span)
+            if axes:
+                self.spans.setdefault(spell_dim(name, axes), dim.span)
+        return name, axes
+
+    def split(self, word: str, span: Span | None) -> tuple[str, Axes]:
+        """`I_XY` → I, (X, Y); `d_model` → d_model, () unless the mesh has an axis `model`."""
+        name, _, part = word.rpartition("_")
+        if not name:
+            return word, ()
+        axes = self._run(part)
+        if axes is not None:
+            return name, axes
+        if part[0].isupper():
+            raise self.unknown_axis(part, span)
+        near = nearest(part, (axis for axis in self.mesh.names if len(axis) > 2))
+        if near is not None:
+            self.warnings[f"`{word}` is the name of a dim, since the mesh has no axis `{part}`; it has `{near}`"] = None
+        return word, ()
+
+    def _plain(self, name: str, span: Span | None) -> None:
+        """`I_X_Y`: a name that is left of a subscript must not carry one itself."""
+        if self.split(name, span)[1]:
+            raise ShardcError(
+                "SHC107",
+                f"two subscripts on `{span.text if span else name}`",
+                span=span,
+                help=f"write them as one: `{name.rpartition('_')[0]}_{{…}}`",
+            )
+
+    def axes(self, words: Iterable[str], span: Span | None) -> Axes:
+        """The axes of a subscript in braces; each word is an axis or a run of one-letter axes."""
+        found: list[str] = []
+        for word in words:
+            run = self._run(word)
+            if run is None:
+                raise self.unknown_axis(word, span)
+            found += run
+        return tuple(found)
+
+    def _run(self, word: str) -> Axes | None:
+        if word in self.mesh:
+            return (word,)
+        return tuple(word) if word and all(letter in self.mesh for letter in word) else None
+
+    def unknown_axis(self, word: str, span: Span | None) -> ShardcError:
+        names = self.mesh.names
+        if not names:
+            return ShardcError(
+                "SHC201",
+                f"unknown mesh axis `{word}`: no mesh is declared",
+                span=part(span, word),
+                help=f"declare one: `mesh {word}=4`",
+            )
+        letters = [letter for letter in word if letter not in self.mesh]
+        run = len(letters) < len(word) and all(len(axis) == 1 for axis in names)
+        missing = letters[0] if run else word
+        near = nearest(missing, names)
+        return ShardcError(
+            "SHC201",
+            f"unknown mesh axis `{missing}`; the mesh has {', '.join(f'`{name}`' for name in names)}",
+            span=part(span, missing),
+            help=f"did you mean `{near}`?" if near else f"use one of them, or declare `mesh {missing}=…`",
+        )
+
+    def use(self, array: tree.Array) -> Use:
+        """An array on the right: one that is known, or a new input."""
+        dims, pattern = self.read(array)
+        known = self.arrays.get(array.name)
+        if known is None:
+            return self._input(array, dims, pattern)
+        if dims is not None and dims != known.dims:
+            raise ShardcError(
+                "SHC210",
+                f"`{array.name}` has dims {listed(known.dims)}, not {listed(dims)}",
+                span=array.span,
+                help=f"write `{array.name}[{', '.join(known.dims)}]`, with subscripts at will",
+            )
+        self.same_dtype(array, known.dtype)
+        return Use(array.name, known.dims, pattern, known.dtype, array.span)
+
+    def _input(self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None) -> Use:
+        if dims is None or pattern is None:
+            near = nearest(array.name, self.arrays)
+            raise ShardcError(
+                "SHC217",
+                f"array `{array.name}` is not defined",
+                span=array.span,
+                help=f"did you mean `{near}`?" if near else f"write its dims at its first use: `{array.name}[I, J]`",
+            )
+        dtype = self.dtype_of(array) or self.dtype
+        self.arrays[array.name] = Known(dims, dtype)
+        self.first_uses[id(array)] = dtype
+        self.inputs.append(Input(array.name, dims, pattern, dtype, array.span))
+        return Use(array.name, dims, pattern, dtype, array.span)
+
+    def dtype_of(self, array: tree.Array) -> DType | None:
+        """The type given to an array, by an option or in the text."""
+        if array.name in self.dtypes:
+            return self.dtypes[array.name]
+        if array.dtype is None:
+            return None
+        return dtype_of(array.dtype, part(array.span, array.dtype))
+
+    def same_dtype(self, array: tree.Array, dtype: DType) -> None:
+        given = self.dtype_of(array)
+        if given is not None and given != dtype:
+            raise ShardcError(
+                "SHC214",
+                f"`{array.name}` is {dtype}, not {given}",
+                span=part(array.span, array.dtype or array.name),
+                help="write the type once, where the array is first named",
+            )
+
+
+def lost_subscripts(parsed: tree.Tree, mesh: Mesh, sizes: Mapping[str, int]) -> ShardcError | None:
+    """`A[IX, J]` where I is a dim and X an axis: pasted from a page that lost its subscripts."""
+    written = [dim for array in _arrays(parsed) for dim in array.dims or ()]
+    known = set(sizes) | {dim.name.partition("_")[0] for dim in written}
+    lost: dict[str, str] = {}
+    first: Span | None = None
+    for dim in written:
+        repair = None if dim.name in sizes or dim.axes or dim.free else _repair(dim.name, mesh, known)
+        if repair is not None:
+            first = first or dim.span
+            lost[dim.name] = repair
+    if not lost:
+        return None
+    return ShardcError(
+        "SHC221",
+        "lost subscripts in " + ", ".join(f"`{name}`" for name in lost),
+        span=first,
+        help="write " + ", ".join(f"`{repair}`" for repair in lost.values()),
+    )
+
+
+def _repair(word: str, mesh: Mesh, known: set[str]) -> str | None:
+    """`IXY` → `I_XY`, at the longest known dim."""
+    for cut in range(min(len(word) - 1, 64), 0, -1):
+        name, part = word[:cut], word[cut:]
+        if name in known and (part in mesh or all(letter in mesh for letter in part)):
+            return f"{name}_{part}"
+    return None
+
+
+def _arrays(parsed: tree.Tree) -> Iterator[tree.Array]:
+    for item in parsed.items:
+        if isinstance(item, tree.Statement):
+            yield from tree.arrays(item.expr)
+            yield item.result
+
+
+def listed(dims: Iterable[str]) -> str:
+    return "[" + ", ".join(dims) + "]"
+
+
+def part(span: Span | None, word: str) -> Span | None:
+    """The place of a word in a span, from the right, where subscripts stand."""
+    if span is None:
+        return None
+    at = span.text.rfind(word)
+    return span if at < 0 else Span(span.source, span.start + at, span.start + at + len(word))

@@ -1,0 +1,155 @@
+"""Program → text. A program that was parsed has its statements' texts; one that was made gets them here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from shardc.ir.dtypes import Kind
+from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, operands
+from shardc.ir.sharding import spell_axes
+from shardc.notation import tree
+from shardc.notation.printer import print_mesh, print_statement
+
+
+def print_program(program: Program) -> str:
+    """The canonical text, declarations first. Parsed again it gives an equal program."""
+    lines = [print_mesh(program.mesh.axes)] if program.mesh.axes else []
+    if program.sizes:
+        lines.append("dims " + ", ".join(f"{dim}={size}" for dim, size in program.sizes))
+    lines.append(f"dtype {program.dtype}")
+    lines += [f"chip {program.chip}"] if program.chip else []
+    lines += [f"topology {program.topology}"] if program.topology else []
+    lines += [statement.text for statement in spelled(program).statements]
+    return "\n".join(lines) + "\n"
+
+
+def spelled(program: Program) -> Program:
+    """The program with a text for every statement that has none, as a program made by a derivation has."""
+    if all(statement.text for statement in program.statements):
+        return program
+    known: set[str] = set()
+    statements = []
+    for statement in program.statements:
+        text = statement.text or _text(statement, program, known)
+        statements.append(replace(statement, text=text))
+        known |= {use.name for use in _uses(statement.expr)} | {statement.name}
+    return replace(program, statements=tuple(statements))
+
+
+def _text(statement: Statement, program: Program, known: set[str]) -> str:
+    speller = _Speller(program, set(known))
+    expr = speller.expr(statement.expr, frozenset(statement.dims))
+    summed = any(isinstance(part, Product) and part.dtype.kind is Kind.INT for part in _parts(statement.expr))
+    typed = summed or _natural(statement.expr) != statement.dtype
+    dtype = f": {statement.dtype}" if typed else ""
+    result = f"{statement.name}{dtype}{statement.pattern.spell(statement.dims)}"
+    holder = tree.Array(result, None)
+    return print_statement(tree.Statement(holder, expr, result_first=True), lambda array: array.name)
+
+
+def _natural(expr: Expr) -> object:
+    return expr.operands[0].dtype if isinstance(expr, Product) else expr.dtype
+
+
+class _Speller:
+    """Expressions → trees whose arrays are named by their whole spelling."""
+
+    def __init__(self, program: Program, known: set[str]) -> None:
+        self.inputs: dict[str, Input] = {array.name: array for array in program.inputs}
+        self.dtype = program.dtype
+        self.known = known
+
+    def expr(self, expr: Expr, outside: frozenset[str]) -> tree.Expr:
+        match expr:
+            case Use():
+                return self._use(expr)
+            case Product(operands=(only,), dims=dims):
+                below = self.expr(only, outside | frozenset(only.dims))
+                over = tuple(dim for dim in only.dims if dim not in dims)
+                return tree.Call("sum", over, below) if over else below
+            case Product():
+                return self._product(expr, outside)
+            case Call("add" | "sub"):
+                return self._sum(expr, outside)
+            case Call("neg", (only,)):
+                return tree.Neg(self.expr(only, outside))
+            case Call(name, (only, *_), over=over):
+                return tree.Call(name, over, self.expr(only, outside.union(over)))
+            case Named(name, axes, dim, operand):
+                below_name = ((spell_axes(axes),) if all(len(a) == 1 for a in axes) else axes) if axes else ()
+                return tree.Named(name, (*below_name, dim) if dim else below_name, self.expr(operand, outside))
+            case Call():
+                raise AssertionError(f"{expr.function} has no operand")
+            case _:
+                assert_never(expr)
+
+    def _use(self, use: Use) -> tree.Array:
+        """A first use shows the input's sharding and its type."""
+        first = use.name not in self.known and use.name in self.inputs
+        self.known.add(use.name)
+        pattern = use.pattern or (self.inputs[use.name].pattern if first else None)
+        brackets = pattern.spell(use.dims) if isinstance(pattern, Pattern) else ""
+        dtype = f": {use.dtype}" if first and use.dtype != self.dtype else ""
+        return tree.Array(f"{use.name}{dtype}{brackets}", None)
+
+    def _product(self, product: Product, outside: frozenset[str]) -> tree.Expr:
+        """A left spine of products is one chain, each `·` with the dims that it contracts, as the books label it."""
+        spine: list[Product] = [product]
+        while isinstance(left := spine[-1].operands[0], Product) and len(left.operands) == 2:
+            spine.append(left)
+        spine.reverse()
+        later: list[frozenset[str]] = [outside]
+        for step in reversed(spine[1:]):
+            later.append(later[-1] | frozenset(step.operands[1].dims))
+        later.reverse()
+        first = spine[0].operands[0]
+        made = [self._operand(first, spine[0], later[0])]
+        for step, after in zip(spine, later, strict=True):
+            made.append(self._operand(step.operands[1], step, after))
+        return tree.Chain(tuple(made), tuple(_sign(step) for step in spine))
+
+    def _operand(self, operand: Expr, step: Product, after: frozenset[str]) -> tree.Expr:
+        """An operand; summed at once over a dim that vanishes here though the outside has one of that name."""
+        alone = sum(operand is one for one in step.operands) == 1
+        others = frozenset(dim for one in step.operands if one is not operand for dim in one.dims)
+        gone = tuple(dim for dim in operand.dims if alone and dim in after - others and dim not in step.dims)
+        made = self.expr(operand, after | others | frozenset(operand.dims).intersection(gone))
+        return tree.Call("sum", gone, made) if gone else made
+
+    def _sum(self, top: Call, outside: frozenset[str]) -> tree.Expr:
+        """A left spine of `+` and `-` is one sum."""
+        spine: list[Call] = [top]
+        while isinstance(left := spine[-1].operands[0], Call) and left.function in _SIGNS:
+            spine.append(left)
+        spine.reverse()
+        terms = [spine[0].operands[0], *(step.operands[1] for step in spine)]
+        return tree.Sum(
+            tuple(self.expr(term, outside) for term in terms), tuple(_SIGNS[step.function] for step in spine)
+        )
+
+
+_SIGNS = {"add": "+", "sub": "-"}
+
+
+def _sign(step: Product) -> tree.Operator:
+    """`⊙` if nothing is summed, the label of what is contracted, or a plain `·`."""
+    left, right = (frozenset(operand.dims) for operand in step.operands)
+    if step.local:
+        return tree.Operator(local=True)
+    if left | right == frozenset(step.dims) and (left <= right or right <= left):
+        return tree.Operator(elementwise=True)
+    return tree.Operator(label=tuple(dim for dim in step.operands[0].dims if dim in right - frozenset(step.dims)))
+
+
+def _parts(expr: Expr) -> Iterable[Expr]:
+    waiting = [expr]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += operands(part)
+
+
+def _uses(expr: Expr) -> Iterable[Use]:
+    return (part for part in _parts(expr) if isinstance(part, Use))

@@ -1,0 +1,156 @@
+"""The syntax tree: what was written, before any name is looked up.
+
+A `Dim` keeps its subscript in its name where the two were one word (`I_X`, `d_model`), since only the
+mesh can tell them apart. Chains are flat, so that a long product is not a deep tree. Spans are not
+compared: trees of two spellings are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from shardc.errors import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """`I`, `I_X`, `I_XY` as one word; `I_{X,Y}` with its axes apart; `I_?` free."""
+
+    name: str
+    axes: tuple[str, ...] = ()
+    free: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """`Name: dtype[dims]{U_axes}`; `dims` is None for a bare name."""
+
+    name: str
+    dims: tuple[Dim, ...] | None
+    unreduced: tuple[str, ...] = ()
+    dtype: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+    unreduced_span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """`·`, `·_J`, `·_LOCAL`, or `⊙`."""
+
+    elementwise: bool = False
+    label: tuple[str, ...] = ()
+    local: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """`A · B ⊙ C`: one operator fewer than operands."""
+
+    operands: tuple[Expr, ...]
+    operators: tuple[Operator, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """`A + B - C`: one sign fewer than operands."""
+
+    operands: tuple[Expr, ...]
+    signs: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Neg:
+    """`-A`."""
+
+    operand: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`relu(A)`, `softmax_J(A)`, `sum_{J,K}(A)`."""
+
+    function: str
+    over: tuple[str, ...]
+    operand: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+    name_span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """`AllGather_X(A)`, `ReduceScatter_{X,K}(A)`: `subscript` is what stands below the name."""
+
+    collective: str
+    subscript: tuple[str, ...]
+    operand: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+    name_span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Expr: TypeAlias = Array | Chain | Sum | Neg | Call | Named
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`expr → result`, or `result = expr` when the result was written first."""
+
+    result: Array
+    expr: Expr
+    result_first: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MeshDecl:
+    """`mesh X=4, Y=2`."""
+
+    axes: tuple[tuple[str, int], ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DimsDecl:
+    """`dims I=8, J=16`."""
+
+    sizes: tuple[tuple[str, int], ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+    spans: tuple[Span | None, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WordDecl:
+    """`dtype bf16`, `chip v5p`, `topology v5p:4x4x4`."""
+
+    keyword: str
+    value: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+    value_span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A whole text."""
+
+    items: tuple[Item, ...]
+
+
+def arrays(expr: Expr) -> Iterator[Array]:
+    """Every array that an expression names, from the left."""
+    match expr:
+        case Array():
+            yield expr
+        case Chain(operands) | Sum(operands):
+            for operand in operands:
+                yield from arrays(operand)
+        case Neg(operand) | Call(operand=operand) | Named(operand=operand):
+            yield from arrays(operand)
