@@ -206,14 +206,23 @@ def einsum(text: str, *arrays: Any) -> Any:
     """
     from shardc.backend.transforms import einsum
 
-    return einsum(text, *arrays, planner=lambda program: planned(program).schedule)
+    return einsum(text, *arrays, planner=_schedule)
 
 
 def reshard(x: Any, spec: Any) -> Any:
-    """The same array in the sharding `spec` (a jax.P), by the cheapest path, where jax.reshard may replicate."""
+    """The same array in the sharding `spec` (a jax.P), by the cheapest path, where jax.reshard may replicate.
+
+    The path begins where the array lies: its type says so with Explicit axes, the array itself when called
+    eagerly. Under jax.jit with Auto axes that is for XLA to decide, so there `reshard` is a sharding constraint,
+    and what it costs is XLA's choice.
+    """
     from shardc.backend.transforms import reshard
 
-    return reshard(x, spec, planner=lambda program: planned(program).schedule)
+    return reshard(x, spec, planner=_schedule)
+
+
+def _schedule(program: Program) -> Schedule:
+    return planned(program).schedule
 
 
 def _bare(results: list[Whole]) -> Whole | tuple[Whole, ...]:

@@ -1,0 +1,123 @@
+"""What emitted code may say. The printer is checked against this table, and the callable resolves through it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from shardc.errors import ShardcError
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.names import RESERVED
+
+NAMES: frozenset[str] = frozenset(
+    {
+        "jax.lax.all_gather",
+        "jax.lax.psum_scatter",
+        "jax.lax.psum",
+        "jax.lax.all_to_all",
+        "jax.lax.ppermute",
+        "jax.lax.dynamic_slice_in_dim",
+        "jax.lax.axis_index",
+        "jax.lax.select_n",
+        "jax.lax.pcast",
+        "jnp.einsum",
+        "jnp.sum",
+        "jnp.split",
+        "jnp.add",
+        "jnp.multiply",
+        "jnp.transpose",
+        "jnp.expand_dims",
+        "np.arange",
+        "P",
+        "list",
+        "zip",
+        "enumerate",
+    }
+    | {function.jax for function in FUNCTIONS.values()}
+    | {f"jnp.{dtype.jax}" for dtype in DTYPES.values()}
+)
+METHODS = frozenset({"astype", "shape", "reshape", "transpose", "ravel", "tolist"})
+# Names that a local variable must not take.
+TAKEN = RESERVED | {name for name in NAMES if "." not in name}
+
+_HEADER = frozenset({"jax.jit", "jax.shard_map"})
+_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_IMPORTS = frozenset(
+    {"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"}
+)
+_NODES = (
+    ast.Module,
+    ast.Import,
+    ast.ImportFrom,
+    ast.alias,
+    ast.FunctionDef,
+    ast.arguments,
+    ast.arg,
+    ast.Assign,
+    ast.Return,
+    ast.Expr,
+    ast.Call,
+    ast.keyword,
+    ast.Name,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Constant,
+    ast.Tuple,
+    ast.List,
+    ast.Set,
+    ast.Starred,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.USub,
+    ast.Mult,
+    ast.FloorDiv,
+    ast.Load,
+    ast.Store,
+)
+
+
+def check_source(text: str) -> str:
+    """`text` if it is a module of the kind that we write, and nothing else; otherwise SHC900."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if not isinstance(node, _NODES):
+            raise _refused(type(node).__name__)
+        if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) not in _IMPORTS:
+            raise _refused(ast.unparse(node))
+        if isinstance(node, ast.Call):
+            _check_function(node.func)
+        if isinstance(node, ast.Assign):
+            _check_targets(node.targets)
+    kinds = [type(node) for node in tree.body]
+    if kinds[0] is not ast.Expr or kinds[-1] is not ast.FunctionDef or kinds.count(ast.FunctionDef) != 1:
+        raise _refused("a module of another shape")
+    if any(kind not in (ast.Import, ast.ImportFrom) for kind in kinds[1:-1]):
+        raise _refused("a statement beside the imports and the function")
+    return text
+
+
+def check_variable(name: str) -> str:
+    """`name` if it may be a local variable of emitted code."""
+    if not _VARIABLE.fullmatch(name) or name in TAKEN:
+        raise _refused(f"the variable {name!r}")
+    return name
+
+
+def _check_function(function: ast.expr) -> None:
+    dotted = ast.unparse(function)
+    if dotted in NAMES or dotted in _HEADER:
+        return
+    if isinstance(function, ast.Attribute) and function.attr in METHODS:
+        return
+    raise _refused(f"a call of {dotted}")
+
+
+def _check_targets(targets: list[ast.expr]) -> None:
+    if len(targets) != 1 or not isinstance(targets[0], ast.Name):
+        raise _refused("an assignment of another form")
+    check_variable(targets[0].id)
+
+
+def _refused(what: str) -> ShardcError:
+    return ShardcError("SHC900", f"emitted code holds {what[:80]}", help="please report the program")

@@ -1,0 +1,159 @@
+"""The one description of every step's JAX call: printed it is source, applied it is the callable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from shardc.backend import local
+from shardc.backend.exprs import BinOp, Call, Const, Expr, Keyword, Line, Name, axes_argument, call, renamed
+from shardc.backend.flow import Flow, flow
+from shardc.backend.moves import exchange, permute, scatter, slice_of, slice_of_partial
+from shardc.backend.variables import variables
+from shardc.errors import ShardcError
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.sharding import Array, Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A function's parameters, its lines, and the variables that it returns."""
+
+    parameters: tuple[str, ...]
+    lines: tuple[Line, ...]
+    results: tuple[str, ...]
+
+
+def body(schedule: Schedule) -> Body:
+    """What each device does, as lines of Python."""
+    writer = _Writer(schedule, flow(schedule), variables(schedule))
+    lines = [line for step in schedule.steps for line in writer.step(step)]
+    for output in dict.fromkeys(schedule.outputs):
+        lines += writer.output(output)
+    return Body(
+        tuple(writer.names[value] for value in schedule.inputs),
+        tuple(lines),
+        tuple(writer.names[value] for value in schedule.outputs),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    schedule: Schedule
+    flow: Flow
+    names: tuple[str, ...]
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.schedule.mesh
+
+    def step(self, step: Step) -> list[Line]:
+        match step.op:
+            case Einsum():
+                return self._lines(step, *self._product(step))
+            case Apply():
+                return self._lines(step, self._function(step, step.op))
+            case AllReduce(axes) | ReduceScatter(axes):
+                return [*self._all_typed_unreduced(step.operands[0], axes), *self._lines(step, self._move(step, step.op))]
+            case move:
+                return self._lines(step, self._move(step, move))
+
+    def output(self, value: int) -> list[Line]:
+        """JAX types a sum over a sharded dim as varying; an output has to say that it is unreduced."""
+        array = self.schedule.values[value]
+        missing = self.mesh.ordered(array.sharding.unreduced - self.flow.unreduced[value])
+        return [self._cast(value, missing)] if missing else []
+
+    def _move(self, step: Step, move: Move) -> Expr:
+        operand, value = step.operands[0], self._name(step.operands[0])
+        match move:
+            case AllGather(axes, dim):
+                gathered = call("jax.lax.all_gather", value, axes_argument(axes), axis=Const(dim), tiled=Name("True"))
+                # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
+                if self.flow.equal[step.result].intersection(axes):
+                    return Call(gathered.function, (*gathered.args, Keyword("to", Const("invarying"))))
+                return gathered
+            case AllReduce(axes):
+                return call("jax.lax.psum", value, axes_argument(axes))
+            case ReduceScatter(axes, dim):
+                return scatter(value, axes, dim)
+            case AllToAll(axes, source, dim):
+                return exchange(value, axes, source, dim)
+            case CollectivePermute():
+                return permute(value, move, self.schedule.values[operand].sharding, self.mesh)
+            case Slice(axes, dim):
+                sliced = slice_of_partial if self.flow.unreduced[operand] else slice_of
+                return sliced(value, axes, dim, self.mesh.product(axes))
+            case _:
+                assert_never(move)
+
+    def _product(self, step: Step) -> tuple[Expr, ...]:
+        arrays, result = self._arrays(step), self.schedule.values[step.result]
+        names = tuple(self._name(value) for value in step.operands)
+        partial = tuple(self.mesh.ordered(self.flow.unreduced[value]) for value in step.operands)
+        if len(arrays) == 1 or not any(partial):
+            return (_rounded(local.einsum(arrays, names, result), arrays, result),)
+        if all(partial):
+            raise ShardcError(
+                "SHC307",
+                f"JAX cannot multiply {arrays[0]} by {arrays[1]}: both arrive unreduced",
+                help="reduce one of them first, in a statement of its own",
+            )
+        *first, last = local.einsum_of_partial(
+            (arrays[0], arrays[1]), (names[0], names[1]), (partial[0], partial[1]), result
+        )
+        return (*first, _rounded(last, arrays, result))
+
+    def _function(self, step: Step, op: Apply) -> Expr:
+        arrays, result = self._arrays(step), self.schedule.values[step.result]
+        partial = self.mesh.ordered(self.flow.unreduced[step.result])
+        names: list[Expr] = [self._name(value) for value in step.operands]
+        if not partial:
+            return local.function(op, arrays, tuple(names), result)
+        if op.function == "neg":
+            return local.aligned(local.negated(names[0], result.dtype, partial), arrays[0].dims, result.dims)
+        for place, value in enumerate(step.operands):
+            missing = self.mesh.ordered(set(partial) - self.flow.unreduced[value])
+            names[place] = _unreduced(names[place], missing) if missing else names[place]
+        if op.function == "sub":
+            names[1] = local.negated(names[1], result.dtype, partial)
+        return local.function(Apply("add"), arrays, tuple(names), result)
+
+    def _all_typed_unreduced(self, value: int, axes: Axes) -> list[Line]:
+        """One reduction takes axes of one type; the varying ones are cast where some are typed unreduced."""
+        typed = self.flow.unreduced[value]
+        missing = self.mesh.ordered(set(axes) - typed)
+        return [self._cast(value, missing)] if missing and typed.intersection(axes) else []
+
+    def _cast(self, value: int, axes: Axes) -> Line:
+        """The same value, typed unreduced."""
+        name = self.names[value]
+        return Line(name, _unreduced(Name(name), axes), str(self.schedule.values[value]))
+
+    def _arrays(self, step: Step) -> tuple[Array, ...]:
+        return tuple(self.schedule.values[value] for value in step.operands)
+
+    def _name(self, value: int) -> Name:
+        return Name(self.names[value])
+
+    def _lines(self, step: Step, *exprs: Expr) -> list[Line]:
+        """Expressions after the first read the one before, under the result's name."""
+        target = self.names[step.result]
+        last = len(exprs) - 1
+        comment = str(self.schedule.values[step.result])
+        return [
+            Line(target, renamed(expr, "", target), comment if place == last else "")
+            for place, expr in enumerate(exprs)
+        ]
+
+
+def _unreduced(value: Expr, axes: Axes) -> Expr:
+    return call("jax.lax.pcast", value, axes_argument(axes), to=Const("unreduced"))
+
+
+def _rounded(product: Expr, operands: tuple[Array, ...], result: Array) -> Expr:
+    """Back from the type of the sum to the result's."""
+    summing = local.summing_type(operands, result)
+    return product if summing in (None, result.dtype) else local.as_type(product, result.dtype)

@@ -1,0 +1,193 @@
+"""The little language in which a step's JAX call is described, before it is printed or applied.
+
+    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Star
+
+Nothing here imports JAX: a dotted function is only its name, a key of `allowed.NAMES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A local variable, or a dotted name of JAX: `A`, `jax.lax.psum`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A whole number, a string or None."""
+
+    value: int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """`(a, b)`, `[a, b]` or `{a, b}`."""
+
+    items: tuple[Expr, ...]
+    brackets: str = "()"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """`axis=1`, as an argument."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """`*parts`, as an argument."""
+
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function(a, axis=1)`. The function is a dotted name or a method."""
+
+    function: Expr
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """`A.shape`."""
+
+    value: Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`shape[0]`."""
+
+    value: Expr
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class BinOp:
+    """`left * right` or `left // right`; the right side is bracketed if it is a BinOp."""
+
+    left: Expr
+    operator: str
+    right: Expr
+
+
+Expr: TypeAlias = Name | Const | Items | Keyword | Star | Call | Attr | Index | BinOp
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`target = expr  # comment`."""
+
+    target: str
+    expr: Expr
+    comment: str
+
+
+def call(function: str, *args: Expr, **keywords: Expr) -> Call:
+    """A call of a dotted name."""
+    return Call(Name(function), args + tuple(Keyword(name, value) for name, value in keywords.items()))
+
+
+def method(value: Expr, name: str, *args: Expr) -> Call:
+    return Call(Attr(value, name), args)
+
+
+def axes_argument(axes: tuple[str, ...]) -> Expr:
+    """`"X"` for one axis, `("X", "Y")` for several."""
+    if len(axes) == 1:
+        return Const(axes[0])
+    return Items(tuple(Const(axis) for axis in axes))
+
+
+def numbers(values: tuple[int, ...]) -> Expr:
+    """`1` for one number, `(1, 2)` for several."""
+    return Const(values[0]) if len(values) == 1 else Items(tuple(Const(value) for value in values))
+
+
+def flat(expr: Expr) -> str:
+    """The expression on one line."""
+    match expr:
+        case Name(name):
+            return name
+        case Const(value):
+            return f'"{value}"' if isinstance(value, str) else repr(value)
+        case Items(items, brackets):
+            comma = "," if brackets == "()" and len(items) == 1 else ""
+            return brackets[0] + ", ".join(map(flat, items)) + comma + brackets[1]
+        case Keyword(name, value):
+            return f"{name}={flat(value)}"
+        case Star(value):
+            return f"*{flat(value)}"
+        case Call(function, args):
+            return f"{flat(function)}({', '.join(map(flat, args))})"
+        case Attr(value, name):
+            return f"{flat(value)}.{name}"
+        case Index(value, index):
+            return f"{flat(value)}[{index}]"
+        case BinOp(left, operator, right):
+            return f"{flat(left)} {operator} {bracketed(right)}"
+        case _:
+            assert_never(expr)
+
+
+def bracketed(expr: Expr) -> str:
+    return f"({flat(expr)})" if isinstance(expr, BinOp) else flat(expr)
+
+
+def names_in(expr: Expr) -> Iterator[str]:
+    """Every Name of an expression."""
+    match expr:
+        case Name(name):
+            yield name
+        case Const():
+            return
+        case Items(items):
+            for item in items:
+                yield from names_in(item)
+        case Keyword(_, value) | Star(value) | Attr(value) | Index(value):
+            yield from names_in(value)
+        case Call(function, args):
+            yield from names_in(function)
+            for arg in args:
+                yield from names_in(arg)
+        case BinOp(left, _, right):
+            yield from names_in(left)
+            yield from names_in(right)
+        case _:
+            assert_never(expr)
+
+
+def renamed(expr: Expr, old: str, new: str) -> Expr:
+    """The expression with one Name for another."""
+    match expr:
+        case Name(name):
+            return Name(new) if name == old else expr
+        case Const():
+            return expr
+        case Items(items, brackets):
+            return Items(tuple(renamed(item, old, new) for item in items), brackets)
+        case Keyword(name, value):
+            return Keyword(name, renamed(value, old, new))
+        case Star(value):
+            return Star(renamed(value, old, new))
+        case Call(function, args):
+            return Call(renamed(function, old, new), tuple(renamed(arg, old, new) for arg in args))
+        case Attr(value, name):
+            return Attr(renamed(value, old, new), name)
+        case Index(value, index):
+            return Index(renamed(value, old, new), index)
+        case BinOp(left, operator, right):
+            return BinOp(renamed(left, old, new), operator, renamed(right, old, new))
+        case _:
+            assert_never(expr)

@@ -1,0 +1,107 @@
+"""The lines of local steps: products and functions of ir.functions."""
+
+from __future__ import annotations
+
+import string
+
+from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, axes_argument, call, method, numbers
+from shardc.ir.dtypes import DType, accumulator
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.plan import Apply
+from shardc.ir.sharding import Array
+
+Dims = tuple[str, ...]
+
+
+def letters(dims: Dims) -> dict[str, str]:
+    """A letter for each dim: its initial in lower case where all of these differ, else a, b, c, …."""
+    initials = [dim[0].lower() for dim in dims]
+    if len(set(initials)) == len(dims):
+        return dict(zip(dims, initials, strict=True))
+    return dict(zip(dims, string.ascii_lowercase + string.ascii_uppercase, strict=False))
+
+
+def einsum(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Call:
+    """`jnp.einsum("ij,jk->ik", A, B)`; sums of narrow types are kept in f32 or int32."""
+    known = letters(tuple(dict.fromkeys(dim for array in operands for dim in array.dims)))
+    spelled = ["".join(known[dim] for dim in array.dims) for array in (*operands, result)]
+    subscripts = ",".join(spelled[:-1]) + "->" + spelled[-1]
+    summing = summing_type(operands, result)
+    if summing is None:
+        return call("jnp.einsum", Const(subscripts), *names)
+    return call("jnp.einsum", Const(subscripts), *names, preferred_element_type=type_name(summing))
+
+
+def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:
+    """The type in which a product adds up, or None if that is simply the operands' own."""
+    types = {array.dtype for array in operands}
+    widest = max((accumulator(array.dtype) for array in operands), key=lambda dtype: dtype.bytes)
+    chosen = result.dtype if result.dtype.bytes > widest.bytes else widest
+    return None if types == {chosen} else chosen
+
+
+def einsum_of_partial(
+    operands: tuple[Array, Array],
+    names: tuple[Expr, Expr],
+    partial: tuple[tuple[str, ...], tuple[str, ...]],
+    result: Array,
+) -> tuple[Expr, ...]:
+    """`A{U_X} · B` where JAX types A as unreduced: it refuses einsum, but not multiply and sum.
+
+    Each expression but the first reads the one before by the result's name, which the caller puts in:
+    `jnp.multiply(jnp.expand_dims(A, 1), pcast(B, "X", to="reduced"))`, then `jnp.sum(…, axis=2)`.
+    """
+    summed = tuple(dict.fromkeys(d for array in operands for d in array.dims if d not in result.dims))
+    summing = summing_type(operands, result)
+    factors = []
+    for array, name, own, other in zip(operands, names, partial, reversed(partial), strict=True):
+        typed = name if summing in (None, array.dtype) else as_type(name, summing)
+        missing = tuple(axis for axis in other if axis not in own)
+        cast = call("jax.lax.pcast", typed, axes_argument(missing), to=Const("reduced")) if missing else typed
+        factors.append(aligned(cast, array.dims, result.dims + summed))
+    return (call("jnp.multiply", *factors), *_sums(len(result.dims), len(summed)))
+
+
+def _sums(kept: int, summed: int) -> tuple[Expr, ...]:
+    if not summed:
+        return ()
+    axis = numbers(tuple(range(kept, kept + summed)))
+    return (call("jnp.sum", Name(""), axis=axis),)
+
+
+def as_type(value: Expr, dtype: DType | None) -> Expr:
+    return value if dtype is None else method(value, "astype", type_name(dtype))
+
+
+def type_name(dtype: DType) -> Name:
+    return Name(f"jnp.{dtype.jax}")
+
+
+def aligned(value: Expr, dims: Dims, wanted: Dims) -> Expr:
+    """The value with the wanted dims in order; those that it lacks, but for leading ones, have size 1."""
+    present = tuple(dim for dim in wanted if dim in dims)
+    if present != dims:
+        value = call("jnp.transpose", value, Items(tuple(Const(dims.index(dim)) for dim in present)))
+    first = wanted.index(present[0]) if present else len(wanted)
+    missing = tuple(i - first for i, dim in enumerate(wanted) if dim not in dims and i > first)
+    return call("jnp.expand_dims", value, numbers(missing)) if missing else value
+
+
+def function(op: Apply, operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Expr:
+    """`jax.nn.softmax(A, axis=1)`, `jnp.add(A, B)`; dims meet by name."""
+    row = FUNCTIONS[op.function]
+    if row.arity == 2:
+        sides = [aligned(name, array.dims, result.dims) for name, array in zip(names, operands, strict=True)]
+        return call(row.jax, *sides)
+    dims = operands[0].dims
+    keywords: tuple[Expr, ...] = ()
+    if row.over_dims:
+        keywords = (Keyword("axis", numbers(tuple(dims.index(dim) for dim in op.over))),)
+    left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in op.over)
+    return aligned(Call(Name(row.jax), (names[0], *keywords)), left, result.dims)
+
+
+def negated(value: Expr, dtype: DType, axes: tuple[str, ...]) -> Expr:
+    """`-A` for a value typed unreduced, on which some versions of JAX know no negation."""
+    minus = Call(type_name(dtype), (Const(-1),))
+    return call("jnp.multiply", value, call("jax.lax.pcast", minus, axes_argument(axes), to=Const("reduced")))

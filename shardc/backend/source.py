@@ -1,0 +1,64 @@
+"""The emitted module: stand-alone, formatted, one line per step with the sharding that it leaves."""
+
+from __future__ import annotations
+
+from shardc.backend.allowed import check_source
+from shardc.backend.calls import Body, body
+from shardc.backend.exprs import Keyword, Name, names_in
+from shardc.backend.exprs import Call as CallExpr
+from shardc.backend.layout import assignment, lay_out
+from shardc.backend.spec import in_specs, out_specs
+from shardc.ir.plan import Schedule
+
+
+def source(schedule: Schedule, chip: str) -> str:
+    """The text of a module whose function `program` does what the schedule says, on the mesh of `jax.set_mesh`."""
+    described = body(schedule)
+    lines = [
+        *_docstring(schedule, chip),
+        "",
+        *_imports(described, bool(schedule.mesh.axes)),
+        "",
+        "",
+        *_decorators(schedule),
+        *_signature(described.parameters),
+        *(text for line in described.lines for text in assignment(line)),
+        *lay_out_return(described.results),
+    ]
+    return check_source("\n".join(lines) + "\n")
+
+
+def _docstring(schedule: Schedule, chip: str) -> list[str]:
+    mesh = f"mesh {schedule.mesh}" if schedule.mesh.axes else "one device"
+    first, *rest = [statement.text for statement in schedule.program.statements]
+    if not rest:
+        return [f'"""{first}, planned for {chip}, {mesh}."""']
+    return [f'"""Planned for {chip}, {mesh}.', "", f"    {first}", *(f"    {text}" for text in rest), '"""']
+
+
+def _imports(described: Body, sharded: bool) -> list[str]:
+    used = {name.split(".")[0] for line in described.lines for name in names_in(line.expr) if "." in name}
+    lines = ["import jax"]
+    lines += ["import jax.numpy as jnp"] if "jnp" in used else []
+    lines += ["import numpy as np"] if "np" in used else []
+    lines += ["from jax import P"] if sharded else []
+    return lines
+
+
+def _decorators(schedule: Schedule) -> list[str]:
+    if not schedule.mesh.axes:
+        return ["@jax.jit"]
+    specs = (Keyword("in_specs", in_specs(schedule)), Keyword("out_specs", out_specs(schedule)))
+    return ["@jax.jit", *lay_out(CallExpr(Name("jax.shard_map"), specs), 0, "@", "")]
+
+
+def _signature(parameters: tuple[str, ...]) -> list[str]:
+    names = tuple(Name(name) for name in parameters)
+    return lay_out(CallExpr(Name("program"), names), 0, "def ", ":")
+
+
+def lay_out_return(results: tuple[str, ...]) -> list[str]:
+    single = f"    return {', '.join(results)}"
+    if len(single) <= 88:
+        return [single]
+    return ["    return (", *(f"        {name}," for name in results), "    )"]
