@@ -22,7 +22,7 @@ def spec_of(sharding: Sharding) -> jax.P:
 
 def sharding_of(spec: jax.P, rank: int) -> Sharding:
     """A `jax.P` as a sharding of that rank."""
-    dims = [() if part is None else (part,) if isinstance(part, str) else tuple(part) for part in tuple(spec)]
+    dims = [() if part is None else (part,) if isinstance(part, str) else tuple(part) for part in spec.partitions]
     return Sharding.of([*dims, *[()] * (rank - len(dims))], spec.unreduced)
 
 
@@ -56,7 +56,7 @@ def check_mesh(wanted: Mesh, found: Any) -> None:
 
 
 def check_enabled(dtype: DType) -> None:
-    if dtype.name in _WIDE and not jax.config.jax_enable_x64:
+    if dtype.name in _WIDE and not jax.config.read("jax_enable_x64"):
         raise ShardcError(
             "SHC216", f"{dtype} arrays need 64-bit mode", help='jax.config.update("jax_enable_x64", True)'
         )

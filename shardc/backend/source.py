@@ -33,7 +33,7 @@ def _docstring(schedule: Schedule, chip: str) -> list[str]:
     first, *rest = [statement.text for statement in schedule.program.statements]
     if not rest:
         return [f'"""{first}, planned for {chip}, {mesh}."""']
-    return [f'"""Planned for {chip}, {mesh}.', "", f"    {first}", *(f"    {text}" for text in rest), '"""']
+    return [f'"""Planned for {chip}, {mesh}.', "", first, *rest, '"""']
 
 
 def _imports(described: Body, sharded: bool) -> list[str]:

@@ -87,8 +87,8 @@ def _source(x: Any) -> Sharding | None:
     if not isinstance(x, jax.Array):
         return None
     if not placing.is_traced(x):
-        named = isinstance(x.sharding, jax.NamedSharding) and x.committed
-        return placing.sharding_of(x.sharding.spec, x.ndim) if named else None
+        lies = x.sharding
+        return placing.sharding_of(lies.spec, x.ndim) if isinstance(lies, jax.NamedSharding) and x.committed else None
     mesh = jax.sharding.get_abstract_mesh()
     if any(kind != jax.sharding.AxisType.Explicit for kind in mesh.axis_types):
         return None

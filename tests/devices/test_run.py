@@ -1,0 +1,212 @@
+"""Plans on simulated devices: equal to NumPy on every shard, integers bitwise; and the lowered program's bytes."""
+
+import ast
+import random
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import shardc
+from shardc import simulate
+from shardc.backend.placing import from_blocks, make_mesh, spec_of
+from shardc.backend.run import compare
+from shardc.ir.sharding import Sharding, spell
+from shardc.rules.products import placements
+
+sys.path.insert(0, str(Path(__file__).parent))
+from stablehlo import collectives
+
+RANDOM = random.Random(20)
+TWO = {"X": 2, "Y": 4}
+THREE = {"X": 2, "Y": 2, "Z": 2}
+
+
+def shardings(axes, rank):
+    return [Sharding(dims) for dims in placements(tuple(axes), rank)]
+
+
+def matmul(a, b, c, names=("IJ", "JK", "IK")):
+    (x, y, z) = (spell(dims, sharding) for dims, sharding in zip(names, (a, b, c), strict=True))
+    return f"A{x} · B{y} → C{z}"
+
+
+def drawn(axes, names, count):
+    """Random shardings for the operands and the result of one product."""
+    options = {rank: shardings(axes, rank) for rank in {len(dims) for dims in names}}
+    return [matmul(*(RANDOM.choice(options[len(dims)]) for dims in names), names) for _ in range(count)]
+
+
+SIZES = dict(zip("BHIJKLST", (8, 16, 24, 32, 40, 48, 56, 64), strict=True))
+TRIPLES = [(TWO, text) for text in drawn("XY", ("IJ", "JK", "IK"), 300)]
+THREE_AXES = [(THREE, text) for text in drawn("XYZ", ("IJ", "JK", "IK"), 60)]
+TRANSPOSED = [(THREE, text) for text in drawn("XYZ", ("JI", "JK", "KI"), 15)]
+RANK_3 = [(TWO, text) for text in drawn("XY", ("BIJ", "BJK", "BIK"), 20)]
+RANK_4 = [(THREE, text) for text in drawn("XYZ", ("BHST", "BHTK", "BHSK"), 20)]
+MIXED = [(THREE, text) for text in drawn("XYZ", ("BIJ", "JK", "BIK"), 15)]
+PERMUTED = [
+    ({"X": 2, "Y": 4}, "A[I_XY, J] → A[I_YX, J]"),
+    (THREE, "A[I_XY, J_Z] → A[I_ZX, J_Y]"),
+    (THREE, "A[I_X, J_Y] → A[I_Z, J_X]"),
+    ({"X": 2, "Y": 4}, "A[I_X, J_Y] → A[I_Y, J_X]"),
+    (THREE, "A[I_XYZ, J] → A[I_ZXY, J]"),
+]
+UNREDUCED = [
+    (TWO, "A[I, J]{U_X} · B[J, K] → C[I, K]{U_X}"),
+    (TWO, "A[I, J]{U_X} · B[J, K_Y] → C[I, K_Y]"),
+    (TWO, "A[I_Y, J]{U_X} · B[J, K] → C[I, K]"),
+    (TWO, "A[I, J_Y]{U_X} · B[J_Y, K] → C[I, K]{U_XY}"),
+    (TWO, "A[I, J_Y]{U_X} · B[J_Y, K] → C[I, K]"),
+    (TWO, "A[I, J] · B[J_Y, K]{U_X} → C[I_Y, K_X]"),
+    (TWO, "A[I, J]{U_XY} → A[I_X, J_Y]"),
+    (TWO, "A[I, J]{U_XY} → A[I, J]{U_Y}"),
+    (TWO, "A[I_Y, J]{U_X} → A[I, J_Y]{U_X}"),
+    (TWO, "A[I, J]{U_X} → A[I_Y, J]{U_X}"),
+    (TWO, "A[I, J]{U_X} → A[I, J]"),
+    (TWO, "A[I_X, J_Y] · B[J_Y, K] → C[I_X, K]{U_Y}"),
+    (THREE, "A[I, J_X] · B[J_X, K_Y] → C[I_Z, K_Y]{U_X}"),
+    (TWO, "C[I, J]{U_X} = A[I, J]{U_X} + B[I, J]{U_X}"),
+    (TWO, "C[I, J]{U_X} = A[I, J]{U_X} - B[I, J]{U_X}"),
+    (TWO, "C[I, J_Y]{U_X} = -A[I, J_Y]{U_X}"),
+    (TWO, "T[I, J]{U_X} = B[I, K_X] · D[K_X, J]\nC[I, J]{U_X} = A[I, J]{U_X} + T"),
+    (TWO, "C[J]{U_X} = sum_I(A[I, J]{U_X})"),
+]
+EVERY = [*TRIPLES, *THREE_AXES, *TRANSPOSED, *RANK_3, *RANK_4, *MIXED, *PERMUTED, *UNREDUCED]
+
+
+def arguments(plan, wholes, mesh, seed=0):
+    """Placed arrays; unreduced ones as partial sums that differ from device to device."""
+    placed = []
+    for whole, number in zip(wholes, plan.schedule.inputs, strict=True):
+        array = plan.schedule.values[number]
+        blocks = simulate.scatter(whole, array, plan.schedule.mesh, seed).astype(array.dtype.jax)
+        flat = blocks.reshape(-1, *blocks.shape[len(plan.mesh) :])
+        placed.append(from_blocks(list(flat), array, mesh, jax.NamedSharding(mesh, spec_of(array.sharding))))
+    return placed
+
+
+def executed(text, mesh, dtype="int32", objective="time"):
+    plan = shardc.plan(text, mesh=mesh, dims=SIZES, dtype=dtype, objective=objective)
+    wholes = simulate.sample_inputs(plan.program, seed=3)
+    devices = make_mesh(plan.schedule.mesh)
+    program = plan.compile(devices)
+    placed = arguments(plan, wholes, devices)
+    results = program(*placed)
+    results = results if isinstance(results, tuple) else (results,)
+    jax.block_until_ready(results)
+    return plan, program, placed, compare(plan.schedule, wholes, results)
+
+
+@pytest.mark.parametrize(("place", "mesh", "text"), [(n, *case) for n, case in enumerate(EVERY)], ids=str)
+def test_a_program_equals_numpy_on_every_shard_and_moves_the_bytes_foreseen(place, mesh, text):
+    plan, program, placed, report = executed(text, mesh, objective=("time", "bytes")[place % 2])
+    assert report.ok, report
+    assert all(output.bound == 0 for output in report.outputs), "integers are compared bitwise"
+    assert all(output.shards == plan.schedule.mesh.devices for output in report.outputs)
+    lowered = collectives(program.lower(*placed).as_text(), mesh)
+    foreseen = [(step.op, step.wire_bytes) for step in plan.steps if step.axes and step.op != "Slice"]
+    assert [(kind, wire) for kind, _, wire in lowered] == foreseen
+    assert sum(wire for _, _, wire in lowered) == plan.cost.wire_bytes
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+def test_floats_are_within_the_derived_bound(dtype):
+    for mesh, text in [*TRIPLES[:4], *RANK_4[:3]]:
+        report = executed(text, mesh, dtype)[-1]
+        assert report.ok, report
+
+
+def test_a_dropped_sum_is_seen(monkeypatch):
+    """The comparison itself must fail on a known bad program."""
+    plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K]", mesh=TWO, dims=SIZES, dtype="bf16", objective="bytes")
+    wholes = simulate.sample_inputs(plan.program)
+    half = [whole.copy() for whole in wholes]
+    half[0][:, : half[0].shape[1] // 2] = 0
+    devices = make_mesh(plan.schedule.mesh)
+    result = plan.compile(devices)(*arguments(plan, half, devices))
+    assert not compare(plan.schedule, wholes, [result]).ok
+
+
+def test_small_integers_sum_in_int32():
+    plan = shardc.plan("C: int32[I, K] = A: int8[I, J_X] · B: int8[J_X, K]", mesh=TWO, dims=SIZES)
+    assert "preferred_element_type=jnp.int32" in plan.source()
+    a, b = np.full((24, 32), 100, np.int8), np.full((32, 40), 100, np.int8)
+    np.testing.assert_array_equal(plan.compile()(a, b), a.astype(np.int64) @ b.astype(np.int64))
+
+
+def test_narrow_floats_sum_in_f32():
+    plan = shardc.plan("A[I, J] · B[J, K] → C[I, K]", mesh=TWO, dims=SIZES | {"J": 4096}, dtype="bf16")
+    assert "preferred_element_type=jnp.float32" in plan.source()
+
+
+FUNCTIONS = [
+    "B[I_X, J] = gelu(A[I_X, J_Y])",
+    "B[I_X, J_Y] = softmax_J(A[I_X, J_Y])",
+    "B[I_X] = max_J(A[I_X, J_Y])",
+    "B[I_X] = sum_J(A[I_X, J_Y])",
+    "B[I_X, J] = A[I_X, J] ⊙ D[J_Y]",
+    "B[I_X, J] = relu(A[I_X, J]) + D[J_Y]",
+    "B[J, I_X] = A[I_X, J_Y]",
+    "B[I_X, J_Y] = silu(A[I_X, K] · D[K, J_Y]) ⊙ (A ·_K E[K, J_Y])",
+    "T[I_X, K] = exp(A[I_X, J_Y] · D[J_Y, K]); B[I, K_X] = -T",
+    "B[I_?, J_?] = square(A[I_X, J_Y])",
+]
+
+
+@pytest.mark.parametrize("text", FUNCTIONS)
+def test_functions_on_every_shard(text):
+    report = executed(text, TWO, "f32")[-1]
+    assert report.ok, report
+
+
+def emitted(plan, tmp_path):
+    path = tmp_path / "emitted.py"
+    path.write_text(plan.source(), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("mesh, text", [EVERY[n] for n in range(0, len(EVERY), 29)] + [(TWO, t) for t in FUNCTIONS[:8]])
+def test_the_emitted_file_and_the_callable_are_one(mesh, text, tmp_path):
+    dtype = "f32" if (mesh, text) not in EVERY else "int32"
+    plan, program, placed, _ = executed(text, mesh, dtype)
+    scope = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(compile(plan.source(), "emitted", "exec"), scope)
+        with jax.set_mesh(make_mesh(plan.schedule.mesh)):
+            found = scope["program"](*placed)
+            lowered = scope["program"].lower(*placed).as_text()
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(program(*placed)), strict=True):
+        assert one.sharding == other.sharding
+        for left, right in zip(one.addressable_shards, other.addressable_shards, strict=True):
+            np.testing.assert_array_equal(left.data, right.data)
+    assert collectives(lowered, mesh) == collectives(program.lower(*placed).as_text(), mesh)
+
+
+def test_emitted_files_are_formatted_and_import_with_no_device(tmp_path):
+    for place, (mesh, text) in enumerate([*EVERY[::7], *UNREDUCED, *((TWO, text) for text in FUNCTIONS)]):
+        sizes = SIZES | {"J": 4096}
+        plan = shardc.plan(text, mesh=mesh, dims=sizes, dtype="int32" if "gelu" not in text else "bf16") if (
+            "softmax" not in text and "silu" not in text and "exp" not in text
+        ) else shardc.plan(text, mesh=mesh, dims=sizes, dtype="bf16")
+        (tmp_path / f"emitted_{place}.py").write_text(plan.source(), encoding="utf-8")
+        ast.parse(plan.source())
+    ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--check", "--diff", str(tmp_path)]
+    result = subprocess.run(ruff, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[:3000]
+    check = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import emitted_0; import jax._src.xla_bridge as b; "
+    check += "assert not b.backends_are_initialized()"
+    subprocess.run([sys.executable, "-W", "error::DeprecationWarning", "-c", check], check=True)
+
+
+def test_permuting_the_devices_of_the_mesh_changes_nothing():
+    plan = shardc.plan("A[I_X, J_Y] · B[J_Y, K] → C[I, K_X]", mesh=TWO, dims=SIZES, dtype="int32")
+    wholes = simulate.sample_inputs(plan.program)
+    devices = jax.sharding.Mesh(
+        np.array(jax.devices())[::-1].reshape(2, 4), ("X", "Y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2
+    )
+    np.testing.assert_array_equal(plan.compile(devices)(*(w.astype(np.int32) for w in wholes)), wholes[0] @ wholes[1])
