@@ -43,9 +43,7 @@ TAKEN = RESERVED | {name for name in NAMES if "." not in name}
 
 _HEADER = frozenset({"jax.jit", "jax.shard_map"})
 _VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_IMPORTS = frozenset(
-    {"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"}
-)
+_IMPORTS = frozenset({"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"})
 _NODES = (
     ast.Module,
     ast.Import,

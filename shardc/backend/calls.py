@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from shardc.backend import local
-from shardc.backend.exprs import BinOp, Call, Const, Expr, Keyword, Line, Name, axes_argument, call, renamed
+from shardc.backend.exprs import Call, Const, Expr, Keyword, Line, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
 from shardc.backend.moves import exchange, permute, scatter, slice_of, slice_of_partial
 from shardc.backend.variables import variables
@@ -56,7 +56,10 @@ class _Writer:
             case Apply():
                 return self._lines(step, self._function(step, step.op))
             case AllReduce(axes) | ReduceScatter(axes):
-                return [*self._all_typed_unreduced(step.operands[0], axes), *self._lines(step, self._move(step, step.op))]
+                return [
+                    *self._all_typed_unreduced(step.operands[0], axes),
+                    *self._lines(step, self._move(step, step.op)),
+                ]
             case move:
                 return self._lines(step, self._move(step, move))
 

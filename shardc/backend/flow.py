@@ -1,4 +1,4 @@
-"""Along which axes JAX believes that each value varies, and which values it types as unreduced.
+"""Along which axes JAX must be told that a value is equal, and which values it types as unreduced.
 
 JAX's types inside shard_map: `f32[8]{V:X}` may differ along X, `f32[8]{U:X}` is a partial sum along X.
 A sum over a sharded dim leaves `{V:X}`; only an unreduced input arrives as `{U:X}`. An AllGather leaves
@@ -20,17 +20,15 @@ AxisSet = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Per value: the axes typed unreduced, those typed varying, and those along which it must be equal."""
+    """Per value: the axes typed unreduced, and those along which it must be equal."""
 
     unreduced: tuple[AxisSet, ...]
-    varying: tuple[AxisSet, ...]
     equal: tuple[AxisSet, ...]
 
 
 def flow(schedule: Schedule) -> Flow:
     unreduced = _typed_unreduced(schedule)
-    equal = _demanded(schedule, unreduced)
-    return Flow(unreduced, _varying(schedule, unreduced, equal), equal)
+    return Flow(unreduced, _demanded(schedule, unreduced))
 
 
 def _typed_unreduced(schedule: Schedule) -> tuple[AxisSet, ...]:
@@ -65,31 +63,5 @@ def _demand_below(step: Step, demand: AxisSet) -> AxisSet:
             return demand - set(axes)
         case AllToAll() | CollectivePermute() | Einsum() | Apply():
             return demand
-        case _:
-            assert_never(step.op)
-
-
-def _varying(
-    schedule: Schedule, unreduced: tuple[AxisSet, ...], equal: tuple[AxisSet, ...]
-) -> tuple[AxisSet, ...]:
-    found: dict[int, AxisSet] = {
-        value: frozenset(schedule.values[value].sharding.sharded) for value in schedule.inputs
-    }
-    for step in schedule.steps:
-        below = frozenset[str]().union(*(found[value] for value in step.operands))
-        found[step.result] = _varying_after(step, below, equal[step.result]) - unreduced[step.result]
-    return tuple(found.get(value, frozenset()) for value in range(len(schedule.values)))
-
-
-def _varying_after(step: Step, below: AxisSet, equal: AxisSet) -> AxisSet:
-    match step.op:
-        case AllGather(axes):
-            return below - set(axes) if equal.intersection(axes) else below
-        case AllReduce(axes):
-            return below - set(axes)
-        case ReduceScatter(axes) | Slice(axes) | AllToAll(axes) | CollectivePermute(axes):
-            return below.union(axes)
-        case Einsum() | Apply():
-            return below
         case _:
             assert_never(step.op)

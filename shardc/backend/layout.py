@@ -15,9 +15,9 @@ def assignment(line: Line, indent: int = 4) -> list[str]:
 def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
     """`lead expr tail` on one line if it fits; else its outermost brackets are split.
 
-        A = jax.lax.ppermute(
-            A, ("X", "Y"), perm=…
-        )  # A[I_YX]
+    A = jax.lax.ppermute(
+        A, ("X", "Y"), perm=…
+    )  # A[I_YX]
     """
     single = " " * indent + lead + flat(expr) + tail
     if len(single) <= WIDTH:

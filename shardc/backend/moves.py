@@ -14,9 +14,7 @@ _FEW = 8
 
 
 def scatter(value: Expr, axes: Axes, dim: int) -> Call:
-    return call(
-        "jax.lax.psum_scatter", value, axes_argument(axes), scatter_dimension=Const(dim), tiled=Name("True")
-    )
+    return call("jax.lax.psum_scatter", value, axes_argument(axes), scatter_dimension=Const(dim), tiled=Name("True"))
 
 
 def exchange(value: Expr, axes: Axes, source: int, dim: int) -> Call:

@@ -25,18 +25,25 @@ class CompiledProgram:
     def __init__(self, schedule: Schedule, mesh: jax.sharding.Mesh | None = None) -> None:
         self._schedule = schedule
         self._mesh = mesh
-        self._jitted = jax.jit(function(schedule))
+        self._jitted: dict[Any, Any] = {}
         for number in (*schedule.inputs, *schedule.outputs):
             placing.check_enabled(schedule.values[number].dtype)
 
     def __call__(self, *arrays: Any) -> Any:
         with self._in_mesh():
-            return self._jitted(*self._arguments(arrays))
+            return self._function()(*self._arguments(arrays))
 
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
         with self._in_mesh():
-            return self._jitted.lower(*self._arguments(arrays))
+            return self._function().lower(*self._arguments(arrays))
+
+    def _function(self) -> Any:
+        """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto."""
+        mesh = jax.sharding.get_abstract_mesh()
+        if mesh not in self._jitted:
+            self._jitted[mesh] = jax.jit(function(self._schedule))
+        return self._jitted[mesh]
 
     def _arguments(self, arrays: tuple[Any, ...]) -> list[Any]:
         wanted = [self._schedule.values[number] for number in self._schedule.inputs]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shardc.backend.allowed import check_source
 from shardc.backend.calls import Body, body
-from shardc.backend.exprs import Keyword, Name, names_in
 from shardc.backend.exprs import Call as CallExpr
+from shardc.backend.exprs import Keyword, Name, names_in
 from shardc.backend.layout import assignment, lay_out
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule

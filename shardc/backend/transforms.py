@@ -71,9 +71,7 @@ def reshard(x: Any, spec: jax.P, *, planner: Planner) -> Any:
     target = placing.sharding_of(spec, np.ndim(x))
     unknown = sorted(target.used - set(mesh.names))
     if unknown:
-        raise ShardcError(
-            "SHC201", f"unknown mesh axis `{unknown[0]}` in {spec}", help=f"the mesh in force has {mesh}"
-        )
+        raise ShardcError("SHC201", f"unknown mesh axis `{unknown[0]}` in {spec}", help=f"the mesh in force has {mesh}")
     source = _source(x)
     if source is None:
         return _without_source(x, spec)

@@ -28,11 +28,6 @@ def variables(schedule: Schedule) -> tuple[str, ...]:
     return tuple(names.get(value, "") for value in range(len(schedule.values)))
 
 
-def spare(schedule: Schedule, used: tuple[str, ...], wanted: str) -> str:
-    """A variable of our own that no value has."""
-    return _choose(wanted, dict.fromkeys(used, len(schedule.steps) + 1), 0)
-
-
 def _choose(wanted: str, held: dict[str, int], now: int) -> str:
     base = check_name(wanted, "dim")[:LONGEST]
     number, name = 0, base

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, assert_never
 
+from shardc.cost import formulas
 from shardc.cost.chips import Chip
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Array
 
 PICO = 10**12
 
@@ -38,7 +40,11 @@ class CostModel(Protocol):
     def mesh(self) -> Mesh: ...
 
     def rate(self, move: Move) -> Rate:
-        """The rate of a move that changes places (CollectivePermute) or not, by its axes."""
+        """The time of a move as a function of the bytes it moves."""
+        ...
+
+    def formula(self, move: Move, before: Array) -> str:
+        """The time of a move of this array, as the books would write it."""
         ...
 
     def local_ps(self, flops: int, bytes_moved: int, dtype: DType) -> int:
@@ -75,6 +81,12 @@ class RingModel:
         per_byte = PICO / (self.chip.bandwidth * (len(wide) if self.chip.ring else 1))
         hops = sum(-(-self.mesh.size(axis) // 2) for axis in wide) if self.chip.ring else 1
         return Rate(round(hops * self.chip.hop_latency * PICO), per_byte * self._load(move, n))
+
+    def formula(self, move: Move, before: Array) -> str:
+        rate, size = self.rate(move), before.local_bytes(self.mesh)
+        if rate.latency_ps and rate.latency_ps >= size * rate.ps_per_byte:
+            return formulas.of_latency(move.axes, self.mesh, self.chip.ring)
+        return formulas.of_move(move, before, self.mesh, self.chip.ring)
 
     def _load(self, move: Move, n: int) -> float:
         """Bytes through the group's links, as a multiple of the local bytes before the move."""

@@ -287,5 +287,3 @@ def _instead(named: Named, before: Sharding, pattern: Pattern, mesh: Mesh) -> st
             if _lead(move, before, pattern, mesh):
                 return f"`{spell_named(Named(kind, move.axes, None, named.operand, named.dims, named.dtype))}` does"
     return "no single collective does; write the reshard without a name: `A[…] → A[…]`"
-
-

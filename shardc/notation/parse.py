@@ -56,9 +56,7 @@ def _tree(source: Source) -> tree.Tree:
     scan(source)
     parsed: tree.Tree = build(source, syntax(source, "start"))
     if not parsed.items:
-        raise ShardcError(
-            "SHC102", "the text is empty", help="write a statement: `A[I, J] · B[J, K] → C[I, K]`"
-        )
+        raise ShardcError("SHC102", "the text is empty", help="write a statement: `A[I, J] · B[J, K] → C[I, K]`")
     return parsed
 
 

@@ -262,9 +262,7 @@ def _check_function(call: tree.Call) -> None:
         raise _unknown_function(call)
     if row.arity != 1:
         sign = {"add": "+", "sub": "-"}.get(call.function, "+")
-        raise ShardcError(
-            "SHC222", f"`{call.function}` takes two arrays", span=span, help=f"write `A {sign} B`"
-        )
+        raise ShardcError("SHC222", f"`{call.function}` takes two arrays", span=span, help=f"write `A {sign} B`")
     if row.over_dims and not call.over:
         raise ShardcError(
             "SHC222", f"`{call.function}` runs over a dim", span=span, help=f"name it: `{call.function}_J(…)`"

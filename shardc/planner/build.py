@@ -95,8 +95,7 @@ class Builder:
         axes = mesh.ordered(axis for array in arrays for axis in array.sharding.sharded)
         peak = flops / model.chip.peak(work.dtype) * PICO
         if time > peak + 1:
-            sizes = " + ".join(formulas.local_bytes(array) for array in (*arrays, result))
-            formula = f"({sizes}) / HBM"
+            formula = formulas.of_memory([*arrays, result])
         else:
             formula = formulas.of_product(work.dims, axes, work.contracts)
         return StepCost(0, flops, time / PICO, formula)
@@ -108,7 +107,7 @@ class Builder:
             wire_bytes(move, before.sharding, mesh, size),
             0,
             self.planner.model.rate(move).time_ps(size) / PICO,
-            formulas.of_move(move, before),
+            self.planner.model.formula(move, before),
         )
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
         return self._append(move, (value,), after, cost, rule)

@@ -22,9 +22,3 @@ class Objective(Enum):
     def price(self, time_ps: int, wire_bytes: int, steps: int = 1) -> int:
         first, second = (time_ps, wire_bytes) if self is Objective.TIME else (wire_bytes, time_ps)
         return (((first << _PART_BITS) | second) << _STEP_BITS) | steps
-
-    def unpack(self, price: int) -> tuple[int, int]:
-        """(picoseconds, wire bytes) of a price."""
-        both = price >> _STEP_BITS
-        first, second = both >> _PART_BITS, both & ((1 << _PART_BITS) - 1)
-        return (first, second) if self is Objective.TIME else (second, first)

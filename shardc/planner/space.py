@@ -7,7 +7,6 @@ numbered, so that a search handles integers. A search adds what depends on the a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -181,8 +180,3 @@ def over_budget(space: Space) -> ShardcError:
         f"more than {MAX_STATES} shardings of rank {space.rank} over {len(space.pool)} mesh axes to search",
         help="merge mesh axes, or split the statement so that fewer dims meet",
     )
-
-
-def reachable(paths: Paths, wanted: Iterable[int]) -> list[int]:
-    """Those of the wanted shardings that were reached, the cheapest first; ties in the order given."""
-    return sorted((number for number in wanted if number in paths.price), key=paths.price.__getitem__)

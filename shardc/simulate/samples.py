@@ -50,7 +50,7 @@ def _terms(program: Program, expr: Expr) -> int:
     """The most terms that a sum in the expression has."""
     below = operands(expr)
     summed = {dim for operand in below for dim in operand.dims} - set(expr.dims) if isinstance(expr, Product) else ()
-    own = math.prod(program.shape(tuple(summed)))
+    own = math.prod(size for dim, size in program.sizes if dim in summed)
     return max([own, *(_terms(program, operand) for operand in below)])
 
 

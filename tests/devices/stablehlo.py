@@ -10,7 +10,7 @@ _OPS = {
     "all_to_all": "AllToAll",
     "collective_permute": "CollectivePermute",
 }
-_OP = re.compile(r'"stablehlo\.(%s)"' % "|".join(_OPS))
+_OP = re.compile(rf'"stablehlo\.({"|".join(_OPS)})"')
 _DENSE = re.compile(r"replica_groups = dense<.*?> : tensor<\d+x(\d+)xi64>")
 _NAMED = re.compile(r"replica_groups = #stablehlo\.replica_group_mesh_axes<mesh = @\w+, axes = \[(.*?)\]>")
 _PAIRS = re.compile(r"source_target_pairs = dense<(.*?)> : tensor<")

@@ -190,9 +190,11 @@ def test_the_emitted_file_and_the_callable_are_one(mesh, text, tmp_path):
 def test_emitted_files_are_formatted_and_import_with_no_device(tmp_path):
     for place, (mesh, text) in enumerate([*EVERY[::7], *UNREDUCED, *((TWO, text) for text in FUNCTIONS)]):
         sizes = SIZES | {"J": 4096}
-        plan = shardc.plan(text, mesh=mesh, dims=sizes, dtype="int32" if "gelu" not in text else "bf16") if (
-            "softmax" not in text and "silu" not in text and "exp" not in text
-        ) else shardc.plan(text, mesh=mesh, dims=sizes, dtype="bf16")
+        plan = (
+            shardc.plan(text, mesh=mesh, dims=sizes, dtype="int32" if "gelu" not in text else "bf16")
+            if ("softmax" not in text and "silu" not in text and "exp" not in text)
+            else shardc.plan(text, mesh=mesh, dims=sizes, dtype="bf16")
+        )
         (tmp_path / f"emitted_{place}.py").write_text(plan.source(), encoding="utf-8")
         ast.parse(plan.source())
     ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--check", "--diff", str(tmp_path)]

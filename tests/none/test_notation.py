@@ -101,9 +101,7 @@ def test_a_lower_case_part_that_is_an_axis_is_a_subscript() -> None:
 def test_a_part_nearly_an_axis_is_a_name_and_a_warning() -> None:
     program = parse("A[I_modle, J_model] → B", mesh=Mesh.of({"model": 2}))
     assert program.inputs[0].dims == ("I_modle", "J")
-    assert program.warnings == (
-        "`I_modle` is the name of a dim, since the mesh has no axis `modle`; it has `model`",
-    )
+    assert program.warnings == ("`I_modle` is the name of a dim, since the mesh has no axis `modle`; it has `model`",)
 
 
 def test_an_axis_that_nobody_uses_is_a_warning() -> None:

@@ -68,9 +68,7 @@ def larger(below: st.SearchStrategy[tree.Expr]) -> st.SearchStrategy[tree.Expr]:
     )
 
 
-statements = st.builds(
-    tree.Statement, arrays, st.recursive(arrays, larger, max_leaves=8), st.booleans()
-)
+statements = st.builds(tree.Statement, arrays, st.recursive(arrays, larger, max_leaves=8), st.booleans())
 sizes = st.integers(1, 10**6)
 declarations = st.one_of(
     st.builds(tree.MeshDecl, st.just((("X", 2), ("model", 4)))),
@@ -196,16 +194,20 @@ def test_many_dims_take_linear_time() -> None:
 
 
 @LAWS
-@given(st.sampled_from([
-    "In[B, D] ·_D Win[D, F] ·_F Wout[F, D] → Out[B, D]",
-    "A[I, J_X] · B[J, K] · C[K, L] → D[L, I_X]",
-    "relu(A[I, J] · B[J, K]) + bias[K] → C[I, K]; sum_K(softmax_I(C)) → D",
-    "AllGather_{X,I}(A[I_X]) → A[I]; A · B[I] → C",
-    "A: int8[I, J] ·_LOCAL B: int8[J] → C: int32[I]",
-    "A[I, J] → B[J, I_?]; -B → C; C - B → D",
-    "A[I, J] · (B[J, K] + C[J, K]) → D[I, K]",
-    "A[I, J] ·_J B[J, K] ⊙ C[I, K] → D[I, K]",
-]))
+@given(
+    st.sampled_from(
+        [
+            "In[B, D] ·_D Win[D, F] ·_F Wout[F, D] → Out[B, D]",
+            "A[I, J_X] · B[J, K] · C[K, L] → D[L, I_X]",
+            "relu(A[I, J] · B[J, K]) + bias[K] → C[I, K]; sum_K(softmax_I(C)) → D",
+            "AllGather_{X,I}(A[I_X]) → A[I]; A · B[I] → C",
+            "A: int8[I, J] ·_LOCAL B: int8[J] → C: int32[I]",
+            "A[I, J] → B[J, I_?]; -B → C; C - B → D",
+            "A[I, J] · (B[J, K] + C[J, K]) → D[I, K]",
+            "A[I, J] ·_J B[J, K] ⊙ C[I, K] → D[I, K]",
+        ]
+    )
+)
 def test_a_program_without_texts_gets_texts_that_mean_the_same(text: str) -> None:
     program = parse(text, mesh=MESH)
     bare = Program(

@@ -171,11 +171,8 @@ def test_the_plan_is_never_dearer_than_gather_all_multiply_slice():
     mesh, dims = {"X": 2, "Y": 4}, {"I": 64, "J": 128, "K": 256}
     for text in ("A[I_X, J_Y] · B[J_Y, K_X] → C[I_Y, K_X]", "A[I_XY, J] · B[J, K_XY] → C[I_Y, K]"):
         best = cost_of(text, mesh, dims, objective="bytes", dtype="f32").wire_bytes
-        operands, _ = text.split("→")
         everything = sum(
-            shortest_path_oracle(
-                Mesh.of(mesh), shape, source, type(source).replicated(2), 4
-            )
+            shortest_path_oracle(Mesh.of(mesh), shape, source, type(source).replicated(2), 4)
             for shape, source in zip(
                 ((64, 128), (128, 256)),
                 [array.pattern.exact for array in shardc.parse(text, mesh=mesh, dims=dims).inputs],
@@ -257,7 +254,9 @@ def test_statements_share_what_the_ones_before_left():
 
 def test_a_free_dim_is_the_planners_choice():
     plan = shardc.plan(
-        "T[B_?, F_?] = A[B_X, D] · W[D, F]\nOut[B_X, D] = T ·_F V[F, D]", mesh={"X": 4}, dims={"B": 64, "D": 32, "F": 128}
+        "T[B_?, F_?] = A[B_X, D] · W[D, F]\nOut[B_X, D] = T ·_F V[F, D]",
+        mesh={"X": 4},
+        dims={"B": 64, "D": 32, "F": 128},
     )
     assert plan.cost.wire_bytes == 0
 
