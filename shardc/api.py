@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shardc.cost import CHIPS, DEFAULT_CHIP, RingModel, chip_of
+from shardc.cost import LinkModel
 from shardc.errors import ShardcError, nearest
+from shardc.hardware import Hardware
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
@@ -35,6 +36,7 @@ def parse(
     dtype: str | None = None,
     chip: str | None = None,
     topology: str | None = None,
+    dcn: Mapping[str, int] | str | None = None,
     name: str = "<expression>",
 ) -> Program:
     """The program that a text in the notation means, names resolved. Arguments override declarations.
@@ -44,7 +46,7 @@ def parse(
     """
     program = parse_notation(
         text,
-        mesh=_mesh(mesh),
+        mesh=Hardware.of(dcn=dcn).with_dcn(_mesh(mesh)),
         dims=parse_dims(dims) if isinstance(dims, str) else dims,
         dtype=dtype,
         chip=chip,
@@ -70,35 +72,51 @@ def plan(
     chip: str | None = None,
     topology: str | None = None,
     objective: str = "time",
+    memory: int | str | None = None,
+    formula: str = "exact",
+    profile: str = "book",
+    map: Mapping[str, Any] | str | None = None,
+    dcn: Mapping[str, int] | str | None = None,
+    wraparound: Mapping[str, bool | str] | str | None = None,
     name: str = "<expression>",
 ) -> Plan:
     """The cheapest plan of a program, by `objective`: "time" or "bytes" (of the wire).
 
+    `chip` is a name or a TOML file, `topology` a slice as in "v5p:4x4x4"; without one every mesh axis is a
+    physical axis. `map` says on which physical axes mesh axes lie ({"Y": (1, 2)}), `dcn` which axes run over the
+    data-centre network ({"P": 2}), `wraparound` which axes are rings (True), lines (False) or "one-way" rings,
+    against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
+    drops (n-1)/n. `memory` limits the peak bytes per device (16e9, "16GB"): SHC410 if no strategy keeps it.
     Dims without a size get 4096. Raises ShardcError.
     """
+    hardware = Hardware.of(
+        chip=chip, formula=formula, profile=profile, map=map, dcn=dcn, wraparound=wraparound, memory=memory
+    )
     program = (
         text
         if isinstance(text, Program)
-        else parse(text, mesh=mesh, dims=dims, dtype=dtype, chip=chip, topology=topology, name=name)
+        else parse(text, mesh=mesh, dims=dims, dtype=dtype, chip=chip, topology=topology, dcn=dcn, name=name)
     )
     if isinstance(text, Program) and any(option is not None for option in (mesh, dims, dtype, topology)):
         raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
-    return planned(sizes.large(program), chip, objective)
+    return planned(sizes.large(program), hardware, objective)
 
 
-def planned(program: Program, chip: str | None = None, objective: str = "time") -> Plan:
+def planned(program: Program, hardware: Hardware | None = None, objective: str = "time") -> Plan:
     """The plan of a program whose sizes are all known."""
-    used = chip_of(program.mesh, chip or program.chip, program.topology) or CHIPS[DEFAULT_CHIP]
-    found = plan_program(program, RingModel(program.mesh, used), _objective(objective))
-    return Plan(found, used.name)
+    hardware = Hardware() if hardware is None else hardware
+    model = hardware.model(program)
+    found = plan_program(program, model, _objective(objective), hardware.memory)
+    return Plan(found, model)
 
 
 class Plan:
     """A planned program. Its attributes have the names of its JSON; `print` shows the table."""
 
-    def __init__(self, found: PlannedProgram, chip: str) -> None:
+    def __init__(self, found: PlannedProgram, model: LinkModel) -> None:
         self._found = found
-        self._view = view(found, chip)
+        self._model = model
+        self._view = view(found, model)
 
     @property
     def program(self) -> Program:
@@ -151,6 +169,11 @@ class Plan:
     @property
     def bound(self) -> Bound:
         return self._view.bound
+
+    @property
+    def symbols(self) -> dict[str, float]:
+        """What the steps' formulas name: sizes of dims and axes, bandwidths in B/s, peak rates in FLOP/s, the hop."""
+        return self._view.symbols
 
     @property
     def notes(self) -> tuple[str, ...]:

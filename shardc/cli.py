@@ -8,12 +8,16 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError
 from shardc.files import read_input, write_output
+
+if TYPE_CHECKING:
+    from shardc.api import Plan
+    from shardc.ir.program import Program
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -22,57 +26,57 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 class Options:
     """What every command takes; None leaves it to the text's declarations."""
 
-    mesh: str | None
-    dims: str | None
-    dtype: str | None
-    chip: str | None
-    topology: str | None
+    program: dict[str, Any]  # of shardc.parse
+    hardware: dict[str, Any]  # of hardware.Hardware
     objective: str
     json: bool
 
-    def parse(self, argument: str) -> Any:
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Options:
+        from shardc.hardware import Hardware  # not for `--help`
+
+        program = {name: values[name] for name in ("mesh", "dims", "dtype", "chip", "topology")}
+        hardware = {name: values[name] for name in Hardware.OPTIONS}
+        return cls(program, hardware, values["objective"], values["as_json"])
+
+    def parse(self, argument: str) -> Program:
         from shardc.api import parse
 
         text, name = read_input(argument)
-        return parse(
-            text,
-            mesh=self.mesh,
-            dims=self.dims,
-            dtype=self.dtype,
-            chip=self.chip,
-            topology=self.topology,
-            name=name,
-        )
+        return parse(text, name=name, **self.program, dcn=self.hardware["dcn"])
 
+    def plan(self, program: Program, *, small: bool = False) -> Plan:
+        """The plan; sizes that are missing become 4096, or `small` ones."""
+        from shardc.api import planned
+        from shardc.hardware import Hardware
+        from shardc.planner import sizes
 
-def _options(command: _Command) -> _Command:
-    """The options that all commands share, handed over as one `options`."""
-    for option in reversed(_SHARED):
-        command = option(command)
-    return command
+        sized = sizes.small(program) if small else sizes.large(program)
+        return planned(sized, Hardware.of(**self.hardware), self.objective)
 
 
 _SHARED = (
     click.option("--mesh", metavar="X=4,Y=2", help="Mesh axes and their sizes."),
     click.option("--dims", metavar="I=1024,J=4096", help="Sizes of dims."),
     click.option("--dtype", metavar="bf16", help="Element type of arrays that declare none."),
-    click.option("--chip", metavar="v5p", help="The chip whose bandwidths and peak rates price the plan."),
-    click.option("--topology", metavar="v5p:4x4x4", help="The slice; it names the chip."),
+    click.option("--chip", metavar="v5p", help="The chip that prices the plan, or a TOML file with its constants."),
+    click.option("--topology", metavar="v5p:4x4x4", help="The slice: its chip, its shape, which axes are rings."),
+    click.option("--map", metavar="X=0,Y=1+2", help="The physical axes on which mesh axes lie."),
+    click.option("--dcn", metavar="P=2", help="Axes over the data-centre network."),
+    click.option("--wraparound", metavar="X=ring,Y=line", help="Rings and lines, against the chip's rule."),
+    click.option("--profile", type=click.Choice(["book", "spec"]), default="book", show_default=True),
+    click.option("--formula", type=click.Choice(["exact", "book"]), default="exact", show_default=True),
+    click.option("--memory", metavar="16GB", help="The most bytes that a device may hold at once."),
     click.option("--objective", type=click.Choice(["time", "bytes"]), default="time", show_default=True),
     click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
 )
 
 
-def _collect(values: dict[str, Any]) -> Options:
-    return Options(
-        values["mesh"],
-        values["dims"],
-        values["dtype"],
-        values["chip"],
-        values["topology"],
-        values["objective"],
-        values["as_json"],
-    )
+def _options(command: _Command) -> _Command:
+    """The options that all commands share."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -89,13 +93,12 @@ def shardc() -> None:
 @_options
 def check(inputs: tuple[str, ...], **values: Any) -> int:
     """Is it legal? Exit 0, or an error with a caret."""
-    from shardc.api import plan
     from shardc.notation import print_program
 
-    options = _collect(values)
+    options = Options.of(values)
     for argument in inputs:
         program = options.parse(argument)
-        found = plan(program, chip=options.chip, objective=options.objective)
+        found = options.plan(program)
         for warning in program.warnings:
             click.echo(f"warning: {warning}", err=True)
         if options.json:
@@ -111,10 +114,8 @@ def check(inputs: tuple[str, ...], **values: Any) -> int:
 @_options
 def plan(argument: str, top: int | None, **values: Any) -> int:
     """Steps, cases, costs, alternatives, bound."""
-    from shardc.api import plan as make_plan
-
-    options = _collect(values)
-    found = make_plan(options.parse(argument), chip=options.chip, objective=options.objective)
+    options = Options.of(values)
+    found = options.plan(options.parse(argument))
     click.echo(found.to_json(top) if options.json else found.table(top or 3))
     return 0
 
@@ -126,10 +127,8 @@ def plan(argument: str, top: int | None, **values: Any) -> int:
 @_options
 def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
-    from shardc.api import plan as make_plan
-
-    options = _collect(values)
-    found = make_plan(options.parse(argument), chip=options.chip, objective=options.objective)
+    options = Options.of(values)
+    found = options.plan(options.parse(argument))
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
     text = found.source()
@@ -148,12 +147,10 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
 @_options
 def run(argument: str, seed: int, **values: Any) -> int:
     """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch."""
-    from shardc.api import planned
-    from shardc.planner.sizes import small
-
-    options = _collect(values)
-    found = planned(small(options.parse(argument)), options.chip, options.objective)
     from shardc.backend.run import run as run_schedule
+
+    options = Options.of(values)
+    found = options.plan(options.parse(argument), small=True)
 
     report = run_schedule(found.schedule, seed=seed)
     if options.json:
@@ -162,6 +159,19 @@ def run(argument: str, seed: int, **values: Any) -> int:
     else:
         click.echo(f"{found.table(1)}\n\n{report}")
     return 0 if report.ok else MISMATCH
+
+
+@shardc.command()
+@click.option("--profile", type=click.Choice(["book", "spec"]), default="book", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="With the source of every constant.")
+def chips(profile: str, as_json: bool) -> int:
+    """The hardware table: peak rates, memory, links."""
+    from shardc.cost import CHIPS
+    from shardc.report.chips import as_fields, chip_table
+
+    rows = [row.in_profile(profile) for row in CHIPS.values()]
+    click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False) if as_json else chip_table(rows))
+    return 0
 
 
 def main() -> None:

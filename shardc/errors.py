@@ -67,6 +67,7 @@ CODES: dict[str, str] = {
     "SHC406": "an array is too large",
     "SHC407": "a number has too many digits",
     "SHC408": "the search is larger than the planner's budget",
+    "SHC410": "no plan keeps the memory limit",
     "SHC409": "too many simulated devices",
     "SHC501": "no such file",
     "SHC502": "the path is a directory",

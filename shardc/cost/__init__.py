@@ -1,7 +1,19 @@
 """What a step costs: chips, collectives, local products, memory."""
 
 from shardc.cost.chips import CHIPS, DEFAULT_CHIP, Chip, chip
-from shardc.cost.model import CostModel, Rate, RingModel
-from shardc.cost.topology import chip_of
+from shardc.cost.model import CostModel, LinkModel, Rate
+from shardc.cost.network import Layout
+from shardc.cost.topology import chip_of, topology
 
-__all__ = ["CHIPS", "DEFAULT_CHIP", "Chip", "CostModel", "Rate", "RingModel", "chip", "chip_of"]
+__all__ = [
+    "CHIPS",
+    "DEFAULT_CHIP",
+    "Chip",
+    "CostModel",
+    "Layout",
+    "LinkModel",
+    "Rate",
+    "chip",
+    "chip_of",
+    "topology",
+]

@@ -1,53 +1,90 @@
-"""Chips: one row each. Sources in the row; units in the field comments.
+"""Chips: one row each, and where each constant comes from. A new chip is a row here, or a TOML file.
 
-TPU rows: *How To Scale Your Model*, chapter 2, tables of TPU specs. GPU rows: the same book's chapter
-on GPUs, from NVIDIA's data sheets. Link bandwidth is that of one link, one way.
+Two profiles exist because the sources disagree by about a tenth on link speed: `book` has the scaling book's
+figures, so that its worked problems come out; `spec` has the vendors'.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.dtypes import DType
 
 DEFAULT_CHIP = "v5p"
+PROFILES = ("book", "spec")
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
+    """Constants of one chip. Bandwidths are bytes per second; those of links are one way.
+
+    A TPU has `torus_dims`: each axis has a link each way, and closes to a ring when its size is `wraps_at`, or
+    when all sizes are multiples of `wraps_multiples`. A GPU has `domain`: so many share an NVLink switch, and
+    beyond it each has its part of the node's egress. `dcn_bandwidth` is of a chip over the data-centre network.
+    """
+
     name: str
     flops: float  # bf16 FLOP/s
     narrow_flops: float  # int8 or fp8 OP/s
     hbm_bytes: float
-    hbm_bandwidth: float  # B/s
-    link_bandwidth: float  # B/s one way, per link of a torus axis, or NVLink egress per GPU
-    ring: bool = True  # links run both ways round a ring; else a switch
+    hbm_bandwidth: float
+    link_bandwidth: float
+    dcn_bandwidth: float
+    spec_link_bandwidth: float = 0.0  # the vendor's figure, if it differs
+    torus_dims: int = 0
+    wraps_at: int = 0
+    wraps_multiples: int = 0
+    domain: int = 0
+    largest: str = ""
     hop_latency: float = 1e-6  # s
+    source: str = ""
 
     @property
-    def bandwidth(self) -> float:
-        """B/s that one mesh axis brings a device: both directions of a ring, or the switch port."""
-        return 2 * self.link_bandwidth if self.ring else self.link_bandwidth
+    def is_torus(self) -> bool:
+        return self.torus_dims > 0
 
     def peak(self, dtype: DType) -> float:
-        """OP/s of products of this type. Types of four bytes run at the bf16 rate over bytes/2."""
-        if dtype.bytes == 1:
-            return self.narrow_flops
-        return self.flops * 2 / dtype.bytes
+        """OP/s of products of this type, summed in f32 or int32; types wider than bf16 in proportion."""
+        return self.narrow_flops if dtype.bytes == 1 else self.flops * 2 / dtype.bytes
 
+    def wraps(self, shape: tuple[int, ...]) -> tuple[bool, ...]:
+        """Which axes of a slice of that shape are rings."""
+        if self.wraps_multiples:
+            cubes = all(size % self.wraps_multiples == 0 for size in shape)
+            return (cubes,) * len(shape)
+        return tuple(size == self.wraps_at for size in shape)
+
+    def in_profile(self, profile: str) -> Chip:
+        return (
+            replace(self, link_bandwidth=self.spec_link_bandwidth or self.link_bandwidth) if profile == "spec" else self
+        )
+
+
+_TPU = (
+    "How To Scale Your Model, ch. 2: FLOP/s, HBM, ICI, DCN, pod size, wraparound; "
+    "spec link: cloud.google.com/tpu/docs, system architecture of the generation"
+)
+_V3 = "How To Scale Your Model, ch. 2 (DCN as v4p, for want of a figure)"
+_GPU = (
+    "How To Scale Your Model, ch. 12 (GPUs): FLOP/s, HBM, NVLink egress, node egress over its GPUs; "
+    "NVIDIA data sheets of H100, H200, HGX B200, GB200 NVL72"
+)
 
 _TABLE = (
-    Chip("v3", 1.4e14, 1.4e14, 32e9, 9.0e11, 1e11),
-    Chip("v4p", 2.75e14, 2.75e14, 32e9, 1.2e12, 4.5e10),
-    Chip("v5e", 1.97e14, 3.94e14, 16e9, 8.1e11, 4.5e10),
-    Chip("v5p", 4.59e14, 9.18e14, 96e9, 2.8e12, 9e10),
-    Chip("v6e", 9.20e14, 1.84e15, 32e9, 1.6e12, 9e10),
-    Chip("v7x", 2.30e15, 4.61e15, 192e9, 7.4e12, 9e10),
-    Chip("H100", 9.9e14, 2.0e15, 80e9, 3.4e12, 450e9, ring=False),
-    Chip("H200", 9.9e14, 2.0e15, 141e9, 4.8e12, 450e9, ring=False),
-    Chip("B200", 2.3e15, 4.5e15, 192e9, 8.0e12, 900e9, ring=False),
-    Chip("GB200", 2.3e15, 4.5e15, 192e9, 8.0e12, 900e9, ring=False),
+    Chip("v3", 1.4e14, 1.4e14, 32e9, 9.0e11, 1e11, 6.25e9, 0, 2, wraps_at=32, largest="32×32", source=_V3),
+    Chip("v4p", 2.75e14, 2.75e14, 32e9, 1.2e12, 4.5e10, 6.25e9, 4.69e10, 3, 0, 4, 0, "16×16×16", source=_TPU),
+    Chip("v5e", 1.97e14, 3.94e14, 16e9, 8.1e11, 4.5e10, 3.125e9, 5e10, 2, 16, 0, 0, "16×16", source=_TPU),
+    Chip("v5p", 4.59e14, 9.18e14, 96e9, 2.8e12, 9e10, 6.25e9, 1e11, 3, 0, 4, 0, "16×20×28", source=_TPU),
+    Chip("v6e", 9.20e14, 1.84e15, 32e9, 1.6e12, 9e10, 1.25e10, 1e11, 2, 16, 0, 0, "16×16", source=_TPU),
+    Chip("v7x", 2.30e15, 4.61e15, 192e9, 7.4e12, 9e10, 1.25e10, 1e11, 3, 0, 4, 0, "9216 chips", source=_TPU),
+    Chip("H100", 9.9e14, 2.0e15, 80e9, 3.4e12, 450e9, 50e9, domain=8, source=_GPU),
+    Chip("H200", 9.9e14, 2.0e15, 141e9, 4.8e12, 450e9, 50e9, domain=8, source=_GPU),
+    Chip("B200", 2.3e15, 4.5e15, 192e9, 8.0e12, 900e9, 50e9, domain=8, source=_GPU),
+    Chip("GB200-NVL72", 2.3e15, 4.5e15, 192e9, 8.0e12, 900e9, 50e9, domain=72, source=_GPU),
 )
 
 CHIPS: dict[str, Chip] = {row.name: row for row in _TABLE}
@@ -55,11 +92,14 @@ _SPELLINGS = {name.lower(): row for name, row in CHIPS.items()} | {
     "v4": CHIPS["v4p"],
     "v5litepod": CHIPS["v5e"],
     "tpu7x": CHIPS["v7x"],
+    "gb200": CHIPS["GB200-NVL72"],
 }
 
 
 def chip(name: str, span: Span | None = None) -> Chip:
-    """The chip of that name; SHC223 if there is none."""
+    """The chip of that name, or of that `.toml` file; SHC223 if there is none."""
+    if name.endswith(".toml"):
+        return from_toml(Path(name))
     found = _SPELLINGS.get(name.lower())
     if found is not None:
         return found
@@ -70,3 +110,51 @@ def chip(name: str, span: Span | None = None) -> Chip:
         span=span,
         help=(f"did you mean `{near}`? " if near else "") + "known chips: " + ", ".join(CHIPS),
     )
+
+
+_TEXTS = frozenset({"name", "source", "largest"})
+_COUNTS = frozenset({"torus_dims", "wraps_at", "wraps_multiples", "domain"})
+_NEEDED = ("name", "flops", "narrow_flops", "hbm_bytes", "hbm_bandwidth", "link_bandwidth", "dcn_bandwidth")
+
+
+def from_toml(path: Path) -> Chip:
+    """A chip from a file whose keys are the fields of Chip; SHC223 for each missing or impossible one."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ShardcError("SHC501", f"no file `{path}`", help="give the name of a chip, or a TOML file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ShardcError("SHC503", f"cannot read `{path}`: {error}", help="check the file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ShardcError(
+            "SHC223", f"`{path}` is not TOML: {error}", help="write `flops = 4.59e14`, a line each"
+        ) from None
+    faults = [*_missing(given), *(fault for key, value in given.items() if (fault := _fault(key, value)))]
+    if not faults and bool(given.get("torus_dims")) == bool(given.get("domain")):
+        faults = ["give `torus_dims` (a TPU) or `domain` (a GPU), one of the two"]
+    if faults:
+        raise ShardcError(
+            "SHC223", f"`{path}`: " + "; ".join(faults), help="`shardc chips` shows chips that are complete"
+        )
+    constants: dict[str, Any] = {
+        key: value if key in _TEXTS | _COUNTS else float(value) for key, value in given.items()
+    }
+    return Chip(**constants)
+
+
+def _missing(given: dict[str, object]) -> list[str]:
+    return [f"`{key}` is missing" for key in _NEEDED if key not in given]
+
+
+def _fault(key: str, value: object) -> str | None:
+    known = [field.name for field in fields(Chip)]
+    if key not in known:
+        near = nearest(key, known)
+        return f"unknown field `{key}`" + (f", did you mean `{near}`?" if near else "")
+    if key in _TEXTS:
+        return None if isinstance(value, str) and value else f"`{key}` = {value!r} is not a text"
+    if key in _COUNTS:
+        return None if type(value) is int and value >= 0 else f"`{key}` = {value!r} is not a count"
+    if type(value) not in (int, float) or not 0 < float(value) < float("inf"):  # type: ignore[arg-type]
+        return f"`{key}` = {value!r} is not a positive number"
+    return None

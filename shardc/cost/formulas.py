@@ -1,69 +1,82 @@
-"""A step's time as the books write it, in the program's own symbols: `2·D·F/Y·(X-1) / W`.
+"""A step's time as the books write it, in the program's own names: `2·D·F/Y·(X-1)/X / W_X`.
 
-W is the bandwidth of one mesh axis in B/s, C the peak in FLOP/s, HBM that of memory in B/s. Dims and axes
-stand for their sizes, a leading number for the bytes of an element (or the two operations of a multiply-add).
+Dims and axes stand for their sizes; `W_X` is the bandwidth of axis X in B/s, `C_peak` the peak in FLOP/s, `W_hbm` the
+memory's bandwidth, `T_hop` the latency of a hop. A leading number is the bytes of an element, or the two
+operations of a multiply-add. `evaluate` gives the number back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import assert_never
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
-from shardc.ir.mesh import Mesh
+from shardc.ir.dtypes import DType
 from shardc.ir.sharding import Array, Axes
 
 
-def local_bytes(array: Array) -> str:
-    """`2·I·J/X`: the bytes of one device's block."""
-    return over([*([str(array.dtype.bytes)] if array.dtype.bytes > 1 else []), *array.dims], array.sharding.sharded)
+def local_bytes(array: Array, without: Axes = ()) -> str:
+    """`2·I·J/X`: the bytes of one device's block; gathered over the axes `without`."""
+    size = [str(array.dtype.bytes)] if array.dtype.bytes > 1 else []
+    return over([*size, *array.dims], [axis for axis in array.sharding.sharded if axis not in without])
 
 
 def over(above: Iterable[str], below: Iterable[str]) -> str:
     return "/".join(["·".join(above) or "1", *below])
 
 
-def of_move(move: Move, before: Array, mesh: Mesh, ring: bool) -> str:
-    """Bytes through the links, over their bandwidth; k axes of a torus carry together, hence `(k·W)`."""
-    wide = tuple(axis for axis in move.axes if mesh.size(axis) > 1)
-    if not wide or isinstance(move, Slice):
-        return "0"
-    size, n = local_bytes(before), "·".join(wide)
-    group = f"({n})" if len(wide) > 1 else n
-    width = f"({len(wide)}·W)" if ring and len(wide) > 1 else "W"
-    match move:
-        case AllGather():
-            return f"{size}·({n}-1) / {width}"
-        case ReduceScatter():
-            return f"{size}·({n}-1)/{group} / {width}"
-        case AllReduce():
-            return f"2·{size}·({n}-1)/{group} / {width}"
-        case AllToAll() if not ring:
-            return f"{size}·({n}-1)/{group} / W"
-        case AllToAll() if len(wide) == 1 and mesh.size(wide[0]) % 2:
-            return f"{size}·({n}²-1)/(4·{n}) / W"
-        case AllToAll():
-            longest = max(wide, key=mesh.size)
-            return f"{size}·{longest}/4 / W"
-        case CollectivePermute():
-            return f"{size} / {width}"
-        case _:
-            assert_never(move)
+def times(size: str, factor: str) -> str:
+    """`V` and `1 / W` make `V / W`; `V` and `1/4 / W` make `V/4 / W`; `V` and `2·(X-1)/X / W`, `2·V·(X-1)/X / W`."""
+    if factor.startswith("1"):
+        return size + factor[1:]
+    if factor.startswith("2·"):
+        return times(f"2·{size}", factor[2:])
+    if factor.startswith("2 "):
+        return f"2·{size}{factor[1:]}"
+    return f"{size}·{factor}"
 
 
-def of_latency(axes: Axes, mesh: Mesh, ring: bool) -> str:
-    """`(⌈X/2⌉ + ⌈Y/2⌉)·hop`: the way round half of each ring; one hop through a switch."""
-    if not ring:
-        return "hop"
-    hops = [f"⌈{axis}/2⌉" for axis in axes if mesh.size(axis) > 1]
-    return (hops[0] if len(hops) == 1 else f"({' + '.join(hops)})") + "·hop"
-
-
-def of_product(dims: Iterable[str], axes: Iterable[str], contracts: bool) -> str:
-    """`2·I·J·K/X / C`: multiply-adds count twice."""
-    return over([*(["2"] if contracts else []), *dims], axes) + " / C"
+def of_product(dims: Iterable[str], axes: Iterable[str], contracts: bool, dtype: DType) -> str:
+    """`2·I·J·K/X / C_peak`: multiply-adds count twice. C_peak is the bf16 rate, C_int8 that of one-byte types."""
+    peak = {1: "C_int8", 2: "C_peak", 4: "(C_peak/2)", 8: "(C_peak/4)"}[dtype.bytes]
+    return over([*(["2"] if contracts else []), *dims], axes) + f" / {peak}"
 
 
 def of_memory(arrays: Sequence[Array]) -> str:
-    """`(2·I·J + 2·J·K) / HBM`: every operand and the result once through memory."""
-    return f"({' + '.join(local_bytes(array) for array in arrays)}) / HBM"
+    """`(2·I·J + 2·J·K) / W_hbm`: every operand and the result once through memory."""
+    return f"({' + '.join(local_bytes(array) for array in arrays)}) / W_hbm"
+
+
+def evaluate(formula: str, names: Mapping[str, float]) -> float:
+    """The number that a formula stands for; `names` has the sizes and the model's symbols.
+
+    >>> evaluate("2·I·J/X·(Y-1)/Y / W_Y", {"I": 8, "J": 4, "X": 2, "Y": 4, "W_Y": 3.0})
+    8.0
+    """
+    text = re.sub(r"⌈(.*?)⌉", r"ceil(\1)", formula.replace("·", "*").replace("²", "**2"))
+    return _value(ast.parse(text, mode="eval").body, names)
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def _value(node: ast.expr, names: Mapping[str, float]) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.Name(id=name):
+            return float(names[name])
+        case ast.BinOp(left=left, op=symbol, right=right):
+            return _OPERATORS[type(symbol)](_value(left, names), _value(right, names))
+        case ast.Call(func=ast.Name(id="ceil"), args=[inside]):
+            return float(math.ceil(_value(inside, names)))
+        case _:
+            raise ValueError(f"not a formula: {ast.dump(node)}")

@@ -1,16 +1,30 @@
 """The price of a move and of a local product.
 
 Times are whole picoseconds, so that sums do not depend on their order and equal plans compare equal.
-The first model: one bandwidth and one peak rate per chip; every mesh axis is a ring of its own links.
+
+For V = the bytes of the array gathered over the group, on one device, and the levels of the group's network,
+inner ones first, with D members and W B/s each (`cost.links`):
+
+    AllGather, ReduceScatter   max over levels of (D-1)/D · V/(W · members inside)
+    AllReduce                  twice that
+    AllToAll                   max over levels of the share that crosses it
+    CollectivePermute          max over levels of the longest route
+
+and never less than the hops on the way times the latency of one. `--formula book` drops (D-1)/D, as the book
+does. Source: *How To Scale Your Model*, chapters 3 and 12.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.chips import Chip
+from shardc.cost.links import Factor, Level
+from shardc.cost.links.level import less_one, product, total
+from shardc.cost.network import Layout, Network, network
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
@@ -44,7 +58,11 @@ class CostModel(Protocol):
         ...
 
     def formula(self, move: Move, before: Array) -> str:
-        """The time of a move of this array, as the books would write it."""
+        """The time of a move of this array, as the books would write it; `symbols` has what it names."""
+        ...
+
+    def symbols(self) -> dict[str, float]:
+        """The bandwidths (B/s), the peak rates (FLOP/s) and the latency of a hop (s), by their names in formulas."""
         ...
 
     def local_ps(self, flops: int, bytes_moved: int, dtype: DType) -> int:
@@ -53,19 +71,25 @@ class CostModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RingModel:
-    """Every mesh axis a ring (or a switch, by the chip); axes of one move use their links together.
+class LinkModel:
+    """Prices by the links of a network. `book` drops (n-1)/n from gathers, as the book's formulas do."""
 
-    For V = the bytes of the array gathered over the n devices of the group, and k axes of bandwidth W
-    (both directions): AllGather and ReduceScatter (n−1)/n · V/(kW), AllReduce twice that, AllToAll a quarter
-    of V/(kW) on a ring of even size and V(n²−1)/(4n²W) on an odd one (V(n−1)/(n²W) through a switch),
-    CollectivePermute its block over W. Latency: ⌈n/2⌉ hops per axis on a ring, one through a switch.
-    Source: *How To Scale Your Model*, chapter 3.
-    """
-
-    mesh: Mesh
-    chip: Chip
+    network: Network
+    book: bool = False
     _rates: dict[Move, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+
+    @classmethod
+    def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
+        """The model of a mesh on a chip; without a layout every mesh axis is a physical axis of its own."""
+        return cls(network(mesh, chip, layout), book)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.network.mesh
+
+    @property
+    def chip(self) -> Chip:
+        return self.network.chip
 
     def rate(self, move: Move) -> Rate:
         found = self._rates.get(move)
@@ -74,42 +98,82 @@ class RingModel:
         return found
 
     def _rate(self, move: Move) -> Rate:
-        n = self.mesh.product(move.axes)
-        if n == 1 or isinstance(move, Slice):
+        factor = self.factor(move)
+        if factor is None:
             return Rate(0, 0.0)
-        wide = [axis for axis in move.axes if self.mesh.size(axis) > 1]
-        per_byte = PICO / (self.chip.bandwidth * (len(wide) if self.chip.ring else 1))
-        hops = sum(-(-self.mesh.size(axis) // 2) for axis in wide) if self.chip.ring else 1
-        return Rate(round(hops * self.chip.hop_latency * PICO), per_byte * self._load(move, n))
+        gathered = self.mesh.product(move.axes) if isinstance(move, AllGather | AllToAll) else 1
+        return Rate(round(self._latency(move).value * PICO), factor.value * gathered * PICO)
 
-    def formula(self, move: Move, before: Array) -> str:
-        rate, size = self.rate(move), before.local_bytes(self.mesh)
-        if rate.latency_ps and rate.latency_ps >= size * rate.ps_per_byte:
-            return formulas.of_latency(move.axes, self.mesh, self.chip.ring)
-        return formulas.of_move(move, before, self.mesh, self.chip.ring)
-
-    def _load(self, move: Move, n: int) -> float:
-        """Bytes through the group's links, as a multiple of the local bytes before the move."""
+    def factor(self, move: Move) -> Factor | None:
+        """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""
+        levels = self.network.levels(move.axes)
+        if not levels or isinstance(move, Slice):
+            return None
         match move:
-            case AllGather():
-                return n - 1
-            case ReduceScatter():
-                return (n - 1) / n
+            case AllGather() | ReduceScatter():
+                return self._gather(levels)
             case AllReduce():
-                return 2 * (n - 1) / n
-            case AllToAll() if not self.chip.ring:
-                return (n - 1) / n
-            case AllToAll(axes=(_,)) if n % 2:
-                return (n * n - 1) / (4 * n)
-            case AllToAll(axes=axes):
-                # On a torus of N chips the axis of size nᵢ is busy for V·nᵢ/(8wN) = L·nᵢ/(4W); the longest counts.
-                return max(self.mesh.size(axis) for axis in axes) * sum(self.mesh.size(a) > 1 for a in axes) / 4
+                once = self._gather(levels)
+                return Factor(f"2·{once.text}" if once.text[0] != "1" else "2" + once.text[1:], 2 * once.value)
+            case AllToAll():
+                return _slowest(_exchanges(levels))
             case CollectivePermute():
-                return 1.0
-            case Slice():
-                return 0.0
+                return _slowest(level.route() for level in levels)
             case _:
                 assert_never(move)
 
+    def _gather(self, levels: tuple[Level, ...]) -> Factor:
+        return _slowest(self._gathers(levels))
+
+    def _gathers(self, levels: tuple[Level, ...]) -> Iterator[Factor]:
+        """Through each level comes what is outside it, over the links of all the devices inside."""
+        inside: list[Factor] = []
+        for level in levels:
+            missing = Factor("1", 1.0) if self.book else less_one(level.count)
+            width = product([*inside, level.width])
+            yield Factor(f"{missing.text} / {width.text}", missing.value / width.value)
+            inside.append(level.count)
+
+    def _latency(self, move: Move) -> Factor:
+        hops = total(level.hops for level in self.network.levels(move.axes))
+        text = "T_hop" if hops.text == "1" else f"{hops.text}·T_hop"
+        return Factor(text, hops.value * self.chip.hop_latency)
+
+    def formula(self, move: Move, before: Array) -> str:
+        factor = self.factor(move)
+        if factor is None:
+            return "0"
+        rate = self.rate(move)
+        if rate.latency_ps >= before.local_bytes(self.mesh) * rate.ps_per_byte:
+            return self._latency(move).text
+        gathered = move.axes if isinstance(move, AllGather | AllToAll) else ()
+        return formulas.times(formulas.local_bytes(before, without=gathered), factor.text)
+
+    def symbols(self) -> dict[str, float]:
+        found = {"T_hop": self.chip.hop_latency, "W_hbm": self.chip.hbm_bandwidth, "C_peak": self.chip.flops}
+        found |= {"C_int8": self.chip.narrow_flops, "W_dcn": self.chip.dcn_bandwidth}
+        if not self.chip.is_torus:
+            return found | {"W_nvlink": self.chip.link_bandwidth, "W_node": self.chip.dcn_bandwidth}
+        widths = (line.width for lines in self.network.lines.values() for line in lines)
+        return found | {width.text: width.value for width in widths}
+
     def local_ps(self, flops: int, bytes_moved: int, dtype: DType) -> int:
         return round(max(flops / self.chip.peak(dtype), bytes_moved / self.chip.hbm_bandwidth) * PICO)
+
+
+def _exchanges(levels: tuple[Level, ...]) -> Iterator[Factor]:
+    """What leaves a group of M inner devices of N: (N-M)/N of every device's N-th part."""
+    if len(levels) == 1:
+        yield levels[0].exchange()
+        return
+    every = product(level.count for level in levels)
+    inside = Factor("1", 1.0)
+    for level in levels:
+        leaves = (every.value - inside.value) / every.value
+        text = f"({every.text}-{inside.text})/{every.text}/{every.text} / {level.width.text}"
+        yield Factor(text, leaves / every.value / level.width.value)
+        inside = product([inside, level.count]) if inside.value > 1 else level.count
+
+
+def _slowest(factors: Iterator[Factor]) -> Factor:
+    return max(factors, key=lambda factor: factor.value)

@@ -25,23 +25,28 @@ def strategies(
     planner: Planner, statement: Statement, number: int, values: tuple[Array, ...], taken: set[str]
 ) -> Iterator[Strategy]:
     """Every strategy, the cheapest first; the plan's own is the first. At most MAX_STRATEGIES, the cheapest."""
+    seen: set[object] = set()
+    for root, goal in candidates(planner, statement):
+        strategy = _build(planner, root, goal, statement.name, number, values, taken)
+        if (signature := _signature(strategy)) not in seen:
+            seen.add(signature)
+            yield strategy
+
+
+def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, int]]:
+    """The table and the sharding of its result, of each strategy: the plan's own, then all, the cheapest first."""
+    best = root_table(planner, statement)
+    yield best, cheapest(best, statement)
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)
-    roots = [root_table(planner, statement)]
-    roots += [fixed_if_asked(table) for table in _tables(narrow, statement.expr)]
     priced: list[tuple[int, Table, int]] = []
-    for root in roots:
+    for root in map(fixed_if_asked, _tables(narrow, statement.expr)):
         try:
             goal = cheapest(root, statement)
         except ShardcError:  # this strategy does not lead to the result
             continue
         priced.append((root.paths().price[goal], root, goal))
-    priced[1:] = sorted(priced[1:], key=lambda entry: entry[0])[:MAX_STRATEGIES]
-    seen: set[object] = set()
-    for _, root, goal in priced:
-        strategy = _build(planner, root, goal, statement.name, number, values, taken)
-        if (signature := _signature(strategy)) not in seen:
-            seen.add(signature)
-            yield strategy
+    priced.sort(key=lambda entry: entry[0])
+    yield from ((root, goal) for _, root, goal in priced[:MAX_STRATEGIES])
 
 
 def _tables(planner: Planner, expr: Expr) -> list[Table]:

@@ -97,7 +97,7 @@ class Builder:
         if time > peak + 1:
             formula = formulas.of_memory([*arrays, result])
         else:
-            formula = formulas.of_product(work.dims, axes, work.contracts)
+            formula = formulas.of_product(work.dims, axes, work.contracts, work.dtype)
         return StepCost(0, flops, time / PICO, formula)
 
     def move(self, value: int, move: Move, name: str, rule: str) -> int:

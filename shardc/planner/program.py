@@ -9,15 +9,16 @@ from itertools import islice
 
 from shardc.cost.memory import peak_bytes
 from shardc.cost.model import CostModel
+from shardc.errors import ShardcError
 from shardc.ir.plan import Cost, Schedule, Step, Strategy
 from shardc.ir.program import Program, Statement, check_divisible, operands, uses
 from shardc.ir.sharding import Array, Axes
-from shardc.planner.alternatives import strategies
+from shardc.planner.alternatives import candidates, strategies
 from shardc.planner.bounds import lower_bound
 from shardc.planner.build import Builder
 from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
-from shardc.planner.root import cheapest, mentioned, root_table
+from shardc.planner.root import mentioned
 from shardc.rules.products import count_placements
 
 MAX_PLACEMENTS = 20_000
@@ -52,11 +53,16 @@ class PlannedProgram:
     notes: tuple[str, ...] = ()
 
 
-def plan_program(program: Program, model: CostModel, objective: Objective = Objective.TIME) -> PlannedProgram:
-    """The cheapest plan of each statement in turn; SHC220 if moves cannot reach a sharding asked for."""
+def plan_program(
+    program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
+) -> PlannedProgram:
+    """The cheapest plan of each statement in turn, within `memory` bytes per device if that is given.
+
+    SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
+    """
     check_divisible(program)
     pool, notes = _pool(program)
-    state = _State(Planner(program, model, objective, pool))
+    state = _State(Planner(program, model, objective, pool), memory)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), tuple(state.steps))
     return PlannedProgram(schedule, statements, cost_of(schedule), lower_bound(schedule), notes)
@@ -82,6 +88,7 @@ class _State:
     """The plan so far."""
 
     planner: Planner
+    memory: int | None
     values: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)  # the value of each input
@@ -90,11 +97,8 @@ class _State:
     def add(self, number: int, statement: Statement) -> PlannedStatement:
         self._declare_inputs(statement)
         planner = self.planner
-        root = root_table(planner, statement)
-        goal = cheapest(root, statement)
         find = self._alternatives(number, statement, len(self.values))
-        builder = self._builder(number)
-        value = builder.build(root, goal, statement.name)
+        builder, value = self._cheapest_that_fits(number, statement)
         self._adopt(builder)
         self.results.append(value)
         held = planner.held.setdefault(statement.name, [])
@@ -102,10 +106,43 @@ class _State:
             held.append(value)
         return PlannedStatement(statement.text, _shown(builder.cases, statement, planner), find)
 
+    def _cheapest_that_fits(self, number: int, statement: Statement) -> tuple[Builder, int]:
+        """The steps of the first strategy within the memory limit, and its result; SHC410 if there is none."""
+        least = None
+        for root, goal in candidates(self.planner, statement):
+            builder = self._builder(number)
+            value = builder.build(root, goal, statement.name)
+            if self.memory is None:
+                return builder, value
+            peak = self._peak(builder, value, number)
+            if peak <= self.memory:
+                return builder, value
+            least = peak if least is None else min(least, peak)
+        assert least is not None
+        raise ShardcError(
+            "SHC410",
+            f"no strategy keeps {self.memory} bytes per device; the smallest peak is {least}",
+            span=statement.span,
+            help=f"--memory {least}, or shard the arrays over more axes",
+        )
+
+    def _peak(self, builder: Builder, value: int, number: int) -> int:
+        """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
+        program, results = self.planner.program, [*self.results, value]
+        later = {use.name for statement in program.statements[number + 1 :] for use in uses(statement.expr)}
+        kept = [r for k, r in enumerate(results) if k in program.outputs or program.statements[k].name in later]
+        inputs = [*self.given.values(), *builder.chosen.values()]
+        waiting = sum(
+            Array(array.name, array.dims, program.shape(array.dims), exact, array.dtype).local_bytes(program.mesh)
+            for array in program.inputs
+            if array.name not in self.given and (exact := array.pattern.exact) is not None
+        )
+        return waiting + peak_bytes(builder.values, inputs, kept, builder.steps, program.mesh)
+
     def _builder(self, number: int) -> Builder:
         names = {statement.name for statement in self.planner.program.statements}
         names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
-        return Builder(self.planner, self.values, self.steps, number, names)
+        return Builder(self.planner, list(self.values), list(self.steps), number, names)
 
     def _declare_inputs(self, statement: Statement) -> None:
         """Inputs with a written sharding are values from their first use on."""
@@ -124,6 +161,7 @@ class _State:
         self.planner.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
 
     def _adopt(self, builder: Builder) -> None:
+        self.values, self.steps = builder.values, builder.steps
         self.planner.shardings[:] = [array.sharding for array in self.values]
         for name, value in builder.chosen.items():
             self.given[name] = value

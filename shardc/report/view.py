@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from shardc.cost import CostModel
 from shardc.ir.collectives import AllReduce, CollectivePermute
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
@@ -92,10 +93,11 @@ class PlanView:
     steps: tuple[StepView, ...]
     cost: Cost
     bound: Bound
+    symbols: dict[str, float]
     notes: tuple[str, ...]
 
 
-def view(planned: PlannedProgram, chip: str) -> PlanView:
+def view(planned: PlannedProgram, model: CostModel) -> PlanView:
     schedule, program = planned.schedule, planned.schedule.program
     mesh = program.mesh
     names = [statement.name for statement in program.statements]
@@ -103,7 +105,7 @@ def view(planned: PlannedProgram, chip: str) -> PlanView:
     return PlanView(
         VERSION,
         dict(mesh.axes),
-        chip,
+        model.chip.name,
         dict(program.sizes),
         program.dtype.name,
         tuple(_array(schedule.values[number], mesh) for number in schedule.inputs),
@@ -112,6 +114,7 @@ def view(planned: PlannedProgram, chip: str) -> PlanView:
         steps(schedule.steps, schedule.values, mesh),
         planned.cost,
         Bound(planned.bound_bytes),
+        model.symbols() | dict(mesh.axes) | dict(program.sizes),
         (*program.warnings, *planned.notes),
     )
 
@@ -141,6 +144,7 @@ def to_json(plan: PlanView, top: int | None = None) -> str:
         "steps": [asdict(step) for step in plan.steps],
         "cost": asdict(plan.cost),
         "bound": asdict(plan.bound),
+        "symbols": plan.symbols,
         "notes": list(plan.notes),
     }
     return json.dumps(fields, ensure_ascii=False, indent=1)

@@ -51,7 +51,7 @@ def processes() -> None:
 
 def planning() -> None:
     from shardc.api import parse
-    from shardc.cost import RingModel, chip
+    from shardc.cost import LinkModel, chip
     from shardc.ir.mesh import Mesh
     from shardc.ir.sharding import Sharding
     from shardc.planner import plan_program, sizes
@@ -59,7 +59,7 @@ def planning() -> None:
 
     def planner(text: str) -> Callable[[], object]:
         program = sizes.large(parse(text, mesh=MESH))
-        return lambda: plan_program(program, RingModel(program.mesh, chip("v5p")))
+        return lambda: plan_program(program, LinkModel.of(program.mesh, chip("v5p")))
 
     mesh = Mesh.of({"X": 2, "Y": 2, "Z": 2})
     source, target = Sharding.of([["X", "Y"], ["Z"]]), Sharding.of([["Z"], ["X"]])

@@ -1,8 +1,15 @@
 """Prices worked by hand, so that a wrong formula cannot agree with itself."""
 
-import pytest
+import math
 
-from shardc.cost import CHIPS, RingModel, chip
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost import CHIPS, Layout, LinkModel, chip, topology
+from shardc.cost.formulas import evaluate
+from shardc.cost.links import Shape
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice, wire_bytes
@@ -37,47 +44,131 @@ def test_a_permute_along_axes_of_one_moves_nothing():
     assert wire_bytes(CollectivePermute(("X", "Z"), (("Z", "X"),)), Sharding.of([["X", "Z"]]), mesh, 800) == 0
 
 
-def microseconds(move, local_bytes, mesh=MESH, name="v5e"):
-    return RingModel(mesh, chip(name)).rate(move).time_ps(local_bytes) / 1e6
+def microseconds(move, local_bytes, mesh, name, layout=None, **options):
+    model = LinkModel.of(Mesh.of(mesh), chip(name), layout, **options)
+    return model.rate(move).time_ps(local_bytes) / 1e6
 
 
-def test_all_gather_on_a_ring_of_v5e():
-    # 4 x 8.4 MB gathered, three quarters of it received over 9e10 B/s: 280 us.
-    assert microseconds(AllGather(("X",), 0), 512 * 8192 * 2) == pytest.approx(279.6, rel=1e-3)
+GATHER = AllGather(("X",), 0)
 
 
-def test_a_small_gather_takes_the_latency_of_its_hops():
-    assert microseconds(AllGather(("X",), 0), 64) == 2  # two hops of 1 us reach round a ring of four
+def test_a_line_has_one_link_at_its_ends():
+    # v5e closes at 16: on an axis of 4, three blocks of 9e6 B come through one link of 4.5e10 B/s: 600 us.
+    assert microseconds(GATHER, 9_000_000, {"X": 4}, "v5e") == 600
 
 
-def test_two_axes_carry_together():
-    alone = microseconds(AllGather(("X",), 0), 10**9)
-    both = microseconds(AllGather(("X", "Y"), 0), 10**9)
-    assert both / alone == pytest.approx((7 / 2) / 3, rel=1e-6)
+def test_a_ring_takes_in_from_both_sides():
+    # 15 blocks of 9e6 B over 2 x 4.5e10 B/s: 1500 us.
+    assert microseconds(GATHER, 9_000_000, {"X": 16}, "v5e") == 1500
 
 
-def test_all_to_all_is_a_quarter_of_a_gather_on_a_long_even_ring():
-    mesh = Mesh.of({"X": 256})
-    gather = microseconds(AllGather(("X",), 0), 10**8, mesh)
-    exchange = microseconds(AllToAll(("X",), 0, 1), 10**8, mesh)
-    assert gather / exchange == pytest.approx(4, rel=0.01)
+def test_latency_counts_hops():
+    assert microseconds(GATHER, 64, {"X": 16}, "v5e") == 8  # half way round a ring of 16
+    assert microseconds(GATHER, 64, {"X": 4}, "v5e") == 3  # from end to end of a line of 4
+    assert microseconds(AllGather(("X", "Y"), 0), 64, {"X": 4, "Y": 4}, "v4p") == 4  # two rings of 4
 
 
-def test_all_reduce_is_scatter_and_gather():
-    reduce = microseconds(AllReduce(("X",)), 10**9)
-    parts = microseconds(ReduceScatter(("X",), 0), 10**9) + microseconds(AllGather(("X",), 0), 10**9 // 4)
-    assert reduce == pytest.approx(parts, rel=1e-6)
+def test_axes_of_one_move_use_all_their_links():
+    # 15 blocks of 9e6 B over two rings of 2 x 9e10 B/s: 375 us.
+    assert microseconds(AllGather(("X", "Y"), 0), 9_000_000, {"X": 4, "Y": 4}, "v5p") == 375
 
 
-def test_through_a_switch_every_byte_costs_the_port():
-    mesh = Mesh.of({"X": 8})
-    assert microseconds(AllGather(("X",), 0), 64e6, mesh, "H100") == pytest.approx(7 * 64e6 / 450e9 * 1e6, rel=1e-6)
+def test_reduce_scatter_mirrors_and_all_reduce_doubles():
+    mesh = {"X": 4}
+    gather = microseconds(GATHER, 9_000_000, mesh, "v5p")
+    assert microseconds(ReduceScatter(("X",), 0), 36_000_000, mesh, "v5p") == gather == 150
+    assert microseconds(AllReduce(("X",)), 36_000_000, mesh, "v5p") == 300
 
 
-def test_a_product_takes_the_longer_of_arithmetic_and_memory():
-    model = RingModel(MESH, chip("v5p"))
+def test_all_to_all_on_rings_and_lines_even_and_odd():
+    move = AllToAll(("X",), 0, 1)
+    # V = 4 x 9e6 B: V/(8w) on an even ring, V/(4w) on an even line, w = 9e10 or 4.5e10 B/s.
+    assert microseconds(move, 9_000_000, {"X": 4}, "v5p") == 50
+    assert microseconds(move, 9_000_000, {"X": 4}, "v5e") == 200
+    # n = 5: V(n²-1)/(8n²w) = 45e6·24/(8·25·9e10) = 60 us.
+    rings = Layout(wraparound=(("X", Shape.RING),))
+    assert microseconds(move, 9_000_000, {"X": 5}, "v5p", rings) == 60
+    # Both axes of a 4 x 8 torus: V·nᵢ/(8wN) = 32·9e6·8/(8·9e10·32) = 100 us, the longer axis.
+    assert microseconds(AllToAll(("X", "Y"), 0, 1), 9_000_000, {"X": 4, "Y": 8}, "v5p") == 100
+
+
+def test_a_permute_takes_its_longest_route():
+    swap = CollectivePermute(("X", "Y"), (("Y", "X"),))
+    # Rings of 4: two hops at most, a block of 9e6 B, both directions of 9e10 B/s: 100 us.
+    assert microseconds(swap, 9_000_000, {"X": 4, "Y": 4}, "v5p") == 100
+    # Lines of 4: three hops, 4.5e10 B/s: 600 us.
+    assert microseconds(swap, 9_000_000, {"X": 4, "Y": 4}, "v5e") == 600
+
+
+def test_the_books_formula_drops_n_minus_one():
+    assert microseconds(GATHER, 9_000_000, {"X": 4}, "v5p", book=True) == 200
+    assert microseconds(AllReduce(("X",)), 36_000_000, {"X": 4}, "v5p", book=True) == 400
+
+
+def test_a_switch_takes_one_hop_and_the_ports_bandwidth():
+    assert microseconds(GATHER, 9_000_000, {"X": 8}, "H100") == 140  # 63e6 B over 450e9 B/s
+    assert microseconds(GATHER, 8, {"X": 8}, "H100") == 1
+    # V(n-1)/(n²W) = 72e6·7/(64·450e9) = 17.5 us.
+    assert microseconds(AllToAll(("X",), 0, 1), 9_000_000, {"X": 8}, "H100") == 17.5
+
+
+def test_beyond_the_domain_the_slower_level_counts():
+    # 16 GPUs: V = 144e6 B. Between two nodes half of it, over 8 x 50e9 B/s: 180 us. Inside, 7/8 over 450e9: 280 us.
+    assert microseconds(GATHER, 9_000_000, {"X": 16}, "H100") == 280
+    # One GPU per node (the minor axis fills the node): half of 18e6 B over 50e9 B/s: 180 us.
+    assert microseconds(GATHER, 9_000_000, {"X": 2, "Y": 8}, "H100") == 180
+
+
+def test_over_dcn_a_chip_has_its_own_egress():
+    layout = Layout(dcn=("P",))
+    assert microseconds(AllReduce(("P",)), 6_250_000, {"P": 2, "X": 4}, "v5p", layout) == 1000  # 2·1/2·6.25e6/6.25e9
+    # Gathered together every chip takes in 7 x 6.25e6 B by its own port.
+    assert microseconds(AllGather(("P", "X"), 0), 6_250_000, {"P": 2, "X": 4}, "v5p", layout) == 7000
+
+
+def test_types_run_at_their_own_peak():
+    model = LinkModel.of(MESH, chip("v5p"))
     assert model.local_ps(459_000_000_000, 1, DTYPES["bf16"]) == 10**9  # 4.59e11 FLOP at 4.59e14/s: 1 ms
+    assert model.local_ps(459_000_000_000, 1, DTYPES["int8"]) == 5 * 10**8
+    assert model.local_ps(459_000_000_000, 1, DTYPES["f32"]) == 2 * 10**9
     assert model.local_ps(1, 2_800_000_000, DTYPES["bf16"]) == 10**9  # 2.8e9 B at 2.8e12 B/s: 1 ms
+
+
+def test_wraparound_follows_the_chips_rule():
+    assert chip("v5e").wraps((8, 16)) == (False, True)
+    assert chip("v5p").wraps((4, 4, 8)) == (True, True, True)
+    assert chip("v5p").wraps((4, 4, 2)) == (False, False, False)
+
+
+def placed(mesh, slice_name, **layout):
+    found = topology(slice_name)
+    return LinkModel.of(Mesh.of(mesh), found.chip, Layout(topology=found, **layout)).network.lines
+
+
+def test_mesh_axes_lie_on_one_physical_axis_or_several():
+    lines = placed({"X": 4, "Y": 16}, "v5p:4x4x4")
+    assert [(line.size, line.shape, line.stride) for line in lines["X"]] == [(4, Shape.RING, 1)]
+    assert [(line.size, line.shape) for line in lines["Y"]] == [(4, Shape.RING)] * 2
+
+
+def test_a_part_of_a_physical_axis_is_a_line_or_shares_links():
+    lines = placed({"X": 2, "Y": 2}, "v5e:4x1")
+    assert [(line.shape, line.stride, line.width.value) for line in lines["X"]] == [(Shape.LINE, 2, 2.25e10)]
+    assert [(line.shape, line.stride, line.width.value) for line in lines["Y"]] == [(Shape.LINE, 1, 4.5e10)]
+
+
+def test_the_user_says_where_axes_lie():
+    lines = placed({"X": 4, "Y": 16}, "v5p:4x4x4", map=(("X", (2,)), ("Y", (0, 1))))
+    assert len(lines["Y"]) == 2
+    with pytest.raises(ShardcError) as caught:
+        placed({"X": 4, "Y": 16}, "v5p:4x4x4", map=(("Y", (0,)),))
+    assert caught.value.code == "SHC224"
+
+
+def test_a_mesh_that_is_not_the_slice_is_refused():
+    with pytest.raises(ShardcError, match="64 chips") as caught:
+        placed({"X": 4, "Y": 4}, "v5p:4x4x4")
+    assert caught.value.code == "SHC224"
 
 
 def test_an_unknown_chip_names_the_nearest():
@@ -85,6 +176,66 @@ def test_an_unknown_chip_names_the_nearest():
         chip("v5pp")
     assert caught.value.code == "SHC223"
     assert chip("V5P") is CHIPS["v5p"]
+
+
+def test_every_chip_has_its_sources_and_possible_constants():
+    for row in CHIPS.values():
+        assert row.source
+        assert row.is_torus != bool(row.domain)
+        assert min(row.flops, row.narrow_flops, row.hbm_bytes, row.hbm_bandwidth, row.link_bandwidth) > 0
+
+
+def test_profiles_differ_in_link_speed():
+    assert chip("v5e").in_profile("spec").link_bandwidth == 5e10
+    assert chip("v3").in_profile("spec") == chip("v3")
+
+
+OURS = """
+name = "ours"
+flops = 1e15
+narrow_flops = 2e15
+hbm_bytes = 64e9
+hbm_bandwidth = 3e12
+link_bandwidth = 1e11
+dcn_bandwidth = 1e10
+torus_dims = 3
+wraps_multiples = 4
+"""
+
+
+def test_a_chip_from_a_file(tmp_path):
+    path = tmp_path / "ours.toml"
+    path.write_text(OURS, encoding="utf-8")
+    plan = shardc.plan("A[I_X] → A[I]", mesh={"X": 4}, dims={"I": 4 * 10**8}, dtype="int8", chip=str(path))
+    assert plan.chip == "ours"
+    assert plan.cost.time_s == pytest.approx(3 * 10**8 / 2e11)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("flops = 1e15\n", ""), "`flops` is missing"),
+        (("flops = 1e15\n", "flops = -1\n"), "`flops` = -1 is not a positive number"),
+        (("hbm_bytes = 64e9", "hbm_bytes = inf"), "not a positive number"),
+        (("hbm_bytes = 64e9", "hbm_byte = 64e9"), "did you mean `hbm_bytes`"),
+        (("torus_dims = 3", "torus_dims = 2.5"), "not a count"),
+        (("torus_dims = 3\n", ""), "`torus_dims`"),
+        (("name", "name ="), "not TOML"),
+    ],
+)
+def test_each_fault_of_a_chips_file_is_named(tmp_path, change, reason):
+    path = tmp_path / "ours.toml"
+    path.write_text(OURS.replace(*change, 1), encoding="utf-8")
+    with pytest.raises(ShardcError) as caught:
+        chip(str(path))
+    assert caught.value.code == "SHC223"
+    assert reason in caught.value.message
+
+
+def test_a_chips_file_that_is_not_there():
+    with pytest.raises(ShardcError) as caught:
+        chip("no-such.toml")
+    assert caught.value.code == "SHC501"
 
 
 def test_peak_memory_counts_operands_and_result_together():
@@ -102,3 +253,107 @@ def test_peak_memory_counts_operands_and_result_together():
     ]
     assert peak_bytes(values, [0, 1], [3], steps[:1], MESH) == 64 + 32 + 16
     assert peak_bytes(values, [0, 1], [3], steps, MESH) == 64 + 32 + 16 + 8
+
+
+TEXTS = [
+    "A[I_X, J_Y] · B[J_Y, K_Z] → C[I_Z, K_X]",
+    "A[I, J_XY] · B[J_XY, K] → C[I_Y, K]",
+    "A[I_XYZ, J] → A[I, J_ZX]",
+    "A[I, J]{U_XYZ} → A[I, J_Y]",
+    "V[I]{U_XY} → V[I_Y]",
+    "V[I_ZX] → V[I]",
+    "In[B_X, D_Y] ·_D Win[D_X, F_Y] ·_F Wout[F_Y, D_X] → Out[B_X, D_Y]",
+]
+SETTINGS = [
+    {"mesh": {"X": 4, "Y": 4, "Z": 4}, "chip": "v5p"},
+    {"mesh": {"X": 2, "Y": 3, "Z": 5}, "chip": "v4p", "wraparound": "X=ring,Z=one-way"},
+    {"mesh": {"X": 2, "Y": 4, "Z": 16}, "chip": "v5e", "topology": "v5e:8x16"},
+    {"mesh": {"X": 2, "Y": 4, "Z": 2}, "chip": "H100"},
+    {"mesh": {"X": 4, "Y": 4, "Z": 2}, "chip": "v6e", "dcn": "Z=2", "formula": "book"},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("size", [1920, 19200])
+def test_the_number_of_a_step_is_its_formula_evaluated(text, settings, size):
+    plan = shardc.plan(text, dims=dict.fromkeys("IJKBDF", size), dtype="bf16", **settings)
+    for statement in plan.statements:
+        for alternative in statement.cheapest(20):
+            for step in alternative.steps:
+                assert evaluate(step.formula, plan.symbols) == pytest.approx(step.time_s, rel=1e-6, abs=1e-12), step
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([GATHER, AllReduce(("X",)), ReduceScatter(("X",), 0), AllToAll(("X",), 0, 1), AllReduce(("X", "Y"))]),
+    st.sampled_from(list(CHIPS.values())),
+    st.integers(1, 2**40),
+    st.integers(1, 2**40),
+    st.integers(1, 17),
+    st.integers(1, 17),
+)
+def test_time_is_monotone_in_bytes_and_not_increasing_in_bandwidth(move, row, one, other, x, y):
+    from dataclasses import replace
+
+    mesh = Mesh.of({"X": x, "Y": y})
+    rate = LinkModel.of(mesh, row).rate(move)
+    assert 0 <= rate.time_ps(min(one, other)) <= rate.time_ps(max(one, other))
+    faster = replace(row, link_bandwidth=2 * row.link_bandwidth, dcn_bandwidth=2 * row.dcn_bandwidth)
+    assert LinkModel.of(mesh, faster).rate(move).time_ps(one) <= rate.time_ps(one)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(list(CHIPS.values())), st.integers(1, 2**30), st.integers(1, 17), st.integers(1, 17))
+def test_an_all_reduce_is_at_most_a_scatter_and_a_gather(row, blocks, x, y):
+    mesh = Mesh.of({"X": x, "Y": y})
+    model = LinkModel.of(mesh, row)
+    for axes in (("X",), ("Y",), ("X", "Y")):
+        size = blocks * math.prod(mesh.size(axis) for axis in axes)
+        reduce = model.rate(AllReduce(axes)).time_ps(size)
+        scatter = model.rate(ReduceScatter(axes, 0)).time_ps(size)
+        gather = model.rate(AllGather(axes, 0)).time_ps(size // mesh.product(axes))
+        assert reduce <= scatter + gather + 2  # picoseconds of rounding
+
+
+def test_the_hierarchy_of_a_gradient_falls_out():
+    """Over DCN and ICI: scatter inside, reduce the piece outside, gather inside, because it is cheapest."""
+    plan = shardc.plan(
+        "G[D, F]{U_XP} → G[D, F]", mesh={"P": 2, "X": 4}, dims={"D": 8192, "F": 8192}, chip="v5p", dcn="P=2"
+    )
+    assert [(step.op, step.axes) for step in plan.steps] == [
+        ("ReduceScatter", ("X",)),
+        ("AllReduce", ("P",)),
+        ("AllGather", ("X",)),
+    ]
+
+
+def test_hybrid_sharding_falls_out():
+    """Weights sharded inside a node, copied across nodes: gradients scatter inside and reduce across."""
+    plan = shardc.plan(
+        "G[D, F]{U_PX} → G[D_X, F]", mesh={"P": 4, "X": 8}, dims={"D": 8192, "F": 8192}, chip="H100", dcn="P"
+    )
+    assert [(step.op, step.axes) for step in plan.steps] == [("ReduceScatter", ("X",)), ("AllReduce", ("P",))]
+
+
+def test_a_memory_limit_is_kept_or_refused_with_the_least():
+    text = "A[I, J_X] · B[J, K] → C[I, K]"
+    options = {"mesh": {"X": 4}, "dims": {"I": 4096, "J": 4096, "K": 64}, "objective": "bytes"}
+    free = shardc.plan(text, **options)
+    peak = free.cost.peak_bytes
+    assert shardc.plan(text, memory=peak, **options).steps == free.steps
+    peaks = set()
+    limit = peak - 1
+    while True:
+        try:
+            tighter = shardc.plan(text, memory=limit, **options)
+        except ShardcError as error:
+            assert error.code == "SHC410"
+            least = int(error.message.rsplit(" ", 1)[1])
+            break
+        assert tighter.cost.peak_bytes <= limit
+        assert tighter.cost.wire_bytes >= free.cost.wire_bytes
+        peaks.add(tighter.cost.peak_bytes)
+        limit = tighter.cost.peak_bytes - 1
+    assert least == min(peaks | {peak})
+    assert shardc.plan(text, memory=f"{least}B", **options).cost.peak_bytes == least

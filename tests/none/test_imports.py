@@ -15,6 +15,7 @@ ROOMS = {
     "notation": {"ir", "lark"},
     "rules": {"ir"},
     "cost": {"ir"},
+    "hardware": {"ir", "cost", "notation"},
     "planner": {"ir", "rules", "cost"},
     "simulate": {"ir", "rules", "numpy"},
     "report": {"ir", "rules", "cost", "planner", "tabulate"},
@@ -22,9 +23,9 @@ ROOMS = {
     "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
     "errors": set(),
     "files": set(),
-    "api": {"ir", "notation", "cost", "planner", "report", "simulate", "backend", "jax", "numpy"},
+    "api": {"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "backend", "jax", "numpy"},
     "__main__": {"cli"},
-    "cli": {"api", "files", "notation", "planner", "backend", "click"},
+    "cli": {"api", "files", "hardware", "ir", "notation", "cost", "planner", "report", "backend", "click"},
 }
 OUTSIDE = {"lark", "jax", "numpy", "networkx", "hypothesis", "click", "tabulate"}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc import simulate
-from shardc.cost import RingModel, chip
+from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
@@ -43,7 +43,7 @@ def reshard_program(case):
 
 
 def planned(program, objective="bytes"):
-    return plan_program(program, RingModel(program.mesh, chip("v5p")), Objective(objective))
+    return plan_program(program, LinkModel.of(program.mesh, chip("v5p")), Objective(objective))
 
 
 def assert_simulates(schedule: Schedule, seed=0):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from shardc import simulate
-from shardc.cost import RingModel, chip
+from shardc.cost import LinkModel, chip
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
@@ -32,7 +32,7 @@ def matmul(a, b, c):
 def test_every_triple_of_shardings():
     shardings = [Sharding(dims) for dims in placements(MESH.names, 2)]
     assert len(shardings) == 11
-    model = RingModel(MESH, chip("v5p"))
+    model = LinkModel.of(MESH, chip("v5p"))
     count = 0
     for a, b, c in itertools.product(shardings, repeat=3):
         program = matmul(a, b, c)

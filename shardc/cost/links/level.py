@@ -1,0 +1,68 @@
+"""What every kind of link tells of a group of devices that it joins.
+
+A factor is a text and its value, kept together: `("(X-1)/X / W_X", 8.3e-12)` is a time per byte. The texts use
+axes for their sizes, `W_X` for the bandwidth of mesh axis X in B/s, and `T_hop` for the latency of a hop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A part of a formula. `value` is what `text` evaluates to."""
+
+    text: str
+    value: float
+
+
+class Level(Protocol):
+    """One kind of link between `count` members, each of which may stand for a group of an inner level."""
+
+    @property
+    def count(self) -> Factor:
+        """How many members."""
+        ...
+
+    @property
+    def width(self) -> Factor:
+        """B/s at which one device takes in from the others, all links of the group together."""
+        ...
+
+    @property
+    def hops(self) -> Factor:
+        """Hops on the way to the farthest member."""
+        ...
+
+    def exchange(self) -> Factor:
+        """Seconds of an AllToAll among the members, per byte of the array gathered over them."""
+        ...
+
+    def route(self) -> Factor:
+        """Seconds of a CollectivePermute among the members, per byte of a block, by its longest route."""
+        ...
+
+
+def product(factors: Iterable[Factor]) -> Factor:
+    """`X·Y`, bracketed if there are several."""
+    parts = list(factors)
+    value = 1.0
+    for part in parts:
+        value *= part.value
+    text = "·".join(part.text for part in parts) or "1"
+    return Factor(f"({text})" if len(parts) > 1 else text, value)
+
+
+def total(factors: Iterable[Factor]) -> Factor:
+    """`W_X + W_Y`, bracketed if there are several."""
+    parts = list(factors)
+    text = "+".join(part.text for part in parts) or "0"
+    return Factor(f"({text})" if len(parts) > 1 else text, sum(part.value for part in parts))
+
+
+def less_one(count: Factor) -> Factor:
+    """`(X-1)/X`: the part of a gathered array that a device does not have."""
+    return Factor(f"({count.text}-1)/{count.text}", (count.value - 1) / count.value)
