@@ -8,10 +8,19 @@ from typing import assert_never
 from shardc.backend import local
 from shardc.backend.exprs import Call, Const, Expr, Keyword, Line, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
-from shardc.backend.moves import exchange, permute, scatter, slice_of, slice_of_partial
+from shardc.backend.moves import exchange, permute, scatter, slice_of, slice_of_partial, spread
 from shardc.backend.variables import variables
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    JointGather,
+    Move,
+    ReduceScatter,
+    Slice,
+)
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.ir.sharding import Array, Axes
@@ -60,6 +69,8 @@ class _Writer:
                     *self._all_typed_unreduced(step.operands[0], axes),
                     *self._lines(step, self._move(step, step.op)),
                 ]
+            case JointGather(parts):
+                return self._lines(step, self._move(step, step.op), *spread(parts, self.mesh))
             case move:
                 return self._lines(step, self._move(step, move))
 
@@ -73,11 +84,11 @@ class _Writer:
         operand, value = step.operands[0], self._name(step.operands[0])
         match move:
             case AllGather(axes, dim):
-                gathered = call("jax.lax.all_gather", value, axes_argument(axes), axis=Const(dim), tiled=Name("True"))
-                # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
-                if self.flow.equal[step.result].intersection(axes):
-                    return Call(gathered.function, (*gathered.args, Keyword("to", Const("invarying"))))
-                return gathered
+                return self._gathered(step, axes, dim)
+            case JointGather(parts):
+                # The last dim's axes are the major ones: its blocks then lie one after another on the first dim.
+                axes = tuple(axis for _, minor in reversed(parts) for axis in minor)
+                return self._gathered(step, axes, parts[0][0])
             case AllReduce(axes):
                 return call("jax.lax.psum", value, axes_argument(axes))
             case ReduceScatter(axes, dim):
@@ -91,6 +102,14 @@ class _Writer:
                 return sliced(value, axes, dim, self.mesh.product(axes))
             case _:
                 assert_never(move)
+
+    def _gathered(self, step: Step, axes: Axes, dim: int) -> Call:
+        value = self._name(step.operands[0])
+        gathered = call("jax.lax.all_gather", value, axes_argument(axes), axis=Const(dim), tiled=Name("True"))
+        # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
+        if self.flow.equal[step.result].intersection(axes):
+            return Call(gathered.function, (*gathered.args, Keyword("to", Const("invarying"))))
+        return gathered
 
     def _product(self, step: Step) -> tuple[Expr, ...]:
         arrays, result = self._arrays(step), self.schedule.values[step.result]

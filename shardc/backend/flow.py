@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, JointGather, ReduceScatter, Slice
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 AxisSet = frozenset[str]
@@ -61,6 +61,8 @@ def _demand_below(step: Step, demand: AxisSet) -> AxisSet:
     match step.op:
         case AllGather(axes) | AllReduce(axes) | ReduceScatter(axes) | Slice(axes):
             return demand - set(axes)
+        case JointGather():
+            return demand - set(step.op.axes)
         case AllToAll() | CollectivePermute() | Einsum() | Apply():
             return demand
         case _:

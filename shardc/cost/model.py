@@ -1,6 +1,6 @@
 """The price of a move and of a local product.
 
-Times are whole picoseconds, so that sums do not depend on their order and equal plans compare equal.
+The search adds whole picoseconds, so that sums do not depend on their order and equal plans compare equal.
 
 For V = the bytes of the array gathered over the group, on one device, and the levels of the group's network,
 inner ones first, with D members and W B/s each (`cost.links`):
@@ -16,6 +16,7 @@ does. Source: *How To Scale Your Model*, chapters 3 and 12.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, assert_never
@@ -25,23 +26,41 @@ from shardc.cost.chips import Chip
 from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import less_one, product, total
 from shardc.cost.network import Layout, Network, network
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    JointGather,
+    Move,
+    ReduceScatter,
+    Slice,
+)
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
 
 PICO = 10**12
+_GATHERED = AllGather | JointGather | AllToAll  # moves whose V is larger than the block
+
+
+def picoseconds(seconds: float) -> int:
+    """Rounded up, so that a whole is never dearer than its parts; but not for the last bits of a float."""
+    return math.ceil(seconds * PICO - 1e-6)
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Time as a function of the local bytes L before the move: max(latency_ps, L · ps_per_byte)."""
+    """Time as a function of the local bytes L before the move: max(latency_s, L · s_per_byte)."""
 
-    latency_ps: int
-    ps_per_byte: float
+    latency_s: float
+    s_per_byte: float
+
+    def seconds(self, local_bytes: int) -> float:
+        return max(self.latency_s, local_bytes * self.s_per_byte)
 
     def time_ps(self, local_bytes: int) -> int:
-        return max(self.latency_ps, round(local_bytes * self.ps_per_byte))
+        return picoseconds(self.seconds(local_bytes))
 
 
 class CostModel(Protocol):
@@ -65,7 +84,7 @@ class CostModel(Protocol):
         """The bandwidths (B/s), the peak rates (FLOP/s) and the latency of a hop (s), by their names in formulas."""
         ...
 
-    def local_ps(self, flops: int, bytes_moved: int, dtype: DType) -> int:
+    def local_s(self, flops: int, bytes_moved: int, dtype: DType) -> float:
         """The time of a local product: FLOPs over peak, or bytes through HBM, whichever is longer."""
         ...
 
@@ -101,8 +120,8 @@ class LinkModel:
         factor = self.factor(move)
         if factor is None:
             return Rate(0, 0.0)
-        gathered = self.mesh.product(move.axes) if isinstance(move, AllGather | AllToAll) else 1
-        return Rate(round(self._latency(move).value * PICO), factor.value * gathered * PICO)
+        gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
+        return Rate(self._latency(move).value, factor.value * gathered)
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""
@@ -110,13 +129,13 @@ class LinkModel:
         if not levels or isinstance(move, Slice):
             return None
         match move:
-            case AllGather() | ReduceScatter():
+            case AllGather() | JointGather() | ReduceScatter():
                 return self._gather(levels)
             case AllReduce():
                 once = self._gather(levels)
                 return Factor(f"2·{once.text}" if once.text[0] != "1" else "2" + once.text[1:], 2 * once.value)
             case AllToAll():
-                return _slowest(_exchanges(levels))
+                return _slowest(_exchanges(levels, self.book))
             case CollectivePermute():
                 return _slowest(level.route() for level in levels)
             case _:
@@ -144,9 +163,9 @@ class LinkModel:
         if factor is None:
             return "0"
         rate = self.rate(move)
-        if rate.latency_ps >= before.local_bytes(self.mesh) * rate.ps_per_byte:
+        if rate.latency_s >= before.local_bytes(self.mesh) * rate.s_per_byte:
             return self._latency(move).text
-        gathered = move.axes if isinstance(move, AllGather | AllToAll) else ()
+        gathered = move.axes if isinstance(move, _GATHERED) else ()
         return formulas.times(formulas.local_bytes(before, without=gathered), factor.text)
 
     def symbols(self) -> dict[str, float]:
@@ -157,14 +176,14 @@ class LinkModel:
         widths = (line.width for lines in self.network.lines.values() for line in lines)
         return found | {width.text: width.value for width in widths}
 
-    def local_ps(self, flops: int, bytes_moved: int, dtype: DType) -> int:
-        return round(max(flops / self.chip.peak(dtype), bytes_moved / self.chip.hbm_bandwidth) * PICO)
+    def local_s(self, flops: int, bytes_moved: int, dtype: DType) -> float:
+        return max(flops / self.chip.peak(dtype), bytes_moved / self.chip.hbm_bandwidth)
 
 
-def _exchanges(levels: tuple[Level, ...]) -> Iterator[Factor]:
+def _exchanges(levels: tuple[Level, ...], book: bool) -> Iterator[Factor]:
     """What leaves a group of M inner devices of N: (N-M)/N of every device's N-th part."""
     if len(levels) == 1:
-        yield levels[0].exchange()
+        yield levels[0].exchange(book)
         return
     every = product(level.count for level in levels)
     inside = Factor("1", 1.0)

@@ -26,6 +26,20 @@ class AllGather:
 
 
 @dataclass(frozen=True, slots=True)
+class JointGather:
+    """`A[I_X, J_Y] → A[I, J]` over X and Y in one AllGather, so that the links of both carry. (n−1)·L.
+
+    `parts` are (dim, its minor axes), in order of the dims, two at least.
+    """
+
+    parts: tuple[tuple[int, Axes], ...]
+
+    @property
+    def axes(self) -> Axes:
+        return tuple(axis for _, axes in self.parts for axis in axes)
+
+
+@dataclass(frozen=True, slots=True)
 class ReduceScatter:
     """`A[I_X]{U_Y} → A[I_XY]` over Y: partial sums become sums, shared out. (n−1)/n·L."""
 
@@ -70,7 +84,7 @@ class Slice:
     dim: int
 
 
-Move: TypeAlias = AllGather | ReduceScatter | AllReduce | AllToAll | CollectivePermute | Slice
+Move: TypeAlias = AllGather | JointGather | ReduceScatter | AllReduce | AllToAll | CollectivePermute | Slice
 COLLECTIVE_NAMES: dict[str, type[Move]] = {
     kind.__name__: kind for kind in (AllGather, ReduceScatter, AllReduce, AllToAll, CollectivePermute, Slice)
 }
@@ -81,6 +95,11 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
     match move:
         case AllGather(axes, dim):
             return before.with_dim(dim, _without_minor(before.dims[dim], axes))
+        case JointGather(parts):
+            _require(len(parts) > 1, "one dim is an AllGather's")
+            for dim, axes in parts:
+                before = before.with_dim(dim, _without_minor(before.dims[dim], axes))
+            return before
         case ReduceScatter(axes, dim):
             reduced = _reduce(before, axes)
             return reduced.with_dim(dim, reduced.dims[dim] + axes)
@@ -106,7 +125,7 @@ def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> in
     """The bytes received by the busiest device, for `local_bytes` per device before the move."""
     n = mesh.product(move.axes)
     match move:
-        case AllGather():
+        case AllGather() | JointGather():
             return (n - 1) * local_bytes
         case ReduceScatter() | AllToAll():
             return (n - 1) * local_bytes // n

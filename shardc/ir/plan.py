@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shardc.ir.collectives import Move
+from shardc.ir.collectives import JointGather, Move
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
@@ -56,7 +56,13 @@ class Step:
     @property
     def name(self) -> str:
         """A collective's name, `Slice`, `Einsum`, or a function's name."""
-        return self.op.function if isinstance(self.op, Apply) else type(self.op).__name__
+        match self.op:
+            case Apply(function):
+                return function
+            case JointGather():
+                return "AllGather"
+            case op:
+                return type(op).__name__
 
     @property
     def is_collective(self) -> bool:

@@ -13,6 +13,7 @@ from shardc.ir.collectives import (
     AllToAll,
     CollectivePermute,
     IllegalMove,
+    JointGather,
     Move,
     ReduceScatter,
     Slice,
@@ -222,7 +223,7 @@ def _spell_use(named: Named) -> str:
 
 def _fits(named: Named, move: Move) -> bool:
     """The axes and the dim are those that the user named; the order matters where blocks are laid out by it."""
-    if isinstance(move, AllReduce | CollectivePermute):
+    if isinstance(move, AllReduce | CollectivePermute | JointGather):
         return named.axes is None or set(named.axes) == set(move.axes)
     if named.axes is not None and named.axes != move.axes:
         return False
@@ -244,6 +245,17 @@ def _legal(move: Move, before: Sharding, mesh: Mesh) -> bool:
     return True
 
 
+def _joint_gathers(before: Sharding, pattern: Pattern) -> Iterator[Move]:
+    """`AllGather_XY(A[I_X, J_Y]) → A[I, J]`: what comes off all dims at once."""
+    parts = tuple(
+        (dim, old[len(new) :])
+        for dim, (old, new) in enumerate(zip(before.dims, pattern.dims, strict=True))
+        if new is not None and old != new and old[: len(new)] == new
+    )
+    if len(parts) > 1:
+        yield JointGather(parts)
+
+
 def _moves(named: Named, before: Sharding, pattern: Pattern, mesh: Mesh) -> Iterator[Move]:
     """The moves of the named kind that could be meant."""
     added = tuple(_added(named, old, new, mesh) for old, new in zip(before.dims, pattern.dims, strict=True))
@@ -251,6 +263,7 @@ def _moves(named: Named, before: Sharding, pattern: Pattern, mesh: Mesh) -> Iter
         case "AllGather":
             for dim, axes in enumerate(before.dims):
                 yield from (AllGather(axes[cut:], dim) for cut in range(len(axes)))
+            yield from _joint_gathers(before, pattern)
         case "ReduceScatter":
             yield from (ReduceScatter(axes, dim) for dim, some in enumerate(added) for axes in some)
         case "Slice":

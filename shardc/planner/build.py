@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.cost import formulas
-from shardc.ir.collectives import AllGather, AllReduce, Move, ReduceScatter, Slice, apply, wire_bytes
+from shardc.ir.collectives import AllGather, AllReduce, JointGather, Move, ReduceScatter, Slice, apply, wire_bytes
 from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
 from shardc.ir.program import Call, Expr, Input, Product, Use
 from shardc.ir.sharding import Array, Sharding
@@ -15,7 +15,6 @@ from shardc.planner.tables import Applied, Held, Moved, Multiplied, Table, Waypo
 from shardc.planner.work import Work
 from shardc.rules.cases import cases_of
 
-PICO = 10**12
 
 
 @dataclass(slots=True)
@@ -91,14 +90,14 @@ class Builder:
         work = Work.of(self.planner.program, expr)
         flops = work.flops([array.sharding for array in arrays], mesh)
         moved = sum(array.local_bytes(mesh) for array in (*arrays, result))
-        time = model.local_ps(flops, moved, work.dtype)
+        time = model.local_s(flops, moved, work.dtype)
         axes = mesh.ordered(axis for array in arrays for axis in array.sharding.sharded)
-        peak = flops / model.chip.peak(work.dtype) * PICO
-        if time > peak + 1:
+        peak = flops / model.chip.peak(work.dtype)
+        if time > peak:
             formula = formulas.of_memory([*arrays, result])
         else:
             formula = formulas.of_product(work.dims, axes, work.contracts, work.dtype)
-        return StepCost(0, flops, time / PICO, formula)
+        return StepCost(0, flops, time, formula)
 
     def move(self, value: int, move: Move, name: str, rule: str) -> int:
         mesh, before = self.planner.mesh, self.values[value]
@@ -106,7 +105,7 @@ class Builder:
         cost = StepCost(
             wire_bytes(move, before.sharding, mesh, size),
             0,
-            self.planner.model.rate(move).time_ps(size) / PICO,
+            self.planner.model.rate(move).seconds(size),
             self.planner.model.formula(move, before),
         )
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
@@ -146,7 +145,7 @@ def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: i
     match move:
         case AllGather(dim=dim) if dims[dim] not in product.dims:
             return "case 2: gather the contracted dim" if case == 2 else "gather the contracted dim"
-        case AllGather():
+        case AllGather() | JointGather():
             return "case 4: gather one operand" if case == 4 else "gather before the product"
         case Slice(dim=dim) if dims[dim] not in product.dims:
             return "case 2: slice the other operand" if case == 2 else "slice the contracted dim"
@@ -165,7 +164,7 @@ def _after_product(move: Move, case: int) -> str:
             return f"{prefix}reduce the result"
         case ReduceScatter():
             return f"{prefix}reduce and scatter the result"
-        case AllGather():
+        case AllGather() | JointGather():
             return "gather after the product"
         case Slice():
             return "slice after the product"

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from shardc.cost.model import CostModel
+from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce
+from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
@@ -134,10 +134,10 @@ class Planner:
                 continue
             number = search.space.number(way.result)
             moved = sum(table.search.local_bytes(n) for table, n in zip(usable, at, strict=True))
-            time = self.model.local_ps(
+            time = self.model.local_s(
                 work.flops(way.operands, self.mesh), moved + search.local_bytes(number), work.dtype
             )
-            price = self.objective.price(time, 0) + sum(cost for cost in costs if cost is not None)
+            price = self.objective.price(picoseconds(time), 0) + sum(cost for cost in costs if cost is not None)
             yield number, price, Multiplied(usable, at)
 
     def _calls(self, expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
@@ -168,7 +168,7 @@ class Planner:
             axes_fit = (
                 expr.axes is None
                 or move.axes == expr.axes
-                or (isinstance(move, AllReduce) and set(move.axes) == set(expr.axes))
+                or (isinstance(move, AllReduce | JointGather) and set(move.axes) == set(expr.axes))
             )
             if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
                 yield edge

@@ -61,7 +61,7 @@ def plan_program(
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
     """
     check_divisible(program)
-    pool, notes = _pool(program)
+    pool, notes = _pool(program, objective)
     state = _State(Planner(program, model, objective, pool), memory)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), tuple(state.steps))
@@ -187,9 +187,16 @@ class _State:
         return tuple(self.results[number] for number in self.planner.program.outputs)
 
 
-def _pool(program: Program) -> tuple[Axes, tuple[str, ...]]:
-    """The axes to search over: all that exceed 1, or, where that is too many, those written."""
+def _pool(program: Program, objective: Objective) -> tuple[Axes, tuple[str, ...]]:
+    """The axes to search over, and what to say of it.
+
+    By time, those that the program writes: what stands along the others is a copy of the same computation, and
+    an engineer who keeps it so has reasons that the program does not tell. By bytes, all that exceed 1, since a
+    reduction over X is cheaper on slices over an idle Y; unless that is too many to search.
+    """
     written = mentioned(program)
+    if objective is Objective.TIME:
+        return written, ()
     mesh = program.mesh
     every = tuple(name for name in mesh.names if mesh.size(name) > 1 or name in written)
     rank = max((_width(statement) for statement in program.statements), default=0)

@@ -13,7 +13,7 @@ from itertools import permutations
 
 from shardc.cost.model import CostModel
 from shardc.errors import ShardcError
-from shardc.ir.collectives import Move, Slice, apply, wire_bytes
+from shardc.ir.collectives import AllGather, JointGather, Move, Slice, apply, wire_bytes
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.objective import Objective
@@ -64,7 +64,8 @@ class Space:
     def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
         if kind is not Slice:
-            return tuple(edge for edge in self.edges(number) if isinstance(edge.move, kind))
+            kinds = (AllGather, JointGather) if kind is AllGather else kind
+            return tuple(edge for edge in self.edges(number) if isinstance(edge.move, kinds))
         before = self.shardings[number]
         free = tuple(axis for axis in self.mesh.names if axis not in before.used)
         chosen = (order for count in range(1, len(free) + 1) for order in permutations(free, count))

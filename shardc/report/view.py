@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from shardc.cost import CostModel
-from shardc.ir.collectives import AllReduce, CollectivePermute
+from shardc.ir.collectives import AllReduce, CollectivePermute, JointGather
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
@@ -181,6 +181,8 @@ def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
             return (), None
         case AllReduce(axes) | CollectivePermute(axes, _):
             return axes, None
+        case JointGather(parts):
+            return step.op.axes, ",".join(result.dims[dim] for dim, _ in parts)
         case move:
             return move.axes, result.dims[move.dim]
 

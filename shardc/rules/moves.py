@@ -7,9 +7,18 @@ minor axes of a dim can be gathered or exchanged without leaving the blocks stri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    JointGather,
+    Move,
+    ReduceScatter,
+    Slice,
+)
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 
@@ -27,6 +36,15 @@ def gathers(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     for dim, axes in enumerate(before.dims):
         for minor in _suffixes(axes):
             yield AllGather(minor, dim)
+
+
+def joint_gathers(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I_X, J_Y] → A[I, J]`: minor axes of several dims together."""
+    options = [[(dim, ()), *((dim, minor) for minor in _suffixes(axes))] for dim, axes in enumerate(before.dims)]
+    for chosen in product(*options):
+        parts = tuple(part for part in chosen if part[1])
+        if len(parts) > 1:
+            yield JointGather(parts)
 
 
 def exchanges(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -64,7 +82,7 @@ def scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 
 
 Rule = Callable[[Sharding, Mesh, Axes], Iterator[Move]]
-MOVES: tuple[Rule, ...] = (slices, gathers, reductions, scatters, exchanges, permutes)
+MOVES: tuple[Rule, ...] = (slices, gathers, joint_gathers, reductions, scatters, exchanges, permutes)
 
 
 def moves(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:

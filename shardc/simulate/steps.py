@@ -7,7 +7,7 @@ from typing import assert_never
 
 import numpy as np
 
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, JointGather, ReduceScatter, Slice
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Op
 from shardc.ir.sharding import Array, Axes, Sharding
@@ -41,6 +41,11 @@ def _dispatch(op: Op, blocks: Sequence[Values], arrays: Sequence[Array], result:
     match op:
         case AllGather(axes, dim):
             return _all_gather(part_of(blocks[0], mesh, axes), axes, dim).blocks(mesh)
+        case JointGather(parts):
+            part = part_of(blocks[0], mesh, op.axes)
+            for dim, axes in parts:
+                part = _all_gather(part, axes, dim)
+            return part.blocks(mesh)
         case ReduceScatter(axes, dim):
             return _reduce_scatter(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
         case AllReduce(axes):

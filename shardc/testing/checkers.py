@@ -16,6 +16,7 @@ from shardc.ir.collectives import (
     AllToAll,
     CollectivePermute,
     IllegalMove,
+    JointGather,
     ReduceScatter,
     Slice,
     apply,
@@ -144,7 +145,7 @@ def _check_step(where: str, schedule: Schedule, step: Step) -> None:
 
 def _left_by(where: str, op: Op, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
     match op:
-        case AllGather() | ReduceScatter() | AllReduce() | AllToAll() | CollectivePermute() | Slice():
+        case AllGather() | JointGather() | ReduceScatter() | AllReduce() | AllToAll() | CollectivePermute() | Slice():
             if len(operands) != 1 or (operands[0].dims, operands[0].dtype) != (result.dims, result.dtype):
                 return "a move keeps the dims and the type of its one operand"
             if isinstance(op, CollectivePermute):

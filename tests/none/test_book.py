@@ -17,7 +17,7 @@ BAD = [entry for entry in ENTRIES if entry["expect"] == "error"]
 # The book leaves a choice in words; these are the choices.
 IN_WORDS = {
     "AllGather_X C or A": [["AllGather_X C"], ["AllGather_X A"]],
-    "AllGather of A and B, or of C": [["AllGather_X A", "AllGather_Y B"], ["AllGather_X C", "AllGather_Y C"]],
+    "AllGather of A and B, or of C": [["AllGather_X A", "AllGather_Y B"], ["AllGather_XY C"]],
 }
 
 

@@ -14,7 +14,9 @@ SIZES = {"I": 4096, "J": 4096}
 
 
 def planned(given):
-    options = {name: given[name] for name in ("dims", "mesh", "dtype", "chip", "wraparound", "formula") if name in given}
+    options = {
+        name: given[name] for name in ("dims", "mesh", "dtype", "chip", "wraparound", "formula") if name in given
+    }
     text = given["expr"] if "->" in given["expr"] else f"{given['expr']} -> {given['expr']}"
     return shardc.plan(text, **options)
 

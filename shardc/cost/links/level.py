@@ -37,8 +37,11 @@ class Level(Protocol):
         """Hops on the way to the farthest member."""
         ...
 
-    def exchange(self) -> Factor:
-        """Seconds of an AllToAll among the members, per byte of the array gathered over them."""
+    def exchange(self, book: bool) -> Factor:
+        """Seconds of an AllToAll among the members, per byte of the array gathered over them.
+
+        `book`: without (n-1)/n and the like, which tend to 1.
+        """
         ...
 
     def route(self) -> Factor:

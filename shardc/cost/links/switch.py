@@ -22,9 +22,9 @@ class Switch:
     def hops(self) -> Factor:
         return Factor("1", 1)
 
-    def exchange(self) -> Factor:
+    def exchange(self, book: bool) -> Factor:
         """V(n−1)/(n²W): of its n-th part a device sends all but one n-th."""
-        less = less_one(self.count)
+        less = Factor("1", 1.0) if book else less_one(self.count)
         return Factor(
             f"{less.text}/{self.count.text} / {self.width.text}", less.value / self.count.value / self.width.value
         )

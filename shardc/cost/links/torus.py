@@ -48,12 +48,12 @@ class Line:
             return Factor(f"{stride}⌈{n}/2⌉", self.stride * -(-self.size // 2))
         return Factor(f"{stride}({n}-1)", self.stride * (self.size - 1))
 
-    def share(self) -> Factor:
-        """Of an AllToAll: how often the array crosses the axis' middle, for the whole array: n/4, (n²−1)/(4n)."""
+    def share(self, book: bool) -> Factor:
+        """Of an AllToAll, n times the part of the array that crosses the axis' middle: n/4, (n²−1)/(4n)."""
         n = self.axis
         if self.shape is Shape.ONE_WAY:
-            return Factor(f"({n.text}-1)/2", (n.value - 1) / 2)
-        if self.size % 2:
+            return Factor(f"{n.text}/2", n.value / 2) if book else Factor(f"({n.text}-1)/2", (n.value - 1) / 2)
+        if self.size % 2 and not book:
             return Factor(f"({n.text}²-1)/(4·{n.text})", (n.value**2 - 1) / (4 * n.value))
         return Factor(f"{n.text}/4", n.value / 4)
 
@@ -76,10 +76,10 @@ class Torus:
     def hops(self) -> Factor:
         return total(line.hops for line in self.lines)
 
-    def exchange(self) -> Factor:
+    def exchange(self, book: bool) -> Factor:
         """V·nᵢ/(4·N·Wᵢ) for the axis where that is longest; V/(4W) on a single even ring."""
-        slowest = max(self.lines, key=lambda line: line.share().value / line.width.value)
-        share, n, width = slowest.share(), self.count, slowest.width
+        slowest = max(self.lines, key=lambda line: line.share(book).value / line.width.value)
+        share, n, width = slowest.share(book), self.count, slowest.width
         if len(self.lines) == 1 and share.text == f"{n.text}/4":
             return Factor(f"1/4 / {width.text}", 0.25 / width.value)
         return Factor(f"{share.text}/{n.text} / {width.text}", share.value / n.value / width.value)
