@@ -33,7 +33,7 @@ def parse(
     *,
     mesh: MeshLike | None = None,
     dims: DimsLike | None = None,
-    dtype: str | None = None,
+    dtype: Any = None,
     chip: str | None = None,
     topology: str | None = None,
     dcn: Mapping[str, int] | str | None = None,
@@ -44,11 +44,14 @@ def parse(
     `mesh` is a dict of sizes by axis, a JAX mesh, or text as in `X=4,Y=2`; `dims` a dict or text. Raises
     ShardcError with the place in the text.
     """
+    for what, given in (("text", text), ("chip", chip), ("topology", topology)):
+        if given is not None and not isinstance(given, str):
+            raise ShardcError("SHC001", f"{what} is a {type(given).__name__}", help="give text")
     program = parse_notation(
         text,
         mesh=Hardware.of(dcn=dcn).with_dcn(_mesh(mesh)),
-        dims=parse_dims(dims) if isinstance(dims, str) else dims,
-        dtype=dtype,
+        dims=_dims(dims),
+        dtype=_dtype(dtype),
         chip=chip,
         topology=topology,
         name=name,
@@ -68,7 +71,7 @@ def plan(
     *,
     mesh: MeshLike | None = None,
     dims: DimsLike | None = None,
-    dtype: str | None = None,
+    dtype: Any = None,
     chip: str | None = None,
     topology: str | None = None,
     objective: str = "time",
@@ -106,8 +109,12 @@ def planned(program: Program, hardware: Hardware | None = None, objective: str =
     """The plan of a program whose sizes are all known."""
     hardware = Hardware() if hardware is None else hardware
     model = hardware.model(program)
-    found = plan_program(program, model, _objective(objective), hardware.memory)
-    return Plan(found, model)
+    try:
+        return Plan(plan_program(program, model, _objective(objective), hardware.memory), model)
+    except RecursionError:
+        raise ShardcError(
+            "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"
+        ) from None
 
 
 class Plan:
@@ -259,7 +266,29 @@ def _mesh(mesh: MeshLike | Any | None) -> Mesh | None:
         return parse_mesh(mesh)
     if isinstance(mesh, Mapping):
         return Mesh.of(mesh)
-    return Mesh.of(dict(mesh.shape))  # a jax mesh, concrete or abstract
+    if isinstance(getattr(mesh, "shape", None), Mapping):  # a jax mesh, concrete or abstract
+        return Mesh.of(dict(mesh.shape))
+    raise ShardcError("SHC203", f"mesh is a {type(mesh).__name__}", help='give a dict, a jax mesh, or "X=4,Y=2"')
+
+
+def _dims(dims: DimsLike | None) -> Mapping[str, int] | None:
+    if dims is None or isinstance(dims, Mapping):
+        return dims
+    if isinstance(dims, str):
+        return parse_dims(dims)
+    raise ShardcError("SHC001", f"dims is a {type(dims).__name__}", help='give a dict, or text as in "I=1024,J=4096"')
+
+
+def _dtype(dtype: Any) -> str | None:
+    """Text, or a NumPy or JAX type."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or getattr(dtype, "dtype", None)
+    if name is None:
+        raise ShardcError(
+            "SHC001", f"dtype is a {type(dtype).__name__}", help='give text as in "bf16", or a NumPy type'
+        )
+    return str(name)
 
 
 def _objective(name: str) -> Objective:

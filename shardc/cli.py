@@ -143,7 +143,7 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
 
 @shardc.command()
 @click.argument("argument", metavar="INPUT")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the inputs' values.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs' values.")
 @_options
 def run(argument: str, seed: int, **values: Any) -> int:
     """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch."""
@@ -190,8 +190,10 @@ def _status(arguments: list[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        if "--json" not in arguments:
+            error.show()
+            return error.exit_code
+        return _refuse(ShardcError("SHC001", error.format_message(), help="shardc --help"), True)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -199,6 +201,10 @@ def _status(arguments: list[str]) -> int:
         return FILES
     except OSError as error:
         return _refuse(ShardcError("SHC506", f"cannot write the result: {error.strerror or error}"), False)
+    except MemoryError:
+        return _refuse(
+            ShardcError("SHC308", "out of memory", help="give smaller --dims, or a smaller mesh"), "--json" in arguments
+        )
     except RecursionError:
         return _refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), "--json" in arguments)
     except Exception as error:

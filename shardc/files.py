@@ -59,6 +59,8 @@ def write_output(text: str, target: str, *, source: str, force: bool) -> None:
         raise ShardcError("SHC502", f"`{target}` is a directory", help="name a file")
     if path.exists() and Path(source).exists() and path.samefile(source):
         raise ShardcError("SHC505", f"`{target}` is the input", help="write to another file")
+    if path.exists() and not path.is_file():
+        raise ShardcError("SHC506", f"`{target}` is not a regular file", help="name a file, or leave -o out")
     if path.exists() and not force:
         raise ShardcError("SHC504", f"`{target}` exists", help="give --force to replace it")
     _sweep(path)

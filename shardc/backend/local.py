@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 
 from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, axes_argument, call, method, numbers
+from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType, accumulator
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.plan import Apply
@@ -15,6 +16,10 @@ Dims = tuple[str, ...]
 
 def letters(dims: Dims) -> dict[str, str]:
     """A letter for each dim: its initial in lower case where all of these differ, else a, b, c, …."""
+    if len(dims) > len(string.ascii_letters):
+        raise ShardcError(
+            "SHC402", f"{len(dims)} dims meet in one product; an einsum has letters for 52", help="split the statement"
+        )
     initials = [dim[0].lower() for dim in dims]
     if len(set(initials)) == len(dims):
         return dict(zip(dims, initials, strict=True))
@@ -29,11 +34,15 @@ def einsum(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) 
     summing = summing_type(operands, result)
     if summing is None:
         return call("jnp.einsum", Const(subscripts), *names)
+    if len(operands) == 1:  # a sum alone does not heed a preferred type
+        return call("jnp.einsum", Const(subscripts), as_type(names[0], summing))
     return call("jnp.einsum", Const(subscripts), *names, preferred_element_type=type_name(summing))
 
 
 def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:
     """The type in which a product adds up, or None if that is simply the operands' own."""
+    if len(operands) == 1 and set(operands[0].dims) == set(result.dims):
+        return None  # a transposition
     types = {array.dtype for array in operands}
     widest = max((accumulator(array.dtype) for array in operands), key=lambda dtype: dtype.bytes)
     chosen = result.dtype if result.dtype.bytes > widest.bytes else widest

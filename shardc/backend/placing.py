@@ -83,6 +83,8 @@ def check_argument(given: Any, wanted: Array) -> None:
 
 def check_sharding(given: Any, wanted: Array, mesh: Any) -> None:
     """SHC305 if a traced or committed array lies otherwise on Explicit axes, where JAX would not move it."""
+    if not is_traced(given) and isinstance(given, jax.Array) and given.committed:
+        _check_devices(given, wanted)
     explicit = {n for n, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == _EXPLICIT}
     found = sharding_of(jax.typeof(given).sharding.spec, len(wanted.shape))
     differ = [
@@ -95,6 +97,19 @@ def check_sharding(given: Any, wanted: Array, mesh: Any) -> None:
             "SHC305",
             f"`{wanted.name}` is {wanted.name}{spell(wanted.dims, found)}; the program asks for {wanted}",
             help=f"write what it is, or jax.reshard({wanted.name}, jax.{spec_of(wanted.sharding)!r}) first".replace(
+                "jax.PartitionSpec", "jax.P"
+            ),
+        )
+
+
+def _check_devices(given: Any, wanted: Array) -> None:
+    """SHC305 for an array that lies on other devices than those of the mesh in force."""
+    mesh = jax.sharding.get_mesh()
+    if not mesh.empty and given.sharding.device_set != set(mesh.devices.flat):
+        raise ShardcError(
+            "SHC305",
+            f"`{wanted.name}` lies on {len(given.sharding.device_set)} devices, the mesh in force has {mesh.size}",
+            help=f"jax.device_put({wanted.name}, jax.{spec_of(wanted.sharding)!r}) puts it there".replace(
                 "jax.PartitionSpec", "jax.P"
             ),
         )

@@ -30,12 +30,12 @@ class CompiledProgram:
             placing.check_enabled(schedule.values[number].dtype)
 
     def __call__(self, *arrays: Any) -> Any:
-        with self._in_mesh():
+        with self._in_mesh(arrays):
             return self._function()(*self._arguments(arrays))
 
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
-        with self._in_mesh():
+        with self._in_mesh(arrays):
             return self._function().lower(*self._arguments(arrays))
 
     def _function(self) -> Any:
@@ -70,7 +70,7 @@ class CompiledProgram:
         mesh: jax.sharding.Mesh = jax.sharding.get_mesh()
         return mesh
 
-    def _in_mesh(self) -> AbstractContextManager[Any]:
+    def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
         """The mesh in force if there is one, else the program's own."""
         if not self._schedule.mesh.axes:
             return nullcontext()
@@ -78,6 +78,8 @@ class CompiledProgram:
         if not current.empty:
             placing.check_mesh(self._schedule.mesh, current)
             return nullcontext()
+        if any(placing.is_traced(array) for array in arrays):
+            raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …, around jax.jit")
         if self._mesh is None:
             self._mesh = placing.make_mesh(self._schedule.mesh)
         placing.check_mesh(self._schedule.mesh, self._mesh)

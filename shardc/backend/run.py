@@ -98,7 +98,7 @@ def blocks_of(result: Any, mesh: Mesh) -> Any:
     """What each device holds, as one array of the mesh's shape and the local shape; int64 or float64."""
     shards = [np.asarray(shard.data) for shard in result.addressable_shards]
     kind = np.int64 if np.issubdtype(shards[0].dtype, np.integer) else np.float64
-    return np.stack(shards).astype(kind).reshape(*mesh.sizes, *shards[0].shape)
+    return np.stack(shards).astype(kind).reshape((*mesh.sizes, *shards[0].shape))
 
 
 def _compare(array: Array, result: Any, whole: Any, bound: Any, mesh: Mesh) -> OutputReport:

@@ -68,11 +68,11 @@ def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Pr
 def reshard(x: Any, spec: jax.P, *, planner: Planner) -> Any:
     """The array in another sharding. See `shardc.reshard`."""
     mesh = mesh_in_force()
-    target = placing.sharding_of(spec, np.ndim(x))
-    unknown = sorted(target.used - set(mesh.names))
-    if unknown:
-        raise ShardcError("SHC201", f"unknown mesh axis `{unknown[0]}` in {spec}", help=f"the mesh in force has {mesh}")
+    x = x if isinstance(x, jax.Array) else np.asarray(x)
+    target = _target(spec, x.ndim, mesh)
     source = _source(x)
+    if not target.divides(x.shape, mesh):
+        raise ShardcError("SHC204", f"shape {x.shape} is not divisible by {spec} on {mesh}", help="drop axes, or pad")
     if source is None:
         return _without_source(x, spec)
     if source == target:
@@ -80,12 +80,33 @@ def reshard(x: Any, spec: jax.P, *, planner: Planner) -> Any:
     return _reshard(mesh, tuple(np.shape(x)), _dtype(x), source, target, planner)(x)
 
 
+def _target(spec: Any, rank: int, mesh: Mesh) -> Sharding:
+    """The spec as a sharding; a coded error if it is none of this array on this mesh."""
+    if not isinstance(spec, jax.P) or not all(isinstance(part, str | tuple | None) for part in spec.partitions):
+        raise ShardcError("SHC001", f"`{spec}` is not a spec", help='give a jax.P of axes, as in jax.P("X", None)')
+    if len(spec.partitions) > rank:
+        raise ShardcError("SHC303", f"{spec} is longer than the array's {rank} dims", help="a part for each dim")
+    target = placing.sharding_of(spec, rank)
+    written = [*target.sharded, *target.unreduced]
+    unknown = sorted(set(written) - set(mesh.names))
+    if unknown:
+        raise ShardcError("SHC201", f"unknown mesh axis `{unknown[0]}` in {spec}", help=f"the mesh in force has {mesh}")
+    if len(set(written)) < len(written):
+        raise ShardcError("SHC202", f"{spec} uses an axis twice", help="an axis shards one dim")
+    return target
+
+
 def _source(x: Any) -> Sharding | None:
     """How an array lies, if that can be known: not of NumPy arrays, nor under jit along Auto axes."""
     if not isinstance(x, jax.Array):
         return None
     if not placing.is_traced(x):
-        lies = x.sharding
+        lies, here = x.sharding, jax.sharding.get_mesh()
+        if isinstance(lies, jax.NamedSharding) and lies.mesh.shape != here.shape:
+            where = dict(lies.mesh.shape)
+            raise ShardcError(
+                "SHC306", f"the array lies on a mesh {where}", help="jax.device_put it on the mesh in force"
+            )
         return placing.sharding_of(lies.spec, x.ndim) if isinstance(lies, jax.NamedSharding) and x.committed else None
     mesh = jax.sharding.get_abstract_mesh()
     if any(kind != jax.sharding.AxisType.Explicit for kind in mesh.axis_types):

@@ -102,6 +102,8 @@ def check_size(size: int, what: str, name: str, *, code: str = "SHC209", span: S
             span=span,
             help=f"write {name}=4, say",
         )
+    if size.bit_length() > 64:  # Python refuses to print a number of thousands of digits
+        raise ShardcError("SHC407", f"{what} `{name}` has {size.bit_length()} bits", span=span, help="64 at most")
     if size < 1:
         raise ShardcError(
             code, f"{what} `{name}` = {size}; sizes begin at 1", span=span, help=f"write {name}=1 or more"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from shardc.cost.model import PICO, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.plan import Step, Strategy
 from shardc.ir.program import Call, Expr, Product, Statement, operands
@@ -86,10 +87,11 @@ def _build(
     planner: Planner, root: Table, goal: int, name: str, number: int, values: tuple[Array, ...], taken: set[str]
 ) -> Strategy:
     steps: list[Step] = []
-    builder = Builder(planner, list(values), steps, number, set(taken))
+    builder = Builder(planner, list(values), steps, number, name, set(taken))
     builder.build(root, goal, name)
     wire = sum(step.cost.wire_bytes for step in steps)
-    return Strategy(tuple(builder.values), tuple(steps), wire, sum(step.cost.time_s for step in steps))
+    time = sum(picoseconds(step.cost.time_s) for step in steps) / PICO  # as the search adds it, whatever the order
+    return Strategy(tuple(builder.values), tuple(steps), wire, time)
 
 
 def _signature(strategy: Strategy) -> object:

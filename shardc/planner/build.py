@@ -7,6 +7,7 @@ from typing import assert_never
 
 from shardc.cost import formulas
 from shardc.ir.collectives import AllGather, AllReduce, JointGather, Move, ReduceScatter, Slice, apply, wire_bytes
+from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
 from shardc.ir.program import Call, Expr, Input, Product, Use
 from shardc.ir.sharding import Array, Sharding
@@ -16,7 +17,6 @@ from shardc.planner.work import Work
 from shardc.rules.cases import cases_of
 
 
-
 @dataclass(slots=True)
 class Builder:
     """Appends the steps of one statement. A step done twice to the same values is done once."""
@@ -24,7 +24,8 @@ class Builder:
     planner: Planner
     values: list[Array]
     steps: list[Step]
-    statement: int = 0
+    statement: int
+    name: str  # of the statement's result
     taken: set[str] = field(default_factory=set)  # names that a new value must not bear
     chosen: dict[str, int] = field(default_factory=dict)  # inputs whose sharding this statement chose
     cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
@@ -51,13 +52,13 @@ class Builder:
             case Waypoint(below, at):
                 return self.build(below, at, name)
             case Moved(below, at, move):
-                operand = self.build(below, at, self._inner(below.expr, name))
+                operand = self.build(below, at, self._inner(below.expr))
                 return self.move(operand, move, name, "named by the statement")
             case Multiplied(tables, at):
                 return self._product(table, tables, at, seed, name)
             case Applied(tables, at):
                 assert isinstance(expr, Call)
-                found = tuple(self.build(t, n, self._inner(t.expr, name)) for t, n in zip(tables, at, strict=True))
+                found = tuple(self.build(t, n, self._inner(t.expr)) for t, n in zip(tables, at, strict=True))
                 op = Apply(expr.function, expr.over)
                 return self._append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "")
             case _:
@@ -76,7 +77,7 @@ class Builder:
         below = [t.expr.dims for t in tables]
         for axis, case in cases_of(self.planner.mesh.names, below, expr.dims, found).items():
             self.cases[axis] = max(case, self.cases.get(axis, 1)) if case != 1 else self.cases.get(axis, 1)
-        values = tuple(self.build(t, n, self._inner(t.expr, name), expr) for t, n in zip(tables, at, strict=True))
+        values = tuple(self.build(t, n, self._inner(t.expr), expr) for t, n in zip(tables, at, strict=True))
         result = self._array(expr, table.sharding(seed), name)
         return self._append(Einsum(), values, result, self._product_cost(expr, values, result), "local product")
 
@@ -122,15 +123,16 @@ class Builder:
     def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
         return Array(name, expr.dims, self.planner.program.shape(expr.dims), sharding, expr.dtype)
 
-    def _inner(self, expr: Expr, name: str) -> str:
+    def _inner(self, expr: Expr) -> str:
         """A name for an operand: its own, or the result's with a number."""
         if isinstance(expr, Use):
             return expr.name
+        base = self.name[: MAX_NAME - 6]
         number = 1
-        while f"{name}_{number}" in self.taken:
+        while f"{base}_{number}" in self.taken:
             number += 1
-        self.taken.add(f"{name}_{number}")
-        return f"{name}_{number}"
+        self.taken.add(f"{base}_{number}")
+        return f"{base}_{number}"
 
     def _rule(self, move: Move, table: Table, product: Product | None, cases: dict[str, int]) -> str:
         number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)

@@ -22,7 +22,7 @@ from shardc.errors import ShardcError
 from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
+from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands, uses
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.objective import Objective
 from shardc.planner.space import Edge, Search, space
@@ -125,12 +125,14 @@ class Planner:
         partial = tuple(
             frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in usable
         )
+        # JAX multiplies no two arguments that both arrive as partial sums: one is reduced first.
+        reduce_one = len(usable) > 1 and all(self._given_unreduced(operand) for operand in expr.operands)
         work = Work.of(self.program, expr)
         spaces = [table.search.space for table in usable]
         for way in local_products(tuple(o.dims for o in expr.operands), expr.dims, self.pool, partial):
             at = tuple(around.number(s) for around, s in zip(spaces, way.operands, strict=True))
             costs = [price.get(number) for price, number in zip(prices, at, strict=True)]
-            if None in costs:
+            if None in costs or (reduce_one and all(sharding.unreduced for sharding in way.operands)):
                 continue
             number = search.space.number(way.result)
             moved = sum(table.search.local_bytes(n) for table, n in zip(usable, at, strict=True))
@@ -139,6 +141,11 @@ class Planner:
             )
             price = self.objective.price(picoseconds(time), 0) + sum(cost for cost in costs if cost is not None)
             yield number, price, Multiplied(usable, at)
+
+    def _given_unreduced(self, expr: Expr) -> bool:
+        """Whether an expression has an input that arrives unreduced."""
+        given = {array.name for array in self.program.inputs if array.pattern.unreduced}
+        return any(use.name in given for use in uses(expr))
 
     def _calls(self, expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
         for at in _aligned(expr, tables):

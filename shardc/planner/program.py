@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
 from shardc.cost.memory import peak_bytes
-from shardc.cost.model import CostModel
+from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.plan import Cost, Schedule, Step, Strategy
 from shardc.ir.program import Program, Statement, check_divisible, operands, uses
@@ -18,7 +19,7 @@ from shardc.planner.bounds import lower_bound
 from shardc.planner.build import Builder
 from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
-from shardc.planner.root import mentioned
+from shardc.planner.root import cheapest, mentioned, root_table
 from shardc.rules.products import count_placements
 
 MAX_PLACEMENTS = 20_000
@@ -27,19 +28,31 @@ MAX_PLACEMENTS = 20_000
 class PlannedStatement:
     """A statement as written, the case of each mesh axis, and every strategy, the cheapest first."""
 
-    def __init__(self, text: str, cases: dict[str, int], find: Callable[[], Iterator[Strategy]]) -> None:
+    def __init__(
+        self,
+        text: str,
+        cases: dict[str, int],
+        find: Callable[[], Iterator[Strategy]],
+        rank: Callable[[Strategy], tuple[float, float]],
+        shared: bool,
+    ) -> None:
         self.text = text
         self.cases = cases
         self._find = find
+        self._rank = rank
+        self._shared = shared
 
     @cached_property
     def alternatives(self) -> tuple[Strategy, ...]:
         """Found when first asked for: the plan itself does not need them."""
-        return tuple(self._find())
+        return self._sorted(self._find())
 
     def cheapest(self, count: int | None) -> tuple[Strategy, ...]:
         """The first `count` of them, or all."""
-        return self.alternatives if count is None else tuple(islice(self._find(), count))
+        return self.alternatives[:count] if count is None or self._shared else tuple(islice(self._find(), count))
+
+    def _sorted(self, found: Iterator[Strategy]) -> tuple[Strategy, ...]:
+        return tuple(sorted(found, key=self._rank))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +77,8 @@ def plan_program(
     pool, notes = _pool(program, objective)
     state = _State(Planner(program, model, objective, pool), memory)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
-    schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), tuple(state.steps))
+    schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
+    _check_bytes(schedule)
     return PlannedProgram(schedule, statements, cost_of(schedule), lower_bound(schedule), notes)
 
 
@@ -96,6 +110,7 @@ class _State:
 
     def add(self, number: int, statement: Statement) -> PlannedStatement:
         self._declare_inputs(statement)
+        self._choose_inputs(statement)
         planner = self.planner
         find = self._alternatives(number, statement, len(self.values))
         builder, value = self._cheapest_that_fits(number, statement)
@@ -104,14 +119,17 @@ class _State:
         held = planner.held.setdefault(statement.name, [])
         if value not in held:
             held.append(value)
-        return PlannedStatement(statement.text, _shown(builder.cases, statement, planner), find)
+        cases = _shown(builder.cases, statement, planner)
+        return PlannedStatement(statement.text, cases, find, _rank(planner.objective), _shares(statement))
 
     def _cheapest_that_fits(self, number: int, statement: Statement) -> tuple[Builder, int]:
         """The steps of the first strategy within the memory limit, and its result; SHC410 if there is none."""
         least = None
-        for root, goal in candidates(self.planner, statement):
-            builder = self._builder(number)
-            value = builder.build(root, goal, statement.name)
+        built: Iterable[tuple[Builder, int]] = self._trials(number, statement)
+        if _shares(statement):
+            # The search charges a move of an array for each use; done, it is done once.
+            built = sorted(built, key=lambda trial: self._built_price(trial[0]))
+        for builder, value in built:
             if self.memory is None:
                 return builder, value
             peak = self._peak(builder, value, number)
@@ -125,6 +143,16 @@ class _State:
             span=statement.span,
             help=f"--memory {least}, or shard the arrays over more axes",
         )
+
+    def _trials(self, number: int, statement: Statement) -> Iterator[tuple[Builder, int]]:
+        """The steps of each strategy, and the value of its result."""
+        for root, goal in candidates(self.planner, statement):
+            builder = self._builder(number)
+            yield builder, builder.build(root, goal, statement.name)
+
+    def _built_price(self, builder: Builder) -> int:
+        price = self.planner.objective.price
+        return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in builder.steps)
 
     def _peak(self, builder: Builder, value: int, number: int) -> int:
         """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
@@ -142,7 +170,8 @@ class _State:
     def _builder(self, number: int) -> Builder:
         names = {statement.name for statement in self.planner.program.statements}
         names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
-        return Builder(self.planner, list(self.values), list(self.steps), number, names)
+        name = self.planner.program.statements[number].name
+        return Builder(self.planner, list(self.values), list(self.steps), number, name, names)
 
     def _declare_inputs(self, statement: Statement) -> None:
         """Inputs with a written sharding are values from their first use on."""
@@ -153,6 +182,30 @@ class _State:
             if given.name not in wanted or given.name in self.given or exact is None:
                 continue
             self._hold(Array(given.name, given.dims, program.shape(given.dims), exact, given.dtype))
+
+    def _choose_inputs(self, statement: Statement) -> None:
+        """An input left open and used more than once lies one way: that which makes the statement cheapest."""
+        program = self.planner.program
+        used = [use.name for use in uses(statement.expr)]
+        for given in program.inputs:
+            if given.name in self.given or used.count(given.name) < 2:
+                continue
+            search = self.planner.search(given.dims, given.dtype)
+            options = [search.space.shardings[number] for number in self.planner.choices(given.pattern, search)]
+            arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
+            self._hold(min(arrays, key=lambda array: self._price_with(array, statement)))
+
+    def _price_with(self, array: Array, statement: Statement) -> float:
+        """The price of a statement if an input lies so; infinite if that does not do."""
+        planner = self.planner
+        held = planner.held | {array.name: [len(planner.shardings)]}
+        shardings = [*planner.shardings, array.sharding]
+        trial = Planner(planner.program, planner.model, planner.objective, planner.pool, held, shardings)
+        try:
+            root = root_table(trial, statement)
+            return root.paths().price[cheapest(root, statement)]
+        except ShardcError:
+            return math.inf
 
     def _hold(self, array: Array) -> None:
         self.values.append(array)
@@ -180,6 +233,16 @@ class _State:
         taken = self._builder(number).taken
         return lambda: strategies(before, statement, number, values, taken)
 
+    def needed_steps(self) -> tuple[Step, ...]:
+        """Those that an output depends on: a name may be bound again and never used."""
+        needed = set(self.outputs())
+        kept = []
+        for step in reversed(self.steps):
+            if step.result in needed:
+                needed.update(step.operands)
+                kept.append(step)
+        return tuple(reversed(kept))
+
     def inputs(self) -> tuple[int, ...]:
         return tuple(self.given[array.name] for array in self.planner.program.inputs)
 
@@ -195,15 +258,47 @@ def _pool(program: Program, objective: Objective) -> tuple[Axes, tuple[str, ...]
     reduction over X is cheaper on slices over an idle Y; unless that is too many to search.
     """
     written = mentioned(program)
+    rank = max((_width(statement) for statement in program.statements), default=0)
+    ways = count_placements(len(written), rank)
+    if ways > MAX_PLACEMENTS:
+        raise ShardcError(
+            "SHC408",
+            f"{rank} dims meet over {len(written)} mesh axes: {ways} ways to lie; the budget is {MAX_PLACEMENTS}",
+            help="merge mesh axes, or split the statement so that fewer dims or axes meet",
+        )
     if objective is Objective.TIME:
         return written, ()
     mesh = program.mesh
     every = tuple(name for name in mesh.names if mesh.size(name) > 1 or name in written)
-    rank = max((_width(statement) for statement in program.statements), default=0)
     if count_placements(len(every), rank) <= MAX_PLACEMENTS:
         return every, ()
     left = [name for name in every if name not in written]
     return written, (f"searched over the axes written; not over {', '.join(left)}",) if left else ()
+
+
+def _check_bytes(schedule: Schedule) -> None:
+    """SHC406 for an array of 2^63 bytes or more."""
+    for array in schedule.values:
+        size = math.prod(array.shape) * array.dtype.bytes
+        if size >= 2**63:
+            raise ShardcError(
+                "SHC406",
+                f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
+                help="make its dims smaller",
+            )
+
+
+def _rank(objective: Objective) -> Callable[[Strategy], tuple[float, float]]:
+    """What strategies are ordered by."""
+    if objective is Objective.TIME:
+        return lambda strategy: (strategy.time_s, strategy.wire_bytes)
+    return lambda strategy: (strategy.wire_bytes, strategy.time_s)
+
+
+def _shares(statement: Statement) -> bool:
+    """Whether a statement uses an array more than once."""
+    names = [use.name for use in uses(statement.expr)]
+    return len(set(names)) < len(names)
 
 
 def _width(statement: Statement) -> int:

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -131,6 +132,28 @@ def test_a_dropped_sum_is_seen(monkeypatch):
     assert not compare(plan.schedule, wholes, [result]).ok
 
 
+def test_partial_sums_of_eight_bit_floats_add_up_wider():
+    plan = shardc.plan("C[J] = sum_I(A[I_X, J])", mesh=TWO, dims=SIZES, dtype="f8_e4m3fn")
+    assert "A.astype(jnp.float32)" in plan.source()
+    result = plan.compile()(np.ones((24, 32), jnp.float8_e4m3fn))
+    np.testing.assert_array_equal(np.asarray(result).astype(float), 24)
+
+
+def test_two_unreduced_arguments_are_multiplied_after_one_is_reduced():
+    plan, *_, report = executed("A[I, J]{U_X} · B[J, K]{U_Y} → C[I, K]", TWO)
+    assert report.ok
+    assert plan.cost.wire_bytes > 0
+
+
+def test_a_run_that_differs_ends_with_1(monkeypatch, capsys):
+    from shardc import cli
+    from shardc.backend import run
+
+    monkeypatch.setattr(run.simulate, "reference", lambda program, wholes: [wholes[0] @ wholes[1] + 1])
+    assert cli._status(["run", str(Path(__file__).parents[2] / "examples" / "matmul.shard")]) == 1
+    assert "NOT EQUAL" in capsys.readouterr().out
+
+
 def test_small_integers_sum_in_int32():
     plan = shardc.plan("C: int32[I, K] = A: int8[I, J_X] · B: int8[J_X, K]", mesh=TWO, dims=SIZES)
     assert "preferred_element_type=jnp.int32" in plan.source()
@@ -144,6 +167,11 @@ def test_narrow_floats_sum_in_f32():
 
 
 FUNCTIONS = [
+    "C[I] = sum_J(A[I_X, J_Y])",
+    "T[I_X, J] = A[I_?, J_?] + A",
+    "C[I_X, J] = A[I_?, J_?] ⊙ relu(A)",
+    "B[J, I_X] = A[I_X, J]; C[I_X, J] = A + A",
+    "A[I, J_X] = A[I_X, J]; C[I_X] = sum_J(A[I_X, J])",
     "B[I_X, J] = gelu(A[I_X, J_Y])",
     "B[I_X, J_Y] = softmax_J(A[I_X, J_Y])",
     "B[I_X] = max_J(A[I_X, J_Y])",

@@ -162,6 +162,32 @@ def test_einsum_refuses_what_does_not_fit():
         refused("SHC201", shardc.reshard, x, jax.P("Z"))
 
 
+def test_reshard_refuses_what_is_no_spec_of_the_array():
+    with jax.set_mesh(mesh_of(EXPLICIT)):
+        x = put(X, "X", "Y")
+        refused("SHC303", shardc.reshard, x, jax.P("X", None, None))
+        refused("SHC303", shardc.reshard, 1.0, jax.P("X"))
+        refused("SHC202", shardc.reshard, x, jax.P("X", "X"))
+        refused("SHC204", shardc.reshard, np.ones((6, 6)), jax.P("X"))
+        refused("SHC001", shardc.reshard, x, ("X", None))
+        refused("SHC001", shardc.reshard, x, jax.P(jax.P.UNCONSTRAINED))
+
+
+def test_arrays_on_other_devices_are_refused():
+    small = jax.make_mesh((2,), ("X",), devices=jax.devices()[:2])
+    away = jax.device_put(X, jax.NamedSharding(small, jax.P("X")))
+    alone = jax.device_put(W, jax.devices()[3])
+    with jax.set_mesh(mesh_of(EXPLICIT)):
+        refused("SHC306", shardc.reshard, away, jax.P())
+        refused("SHC305", shardc.einsum, TEXT, X, alone)
+        refused("SHC305", shardc.plan(TEXT, **PLAN).compile(), away, W)
+
+
+def test_compile_under_jit_needs_a_mesh():
+    program = shardc.plan(TEXT, **PLAN).compile()
+    refused("SHC306", jax.jit(lambda x, w: program(x, w)), X, W)
+
+
 def test_without_a_mesh_both_say_so():
     assert refused("SHC306", shardc.einsum, TEXT, X, W).exit_code == RUNTIME
     refused("SHC306", shardc.reshard, X, jax.P("X"))

@@ -229,3 +229,46 @@ def test_many_runs_with_one_target_leave_one_whole_file(tmp_path):
     whole = subprocess.run(command[:-3], capture_output=True, text=True, check=True).stdout
     assert target.read_text(encoding="utf-8") == whole
     assert [path.name for path in tmp_path.iterdir()] == ["out.py"]
+
+
+def test_chips_shows_every_chip_and_its_source(shardc):
+    status, out, _ = shardc("chips")
+    assert status == 0
+    for name in ("v3", "v4p", "v5e", "v5p", "v6e", "v7x", "H100", "H200", "B200", "GB200-NVL72"):
+        assert name in out
+    assert "How To Scale Your Model" in out
+    _, out, _ = shardc("chips", "--json", "--profile", "spec")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert rows["v5e"]["link_bandwidth"] == 5e10
+    assert all(row["source"] for row in rows.values())
+
+
+def test_a_memory_limit_that_cannot_be_kept_says_what_could(shardc):
+    status, out, err = shardc("plan", "A[I_X, J] → A[I, J]", *MESH, "--memory", "1kB")
+    assert (status, out) == (6, "")
+    assert "the smallest peak is" in err
+
+
+def test_a_usage_error_as_json(shardc):
+    status, out, err = shardc("plan", "--json")
+    assert (status, out) == (2, "")
+    assert json.loads(err)["error"]["code"] == "SHC001"
+
+
+def test_a_target_that_is_no_file_is_left_alone(shardc, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    status, _, err = shardc("emit", MATMUL, *MESH, "-o", str(pipe), "--force")
+    assert status == 7
+    assert "not a regular file" in err
+    assert pipe.is_fifo()
+
+
+def test_topology_and_dcn_price_the_plan(shardc):
+    text = "G[D, F]{U_XP} → G[D, F]"
+    status, out, _ = shardc("plan", text, "--mesh", "X=4", "--dcn", "P=2", "--dims", "D=8192,F=8192")
+    assert status == 0
+    assert out.index("ReduceScatter_X") < out.index("AllReduce_P") < out.index("AllGather_X")
+    status, _, err = shardc("plan", "A[I_X] → A[I]", "--mesh", "X=4", "--topology", "v5p:4x4x4")
+    assert status == 4
+    assert "64 chips" in err

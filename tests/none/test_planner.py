@@ -288,3 +288,111 @@ def test_the_json_holds_the_table_of_the_design():
     assert fields["cost"].keys() == {
         "wire_bytes", "flops", "compute_s", "communication_s", "time_s", "peak_bytes"
     }  # fmt: skip
+
+
+def plan_of(text, mesh, dims, **options):
+    plan = shardc.plan(text, mesh=mesh, dims=dims, dtype="f32", **options)
+    assert_schedule_legal(plan.schedule)
+    assert_simulates(plan.schedule)
+    return plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T[K_Y, L] = A[K_Y, L_?] - A[K_X, L_Y]",
+        "T[K] = max_L(A[K_?, L_?] + relu(A))",
+        "T[K, L] = A[K, L_?] + A[K, L_X]",
+        "T[K_X, M] = A[K_?, L_?] · B[L, M_X] ⊙ (A ·_L D[L, M])",
+    ],
+)
+def test_an_input_left_open_and_used_twice_lies_one_way(text):
+    plan_of(text, {"X": 4, "Y": 2}, {"K": 8, "L": 8, "M": 16})
+
+
+def test_a_move_that_two_uses_share_is_charged_once():
+    plan = plan_of(
+        "(A[I_X, J] ·_J B[J, K]) + (A ·_J D[J, K]) → C[I, K]",
+        {"X": 4},
+        {"I": 64, "J": 64, "K": 96},
+        objective="bytes",
+    )
+    costs = [alternative.wire_bytes for alternative in plan.statements[0].alternatives]
+    assert plan.cost.wire_bytes == costs[0] == min(costs)
+    assert costs == sorted(costs)
+
+
+@settings(max_examples=30, deadline=None)
+@given(matmuls(max_axes=2))
+def test_alternatives_are_in_order_of_time(case):
+    found = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32").statements[0].alternatives
+    assert [other.time_s for other in found] == sorted(other.time_s for other in found)
+
+
+def test_what_no_output_needs_is_not_done():
+    plan = plan_of(
+        "A[I, J_X] = A[I_X, J]; C[I, K] = A[I_X, J] · B[J, K]", {"X": 2}, {"I": 8, "J": 8, "K": 8}, objective="bytes"
+    )
+    assert "AllToAll" not in [step.op for step in plan.steps]
+
+
+def test_long_sums_and_deep_calls_plan_or_are_refused():
+    terms = " + ".join(f"A{n}[I_X]" for n in range(60))
+    plan_of(f"C[I] = {terms}", {"X": 2}, {"I": 4})
+    deep = "relu(" * 45 + "A[I_X]" + ")" * 45
+    assert "def program" in shardc.plan(f"C[I] = {deep}", mesh={"X": 2}, dims={"I": 4}).source()
+    with pytest.raises(ShardcError) as caught:
+        shardc.plan(" + ".join(f"A{n}[I_X]" for n in range(900)) + " → C[I]", mesh={"X": 2}, dims={"I": 4})
+    assert caught.value.code == "SHC403"
+
+
+def refused(code, *arguments, **options):
+    with pytest.raises(ShardcError) as caught:
+        shardc.plan(*arguments, **options)
+    assert caught.value.code == code
+    assert caught.value.help
+    return caught.value
+
+
+def test_a_search_beyond_the_budget_is_refused():
+    mesh = {name: 2 for name in "ABCDEFGH"}
+    refused("SHC408", "A[I_A, J_B] · B[J_C, K_D] → C[I_EG, K_FH]", mesh=mesh, dims=dict.fromkeys("IJK", 256))
+
+
+def test_sizes_that_no_machine_has_are_refused():
+    refused("SHC406", "A[I, J_X] · B[J_X, K] → C[I, K]", mesh={"X": 4}, dims={"I": 10**18})
+    assert "\n" not in refused("SHC407", "A[I_X] → A[I]", mesh={"X": 10**5000}).message
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [
+        ("mesh", 4, "SHC203"),
+        ("mesh", b"X=4", "SHC203"),
+        ("dims", 5, "SHC001"),
+        ("dtype", ["f32"], "SHC001"),
+        ("chip", 5, "SHC001"),
+        ("topology", 5, "SHC001"),
+        ("objective", "money", "SHC001"),
+        ("formula", "exactly", "SHC001"),
+        ("profile", "vendor", "SHC001"),
+        ("memory", "lots", "SHC001"),
+        ("map", "X=first", "SHC001"),
+        ("wraparound", "X=loop", "SHC001"),
+        ("dcn", {"Q": 2}, "SHC224"),
+        ("map", {"Q": 0}, "SHC224"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused(option, value, code):
+    options = {"mesh": {"X": 4}, "topology": "v5p:4"} | {option: value}
+    if option == "dcn":
+        options = {"mesh": "X=4", "dcn": value}
+        with pytest.raises(ShardcError):
+            shardc.plan("mesh X=4\nA[I_X] → A[I]", dcn={"X": 2})
+        return
+    refused(code, "A[I_X] → A[I]", **options)
+
+
+def test_dtypes_of_numpy_and_jax_are_understood():
+    for dtype in (np.float32, np.dtype("float32"), "float32", "f32"):
+        assert shardc.plan("A[I_X] → A[I]", mesh={"X": 4}, dims={"I": 8}, dtype=dtype).dtype == "f32"
