@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import islice
+from dataclasses import dataclass
 
 from shardc.cost.memory import peak_bytes
-from shardc.cost.model import CostModel, picoseconds
-from shardc.errors import ShardcError
-from shardc.ir.plan import Cost, Schedule, Step, Strategy
-from shardc.ir.program import Program, Statement, check_divisible, operands, uses
-from shardc.ir.sharding import Array, Axes
-from shardc.planner.alternatives import candidates, strategies
+from shardc.cost.model import CostModel
+from shardc.ir.plan import Cost, Schedule
+from shardc.ir.program import Program, check_divisible
 from shardc.planner.bounds import lower_bound
-from shardc.planner.build import Builder
+from shardc.planner.limits import axes_to_search, check_bytes
 from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
-from shardc.planner.root import cheapest, mentioned, root_table
-from shardc.rules.products import count_placements
-
-MAX_PLACEMENTS = 20_000
-
-
-class PlannedStatement:
-    """A statement as written, the case of each mesh axis, and every strategy, the cheapest first."""
-
-    def __init__(
-        self,
-        text: str,
-        cases: dict[str, int],
-        find: Callable[[], Iterator[Strategy]],
-        rank: Callable[[Strategy], tuple[float, float]],
-        shared: bool,
-    ) -> None:
-        self.text = text
-        self.cases = cases
-        self._find = find
-        self._rank = rank
-        self._shared = shared
-
-    @cached_property
-    def alternatives(self) -> tuple[Strategy, ...]:
-        """Found when first asked for: the plan itself does not need them."""
-        return self._sorted(self._find())
-
-    def cheapest(self, count: int | None) -> tuple[Strategy, ...]:
-        """The first `count` of them, or all."""
-        return self.alternatives[:count] if count is None or self._shared else tuple(islice(self._find(), count))
-
-    def _sorted(self, found: Iterator[Strategy]) -> tuple[Strategy, ...]:
-        return tuple(sorted(found, key=self._rank))
+from shardc.planner.progress import Progress
+from shardc.planner.statement import PlannedStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +35,11 @@ def plan_program(
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
     """
     check_divisible(program)
-    pool, notes = _pool(program, objective)
-    state = _State(Planner(program, model, objective, pool), memory)
+    pool, notes = axes_to_search(program, objective)
+    state = Progress(Planner(program, model, objective, pool), memory)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
-    _check_bytes(schedule)
+    check_bytes(schedule)
     return PlannedProgram(schedule, statements, cost_of(schedule), lower_bound(schedule), notes)
 
 
@@ -95,227 +56,3 @@ def cost_of(schedule: Schedule) -> Cost:
         compute + communication,
         peak_bytes(schedule.values, schedule.inputs, schedule.outputs, steps, schedule.mesh),
     )
-
-
-@dataclass(slots=True)
-class _State:
-    """The plan so far."""
-
-    planner: Planner
-    memory: int | None
-    values: list[Array] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    given: dict[str, int] = field(default_factory=dict)  # the value of each input
-    results: list[int] = field(default_factory=list)  # the value of each statement
-
-    def add(self, number: int, statement: Statement) -> PlannedStatement:
-        self._declare_inputs(statement)
-        self._choose_inputs(statement)
-        planner = self.planner
-        find = self._alternatives(number, statement, len(self.values))
-        builder, value = self._cheapest_that_fits(number, statement)
-        self._adopt(builder)
-        self.results.append(value)
-        held = planner.held.setdefault(statement.name, [])
-        if value not in held:
-            held.append(value)
-        cases = _shown(builder.cases, statement, planner)
-        return PlannedStatement(statement.text, cases, find, _rank(planner.objective), _shares(statement))
-
-    def _cheapest_that_fits(self, number: int, statement: Statement) -> tuple[Builder, int]:
-        """The steps of the first strategy within the memory limit, and its result; SHC410 if there is none."""
-        least = None
-        built: Iterable[tuple[Builder, int]] = self._trials(number, statement)
-        if _shares(statement):
-            # The search charges a move of an array for each use; done, it is done once.
-            built = sorted(built, key=lambda trial: self._built_price(trial[0]))
-        for builder, value in built:
-            if self.memory is None:
-                return builder, value
-            peak = self._peak(builder, value, number)
-            if peak <= self.memory:
-                return builder, value
-            least = peak if least is None else min(least, peak)
-        assert least is not None
-        raise ShardcError(
-            "SHC410",
-            f"no strategy keeps {self.memory} bytes per device; the smallest peak is {least}",
-            span=statement.span,
-            help=f"--memory {least}, or shard the arrays over more axes",
-        )
-
-    def _trials(self, number: int, statement: Statement) -> Iterator[tuple[Builder, int]]:
-        """The steps of each strategy, and the value of its result."""
-        for root, goal in candidates(self.planner, statement):
-            builder = self._builder(number)
-            yield builder, builder.build(root, goal, statement.name)
-
-    def _built_price(self, builder: Builder) -> int:
-        price = self.planner.objective.price
-        return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in builder.steps)
-
-    def _peak(self, builder: Builder, value: int, number: int) -> int:
-        """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
-        program, results = self.planner.program, [*self.results, value]
-        later = {use.name for statement in program.statements[number + 1 :] for use in uses(statement.expr)}
-        kept = [r for k, r in enumerate(results) if k in program.outputs or program.statements[k].name in later]
-        inputs = [*self.given.values(), *builder.chosen.values()]
-        waiting = sum(
-            Array(array.name, array.dims, program.shape(array.dims), exact, array.dtype).local_bytes(program.mesh)
-            for array in program.inputs
-            if array.name not in self.given and (exact := array.pattern.exact) is not None
-        )
-        return waiting + peak_bytes(builder.values, inputs, kept, builder.steps, program.mesh)
-
-    def _builder(self, number: int) -> Builder:
-        names = {statement.name for statement in self.planner.program.statements}
-        names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
-        name = self.planner.program.statements[number].name
-        return Builder(self.planner, list(self.values), list(self.steps), number, name, names)
-
-    def _declare_inputs(self, statement: Statement) -> None:
-        """Inputs with a written sharding are values from their first use on."""
-        program = self.planner.program
-        wanted = {use.name for use in uses(statement.expr)}
-        for given in program.inputs:
-            exact = given.pattern.exact
-            if given.name not in wanted or given.name in self.given or exact is None:
-                continue
-            self._hold(Array(given.name, given.dims, program.shape(given.dims), exact, given.dtype))
-
-    def _choose_inputs(self, statement: Statement) -> None:
-        """An input left open and used more than once lies one way: that which makes the statement cheapest."""
-        program = self.planner.program
-        used = [use.name for use in uses(statement.expr)]
-        for given in program.inputs:
-            if given.name in self.given or used.count(given.name) < 2:
-                continue
-            search = self.planner.search(given.dims, given.dtype)
-            options = [search.space.shardings[number] for number in self.planner.choices(given.pattern, search)]
-            arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
-            self._hold(min(arrays, key=lambda array: self._price_with(array, statement)))
-
-    def _price_with(self, array: Array, statement: Statement) -> float:
-        """The price of a statement if an input lies so; infinite if that does not do."""
-        planner = self.planner
-        held = planner.held | {array.name: [len(planner.shardings)]}
-        shardings = [*planner.shardings, array.sharding]
-        trial = Planner(planner.program, planner.model, planner.objective, planner.pool, held, shardings)
-        try:
-            root = root_table(trial, statement)
-            return root.paths().price[cheapest(root, statement)]
-        except ShardcError:
-            return math.inf
-
-    def _hold(self, array: Array) -> None:
-        self.values.append(array)
-        self.planner.shardings.append(array.sharding)
-        self.given[array.name] = len(self.values) - 1
-        self.planner.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
-
-    def _adopt(self, builder: Builder) -> None:
-        self.values, self.steps = builder.values, builder.steps
-        self.planner.shardings[:] = [array.sharding for array in self.values]
-        for name, value in builder.chosen.items():
-            self.given[name] = value
-            self.planner.held.setdefault(name, []).insert(0, value)
-
-    def _alternatives(self, number: int, statement: Statement, size: int) -> Callable[[], Iterator[Strategy]]:
-        before = Planner(
-            self.planner.program,
-            self.planner.model,
-            self.planner.objective,
-            self.planner.pool,
-            {name: list(held) for name, held in self.planner.held.items()},
-            list(self.planner.shardings),
-        )
-        values = tuple(self.values[:size])
-        taken = self._builder(number).taken
-        return lambda: strategies(before, statement, number, values, taken)
-
-    def needed_steps(self) -> tuple[Step, ...]:
-        """Those that an output depends on: a name may be bound again and never used."""
-        needed = set(self.outputs())
-        kept = []
-        for step in reversed(self.steps):
-            if step.result in needed:
-                needed.update(step.operands)
-                kept.append(step)
-        return tuple(reversed(kept))
-
-    def inputs(self) -> tuple[int, ...]:
-        return tuple(self.given[array.name] for array in self.planner.program.inputs)
-
-    def outputs(self) -> tuple[int, ...]:
-        return tuple(self.results[number] for number in self.planner.program.outputs)
-
-
-def _pool(program: Program, objective: Objective) -> tuple[Axes, tuple[str, ...]]:
-    """The axes to search over, and what to say of it.
-
-    By time, those that the program writes: what stands along the others is a copy of the same computation, and
-    an engineer who keeps it so has reasons that the program does not tell. By bytes, all that exceed 1, since a
-    reduction over X is cheaper on slices over an idle Y; unless that is too many to search.
-    """
-    written = mentioned(program)
-    rank = max((_width(statement) for statement in program.statements), default=0)
-    ways = count_placements(len(written), rank)
-    if ways > MAX_PLACEMENTS:
-        raise ShardcError(
-            "SHC408",
-            f"{rank} dims meet over {len(written)} mesh axes: {ways} ways to lie; the budget is {MAX_PLACEMENTS}",
-            help="merge mesh axes, or split the statement so that fewer dims or axes meet",
-        )
-    if objective is Objective.TIME:
-        return written, ()
-    mesh = program.mesh
-    every = tuple(name for name in mesh.names if mesh.size(name) > 1 or name in written)
-    if count_placements(len(every), rank) <= MAX_PLACEMENTS:
-        return every, ()
-    left = [name for name in every if name not in written]
-    return written, (f"searched over the axes written; not over {', '.join(left)}",) if left else ()
-
-
-def _check_bytes(schedule: Schedule) -> None:
-    """SHC406 for an array of 2^63 bytes or more."""
-    for array in schedule.values:
-        size = math.prod(array.shape) * array.dtype.bytes
-        if size >= 2**63:
-            raise ShardcError(
-                "SHC406",
-                f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
-                help="make its dims smaller",
-            )
-
-
-def _rank(objective: Objective) -> Callable[[Strategy], tuple[float, float]]:
-    """What strategies are ordered by."""
-    if objective is Objective.TIME:
-        return lambda strategy: (strategy.time_s, strategy.wire_bytes)
-    return lambda strategy: (strategy.wire_bytes, strategy.time_s)
-
-
-def _shares(statement: Statement) -> bool:
-    """Whether a statement uses an array more than once."""
-    names = [use.name for use in uses(statement.expr)]
-    return len(set(names)) < len(names)
-
-
-def _width(statement: Statement) -> int:
-    """The most dims that meet in one operation of a statement."""
-    widest = len(statement.dims)
-    pending = [statement.expr]
-    while pending:
-        expr = pending.pop()
-        below = operands(expr)
-        widest = max(widest, len({dim for operand in below for dim in operand.dims} | set(expr.dims)))
-        pending += below
-    return widest
-
-
-def _shown(cases: dict[str, int], statement: Statement, planner: Planner) -> dict[str, int]:
-    """The cases of the axes that the statement writes; of all axes if it writes none."""
-    if not cases:
-        return {}
-    axes = mentioned(planner.program, statement) or planner.mesh.names
-    return {axis: cases.get(axis, 1) for axis in axes}

@@ -11,7 +11,7 @@ from shardc.ir.collectives import AllReduce, CollectivePermute, JointGather
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
-from shardc.planner.program import PlannedProgram, PlannedStatement
+from shardc.planner import PlannedProgram, PlannedStatement
 
 VERSION = 1
 

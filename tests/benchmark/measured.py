@@ -38,11 +38,17 @@ def bus(size: int, bandwidth: float) -> float:
 
 
 def points() -> list[Point]:
-    ring = seconds(GATHER, 16 * 1024, 2048, **V5E_RING)
+    rows, columns = 16 * 1024, 2048
+    ring = 2 * rows * columns * 15 / 16 / (2 * 0.95 * 4.5e10)  # both directions of a link at 95 %
     return [
         Point("v5e", "AllGather_Y bf16[2048_Y, 8192], Y=4, a line", seconds(GATHER, 2048, 8192, **V5E), 680e-6),
         Point("v5e", "AllGather_Y bf16[256_Y, 256], Y=4, a line", seconds(GATHER, 256, 256, **V5E), 8e-6),
-        Point("v5e", "AllGather_Y of 67 MB, Y=16, a ring, at 95 % of 4.5e10 B/s", ring, ring / 0.95),
+        Point(
+            "v5e",
+            "AllGather_Y of 67 MB, Y=16, a ring, at 95 % of 4.5e10 B/s",
+            seconds(GATHER, rows, columns, **V5E_RING),
+            ring,
+        ),
         Point("H100", "AllGather of 512 MiB in a node", seconds(GATHER_X, 2**14, 2**14, **NODE), 1.5e-3),
         Point("H100", "AllReduce of 1 GB at 370e9 B/s", seconds(REDUCE, 500_000, 1000, **NODE), bus(10**9, 370e9)),
         Point("H100", "AllReduce of 58 MB at 150e9 B/s", seconds(REDUCE, 29_000, 1000, **NODE), bus(58 * 10**6, 150e9)),

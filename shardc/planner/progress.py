@@ -1,0 +1,172 @@
+"""A plan in the making: the steps so far, what holds which array, and the next statement's choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shardc.cost.memory import peak_bytes
+from shardc.cost.model import picoseconds
+from shardc.errors import ShardcError
+from shardc.ir.plan import Step, Strategy
+from shardc.ir.program import Statement, uses
+from shardc.ir.sharding import Array
+from shardc.planner.alternatives import candidates, strategies
+from shardc.planner.build import Builder
+from shardc.planner.nodes import Planner
+from shardc.planner.root import cheapest, root_table
+from shardc.planner.statement import PlannedStatement, ranking, shares, shown_cases
+
+
+@dataclass(slots=True)
+class Progress:
+    """The plan so far."""
+
+    planner: Planner
+    memory: int | None
+    values: list[Array] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    given: dict[str, int] = field(default_factory=dict)  # the value of each input
+    results: list[int] = field(default_factory=list)  # the value of each statement
+
+    def add(self, number: int, statement: Statement) -> PlannedStatement:
+        self._declare_inputs(statement)
+        self._choose_inputs(statement)
+        planner = self.planner
+        find = self._alternatives(number, statement, len(self.values))
+        builder, value = self._cheapest_that_fits(number, statement)
+        self._adopt(builder)
+        self.results.append(value)
+        held = planner.held.setdefault(statement.name, [])
+        if value not in held:
+            held.append(value)
+        cases = shown_cases(builder.cases, statement, planner)
+        return PlannedStatement(statement.text, cases, find, ranking(planner.objective), shares(statement))
+
+    def _cheapest_that_fits(self, number: int, statement: Statement) -> tuple[Builder, int]:
+        """The steps of the first strategy within the memory limit, and its result; SHC410 if there is none."""
+        least = None
+        built: Iterable[tuple[Builder, int]] = self._trials(number, statement)
+        if shares(statement):
+            # The search charges a move of an array for each use; done, it is done once.
+            built = sorted(built, key=lambda trial: self._built_price(trial[0]))
+        for builder, value in built:
+            if self.memory is None:
+                return builder, value
+            peak = self._peak(builder, value, number)
+            if peak <= self.memory:
+                return builder, value
+            least = peak if least is None else min(least, peak)
+        assert least is not None
+        raise ShardcError(
+            "SHC410",
+            f"no strategy keeps {self.memory} bytes per device; the smallest peak is {least}",
+            span=statement.span,
+            help=f"--memory {least}, or shard the arrays over more axes",
+        )
+
+    def _trials(self, number: int, statement: Statement) -> Iterator[tuple[Builder, int]]:
+        """The steps of each strategy, and the value of its result."""
+        for root, goal in candidates(self.planner, statement):
+            builder = self._builder(number)
+            yield builder, builder.build(root, goal, statement.name)
+
+    def _built_price(self, builder: Builder) -> int:
+        price = self.planner.objective.price
+        return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in builder.steps)
+
+    def _peak(self, builder: Builder, value: int, number: int) -> int:
+        """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
+        program, results = self.planner.program, [*self.results, value]
+        later = {use.name for statement in program.statements[number + 1 :] for use in uses(statement.expr)}
+        kept = [r for k, r in enumerate(results) if k in program.outputs or program.statements[k].name in later]
+        inputs = [*self.given.values(), *builder.chosen.values()]
+        waiting = sum(
+            Array(array.name, array.dims, program.shape(array.dims), exact, array.dtype).local_bytes(program.mesh)
+            for array in program.inputs
+            if array.name not in self.given and (exact := array.pattern.exact) is not None
+        )
+        return waiting + peak_bytes(builder.values, inputs, kept, builder.steps, program.mesh)
+
+    def _builder(self, number: int) -> Builder:
+        names = {statement.name for statement in self.planner.program.statements}
+        names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
+        name = self.planner.program.statements[number].name
+        return Builder(self.planner, list(self.values), list(self.steps), number, name, names)
+
+    def _declare_inputs(self, statement: Statement) -> None:
+        """Inputs with a written sharding are values from their first use on."""
+        program = self.planner.program
+        wanted = {use.name for use in uses(statement.expr)}
+        for given in program.inputs:
+            exact = given.pattern.exact
+            if given.name not in wanted or given.name in self.given or exact is None:
+                continue
+            self._hold(Array(given.name, given.dims, program.shape(given.dims), exact, given.dtype))
+
+    def _choose_inputs(self, statement: Statement) -> None:
+        """An input left open and used more than once lies one way: that which makes the statement cheapest."""
+        program = self.planner.program
+        used = [use.name for use in uses(statement.expr)]
+        for given in program.inputs:
+            if given.name in self.given or used.count(given.name) < 2:
+                continue
+            search = self.planner.search(given.dims, given.dtype)
+            options = [search.space.shardings[number] for number in self.planner.choices(given.pattern, search)]
+            arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
+            self._hold(min(arrays, key=lambda array: self._price_with(array, statement)))
+
+    def _price_with(self, array: Array, statement: Statement) -> float:
+        """The price of a statement if an input lies so; infinite if that does not do."""
+        planner = self.planner
+        held = planner.held | {array.name: [len(planner.shardings)]}
+        shardings = [*planner.shardings, array.sharding]
+        trial = Planner(planner.program, planner.model, planner.objective, planner.pool, held, shardings)
+        try:
+            root = root_table(trial, statement)
+            return root.paths().price[cheapest(root, statement)]
+        except ShardcError:
+            return math.inf
+
+    def _hold(self, array: Array) -> None:
+        self.values.append(array)
+        self.planner.shardings.append(array.sharding)
+        self.given[array.name] = len(self.values) - 1
+        self.planner.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
+
+    def _adopt(self, builder: Builder) -> None:
+        self.values, self.steps = builder.values, builder.steps
+        self.planner.shardings[:] = [array.sharding for array in self.values]
+        for name, value in builder.chosen.items():
+            self.given[name] = value
+            self.planner.held.setdefault(name, []).insert(0, value)
+
+    def _alternatives(self, number: int, statement: Statement, size: int) -> Callable[[], Iterator[Strategy]]:
+        before = Planner(
+            self.planner.program,
+            self.planner.model,
+            self.planner.objective,
+            self.planner.pool,
+            {name: list(held) for name, held in self.planner.held.items()},
+            list(self.planner.shardings),
+        )
+        values = tuple(self.values[:size])
+        taken = self._builder(number).taken
+        return lambda: strategies(before, statement, number, values, taken)
+
+    def needed_steps(self) -> tuple[Step, ...]:
+        """Those that an output depends on: a name may be bound again and never used."""
+        needed = set(self.outputs())
+        kept = []
+        for step in reversed(self.steps):
+            if step.result in needed:
+                needed.update(step.operands)
+                kept.append(step)
+        return tuple(reversed(kept))
+
+    def inputs(self) -> tuple[int, ...]:
+        return tuple(self.given[array.name] for array in self.planner.program.inputs)
+
+    def outputs(self) -> tuple[int, ...]:
+        return tuple(self.results[number] for number in self.planner.program.outputs)

@@ -1,0 +1,64 @@
+"""A statement's part of a plan, and what else it could be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import islice
+
+from shardc.ir.plan import Strategy
+from shardc.ir.program import Statement, uses
+from shardc.planner.nodes import Planner
+from shardc.planner.objective import Objective
+from shardc.planner.root import mentioned
+
+
+class PlannedStatement:
+    """A statement as written, the case of each mesh axis, and every strategy, the cheapest first."""
+
+    def __init__(
+        self,
+        text: str,
+        cases: dict[str, int],
+        find: Callable[[], Iterator[Strategy]],
+        rank: Callable[[Strategy], tuple[float, float]],
+        shared: bool,
+    ) -> None:
+        self.text = text
+        self.cases = cases
+        self._find = find
+        self._rank = rank
+        self._shared = shared
+
+    @cached_property
+    def alternatives(self) -> tuple[Strategy, ...]:
+        """Found when first asked for: the plan itself does not need them."""
+        return self._sorted(self._find())
+
+    def cheapest(self, count: int | None) -> tuple[Strategy, ...]:
+        """The first `count` of them, or all."""
+        return self.alternatives[:count] if count is None or self._shared else tuple(islice(self._find(), count))
+
+    def _sorted(self, found: Iterator[Strategy]) -> tuple[Strategy, ...]:
+        return tuple(sorted(found, key=self._rank))
+
+
+def ranking(objective: Objective) -> Callable[[Strategy], tuple[float, float]]:
+    """What strategies are ordered by."""
+    if objective is Objective.TIME:
+        return lambda strategy: (strategy.time_s, strategy.wire_bytes)
+    return lambda strategy: (strategy.wire_bytes, strategy.time_s)
+
+
+def shares(statement: Statement) -> bool:
+    """Whether a statement uses an array more than once."""
+    names = [use.name for use in uses(statement.expr)]
+    return len(set(names)) < len(names)
+
+
+def shown_cases(cases: dict[str, int], statement: Statement, planner: Planner) -> dict[str, int]:
+    """The cases of the axes that the statement writes; of all axes if it writes none."""
+    if not cases:
+        return {}
+    axes = mentioned(planner.program, statement) or planner.mesh.names
+    return {axis: cases.get(axis, 1) for axis in axes}
