@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -84,7 +85,7 @@ def run(schedule: Schedule, seed: int = 0) -> RunReport:
 
 
 def compare(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -> RunReport:
-    """Every device's shard of every result with what it must be."""
+    """Every device's shard of every result with what it must be; another shape or dtype is not equal."""
     expected = simulate.reference(schedule.program, wholes)
     bounds = simulate.error_bound(schedule.program, wholes)
     reports = [
@@ -102,6 +103,8 @@ def blocks_of(result: Any, mesh: Mesh) -> Any:
 
 
 def _compare(array: Array, result: Any, whole: Any, bound: Any, mesh: Mesh) -> OutputReport:
+    if result.shape != array.shape or result.dtype.name != array.dtype.jax:
+        return OutputReport(f"{array} as {result.dtype.name}{list(result.shape)}", mesh.devices, math.inf, 0.0, False)
     blocks = blocks_of(result, mesh)
     if array.sharding.unreduced:
         found, wanted, allowed = simulate.gather(blocks, array, mesh), whole, np.asarray(bound)
@@ -111,7 +114,7 @@ def _compare(array: Array, result: Any, whole: Any, bound: Any, mesh: Mesh) -> O
         exact = replace(array, dtype=DTYPES["f64"])
         allowed = simulate.expected_blocks(np.broadcast_to(bound, whole.shape), exact, mesh)
     error = np.abs(found - wanted)
-    fits = found.shape == wanted.shape and bool(np.all((error <= allowed) | (np.isnan(found) & np.isnan(wanted))))
+    fits = bool(np.all((error <= allowed) | (np.isnan(found) & np.isnan(wanted))))
     return OutputReport(
         str(array), mesh.devices, float(np.max(error, initial=0)), float(np.max(allowed, initial=0)), fits
     )

@@ -132,6 +132,22 @@ def test_a_dropped_sum_is_seen(monkeypatch):
     assert not compare(plan.schedule, wholes, [result]).ok
 
 
+def test_a_result_of_another_shape_or_type_is_seen():
+    plan = shardc.plan("A[I_X, J] → A[I, J]", mesh=TWO, dims=SIZES, dtype="f32")
+    wholes = simulate.sample_inputs(plan.program)
+    for wrong in (wholes[0][:, :8].astype(np.float32), wholes[0].astype(np.int32)):
+        report = compare(plan.schedule, wholes, [jnp.asarray(wrong)])
+        assert not report.ok
+        assert "NOT EQUAL" in str(report)
+
+
+def test_a_value_needed_right_after_its_name_could_be_taken_again():
+    """`A` is gathered twice from the same argument, and both results and the argument are used."""
+    text = "B[I, J] = A[I_X, J_Y] + A; D[I_X, J_Y] = B + A; E[I, J_Y] = A"
+    *_, report = executed(text, TWO)
+    assert report.ok
+
+
 def test_partial_sums_of_eight_bit_floats_add_up_wider():
     plan = shardc.plan("C[J] = sum_I(A[I_X, J])", mesh=TWO, dims=SIZES, dtype="f8_e4m3fn")
     assert "A.astype(jnp.float32)" in plan.source()

@@ -11,6 +11,7 @@ import pytest
 import shardc
 from shardc import simulate
 from shardc.backend import callable as emitter
+from shardc.backend import moves as emitted_moves
 from shardc.backend.exprs import Call, Const, Items, Keyword, Name
 from shardc.backend.moves import slice_of
 from shardc.backend.placing import from_blocks, make_mesh, spec_of
@@ -33,9 +34,9 @@ def arguments(plan, wholes, devices):
     return placed
 
 
-def refused_by(text, dtype="int32"):
+def refused_by(text, dtype="int32", mesh=MESH):
     """What sees that a program is wrong: JAX's types, the shapes, the values, the bytes; None if nothing does."""
-    plan = shardc.plan(text, mesh=MESH, dims=SIZES, dtype=dtype, objective="bytes")
+    plan = shardc.plan(text, mesh=mesh, dims=SIZES, dtype=dtype, objective="bytes")
     wholes = simulate.sample_inputs(plan.program, seed=1)
     devices = make_mesh(plan.schedule.mesh)
     program, placed = plan.compile(devices), arguments(plan, wholes, devices)
@@ -47,7 +48,7 @@ def refused_by(text, dtype="int32"):
         return "shapes"
     if not compare(plan.schedule, wholes, [result]).ok:
         return "values"
-    lowered = sum(wire for _, _, wire in collectives(program.lower(*placed).as_text(), MESH))
+    lowered = sum(wire for _, _, wire in collectives(program.lower(*placed).as_text(), mesh))
     return None if lowered == plan.cost.wire_bytes else "bytes"
 
 
@@ -159,6 +160,32 @@ def test_swapped_specs_are_refused(monkeypatch):
     assert refused_by(text) is not None
 
 
+def test_the_outputs_keep_their_order():
+    plan = shardc.plan("B[I_X, J] = A[I, J]; C[I, J_Y] = -A", mesh=MESH, dims=SIZES, dtype="int32")
+    devices = make_mesh(plan.schedule.mesh)
+    wholes = simulate.sample_inputs(plan.program)
+    results = plan.compile(devices)(*arguments(plan, wholes, devices))
+    assert compare(plan.schedule, wholes, results).ok
+    assert [result.sharding.spec for result in results] == [jax.P("X", None), jax.P(None, "Y")]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int32"])
+def test_a_result_has_the_type_of_the_plan(dtype):
+    plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K]", mesh=MESH, dims=SIZES, dtype=dtype)
+    devices = make_mesh(plan.schedule.mesh)
+    result = plan.compile(devices)(*arguments(plan, simulate.sample_inputs(plan.program), devices))
+    assert result.dtype.name == plan.schedule.values[plan.schedule.outputs[0]].dtype.jax
+
+
+def test_a_permute_of_many_devices_is_that_of_few(monkeypatch):
+    """Above eight devices the pairs are written as a formula; here already at eight."""
+    monkeypatch.setattr(emitted_moves, "_FEW", 0)
+    assert refused_by(PERMUTED) is None
+    assert refused_by("A[I_X, J_Y] → A[I_Y, J_X]") is None
+    # Three axes, since turning them round is not its own inverse.
+    assert refused_by("A[I_XYZ, J] → A[I_ZXY, J]", mesh={"X": 2, "Y": 2, "Z": 2}) is None
+
+
 def test_where_types_are_not_checked_the_values_still_tell(monkeypatch):
     """`check_vma=False` lets a dropped sum through to the comparison with NumPy."""
     right = jax.shard_map
@@ -190,3 +217,19 @@ def test_one_wrong_shard_is_seen(device):
     assert compare(plan.schedule, wholes, [from_blocks(list(blocks), array, devices, sharding)]).ok
     blocks[device, 3, 5] += 1
     assert not compare(plan.schedule, wholes, [from_blocks(list(blocks), array, devices, sharding)]).ok
+
+
+def test_a_reshard_is_remembered_by_type_as_well():
+    whole = np.arange(256).reshape(16, 16)
+    with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"))):
+        for dtype in (np.float32, np.int32, np.float32):
+            moved = shardc.reshard(jax.device_put(whole.astype(dtype), jax.P("X", None)), jax.P(None, "Y"))
+            assert moved.dtype == dtype
+            np.testing.assert_array_equal(moved, whole)
+
+
+def test_an_einsum_is_remembered_by_mesh_as_well():
+    a, b = np.arange(256, dtype=np.int32).reshape(16, 16), np.arange(256, dtype=np.int32)[::-1].reshape(16, 16)
+    for sizes in ((2, 4), (4, 2)):
+        with jax.set_mesh(jax.make_mesh(sizes, ("X", "Y"))):
+            np.testing.assert_array_equal(shardc.einsum(SCATTERED, a, b), a @ b)

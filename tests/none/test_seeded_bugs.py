@@ -6,25 +6,34 @@ Each test first sees the same comparison pass without the bug.
 from __future__ import annotations
 
 import heapq
+import itertools
 from types import SimpleNamespace
 
 import pytest
 
 import shardc
 from shardc import simulate
+from shardc.cost import chip
+from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
 from shardc.ir import collectives, functions
-from shardc.ir.collectives import AllGather, AllReduce, ReduceScatter
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, IllegalMove, ReduceScatter, Slice
+from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Sharding
-from shardc.planner import build, nodes, program, root, space
+from shardc.ir.plan import Step, StepCost
+from shardc.ir.sharding import Array, Sharding
+from shardc.notation import parse_tree
+from shardc.planner import build, limits, nodes, root, space
 from shardc.rules import moves, products
 from shardc.rules.functions import applied
 from shardc.simulate import IllegalStep, ReplicaMismatch
 from shardc.testing import (
+    all_shardings,
     assert_equal_on_every_device,
     assert_schedule_legal,
+    function_law,
     matmul_oracle,
+    product_law,
     shortest_path_oracle,
 )
 
@@ -178,6 +187,56 @@ def test_a_function_marked_linear_by_mistake_computes_something_else(monkeypatch
         object.__setattr__(functions.FUNCTIONS["relu"], "linear", False)
 
 
+IJ, JK, IK = ("I", "J"), ("J", "K"), ("I", "K")
+XY = Mesh.of({"X": 2, "Y": 2})
+
+
+def test_the_rule_of_products_is_the_law_on_every_pair_of_shardings():
+    """Also where the planner never asks, since it draws only pairs that meet."""
+    refused = 0
+    for pair in itertools.product(all_shardings(XY, 2), repeat=2):
+        law = product_law((IJ, JK), pair, IK)
+        assert products.local_product((IJ, JK), IK, pair) == (law if isinstance(law, Sharding) else None), pair
+        refused += isinstance(law, str)
+    assert refused > 0
+
+
+FUNCTIONS = [
+    ("relu", (), (IJ,), IJ),
+    ("neg", (), (IJ,), IJ),
+    ("softmax", ("J",), (IJ,), IJ),
+    ("max", ("J",), (IJ,), ("I",)),
+    ("add", (), (IJ, IJ), IJ),
+    ("add", (), (IJ, ("J",)), IJ),
+]
+
+
+@pytest.mark.parametrize("name, over, dims, left", FUNCTIONS)
+def test_the_rule_of_functions_is_the_law_on_all_shardings(name, over, dims, left):
+    for operands in itertools.product(*(list(all_shardings(XY, len(names))) for names in dims)):
+        law = function_law(name, over, dims, operands, left)
+        found = applied(name, over, dims, left, operands)
+        assert found == (law if isinstance(law, Sharding) else None), operands
+
+
+@pytest.mark.parametrize(
+    "move, before",
+    [
+        (AllGather(("Y", "X"), 0), Sharding.of(["XY", ""])),  # in the other order
+        (AllGather(("X",), 0), Sharding.of(["XY", ""])),  # the major axis
+        (AllToAll(("X",), 1, 0), Sharding.of(["X", ""])),  # from where it is not
+        (AllReduce(("Y",)), Sharding.of(["", ""], "X")),
+        (AllReduce(("X", "Y")), Sharding.of(["", ""], "X")),
+        (ReduceScatter(("X",), 0), Sharding.of(["X", ""])),
+        (Slice(("X",), 0), Sharding.of(["", ""], "X")),  # would keep a part of a part
+        (Slice(("X",), 1), Sharding.of(["X", ""])),
+    ],
+)
+def test_what_a_move_refuses(move, before):
+    with pytest.raises(IllegalMove):
+        collectives.apply(move, before, MESH)
+
+
 # --- planner
 
 
@@ -202,6 +261,7 @@ def fewest(text, mesh=MESH, dims=DIMS):
 SMALLEST = {  # the smallest program that needs each kind of move, by the generator's name
     "slices": "A[I] → A[I_X]",
     "gathers": "A[I_X] → A[I]",
+    "joint_gathers": "A[I_X, J_Y] → A[I, J]",  # in one step
     "reductions": "A[N]{U_X} → A[N]",  # N = 5 cannot be scattered
     "scatters": "A[I]{U_X} → A[I_X]",
     "exchanges": "A[I_X, J] → A[I, J_X]",
@@ -214,11 +274,34 @@ def test_every_move_has_a_program_that_needs_it():
 
 
 @pytest.mark.parametrize("name", SMALLEST)
-def test_a_move_left_out_is_missed_by_the_oracle(name, monkeypatch):
+def test_a_move_left_out_is_missed(name, monkeypatch):
+    """By the oracle, in bytes; or the same bytes take more steps."""
     text, dims = SMALLEST[name], DIMS | {"N": 5}
-    assert wire_bytes(text, MESH, dims) == fewest(text, MESH, dims)
+
+    def found():
+        bytes_found = wire_bytes(text, MESH, dims)
+        return bytes_found == fewest(text, MESH, dims) and len(planned(text, MESH, dims).steps)
+
+    assert found() == 1
     monkeypatch.setattr(moves, "MOVES", tuple(rule for rule in moves.MOVES if rule.__name__ != name))
-    assert wire_bytes(text, MESH, dims) != fewest(text, MESH, dims)
+    assert found() != 1
+
+
+TOGETHER = [
+    "A[I_XY, J] → A[I, J]",
+    "A[I, J]{U_XY} → A[I_XY, J]",
+    "A[I, J]{U_XY} → A[I_YX, J]",
+    "A[I_XY, J] → A[I, J_XY]",
+    "A[N]{U_XY} → A[N]",
+]
+
+
+@pytest.mark.parametrize("text", TOGETHER)
+def test_axes_that_can_travel_together_do(text):
+    """One step where two would bring as many bytes, or more: 2 · 7/8 · 20 B, not 2 · 1/2 · 20 B and 2 · 3/4 · 20 B."""
+    plan = planned(text, dims=DIMS | {"N": 5})
+    assert len(plan.steps) == 1
+    assert plan.cost.wire_bytes == fewest(text, dims=DIMS | {"N": 5})
 
 
 def first_found(patch):
@@ -313,9 +396,9 @@ def test_a_search_may_have_as_many_states_as_the_limit_and_no_more(monkeypatch):
 
 def test_a_search_over_as_many_placements_as_the_limit_is_not_narrowed(monkeypatch):
     """Two axes have 11 placements on two dims."""
-    monkeypatch.setattr(program, "MAX_PLACEMENTS", 11)
+    monkeypatch.setattr(limits, "MAX_PLACEMENTS", 11)
     assert not any("searched over" in note for note in planned("A[I_X, J] → A[I, J]").notes)
-    monkeypatch.setattr(program, "MAX_PLACEMENTS", 10)
+    monkeypatch.setattr(limits, "MAX_PLACEMENTS", 10)
     assert any("searched over" in note for note in planned("A[I_X, J] → A[I, J]").notes)
 
 
@@ -351,3 +434,50 @@ def test_an_all_reduce_priced_as_one_gather_is_seen_by_the_law_of_its_parts(monk
         lambda move, *rest: right(move, *rest) // (2 if isinstance(move, AllReduce) else 1),
     )
     assert priced("AllReduce_X") != parts
+
+
+def test_operations_are_counted_per_device():
+    """2·I·J·K over the eight devices, each axis once though J_Y is on both operands; a bare sum adds, and no more."""
+    assert planned("A[I_X, J_Y] · B[J_Y, K] → C[I_X, K]{U_Y}").cost.flops == 2 * 16 * 32 * 64 // 8
+    assert planned("C[I_X] = sum_J(A[I_X, J])").cost.flops == 16 * 32 // 2
+
+
+def test_the_peak_is_not_the_end():
+    """`A[I_XY] → [I] → [I_X] → [I_XY]` of 64 B: 8 held, 64 gathered, 32 sliced from them: 104; then less."""
+    f32 = DTYPES["f32"]
+    cuts = ("XY", "", "X", "XY")
+    values = [Array("A", ("I",), (16,), Sharding.of([axes]), f32) for axes in cuts]
+    ops = (AllGather(("X", "Y"), 0), Slice(("X",), 0), Slice(("Y",), 0))
+    steps = [Step(op, (place,), place + 1, 0, StepCost()) for place, op in enumerate(ops)]
+    assert peak_bytes(values, [0], [3], steps, MESH) == 8 + 64 + 32
+
+
+def test_times_of_steps_add_up():
+    cost = planned("A[I, J_X] · B[J_X, K] → C[I, K]").cost
+    assert min(cost.compute_s, cost.communication_s) > 0
+    assert cost.time_s == pytest.approx(cost.compute_s + cost.communication_s)
+
+
+def test_wide_types_multiply_slower_and_narrow_ones_faster():
+    known = chip("v5p")
+    f32, bf16, int8 = (known.peak(DTYPES[name]) for name in ("f32", "bf16", "int8"))
+    assert f32 < bf16 < int8
+
+
+# --- the parser
+
+
+@pytest.mark.parametrize("space", ["\\ ", "\\,", "\\;", "\\:", "\\!", "&"])
+def test_every_space_of_latex_is_a_space(space):
+    assert parse_tree(f"A[I]{space}·{space}B[I] → C[]") == parse_tree("A[I] · B[I] → C[]")
+
+
+def test_the_span_of_a_quoted_axis_is_inside_its_quotes():
+    with pytest.raises(ShardcError, match="SHC203") as caught:
+        shardc.parse("Mesh({'X': 2, 'XY': 2, 'X': 4})\nA[I_X] → A[I]")
+    assert caught.value.span.text == "X"
+
+
+def test_chips_have_the_names_that_clouds_give_them():
+    for alias, name in (("v4", "v4p"), ("v5litepod", "v5e"), ("tpu7x", "v7x")):
+        assert chip(alias) is chip(name)
