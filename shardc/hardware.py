@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from shardc.cost import CHIPS, DEFAULT_CHIP, Layout, LinkModel, chip_of, topology
 from shardc.cost.chips import PROFILES
-from shardc.cost.links import Shape
+from shardc.cost.layout import LINE, RING, SHAPES
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
@@ -18,7 +18,7 @@ from shardc.notation import parse_mesh
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BYTES = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?) ?([A-Za-z]*)")
-_SHAPES = {"ring": Shape.RING, "line": Shape.LINE, "one-way": Shape.ONE_WAY, True: Shape.RING, False: Shape.LINE}
+_SHAPES: dict[str | bool, str] = {shape: shape for shape in SHAPES} | {True: RING, False: LINE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Hardware:
     profile: str = "book"
     map: tuple[tuple[str, tuple[int, ...]], ...] = ()
     dcn: tuple[tuple[str, int | None], ...] = ()
-    wraparound: tuple[tuple[str, Shape], ...] = ()
+    wraparound: tuple[tuple[str, str], ...] = ()
     memory: int | None = None
 
     @classmethod
@@ -116,7 +116,7 @@ def _dcn(given: Mapping[str, int] | str | None) -> tuple[tuple[str, int | None],
     return tuple((name.strip(), None) for name in given.split(","))
 
 
-def _wraparound(given: Mapping[str, bool | str] | str | None) -> tuple[tuple[str, Shape], ...]:
+def _wraparound(given: Mapping[str, bool | str] | str | None) -> tuple[tuple[str, str], ...]:
     pairs: list[tuple[str, Any]] = (
         [(name, kind) for name, _, kind in (part.partition("=") for part in given.replace(" ", "").split(","))]
         if isinstance(given, str)

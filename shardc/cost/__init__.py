@@ -1,8 +1,8 @@
 """What a step costs: chips, collectives, local products, memory."""
 
 from shardc.cost.chips import CHIPS, DEFAULT_CHIP, Chip, chip
+from shardc.cost.layout import Layout
 from shardc.cost.model import CostModel, LinkModel, Rate
-from shardc.cost.network import Layout
 from shardc.cost.topology import chip_of, topology
 
 __all__ = [

@@ -47,6 +47,11 @@ class Chip:
     def is_torus(self) -> bool:
         return self.torus_dims > 0
 
+    @property
+    def links(self) -> str:
+        """The kind of its links, a key of `links.KINDS`."""
+        return "torus" if self.is_torus else "switch"
+
     def peak(self, dtype: DType) -> float:
         """OP/s of products of this type, summed in f32 or int32; types wider than bf16 in proportion."""
         return self.narrow_flops if dtype.bytes == 1 else self.flops * 2 / dtype.bytes
@@ -65,7 +70,7 @@ class Chip:
 
 
 _TPU = (
-    "How To Scale Your Model, ch. 2: FLOP/s, HBM, ICI, DCN, pod size, wraparound; "
+    "How To Scale Your Model, ch. 2: FLOP/s, HBM, ICI, DCN, pod size, wraparound; ch. 3: hop latency; "
     "spec link: cloud.google.com/tpu/docs, system architecture of the generation"
 )
 _V3 = "How To Scale Your Model, ch. 2 (DCN as v4p, for want of a figure)"
@@ -93,6 +98,7 @@ _SPELLINGS = {name.lower(): row for name, row in CHIPS.items()} | {
     "v5litepod": CHIPS["v5e"],
     "tpu7x": CHIPS["v7x"],
     "gb200": CHIPS["GB200-NVL72"],
+    "gb200 nvl72": CHIPS["GB200-NVL72"],
 }
 
 

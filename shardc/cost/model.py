@@ -23,9 +23,10 @@ from typing import Protocol, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.chips import Chip
+from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import less_one, product, total
-from shardc.cost.network import Layout, Network, network
+from shardc.cost.network import Network, network
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -170,11 +171,7 @@ class LinkModel:
 
     def symbols(self) -> dict[str, float]:
         found = {"T_hop": self.chip.hop_latency, "W_hbm": self.chip.hbm_bandwidth, "C_peak": self.chip.flops}
-        found |= {"C_int8": self.chip.narrow_flops, "W_dcn": self.chip.dcn_bandwidth}
-        if not self.chip.is_torus:
-            return found | {"W_nvlink": self.chip.link_bandwidth, "W_node": self.chip.dcn_bandwidth}
-        widths = (line.width for lines in self.network.lines.values() for line in lines)
-        return found | {width.text: width.value for width in widths}
+        return found | {"C_int8": self.chip.narrow_flops} | self.network.symbols()
 
     def local_s(self, flops: int, bytes_moved: int, dtype: DType) -> float:
         return max(flops / self.chip.peak(dtype), bytes_moved / self.chip.hbm_bandwidth)

@@ -11,7 +11,7 @@ from shardc.report.units import in_bytes, in_flops, in_seconds
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView
 from shardc.rules.cases import CASES
 
-_COLUMNS = ("step", "leaves", "local shape", "wire bytes", "time", "formula", "rule")
+_COLUMNS = ("step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
 DEFAULT_TOP = 3
 
 
@@ -29,7 +29,9 @@ def _head(plan: PlanView) -> str:
     mesh = ", ".join(f"{axis}={size}" for axis, size in plan.mesh.items()) or "one device"
     dims = ", ".join(f"{dim}={size}" for dim, size in plan.dims.items())
     lines = [f"mesh {mesh}; chip {plan.chip}; {plan.dtype}; {dims}"]
-    return "\n".join(lines + [f"note: {note}" for note in plan.notes])
+    lines += [f"note: {note}" for note in plan.notes]
+    lines += [f"given {array.sharding}: {_shape(array.local_shape)}, {in_bytes(array.bytes)}" for array in plan.inputs]
+    return "\n".join(lines)
 
 
 def _statement(statement: StatementView, own: Sequence[StepView], top: int) -> str:
@@ -52,7 +54,8 @@ def _steps(own: Sequence[StepView]) -> str:
         (
             describe(step),
             step.result,
-            "×".join(map(str, step.local_shape)) or "scalar",
+            _shape(step.local_shape),
+            in_bytes(step.bytes),
             in_bytes(step.wire_bytes),
             in_seconds(step.time_s),
             step.formula,
@@ -61,6 +64,10 @@ def _steps(own: Sequence[StepView]) -> str:
         for step in own
     ]
     return _indented(tabulate(rows, headers=_COLUMNS, tablefmt="simple", disable_numparse=True))
+
+
+def _shape(local: tuple[int, ...]) -> str:
+    return "×".join(map(str, local)) or "scalar"
 
 
 def describe(step: StepView) -> str:

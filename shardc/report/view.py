@@ -37,6 +37,7 @@ class StepView:
     axes: tuple[str, ...]
     dim: str | None
     local_shape: tuple[int, ...]
+    bytes: int  # of the result, on one device
     wire_bytes: int
     flops: int
     time_s: float
@@ -167,6 +168,7 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
         axes,
         dim,
         result.local_shape(mesh),
+        result.local_bytes(mesh),
         step.cost.wire_bytes,
         step.cost.flops,
         step.cost.time_s,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.cost import CHIPS, Layout, LinkModel, chip, topology
 from shardc.cost.formulas import evaluate
-from shardc.cost.links import Shape
+from shardc.cost.layout import LINE, RING
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice, wire_bytes
@@ -86,7 +86,7 @@ def test_all_to_all_on_rings_and_lines_even_and_odd():
     assert microseconds(move, 9_000_000, {"X": 4}, "v5p") == 50
     assert microseconds(move, 9_000_000, {"X": 4}, "v5e") == 200
     # n = 5: V(n²-1)/(8n²w) = 45e6·24/(8·25·9e10) = 60 us.
-    rings = Layout(wraparound=(("X", Shape.RING),))
+    rings = Layout(wraparound=(("X", RING),))
     assert microseconds(move, 9_000_000, {"X": 5}, "v5p", rings) == 60
     # Both axes of a 4 x 8 torus: V·nᵢ/(8wN) = 32·9e6·8/(8·9e10·32) = 100 us, the longer axis.
     assert microseconds(AllToAll(("X", "Y"), 0, 1), 9_000_000, {"X": 4, "Y": 8}, "v5p") == 100
@@ -142,19 +142,19 @@ def test_wraparound_follows_the_chips_rule():
 
 def placed(mesh, slice_name, **layout):
     found = topology(slice_name)
-    return LinkModel.of(Mesh.of(mesh), found.chip, Layout(topology=found, **layout)).network.lines
+    return LinkModel.of(Mesh.of(mesh), found.chip, Layout(topology=found, **layout)).network.links.lines
 
 
 def test_mesh_axes_lie_on_one_physical_axis_or_several():
     lines = placed({"X": 4, "Y": 16}, "v5p:4x4x4")
-    assert [(line.size, line.shape, line.stride) for line in lines["X"]] == [(4, Shape.RING, 1)]
-    assert [(line.size, line.shape) for line in lines["Y"]] == [(4, Shape.RING)] * 2
+    assert [(line.size, line.shape, line.stride) for line in lines["X"]] == [(4, RING, 1)]
+    assert [(line.size, line.shape) for line in lines["Y"]] == [(4, RING)] * 2
 
 
 def test_a_part_of_a_physical_axis_is_a_line_or_shares_links():
     lines = placed({"X": 2, "Y": 2}, "v5e:4x1")
-    assert [(line.shape, line.stride, line.width.value) for line in lines["X"]] == [(Shape.LINE, 2, 2.25e10)]
-    assert [(line.shape, line.stride, line.width.value) for line in lines["Y"]] == [(Shape.LINE, 1, 4.5e10)]
+    assert [(line.shape, line.stride, line.width.value) for line in lines["X"]] == [(LINE, 2, 2.25e10)]
+    assert [(line.shape, line.stride, line.width.value) for line in lines["Y"]] == [(LINE, 1, 4.5e10)]
 
 
 def test_the_user_says_where_axes_lie():

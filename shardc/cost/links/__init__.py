@@ -1,7 +1,17 @@
-"""Kinds of link, a file each. What prices a collective asks only what `level.Level` promises."""
+"""Kinds of link, a file each, and one row each here. What prices a collective asks only what `level` promises."""
 
-from shardc.cost.links.level import Factor, Level
-from shardc.cost.links.switch import Switch
-from shardc.cost.links.torus import Line, Shape, Torus
+from __future__ import annotations
 
-__all__ = ["Factor", "Level", "Line", "Shape", "Switch", "Torus"]
+from collections.abc import Callable
+
+from shardc.cost.chips import Chip
+from shardc.cost.layout import Layout
+from shardc.cost.links.level import Factor, Level, Links
+from shardc.cost.links.switch import SwitchLinks
+from shardc.cost.links.torus import TorusLinks
+from shardc.ir.mesh import Mesh
+
+# By the kind that a chip's row names.
+KINDS: dict[str, Callable[[Mesh, Chip, Layout], Links]] = {"torus": TorusLinks.of, "switch": SwitchLinks.of}
+
+__all__ = ["KINDS", "Factor", "Level", "Links"]

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from shardc.ir.sharding import Axes
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -46,6 +48,18 @@ class Level(Protocol):
 
     def route(self) -> Factor:
         """Seconds of a CollectivePermute among the members, per byte of a block, by its longest route."""
+        ...
+
+
+class Links(Protocol):
+    """All links of one kind of chip, for one mesh."""
+
+    def levels(self, axes: Axes) -> tuple[Level, ...]:
+        """The levels of a group over mesh axes that all exceed 1, the innermost first."""
+        ...
+
+    def symbols(self) -> dict[str, float]:
+        """The bandwidths that formulas name, in B/s."""
         ...
 
 

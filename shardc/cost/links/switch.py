@@ -6,9 +6,16 @@ Source: *How To Scale Your Model*, chapter 12 (GPUs).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shardc.cost.links.level import Factor, less_one
+from shardc.cost.chips import Chip
+from shardc.cost.layout import Layout
+from shardc.cost.links.level import Factor, Level, less_one, product
+from shardc.cost.topology import place
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +38,41 @@ class Switch:
 
     def route(self) -> Factor:
         return Factor(f"1 / {self.width.text}", 1 / self.width.value)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchLinks:
+    """NVLink inside domains, and each device's part of its node's egress between them."""
+
+    mesh: Mesh
+    chip: Chip
+    parts: Mapping[str, tuple[int, int]]  # how much of each axis is inside a domain, and how much outside
+
+    @classmethod
+    def of(cls, mesh: Mesh, chip: Chip, layout: Layout) -> SwitchLinks:
+        """The last axes of a mesh count neighbours, so they fill a domain first."""
+        if layout.topology is not None:
+            place(mesh, (layout.topology.chips,), (False,), {})  # as many devices as the slice has
+        parts, room = {}, chip.domain
+        for name, size in reversed(mesh.axes):
+            inner = math.gcd(size, room)
+            parts[name] = (inner, size // inner)
+            room = room // inner if inner == size else 1
+        return cls(mesh, chip, parts)
+
+    def levels(self, axes: Axes) -> tuple[Level, ...]:
+        inner = math.prod(self.parts[axis][0] for axis in axes)
+        outer = math.prod(self.parts[axis][1] for axis in axes)
+        widths = ((inner, "W_nvlink", self.chip.link_bandwidth), (outer, "W_node", self.chip.dcn_bandwidth))
+        return tuple(
+            Switch(self._count(axes, count), Factor(name, width)) for count, name, width in widths if count > 1
+        )
+
+    def _count(self, axes: Axes, count: int) -> Factor:
+        """The axes by name if they are all of it, else a number."""
+        if self.mesh.product(axes) != count:
+            return Factor(str(count), count)
+        return product(Factor(axis, self.mesh.size(axis)) for axis in axes)
+
+    def symbols(self) -> dict[str, float]:
+        return {"W_nvlink": self.chip.link_bandwidth, "W_node": self.chip.dcn_bandwidth}

@@ -8,18 +8,15 @@ Source: *How To Scale Your Model*, chapter 3, and its appendix on AllToAll.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
-from shardc.cost.links.level import Factor, product, total
-
-
-class Shape(Enum):
-    """How the members of one axis are joined."""
-
-    RING = "ring"
-    LINE = "line"
-    ONE_WAY = "one-way ring"
+from shardc.cost.chips import Chip
+from shardc.cost.layout import LINE, ONE_WAY, RING, Layout
+from shardc.cost.links.level import Factor, Level, product, total
+from shardc.cost.topology import place
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class Line:
     """One axis, or part of one: `size` devices, `stride` apart, for mesh axis `axis`; `link` is B/s one way."""
 
     axis: Factor
-    shape: Shape
+    shape: str  # one of layout.SHAPES
     link: float
     width_name: str
     stride: int = 1
@@ -38,20 +35,20 @@ class Line:
 
     @property
     def width(self) -> Factor:
-        both = 2 if self.shape is Shape.RING else 1
+        both = 2 if self.shape is RING else 1
         return Factor(self.width_name, both * self.link / self.stride)
 
     @property
     def hops(self) -> Factor:
         n, stride = self.axis.text, f"{self.stride}·" if self.stride > 1 else ""
-        if self.shape is Shape.RING:
+        if self.shape is RING:
             return Factor(f"{stride}⌈{n}/2⌉", self.stride * -(-self.size // 2))
         return Factor(f"{stride}({n}-1)", self.stride * (self.size - 1))
 
     def share(self, book: bool) -> Factor:
         """Of an AllToAll, n times the part of the array that crosses the axis' middle: n/4, (n²−1)/(4n)."""
         n = self.axis
-        if self.shape is Shape.ONE_WAY:
+        if self.shape is ONE_WAY:
             return Factor(f"{n.text}/2", n.value / 2) if book else Factor(f"({n.text}-1)/2", (n.value - 1) / 2)
         if self.size % 2 and not book:
             return Factor(f"({n.text}²-1)/(4·{n.text})", (n.value**2 - 1) / (4 * n.value))
@@ -91,3 +88,41 @@ class Torus:
         if hops.value == 1:
             return Factor(f"1 / {width.text}", 1 / width.value)
         return Factor(f"{hops.text} / {width.text}", hops.value / width.value)
+
+
+@dataclass(frozen=True, slots=True)
+class TorusLinks:
+    """The lines on which each mesh axis lies."""
+
+    lines: Mapping[str, tuple[Line, ...]]
+
+    @classmethod
+    def of(cls, mesh: Mesh, chip: Chip, layout: Layout) -> TorusLinks:
+        """By the slice and the map of the layout; without a slice every mesh axis is a physical axis."""
+        given: dict[str, tuple[int, ...]]
+        if layout.topology is None:  # axes of one device are none
+            shape = tuple(size for size in mesh.sizes if size > 1)
+            given = {name: (number,) for number, name in enumerate(n for n, size in mesh.axes if size > 1)}
+        else:
+            shape, given = layout.topology.shape, dict(layout.map)
+        wraps, told = chip.wraps(shape), dict(layout.wraparound)
+        found = {}
+        for name, parts in place(mesh, shape, wraps, given).items():
+            lines: list[Line] = []
+            for number, part in enumerate(parts, 1):
+                closed = wraps[part.axis] and part.size * part.stride == part.whole
+                kind = told.get(name, RING if closed else LINE)
+                several = len(parts) > 1
+                axis = Factor(str(part.size) if several else name, part.size)
+                width = f"W_{name}" + (str(number) if several else "")
+                lines.append(Line(axis, kind, chip.link_bandwidth, width, part.stride))
+            found[name] = tuple(lines)
+        return cls(found)
+
+    def levels(self, axes: Axes) -> tuple[Level, ...]:
+        lines = tuple(line for axis in axes for line in self.lines[axis])
+        return (Torus(lines),) if lines else ()
+
+    def symbols(self) -> dict[str, float]:
+        widths = (line.width for lines in self.lines.values() for line in lines)
+        return {width.text: width.value for width in widths}

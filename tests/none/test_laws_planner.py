@@ -1,0 +1,133 @@
+"""Laws of prices, over programs that hypothesis draws: bounds, transposition, exchange of equal axes, triangles."""
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost import Layout, LinkModel, chip
+from shardc.ir.collectives import AllReduce
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
+from shardc.ir.sharding import Sharding, spell
+from shardc.planner import Objective, plan_program
+from shardc.testing import meshes, shardings
+
+F32 = DTYPES["f32"]
+CHIPS = st.sampled_from(["v5e", "v5p", "H100", "v3"])
+OBJECTIVES = st.sampled_from(list(Objective))
+SIZES = {"I": 1728, "J": 3456, "K": 6912}  # divisible by every product of three axes of up to 4
+
+
+def use(name, dims, sharding):
+    return Use(name, tuple(dims), Pattern.exactly(sharding), F32)
+
+
+def program(mesh, operands, name, dims, sharding):
+    """A product of two arrays, or a reshard of one, into a sharding."""
+    uses = tuple(use(*operand) for operand in operands)
+    expr = Product(uses, tuple(dims), F32) if len(uses) > 1 else uses[0]
+    text = " · ".join(u.name + spell(u.dims, u.pattern.exact) for u in uses) + f" → {name}{spell(dims, sharding)}"
+    statement = Statement(name, tuple(dims), Pattern.exactly(sharding), expr, F32, text)
+    inputs = tuple(Input(u.name, u.dims, u.pattern, F32) for u in uses)
+    return Program(mesh, tuple(SIZES.items()), F32, inputs, (statement,))
+
+
+def cost(made, objective, name="v5p"):
+    return plan_program(made, LinkModel.of(made.mesh, chip(name)), objective)
+
+
+def by(objective, found):
+    return found.cost.time_s if objective is Objective.TIME else found.cost.wire_bytes
+
+
+@st.composite
+def matmuls(draw):
+    mesh = draw(meshes(max_axes=2, max_size=4))
+    return mesh, *(draw(shardings(mesh, 2, unreduced=False)) for _ in range(3))
+
+
+@settings(max_examples=60)
+@given(matmuls(), CHIPS)
+def test_a_plan_costs_at_most_gathering_all_multiplying_and_slicing(case, name):
+    mesh, a, b, c = case
+    whole = Sharding.replicated(2)
+    for objective in Objective:
+        best = cost(program(mesh, [("A", "IJ", a), ("B", "JK", b)], "C", "IK", c), objective, name)
+        gathers = [program(mesh, [("A", "IJ", a)], "A", "IJ", whole), program(mesh, [("B", "JK", b)], "B", "JK", whole)]
+        local = cost(program(mesh, [("A", "IJ", whole), ("B", "JK", whole)], "C", "IK", whole), objective, name)
+        everything = sum(by(objective, cost(made, objective, name)) for made in gathers) + local.cost.compute_s * (
+            objective is Objective.TIME
+        )
+        assert 0 <= best.bound_bytes <= best.cost.wire_bytes
+        assert by(objective, best) <= everything * (1 + 1e-9) + 1e-11
+
+
+@settings(max_examples=60)
+@given(matmuls(), OBJECTIVES, CHIPS)
+def test_the_transposed_product_costs_the_same(case, objective, name):
+    mesh, a, b, c = case
+    one = cost(program(mesh, [("A", "IJ", a), ("B", "JK", b)], "C", "IK", c), objective, name)
+    turned = [Sharding(s.dims[::-1]) for s in (a, b, c)]
+    other = cost(program(mesh, [("B", "KJ", turned[1]), ("A", "JI", turned[0])], "C", "KI", turned[2]), objective, name)
+    assert abs(by(objective, one) - by(objective, other)) <= 1e-11 * (objective is Objective.TIME)
+
+
+@st.composite
+def square_matmuls(draw):
+    size = draw(st.integers(2, 4))
+    mesh = Mesh.of({"X": size, "Y": size})
+    return mesh, *(draw(shardings(mesh, 2, unreduced=False)) for _ in range(3))
+
+
+@settings(max_examples=60)
+@given(square_matmuls(), OBJECTIVES, st.sampled_from(["v5e", "v5p", "v3"]))
+def test_swapping_equal_axes_changes_no_cost(case, objective, name):
+    """On a torus; GPUs fill a domain with the last axes first."""
+    mesh, a, b, c = case
+    swap = dict(zip(mesh.names, mesh.names[::-1], strict=True))
+    d, e, f = (Sharding.of([[swap[axis] for axis in axes] for axes in s.dims]) for s in (a, b, c))
+    one = cost(program(mesh, [("A", "IJ", a), ("B", "JK", b)], "C", "IK", c), objective, name)
+    other = cost(program(mesh, [("A", "IJ", d), ("B", "JK", e)], "C", "IK", f), objective, name)
+    assert abs(by(objective, one) - by(objective, other)) <= 1e-11 * (objective is Objective.TIME)
+
+
+@st.composite
+def three_shardings(draw):
+    mesh = draw(meshes(max_axes=3, max_size=4))
+    return mesh, *(draw(shardings(mesh, 2, unreduced=False)) for _ in range(3))
+
+
+@settings(max_examples=100)
+@given(three_shardings(), CHIPS)
+def test_the_triangle_inequality(case, name):
+    mesh, a, b, c = case
+
+    def price(source, target, objective):
+        return by(objective, cost(program(mesh, [("A", "IJ", source)], "A", "IJ", target), objective, name))
+
+    assert price(a, c, Objective.BYTES) <= price(a, b, Objective.BYTES) + price(b, c, Objective.BYTES)
+    # By time a search moves the axes that its program writes, so b must write no others.
+    assume(set(b.sharded) <= set(a.sharded) | set(c.sharded))
+    assert price(a, c, Objective.TIME) <= price(a, b, Objective.TIME) + price(b, c, Objective.TIME) + 1e-11
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 16), st.integers(1, 2**30), st.sampled_from(["ring", "line", "one-way"]))
+def test_an_axis_of_one_costs_nothing(size, count, shape):
+    mesh = Mesh.of({"X": size, "Z": 1})
+    model = LinkModel.of(mesh, chip("v5p"), Layout(wraparound=(("X", shape),)))
+    assert model.rate(AllReduce(("Z",))).time_ps(count) == 0
+    assert model.rate(AllReduce(("X", "Z"))) == model.rate(AllReduce(("X",)))
+
+
+def test_hybrid_sharding_moves_what_the_blog_counts():
+    """16 ranks, sharded 8 ways, M = 1600 MB: 2(W/F-1)M/W across replicas, and (F-1)M/F for each pass inside."""
+    options = {"mesh": {"R": 2, "S": 8}, "dims": {"N": 1600 * 10**6}, "dtype": "int8", "dcn": "R", "chip": "v5p"}
+    gradient = shardc.plan("G[N]{U_RS} → G[N_S]", **options)
+    assert [(step.op, step.axes, step.wire_bytes) for step in gradient.steps] == [
+        ("ReduceScatter", ("S",), 1400 * 10**6),
+        ("AllReduce", ("R",), 200 * 10**6),
+    ]
+    weights = shardc.plan("W[N_S] → W[N]", **options)
+    assert 2 * weights.cost.wire_bytes + gradient.steps[0].wire_bytes == 4200 * 10**6
