@@ -75,9 +75,10 @@ def chip_of(name: str | None, slice_name: str | None) -> Chip | None:
 def place(
     mesh: Mesh, shape: tuple[int, ...], wraps: tuple[bool, ...], given: Mapping[str, tuple[int, ...]]
 ) -> Placement:
-    """Where each mesh axis lies: as `given`, else so that the slowest axis is as fast as it can be.
+    """Where each mesh axis lies: as `given`, else on whole physical axes where it can, since these are the rings.
 
-    The first of equally good placements counts. SHC224 if the sizes do not fit.
+    Of placements that cut as few physical axes, that whose slowest mesh axis is fastest counts; of these the
+    first. SHC224 if the sizes do not fit.
     """
     if math.prod(shape) != mesh.devices:
         raise ShardcError(
@@ -138,8 +139,9 @@ def _factorings(size: int, left: tuple[int, ...], allowed: tuple[int, ...] | Non
     yield from extend(0, size)
 
 
-def _quality(placement: Placement, wraps: tuple[bool, ...]) -> tuple[float, float]:
-    """Bandwidths in links per device: that of the slowest mesh axis, then the sum."""
+def _quality(placement: Placement, wraps: tuple[bool, ...]) -> tuple[int, float, float]:
+    """Fewer pieces of cut axes, then the bandwidth in links per device of the slowest mesh axis, then the sum."""
+    pieces = sum(part.size < part.whole for parts in placement.values() for part in parts)
     rates = [
         sum(
             (2.0 if wraps[part.axis] and part.size * part.stride == part.whole else 1.0) / part.stride for part in parts
@@ -147,4 +149,4 @@ def _quality(placement: Placement, wraps: tuple[bool, ...]) -> tuple[float, floa
         for parts in placement.values()
         if parts
     ]
-    return (min(rates, default=0.0), sum(rates))
+    return (-pieces, min(rates, default=0.0), sum(rates))

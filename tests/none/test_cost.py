@@ -151,6 +151,12 @@ def test_mesh_axes_lie_on_one_physical_axis_or_several():
     assert [(line.size, line.shape) for line in lines["Y"]] == [(4, RING)] * 2
 
 
+def test_whole_rings_come_before_pieces():
+    lines = placed({"X": 256, "Y": 16}, "v5p:16x16x16")
+    assert [(line.size, line.shape) for line in lines["Y"]] == [(16, RING)]
+    assert [(line.size, line.shape) for line in lines["X"]] == [(16, RING)] * 2
+
+
 def test_a_part_of_a_physical_axis_is_a_line_or_shares_links():
     lines = placed({"X": 2, "Y": 2}, "v5e:4x1")
     assert [(line.shape, line.stride, line.width.value) for line in lines["X"]] == [(LINE, 2, 2.25e10)]

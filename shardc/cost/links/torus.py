@@ -8,6 +8,7 @@ Source: *How To Scale Your Model*, chapter 3, and its appendix on AllToAll.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -60,10 +61,7 @@ class Torus:
     """One or several axes whose links a collective uses at the same time."""
 
     lines: tuple[Line, ...]
-
-    @property
-    def count(self) -> Factor:
-        return product(line.axis for line in self.lines)
+    count: Factor
 
     @property
     def width(self) -> Factor:
@@ -121,7 +119,8 @@ class TorusLinks:
 
     def levels(self, axes: Axes) -> tuple[Level, ...]:
         lines = tuple(line for axis in axes for line in self.lines[axis])
-        return (Torus(lines),) if lines else ()
+        sizes = (Factor(axis, math.prod(line.size for line in self.lines[axis])) for axis in axes)
+        return (Torus(lines, product(sizes)),) if lines else ()
 
     def symbols(self) -> dict[str, float]:
         widths = (line.width for lines in self.lines.values() for line in lines)
