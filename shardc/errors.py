@@ -75,7 +75,6 @@ CODES: dict[str, str] = {
     "SHC504": "the output exists",
     "SHC505": "the output is the input",
     "SHC506": "the output cannot be written",
-    "SHC507": "a malformed plan file",
     "SHC900": "a bug in shardc",
 }
 

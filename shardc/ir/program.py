@@ -148,6 +148,16 @@ class Program:
     warnings: tuple[str, ...] = ()
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False)  # where each dim is first written
 
+    def __str__(self) -> str:
+        """The notation, declarations first: what was parsed can be parsed again."""
+        lines = [f"mesh {self.mesh}"] if self.mesh.axes else []
+        if self.sizes:
+            lines.append("dims " + ", ".join(f"{dim}={size}" for dim, size in self.sizes))
+        lines.append(f"dtype {self.dtype}")
+        lines += [f"chip {self.chip}"] if self.chip else []
+        lines += [f"topology {self.topology}"] if self.topology else []
+        return "\n".join([*lines, *(statement.text for statement in self.statements)])
+
     @property
     def outputs(self) -> tuple[int, ...]:
         """The statements whose results no later statement uses, in order."""

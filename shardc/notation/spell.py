@@ -10,19 +10,12 @@ from shardc.ir.dtypes import Kind
 from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, operands
 from shardc.ir.sharding import spell_axes
 from shardc.notation import tree
-from shardc.notation.printer import print_mesh, print_statement
+from shardc.notation.printer import print_statement
 
 
 def print_program(program: Program) -> str:
     """The canonical text, declarations first. Parsed again it gives an equal program."""
-    lines = [print_mesh(program.mesh.axes)] if program.mesh.axes else []
-    if program.sizes:
-        lines.append("dims " + ", ".join(f"{dim}={size}" for dim, size in program.sizes))
-    lines.append(f"dtype {program.dtype}")
-    lines += [f"chip {program.chip}"] if program.chip else []
-    lines += [f"topology {program.topology}"] if program.topology else []
-    lines += [statement.text for statement in spelled(program).statements]
-    return "\n".join(lines) + "\n"
+    return f"{spelled(program)}\n"
 
 
 def spelled(program: Program) -> Program:
