@@ -23,11 +23,13 @@ class Mesh:
 
     axes: tuple[tuple[str, int], ...]
     _sizes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
+    _products: dict[tuple[str, ...], int] = field(init=False, repr=False, compare=False, hash=False)
     _hash: int = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         _check(self.axes)
         object.__setattr__(self, "_sizes", dict(self.axes))
+        object.__setattr__(self, "_products", {})  # searches ask for the same groups over and over
         object.__setattr__(self, "_hash", hash(self.axes))
 
     def __hash__(self) -> int:
@@ -58,8 +60,11 @@ class Mesh:
 
     def product(self, names: Iterable[str]) -> int:
         """How many devices a group over these axes has."""
-        sizes = self._sizes
-        return math.prod([sizes[name] for name in names])
+        key = names if type(names) is tuple else tuple(names)
+        found = self._products.get(key)
+        if found is None:
+            found = self._products[key] = math.prod([self._sizes[name] for name in key])
+        return found
 
     def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
         """The same names in the order of the mesh."""

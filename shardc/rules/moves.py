@@ -7,6 +7,7 @@ minor axes of a dim can be gathered or exchanged without leaving the blocks stri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import combinations, permutations, product
 
 from shardc.ir.collectives import (
@@ -61,7 +62,7 @@ def permutes(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     sharded = mesh.ordered(before.sharded)
     if len(sharded) < 2:
         return
-    for dims in _fillings(sharded, before.blocks(mesh), mesh):
+    for dims in _all_fillings(sharded, before.blocks(mesh), mesh):
         if dims != before.dims:
             changed = {axis for old, new in zip(before.dims, dims, strict=True) if old != new for axis in old + new}
             yield CollectivePermute(mesh.ordered(changed), dims)
@@ -99,6 +100,11 @@ def _suffixes(axes: Axes) -> Iterator[Axes]:
 def _subsets(axes: Axes) -> Iterator[Axes]:
     for length in range(1, len(axes) + 1):
         yield from combinations(axes, length)
+
+
+@lru_cache(maxsize=4096)
+def _all_fillings(axes: Axes, blocks: tuple[int, ...], mesh: Mesh) -> tuple[tuple[Axes, ...], ...]:
+    return tuple(_fillings(axes, blocks, mesh))
 
 
 def _fillings(axes: Axes, blocks: tuple[int, ...], mesh: Mesh) -> Iterator[tuple[Axes, ...]]:
