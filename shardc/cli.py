@@ -110,7 +110,7 @@ def check(inputs: tuple[str, ...], **values: Any) -> int:
 
 @shardc.command()
 @click.argument("argument", metavar="INPUT")
-@click.option("--top", type=click.IntRange(min=1), help="How many strategies of each statement to show.")
+@click.option("--top", type=click.IntRange(min=1, max=10**6), help="How many strategies of each statement to show.")
 @_options
 def plan(argument: str, top: int | None, **values: Any) -> int:
     """Steps, cases, costs, alternatives, bound."""
@@ -129,7 +129,7 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
     options = Options.of(values)
     found = options.plan(options.parse(argument))
-    for note in found.notes:
+    for note in () if options.json else found.notes:
         click.echo(f"note: {note}", err=True)
     text = found.source()
     if output is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from shardc.cost import CHIPS, DEFAULT_CHIP, Layout, LinkModel, chip_of, topology
 from shardc.cost.chips import PROFILES
@@ -15,6 +16,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.notation import parse_mesh
 
+_Read = TypeVar("_Read")
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BYTES = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?) ?([A-Za-z]*)")
@@ -54,9 +56,9 @@ class Hardware:
             chip,
             formula == "book",
             profile,
-            _map(map),
-            _dcn(dcn),
-            _wraparound(wraparound),
+            _read("map", _map, map, "X=0,Y=1+2"),
+            _read("dcn", _dcn, dcn, "P=2"),
+            _read("wraparound", _wraparound, wraparound, "X=ring"),
             None if memory is None else parse_bytes(memory),
         )
 
@@ -78,6 +80,10 @@ class Hardware:
                     help=f"give --dcn {name}={mesh.size(name)}",
                 )
         used = chip_of(self.chip or program.chip, program.topology) or CHIPS[DEFAULT_CHIP]
+        if self.map and program.topology is None:
+            raise ShardcError("SHC224", "a map without a topology", help="give --topology v5p:4x4x4, say, as well")
+        if not used.is_torus and (self.map or self.wraparound):
+            raise ShardcError("SHC224", f"{used.name} has no torus to map or wrap", help="drop --map and --wraparound")
         layout = Layout(
             topology(program.topology) if program.topology else None,
             tuple(name for name, _ in self.dcn),
@@ -97,20 +103,28 @@ def parse_bytes(given: int | float | str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
+def _read(what: str, reader: Callable[[Any], _Read], given: Any, example: str) -> _Read:
+    """What the reader makes of an option; SHC001 if it is of a kind that no reader knows."""
+    try:
+        return reader(given)
+    except (TypeError, AttributeError, ValueError):
+        raise ShardcError("SHC001", f"malformed {what} {given!r}"[:200], help=f"write {example}, or a dict") from None
+
+
 def _map(given: Mapping[str, Any] | str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
     if isinstance(given, str):
         pairs = [part.partition("=")[::2] for part in given.replace(" ", "").split(",")]
         if any(not re.fullmatch(r"[0-9](\+[0-9])*", places) for _, places in pairs):
             raise ShardcError("SHC001", f"malformed map `{given}`", help="write X=0,Y=1+2")
         return tuple((name, tuple(int(place) for place in places.split("+"))) for name, places in pairs)
-    return tuple(
-        (name, (places,) if isinstance(places, int) else tuple(places)) for name, places in (given or {}).items()
-    )
+    given = {name: (places,) if isinstance(places, int) else tuple(places) for name, places in (given or {}).items()}
+    return tuple((name, tuple(operator.index(place) for place in places)) for name, places in given.items())
 
 
 def _dcn(given: Mapping[str, int] | str | None) -> tuple[tuple[str, int | None], ...]:
     if not isinstance(given, str):
-        return tuple((given or {}).items())
+        sizes = (given or {}).items()
+        return tuple((name, None if size is None else operator.index(size)) for name, size in sizes)
     if "=" in given:
         return parse_mesh(given).axes
     return tuple((name.strip(), None) for name in given.split(","))

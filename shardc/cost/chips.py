@@ -6,6 +6,7 @@ figures, so that its worked problems come out; `spec` has the vendors'.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -118,6 +119,8 @@ def chip(name: str, span: Span | None = None) -> Chip:
     )
 
 
+_NAME = re.compile(r"[A-Za-z0-9 ._-]{1,64}")
+_LEAST, _MOST = 1e-12, 1e30
 _TEXTS = frozenset({"name", "source", "largest"})
 _COUNTS = frozenset({"torus_dims", "wraps_at", "wraps_multiples", "domain"})
 _NEEDED = ("name", "flops", "narrow_flops", "hbm_bytes", "hbm_bandwidth", "link_bandwidth", "dcn_bandwidth")
@@ -131,7 +134,7 @@ def from_toml(path: Path) -> Chip:
         raise ShardcError("SHC501", f"no file `{path}`", help="give the name of a chip, or a TOML file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ShardcError("SHC503", f"cannot read `{path}`: {error}", help="check the file") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not TOML, or a number of thousands of digits
         raise ShardcError(
             "SHC223", f"`{path}` is not TOML: {error}", help="write `flops = 4.59e14`, a line each"
         ) from None
@@ -157,10 +160,14 @@ def _fault(key: str, value: object) -> str | None:
     if key not in known:
         near = nearest(key, known)
         return f"unknown field `{key}`" + (f", did you mean `{near}`?" if near else "")
+    if key == "name":
+        fits = isinstance(value, str) and _NAME.fullmatch(value)
+        return None if fits else "`name` is not 1 to 64 letters, digits, spaces, `.`, `_` or `-`"
     if key in _TEXTS:
         return None if isinstance(value, str) and value else f"`{key}` = {value!r} is not a text"
     if key in _COUNTS:
-        return None if type(value) is int and value >= 0 else f"`{key}` = {value!r} is not a count"
-    if type(value) not in (int, float) or not 0 < float(value) < float("inf"):  # type: ignore[arg-type]
-        return f"`{key}` = {value!r} is not a positive number"
+        return None if type(value) is int and 0 <= value < 10**6 else f"`{key}` = {value!r} is not a count"
+    if not isinstance(value, int | float) or isinstance(value, bool) or not _LEAST <= value <= _MOST:
+        shown = f"{value!r}" if not isinstance(value, int) or value.bit_length() < 100 else "a number of many digits"
+        return f"`{key}` = {shown} is not a positive number from {_LEAST:g} to {_MOST:g}"
     return None

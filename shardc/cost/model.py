@@ -10,8 +10,8 @@ inner ones first, with D members and W B/s each (`cost.links`):
     AllToAll                   max over levels of the share that crosses it
     CollectivePermute          max over levels of the longest route
 
-and never less than the hops on the way times the latency of one. `--formula book` drops (D-1)/D, as the book
-does. Source: *How To Scale Your Model*, chapters 3 and 12.
+and never less than the hops on the way (twice for an AllReduce) times the latency of one. `--formula book` drops
+(D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ class LinkModel:
 
     def _latency(self, move: Move) -> Factor:
         hops = total(level.hops for level in self.network.levels(move.axes))
+        if isinstance(move, AllReduce):  # there and back
+            hops = Factor(f"2·{hops.text}", 2 * hops.value)
         text = "T_hop" if hops.text == "1" else f"{hops.text}·T_hop"
         return Factor(text, hops.value * self.chip.hop_latency)
 

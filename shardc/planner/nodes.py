@@ -42,6 +42,7 @@ class Planner:
     pool: Axes
     held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
     shardings: list[Sharding] = field(default_factory=list)  # of the values
+    cap: int | None = None  # the most bytes per device of what a step may leave
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
 
     @property
@@ -50,13 +51,13 @@ class Planner:
 
     def over(self, pool: Axes) -> Planner:
         """The same planner, moving only these axes."""
-        return Planner(self.program, self.model, self.objective, pool, self.held, self.shardings)
+        return Planner(self.program, self.model, self.objective, pool, self.held, self.shardings, self.cap)
 
     def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
         key = (self.program.shape(dims), dtype.bytes)
         if key not in self._searches:
             around = space(self.mesh, len(dims), self.pool)
-            self._searches[key] = Search(around, key[0], dtype.bytes, self.model, self.objective)
+            self._searches[key] = Search(around, key[0], dtype.bytes, self.model, self.objective, self.cap)
         return self._searches[key]
 
     def table(self, expr: Expr) -> Table:
@@ -73,6 +74,8 @@ class Planner:
     def table_or_none(self, expr: Expr, tables: tuple[Table, ...]) -> Table | None:
         found = Table(expr, self.search(expr.dims, expr.dtype), {}, {})
         for number, price, origin in self.ways(expr, tables, found.search):
+            if self.cap is not None and not isinstance(expr, Use) and not found.search.divides(number):
+                continue
             found.add(number, price, origin)
         return found if found.seeds else None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shardc.cost.memory import peak_bytes
 from shardc.cost.model import CostModel
+from shardc.errors import ShardcError
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program, check_divisible
 from shardc.planner.bounds import lower_bound
@@ -34,9 +35,59 @@ def plan_program(
 
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
     """
+    free = _planned(program, model, objective, None, None)
+    if memory is None or free.cost.peak_bytes <= memory:
+        return free
+    return _within(program, model, objective, memory, free)
+
+
+def _within(
+    program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram
+) -> PlannedProgram:
+    """A plan that keeps the limit: among the strategies, then again without the largest arrays on the way."""
+    least, cap, refusal = free.cost.peak_bytes, None, None
+    while True:
+        largest = _largest_on_the_way(free)
+        if not largest or (cap is not None and largest > cap):
+            break
+        try:
+            found = _planned(program, model, objective, memory, cap)
+            if found.cost.peak_bytes <= memory:
+                return found
+            least = min(least, found.cost.peak_bytes)
+        except ShardcError as error:
+            refusal = error
+            if error.code == "SHC410":
+                least = min(least, int(error.note))
+        try:
+            cap = largest - 1
+            free = _planned(program, model, objective, None, cap)
+        except ShardcError:
+            break
+        least = min(least, free.cost.peak_bytes)
+        if free.cost.peak_bytes <= memory:
+            return free
+    raise ShardcError(
+        "SHC410",
+        f"no plan found keeps {memory} bytes per device; the smallest peak found is {least}",
+        span=refusal.span if refusal is not None else None,
+        help=f"--memory {least}, or shard the arrays over more axes",
+    )
+
+
+def _largest_on_the_way(planned: PlannedProgram) -> int:
+    """The bytes per device of the largest value that a step leaves."""
+    schedule = planned.schedule
+    return max((schedule.values[step.result].local_bytes(schedule.mesh) for step in schedule.steps), default=0)
+
+
+def _planned(
+    program: Program, model: CostModel, objective: Objective, memory: int | None, cap: int | None
+) -> PlannedProgram:
+    """The plan within `memory` among the strategies, no value that a step leaves larger than `cap`."""
     check_divisible(program)
     pool, notes = axes_to_search(program, objective)
-    state = Progress(Planner(program, model, objective, pool), memory)
+    state = Progress(Planner(program, model, objective, pool, cap=cap), memory)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
     check_bytes(schedule)

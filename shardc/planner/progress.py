@@ -62,6 +62,7 @@ class Progress:
         raise ShardcError(
             "SHC410",
             f"no strategy keeps {self.memory} bytes per device; the smallest peak is {least}",
+            note=str(least),
             span=statement.span,
             help=f"--memory {least}, or shard the arrays over more axes",
         )
@@ -122,7 +123,7 @@ class Progress:
         planner = self.planner
         held = planner.held | {array.name: [len(planner.shardings)]}
         shardings = [*planner.shardings, array.sharding]
-        trial = Planner(planner.program, planner.model, planner.objective, planner.pool, held, shardings)
+        trial = Planner(planner.program, planner.model, planner.objective, planner.pool, held, shardings, planner.cap)
         try:
             root = root_table(trial, statement)
             return root.paths().price[cheapest(root, statement)]
@@ -150,6 +151,7 @@ class Progress:
             self.planner.pool,
             {name: list(held) for name, held in self.planner.held.items()},
             list(self.planner.shardings),
+            self.planner.cap,
         )
         values = tuple(self.values[:size])
         taken = self._builder(number).taken

@@ -104,11 +104,20 @@ class Paths:
 class Search:
     """Searches over one array: a space, its global shape and bytes, and how moves are priced."""
 
-    def __init__(self, space: Space, shape: tuple[int, ...], itemsize: int, model: CostModel, objective: Objective):
+    def __init__(
+        self,
+        space: Space,
+        shape: tuple[int, ...],
+        itemsize: int,
+        model: CostModel,
+        objective: Objective,
+        cap: int | None = None,
+    ):
         self.space = space
         self.shape = shape
         self.model = model
         self.objective = objective
+        self._cap = cap
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
@@ -116,6 +125,9 @@ class Search:
         self._from: dict[int, Paths] = {}
 
     def divides(self, number: int) -> bool:
+        """Whether the array can lie so: its dims divide, and a block is no larger than the cap."""
+        if self._cap is not None and self.local_bytes(number) > self._cap:
+            return False
         return all(size % parts == 0 for size, parts in zip(self.shape, self.space.blocks[number], strict=True))
 
     def local_bytes(self, number: int) -> int:

@@ -246,7 +246,7 @@ def test_chips_shows_every_chip_and_its_source(shardc):
 def test_a_memory_limit_that_cannot_be_kept_says_what_could(shardc):
     status, out, err = shardc("plan", "A[I_X, J] → A[I, J]", *MESH, "--memory", "1kB")
     assert (status, out) == (6, "")
-    assert "the smallest peak is" in err
+    assert "the smallest peak found is" in err
 
 
 def test_a_usage_error_as_json(shardc):

@@ -227,6 +227,9 @@ def test_a_chip_from_a_file(tmp_path):
         (("torus_dims = 3", "torus_dims = 2.5"), "not a count"),
         (("torus_dims = 3\n", ""), "`torus_dims`"),
         (("name", "name ="), "not TOML"),
+        (('"ours"', '\'a"""\''), "`name` is not"),
+        (("flops = 1e15", "flops = 1" + "0" * 400), "many digits"),
+        (("link_bandwidth = 1e11", "link_bandwidth = 1e-320"), "not a positive number"),
     ],
 )
 def test_each_fault_of_a_chips_file_is_named(tmp_path, change, reason):
@@ -342,6 +345,28 @@ def test_hybrid_sharding_falls_out():
         "G[D, F]{U_PX} → G[D_X, F]", mesh={"P": 4, "X": 8}, dims={"D": 8192, "F": 8192}, chip="H100", dcn="P"
     )
     assert [(step.op, step.axes) for step in plan.steps] == [("ReduceScatter", ("X",)), ("AllReduce", ("P",))]
+
+
+def test_gpus_fill_a_domain_with_whole_parts_of_an_axis():
+    assert microseconds(GATHER, 9_000_000, {"X": 6}, "H100") == 100  # 45e6 B over 450e9 B/s, inside one domain
+    assert microseconds(GATHER, 9_000_000, {"X": 8, "Y": 8}, "GB200") == 70  # 63e6 B over 900e9 B/s
+
+
+def test_a_memory_limit_takes_a_leaner_path():
+    """Reduce and scatter before permuting: two small steps where the cheapest path has a larger one."""
+    options = {"mesh": {"X": 2, "Y": 2}, "dims": {"I": 144, "J": 144}}
+    text = "A[I_X, J]{U_Y} → A[I_Y, J_X]"
+    assert shardc.plan(text, memory=41472, **options).cost.peak_bytes <= 41472
+    with pytest.raises(ShardcError) as caught:
+        shardc.plan(text, memory=41471, **options)
+    assert caught.value.code == "SHC410"
+
+
+def test_a_limit_at_the_plans_peak_is_kept_by_the_plan():
+    text = "A[I_X, J] → A[I, J]; C[I_X, J] = relu(A[I_X, J])"
+    options = {"mesh": {"X": 2}, "dims": {"I": 4096, "J": 4096}}
+    free = shardc.plan(text, **options)
+    assert shardc.plan(text, memory=free.cost.peak_bytes, **options).steps == free.steps
 
 
 def test_a_memory_limit_is_kept_or_refused_with_the_least():

@@ -379,18 +379,23 @@ def test_sizes_that_no_machine_has_are_refused():
         ("memory", "lots", "SHC001"),
         ("map", "X=first", "SHC001"),
         ("wraparound", "X=loop", "SHC001"),
-        ("dcn", {"Q": 2}, "SHC224"),
+        ("map", 3, "SHC001"),
+        ("map", {"X": 1.5}, "SHC001"),
+        ("dcn", 5, "SHC001"),
+        ("wraparound", True, "SHC001"),
+        ("wraparound", {"X": [1]}, "SHC001"),
         ("map", {"Q": 0}, "SHC224"),
     ],
 )
 def test_an_option_of_the_wrong_kind_is_refused(option, value, code):
     options = {"mesh": {"X": 4}, "topology": "v5p:4"} | {option: value}
-    if option == "dcn":
-        options = {"mesh": "X=4", "dcn": value}
-        with pytest.raises(ShardcError):
-            shardc.plan("mesh X=4\nA[I_X] → A[I]", dcn={"X": 2})
-        return
     refused(code, "A[I_X] → A[I]", **options)
+
+
+def test_what_the_hardware_does_not_have_is_refused():
+    refused("SHC224", "mesh X=4\nA[I_X] → A[I]", dcn={"X": 2})
+    refused("SHC224", "A[I_X] → A[I]", mesh={"X": 4}, map="X=0")
+    refused("SHC224", "A[I_X] → A[I]", mesh={"X": 4}, chip="H100", wraparound="X=ring")
 
 
 def test_dtypes_of_numpy_and_jax_are_understood():

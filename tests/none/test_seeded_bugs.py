@@ -366,8 +366,8 @@ def test_each_type_is_priced_by_its_own_bytes(monkeypatch):
     assert wire_bytes(text, {"X": 4}, sizes) == 3840
     right = nodes.Search
 
-    def one_for_all(around, shape, itemsize, model, objective):
-        return right(around, shape, 1, model, objective)
+    def one_for_all(around, shape, itemsize, *others):
+        return right(around, shape, 1, *others)
 
     monkeypatch.setattr(nodes, "Search", one_for_all)
     assert wire_bytes(text, {"X": 4}, sizes) == 12288

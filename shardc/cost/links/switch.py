@@ -55,7 +55,7 @@ class SwitchLinks:
             place(mesh, (layout.topology.chips,), (False,), {})  # as many devices as the slice has
         parts, room = {}, chip.domain
         for name, size in reversed(mesh.axes):
-            inner = math.gcd(size, room)
+            inner = max(part for part in range(1, min(size, room) + 1) if size % part == 0)
             parts[name] = (inner, size // inner)
             room = room // inner if inner == size else 1
         return cls(mesh, chip, parts)
