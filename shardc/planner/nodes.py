@@ -42,7 +42,7 @@ class Planner:
     pool: Axes
     held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
     shardings: list[Sharding] = field(default_factory=list)  # of the values
-    cap: int | None = None  # the most bytes per device of what a step may leave
+    cap: int | None = None  # the most bytes per device of a step
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
 
     @property
@@ -100,6 +100,7 @@ class Planner:
             assert use.pattern is not None
             yield from ((number, 0, Held(None)) for number in self.choices(use.pattern, search))
         elif wanted is None:
+            search.given.update(search.space.number(self.shardings[value]) for value in values)
             yield from ((search.space.number(self.shardings[value]), 0, Held(value)) for value in values)
         else:
             bare = Use(use.name, use.dims, None, use.dtype, use.span)

@@ -44,7 +44,7 @@ def plan_program(
 def _within(
     program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram
 ) -> PlannedProgram:
-    """A plan that keeps the limit: among the strategies, then again without the largest arrays on the way."""
+    """A plan that keeps the limit: among the strategies, then again without the largest steps."""
     least, cap, refusal = free.cost.peak_bytes, None, None
     while True:
         largest = _largest_on_the_way(free)
@@ -76,15 +76,20 @@ def _within(
 
 
 def _largest_on_the_way(planned: PlannedProgram) -> int:
-    """The bytes per device of the largest value that a step leaves."""
+    """The bytes per device of the largest step: what it leaves and, of a move, what it moves if that is not given."""
     schedule = planned.schedule
-    return max((schedule.values[step.result].local_bytes(schedule.mesh) for step in schedule.steps), default=0)
+    sizes = [array.local_bytes(schedule.mesh) for array in schedule.values]
+    found = [
+        sizes[step.result] + sum(sizes[n] for n in step.operands if step.is_collective and n not in schedule.inputs)
+        for step in schedule.steps
+    ]
+    return max(found, default=0)
 
 
 def _planned(
     program: Program, model: CostModel, objective: Objective, memory: int | None, cap: int | None
 ) -> PlannedProgram:
-    """The plan within `memory` among the strategies, no value that a step leaves larger than `cap`."""
+    """The plan within `memory` among the strategies, no step larger than `cap`."""
     check_divisible(program)
     pool, notes = axes_to_search(program, objective)
     state = Progress(Planner(program, model, objective, pool, cap=cap), memory)

@@ -118,6 +118,7 @@ class Search:
         self.model = model
         self.objective = objective
         self._cap = cap
+        self.given: set[int] = set()  # where the array lies before the program begins
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
@@ -174,6 +175,13 @@ class Search:
         size = self.local_bytes(number)
         return self.objective.price(self.model.rate(edge.move).time_ps(size), edge.wire * size // edge.parts)
 
+    def _fits(self, number: int, target: int) -> bool:
+        """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""
+        if self._cap is None:
+            return True
+        before = 0 if number in self.given else self.local_bytes(number)
+        return before + self.local_bytes(target) <= self._cap
+
     def _steps(self, number: int) -> list[tuple[int, int, Move]]:
         found = self._priced.get(number)
         if found is None:
@@ -182,7 +190,7 @@ class Search:
             found = self._priced[number] = [
                 (edge.target, self.price(number, edge), edge.move)
                 for edge in self.space.edges(number)
-                if self.divides(edge.target)
+                if self.divides(edge.target) and self._fits(number, edge.target)
             ]
         return found
 

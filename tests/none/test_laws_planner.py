@@ -1,16 +1,22 @@
 """Laws of prices, over programs that hypothesis draws: bounds, transposition, exchange of equal axes, triangles."""
 
+import heapq
+import math
+
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import shardc
 from shardc.cost import Layout, LinkModel, chip
-from shardc.ir.collectives import AllReduce
+from shardc.errors import ShardcError
+from shardc.ir.collectives import AllReduce, apply
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program
+from shardc.rules.moves import moves
 from shardc.testing import meshes, shardings
 
 F32 = DTYPES["f32"]
@@ -131,3 +137,37 @@ def test_hybrid_sharding_moves_what_the_blog_counts():
     ]
     weights = shardc.plan("W[N_S] → W[N]", **options)
     assert 2 * weights.cost.wire_bytes + gradient.steps[0].wire_bytes == 4200 * 10**6
+
+
+def least_peak(mesh, source, target):
+    """The least peak of any path of moves from one sharding to the other: a minimax search."""
+
+    def size(sharding):
+        return math.prod(sharding.local_shape((SIZES["I"], SIZES["J"]), mesh)) * F32.bytes
+
+    best, queue, count = {source: size(source)}, [(size(source), 0, source)], 0
+    while queue:
+        peak, _, here = heapq.heappop(queue)
+        if here == target:
+            return peak
+        for move in moves(here, mesh, mesh.names):
+            there = apply(move, here, mesh)
+            needed = max(peak, size(source) + (0 if here == source else size(here)) + size(there))
+            if needed < best.get(there, needed + 1):
+                best[there] = needed
+                count += 1
+                heapq.heappush(queue, (needed, count, there))
+    raise AssertionError("moves lead everywhere")
+
+
+@settings(max_examples=40)
+@given(three_shardings())
+def test_a_reshard_is_planned_within_the_least_memory_that_any_path_needs(case):
+    mesh, a, b, _ = case
+    assume(a != b)
+    made = program(mesh, [("A", "IJ", a)], "A", "IJ", b)
+    least = least_peak(mesh, a, b)
+    model = LinkModel.of(mesh, chip("v5p"))
+    assert plan_program(made, model, Objective.BYTES, least).cost.peak_bytes == least
+    with pytest.raises(ShardcError, match=f"the smallest peak found is {least}"):
+        plan_program(made, model, Objective.BYTES, least - 1)
