@@ -160,7 +160,7 @@ def test_a_failure_shrinks_to_the_smallest_mesh_that_shows_it():
         return case.mesh.product(case.source.sharded) > 1 and case.target == Sharding.replicated(len(case.shape))
 
     smallest = find(reshards(), gathers_over_two, settings=settings(QUICK, max_examples=2000, derandomize=True))
-    assert (smallest.mesh, smallest.text, smallest.shape) == (Mesh.of({"X": 2}), "A[I_X] → A[I]", (2,))
+    assert (smallest.mesh.devices, smallest.shape) == (2, (2,))  # an axis of one beside it is as small
 
 
 def test_a_mesh_without_axes_is_refused():
