@@ -59,6 +59,8 @@ CODES: dict[str, str] = {
     "SHC307": "this version of JAX is not supported",
     "SHC308": "the devices could not run the program",
     "SHC309": "the number of arguments is wrong",
+    "SHC310": "a process of the computation is missing, stuck or gone",
+    "SHC311": "the TPU compiler is not installed",
     "SHC401": "the text is too long",
     "SHC402": "too many terms",
     "SHC403": "nested too deeply",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, assert_never
 
 import jax
@@ -22,9 +23,12 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"*": operator.mul, "//": ope
 _BRACKETS: dict[str, Callable[[list[Any]], Any]] = {"()": tuple, "[]": list, "{}": set}
 
 
-def function(schedule: Schedule) -> Callable[..., Any]:
-    """The program as a function of global arrays, on the mesh of `jax.set_mesh`; not jitted."""
-    per_device = _per_device(body(schedule))
+def function(schedule: Schedule, scopes: bool = False) -> Callable[..., Any]:
+    """The program as a function of global arrays, on the mesh of `jax.set_mesh`; not jitted.
+
+    With `scopes` the operations of step 2 are named `step2` for the compiler.
+    """
+    per_device = _per_device(body(schedule), scopes)
     if not schedule.mesh.axes:
         return per_device
     ins, outs = evaluate(in_specs(schedule), {}), evaluate(out_specs(schedule), {})
@@ -32,11 +36,12 @@ def function(schedule: Schedule) -> Callable[..., Any]:
     return mapped
 
 
-def _per_device(described: Body) -> Callable[..., Any]:
+def _per_device(described: Body, scopes: bool) -> Callable[..., Any]:
     def program(*arrays: Any) -> Any:
         variables = dict(zip(described.parameters, arrays, strict=True))
         for line in described.lines:
-            variables[line.target] = evaluate(line.expr, variables)
+            with nullcontext() if line.step is None or not scopes else jax.named_scope(f"step{line.step}"):
+                variables[line.target] = evaluate(line.expr, variables)
         results = tuple(variables[name] for name in described.results)
         return results[0] if len(results) == 1 else results
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from shardc.backend import local
@@ -38,7 +38,7 @@ class Body:
 def body(schedule: Schedule) -> Body:
     """What each device does, as lines of Python."""
     writer = _Writer(schedule, flow(schedule), variables(schedule))
-    lines = [line for step in schedule.steps for line in writer.step(step)]
+    lines = [replace(line, step=number) for number, step in enumerate(schedule.steps) for line in writer.step(step)]
     for output in dict.fromkeys(schedule.outputs):
         lines += writer.output(output)
     return Body(

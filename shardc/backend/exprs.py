@@ -87,11 +87,12 @@ Expr: TypeAlias = Name | Const | Items | Keyword | Star | Call | Attr | Index | 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`target = expr  # comment`."""
+    """`target = expr  # comment`, written for that step of the schedule."""
 
     target: str
     expr: Expr
     comment: str
+    step: int | None = None
 
 
 def call(function: str, *args: Expr, **keywords: Expr) -> Call:

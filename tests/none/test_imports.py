@@ -20,6 +20,7 @@ ROOMS = {
     "simulate": {"ir", "rules", "numpy"},
     "report": {"ir", "rules", "cost", "planner", "tabulate"},
     "backend": {"ir", "notation", "simulate", "jax", "numpy"},
+    "compiled": {"ir", "rules", "cost", "planner", "numpy", "tabulate"},
     "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
     "errors": set(),
     "files": set(),

@@ -1,0 +1,217 @@
+"""The collectives of a compiled program: what each brings to a device, how often, and where it comes from.
+
+Reading them at face value goes wrong in known ways, each of which has its place here:
+
+- `all-gather-start` and `all-gather-done`, or `async-start` of a computation, are one collective.
+- `fusion(…), kind=kCustom, calls=%all-reduce-scatter` is a ReduceScatter. Inside stands an all-reduce over an
+  array that is padded until its shares are whole tiles, of which each device keeps a slice; beside it stand small
+  permutes (*halos*), which bring each device the rows that the padding put on its neighbour.
+- What a while loop's body does is done as often as the loop runs.
+- Several arrays in one collective are one collective of their bytes; a group of one device moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+
+from shardc.compiled.groups import Groups, axes_of_groups, axes_of_pairs, read_groups, read_pairs
+from shardc.compiled.hlo import Computation, Instruction, Module
+from shardc.compiled.loops import trip_count
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes
+
+KINDS = {
+    "all-gather": "AllGather",
+    "all-reduce": "AllReduce",
+    "reduce-scatter": "ReduceScatter",
+    "all-to-all": "AllToAll",
+    "ragged-all-to-all": "AllToAll",
+    "collective-permute": "CollectivePermute",
+    "collective-broadcast": "CollectiveBroadcast",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of a compiled program.
+
+    `local_bytes` of one device before it, unpadded; `wire_bytes` received by the busiest device, each time it runs.
+    """
+
+    kind: str
+    name: str  # of the instruction
+    local_bytes: int
+    wire_bytes: int
+    group_size: int
+    groups: Groups  # of a permute, its pairs
+    axes: Axes | None  # None without a mesh, or where groups are not made of whole axes
+    is_async: bool = False
+    count: int = 1  # how often it runs
+    count_known: bool = True
+    part_of: str = ""  # the padded ReduceScatter that a halo permute belongs to
+    padded: bool = False
+    scope: str = ""  # the names that the program gave to this place
+    source: str = ""
+    algorithm: str = ""  # as the compiler names it
+
+    @property
+    def total_bytes(self) -> int:
+        return self.wire_bytes * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the collectives of one module; axes have names if the mesh is known."""
+
+    module: Module
+    mesh: Mesh | None = None
+
+    def all(self) -> tuple[Collective, ...]:
+        """Every collective that runs, in order; of a conditional, those of its costliest branch."""
+        return tuple(self._within(self.module.entry))
+
+    def _within(self, computation: Computation) -> Iterator[Collective]:
+        for instruction in computation.instructions:
+            found = self.collective(computation, instruction)
+            if found is not None:
+                yield found
+            elif instruction.opcode == "while":
+                yield from self._loop(computation, instruction)
+            elif instruction.opcode == "conditional":
+                branches = [tuple(self._within(self.module.computation(name))) for name in instruction.called()]
+                yield from max(branches, key=lambda branch: sum(c.total_bytes for c in branch), default=())
+            elif instruction.opcode in ("call", "fusion", "async-start"):
+                for name in instruction.called():
+                    yield from self._within(self.module.computation(name))
+
+    def _loop(self, computation: Computation, loop: Instruction) -> Iterator[Collective]:
+        trips = trip_count(self.module, computation, loop)
+        for found in self._within(self.module.computation(loop.attributes["body"].lstrip("%"))):
+            times = 1 if trips is None else trips
+            yield replace(
+                found,
+                count=found.count * times,
+                count_known=found.count_known and trips is not None,
+                is_async=found.is_async,
+            )
+
+    def collective(self, computation: Computation, instruction: Instruction) -> Collective | None:
+        """What an instruction is as a collective; None if it is none, or only the end of one."""
+        opcode = instruction.opcode.removesuffix("-start")
+        if opcode in KINDS:
+            found = self._plain(KINDS[opcode], computation, instruction)
+            if found.kind == "CollectivePermute":
+                found = replace(found, part_of=self._halo_of(computation, instruction))
+            return replace(found, is_async=instruction.opcode.endswith("-start"))
+        if opcode == "async" and instruction.opcode != opcode:
+            return self._wrapped(instruction)
+        if opcode == "fusion":
+            return self._fused(instruction)
+        return None
+
+    def _wrapped(self, start: Instruction) -> Collective | None:
+        for name in start.called():
+            inner = self.module.computation(name)
+            for instruction in inner.instructions:
+                found = self.collective(inner, instruction)
+                if found is not None:
+                    return replace(found, name=start.name, is_async=True)
+        return None
+
+    def _fused(self, fusion: Instruction) -> Collective | None:
+        """`%all-reduce-scatter`: the all-reduce inside, as the ReduceScatter that it is."""
+        if not is_fused_scatter(fusion):
+            return None
+        inner = self.module.computation(fusion.called()[0])
+        for instruction in inner.instructions:
+            if instruction.opcode != "all-reduce":
+                continue
+            operands = [inner.by_name[name] for name in instruction.operands]
+            bare = [inner.by_name[o.operands[0]] if o.opcode == "pad" else o for o in operands]
+            found = self._plain("ReduceScatter", inner, instruction, sum(o.bytes for o in bare))
+            return replace(
+                found,
+                name=fusion.name,
+                padded=bare != operands,
+                scope=fusion.metadata.get("op_name", found.scope),
+                source=self.module.source(fusion) or found.source,
+                algorithm=_algorithm(fusion),
+            )
+        return None
+
+    def _plain(
+        self, kind: str, computation: Computation, instruction: Instruction, local_bytes: int | None = None
+    ) -> Collective:
+        if local_bytes is None:
+            local_bytes = _operand_bytes(kind, computation, instruction)
+        if kind == "CollectivePermute":
+            groups = read_pairs(instruction.attributes.get("source_target_pairs", "{}"))
+            moves = any(source != target for source, target in groups)
+            size, axes = (2 if moves else 1), axes_of_pairs(groups, self.mesh) if self.mesh else None
+        else:
+            groups = read_groups(instruction.attributes.get("replica_groups", "{}"), self.module.partitions)
+            size, axes = len(groups[0]), axes_of_groups(groups, self.mesh) if self.mesh else None
+        return Collective(
+            kind,
+            instruction.name,
+            local_bytes,
+            wire_bytes(kind, size, local_bytes),
+            size,
+            groups,
+            axes,
+            scope=instruction.metadata.get("op_name", ""),
+            source=self.module.source(instruction),
+            algorithm=_algorithm(instruction),
+        )
+
+    def _halo_of(self, computation: Computation, permute: Instruction) -> str:
+        """The padded ReduceScatter whose neighbour's rows a permute brings: its operand is a slice of that result."""
+        name = permute.operands[0]
+        for _ in range(4):
+            instruction = computation.by_name.get(name)
+            if instruction is None:
+                return ""
+            if is_fused_scatter(instruction):
+                found = self._fused(instruction)
+                return instruction.name if found is not None and found.padded else ""
+            if instruction.opcode not in ("slice", "bitcast", "reshape", "copy", "fusion") or not instruction.operands:
+                return ""
+            name = instruction.operands[0]
+        return ""
+
+
+def wire_bytes(kind: str, n: int, local_bytes: int) -> int:
+    """The bytes that each of n devices receives; `local_bytes` before the collective."""
+    if n <= 1:
+        return 0
+    match kind:
+        case "AllGather":
+            return (n - 1) * local_bytes
+        case "AllReduce":
+            return ceil(2 * (n - 1) * local_bytes / n)
+        case "ReduceScatter" | "AllToAll":
+            return ceil((n - 1) * local_bytes / n)
+        case _:
+            return local_bytes
+
+
+def is_fused_scatter(instruction: Instruction) -> bool:
+    return instruction.opcode == "fusion" and any(
+        name.startswith("all-reduce-scatter") for name in instruction.called()
+    )
+
+
+def _operand_bytes(kind: str, computation: Computation, instruction: Instruction) -> int:
+    operands = [computation.by_name[name] for name in instruction.operands if name in computation.by_name]
+    if kind != "CollectivePermute":
+        return sum(operand.bytes for operand in operands)
+    # A permute into a given buffer also names the buffer, and where to read and write.
+    in_place = len(operands) == 4 and operands[2].shapes[0].dtype in ("s32", "u32")
+    return operands[0].bytes if in_place else sum(operand.bytes for operand in operands)
+
+
+def _algorithm(instruction: Instruction) -> str:
+    config = instruction.backend.get("collective_algorithm_config", {})
+    return " ".join(str(config[key]) for key in ("emitter", "strategy") if config.get(key))
