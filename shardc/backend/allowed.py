@@ -24,6 +24,7 @@ NAMES: frozenset[str] = frozenset(
         "jnp.einsum",
         "jnp.sum",
         "jnp.split",
+        "jnp.stack",
         "jnp.concatenate",
         "jnp.add",
         "jnp.multiply",

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from shardc.backend import local
-from shardc.backend.exprs import Call, Const, Expr, Keyword, Line, Name, axes_argument, call, renamed
+from shardc.backend.exprs import Const, Expr, Line, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
-from shardc.backend.moves import exchange, permute, scatter, slice_of, slice_of_partial, spread
+from shardc.backend.moves import exchange, gather, permute, scatter, slice_of, slice_of_partial, spread
 from shardc.backend.variables import variables
 from shardc.errors import ShardcError
 from shardc.ir.collectives import (
@@ -67,12 +67,10 @@ class _Writer:
             case AllReduce(axes) | ReduceScatter(axes):
                 return [
                     *self._all_typed_unreduced(step.operands[0], axes),
-                    *self._lines(step, self._move(step, step.op)),
+                    *self._lines(step, *self._move(step, step.op)),
                 ]
-            case JointGather(parts):
-                return self._lines(step, self._move(step, step.op), *spread(parts, self.mesh))
             case move:
-                return self._lines(step, self._move(step, move))
+                return self._lines(step, *self._move(step, move))
 
     def output(self, value: int) -> list[Line]:
         """JAX types a sum over a sharded dim as varying; an output has to say that it is unreduced."""
@@ -80,7 +78,7 @@ class _Writer:
         missing = self.mesh.ordered(array.sharding.unreduced - self.flow.unreduced[value])
         return [self._cast(value, missing)] if missing else []
 
-    def _move(self, step: Step, move: Move) -> Expr:
+    def _move(self, step: Step, move: Move) -> list[Expr]:
         operand, value = step.operands[0], self._name(step.operands[0])
         match move:
             case AllGather(axes, dim):
@@ -88,28 +86,27 @@ class _Writer:
             case JointGather(parts):
                 # The last dim's axes are the major ones: its blocks then lie one after another on the first dim.
                 axes = tuple(axis for _, minor in reversed(parts) for axis in minor)
-                return self._gathered(step, axes, parts[0][0])
+                return [*self._gathered(step, axes, parts[0][0]), *spread(parts, self.mesh)]
             case AllReduce(axes):
-                return call("jax.lax.psum", value, axes_argument(axes))
+                return [call("jax.lax.psum", value, axes_argument(axes))]
             case ReduceScatter(axes, dim):
-                return scatter(value, axes, dim)
+                array = self.schedule.values[operand]
+                return scatter(value, axes, dim, array.local_shape(self.mesh), array.dtype, self.mesh)
             case AllToAll(axes, source, dim):
-                return exchange(value, axes, source, dim)
+                return [exchange(value, axes, source, dim)]
             case CollectivePermute():
-                return permute(value, move, self.schedule.values[operand].sharding, self.mesh)
+                return [permute(value, move, self.schedule.values[operand].sharding, self.mesh)]
             case Slice(axes, dim):
                 sliced = slice_of_partial if self.flow.unreduced[operand] else slice_of
-                return sliced(value, axes, dim, self.mesh.product(axes))
+                return [sliced(value, axes, dim, self.mesh.product(axes))]
             case _:
                 assert_never(move)
 
-    def _gathered(self, step: Step, axes: Axes, dim: int) -> Call:
-        value = self._name(step.operands[0])
-        gathered = call("jax.lax.all_gather", value, axes_argument(axes), axis=Const(dim), tiled=Name("True"))
+    def _gathered(self, step: Step, axes: Axes, dim: int) -> list[Expr]:
         # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
-        if self.flow.equal[step.result].intersection(axes):
-            return Call(gathered.function, (*gathered.args, Keyword("to", Const("invarying"))))
-        return gathered
+        equal = self.flow.equal[step.result].intersection(axes)
+        keywords: dict[str, Expr] = {"to": Const("invarying")} if equal else {}
+        return gather(self._name(step.operands[0]), axes, dim, keywords, self.mesh)
 
     def _product(self, step: Step) -> tuple[Expr, ...]:
         arrays, result = self._arrays(step), self.schedule.values[step.result]

@@ -1,0 +1,238 @@
+"""The memory that the TPU's compiler will ask for: arguments, outputs, temporary buffers.
+
+`memory.peak_bytes` counts each value while it lives, as any device must. The compiler adds to that, by rules
+that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds against it:
+
+- arrays lie in tiles of 8 rows by 128 lanes, along the two dims that waste least;
+- what a collective leaves lies among the temporaries; an output that one leaves is a copy of it;
+- an AllToAll that splits another dim than the first copies its operand; one that joins another than the first
+  copies its result, and once more if that is the last;
+- an AllGather along the last dim from a block that is not whole lanes copies its operand;
+- an AllGather over several dims comes apart into pieces, which are then joined;
+- a Slice that only products read is part of them; what local steps leave stays on the chip if it is small.
+
+Temporaries share a heap in order of time (`cost.heap`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from shardc.cost.heap import Heap
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    JointGather,
+    ReduceScatter,
+    Slice,
+)
+from shardc.ir.plan import Apply, Einsum, Schedule, Step
+
+_ROWS, _LANES = 8, 128
+_ON_CHIP = 2**25  # bytes of a local result that stays in the chip's own memory
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Bytes of one device."""
+
+    argument_bytes: int
+    output_bytes: int
+    temporary_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.argument_bytes + self.output_bytes + self.temporary_bytes
+
+
+def allocation(schedule: Schedule) -> Allocation:
+    """What a program's compiled form is predicted to allocate on each device.
+
+    The compiler is free to take operands in another order, and takes that which needs less.
+    """
+    sizes = tuple(tiled_bytes(value.local_shape(schedule.mesh), value.dtype.bytes) for value in schedule.values)
+    temporary = min(_Walk(schedule, sizes, steps).temporary_bytes() for steps in _orders(schedule))
+    return Allocation(
+        sum(sizes[number] for number in schedule.inputs), sum(sizes[number] for number in schedule.outputs), temporary
+    )
+
+
+def tiled_bytes(shape: tuple[int, ...], itemsize: int) -> int:
+    """The bytes of an array in tiles, its dims in the order that pads least.
+
+    [64, 32, 32] of two bytes: 64 as lanes, padded to 128, by 32 rows, 32 times.
+    """
+    if len(shape) < 2:
+        return _up(math.prod(shape), _LANES) * itemsize
+    elements = math.prod(shape)
+    padded = (
+        elements // (shape[rows] * shape[lanes]) * _rows(shape[rows]) * _up(shape[lanes], _LANES)
+        for rows in range(len(shape))
+        for lanes in range(len(shape))
+        if rows != lanes
+    )
+    return min(padded) * itemsize
+
+
+def _rows(count: int) -> int:
+    """Fewer rows than a tile has are padded to a power of two."""
+    return _up(count, _ROWS) if count > _ROWS // 2 else 1 << (count - 1).bit_length()
+
+
+def _up(count: int, step: int) -> int:
+    return -(-count // step) * step
+
+
+def _orders(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
+    """The steps with each product's first operand made first, and with its last."""
+    made = {step.result: step for step in schedule.steps}
+    for turn in (1, -1):
+        found: dict[int, Step] = {}
+        pending = [(number, False) for number in reversed(schedule.outputs)]
+        while pending:
+            number, ready = pending.pop()
+            step = made.get(number)
+            if step is None or number in found:
+                continue
+            if ready:
+                found[number] = step
+            else:
+                pending.append((number, True))
+                pending += [(operand, False) for operand in step.operands[::-turn]]
+        yield tuple(found.values())
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Steps in an order, each taking and giving back buffers."""
+
+    schedule: Schedule
+    sizes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    heap: Heap = field(default_factory=Heap)
+    held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
+    users: dict[int, list[Step]] = field(default_factory=dict)
+    inside: dict[int, int] = field(default_factory=dict)  # a Slice inside products: the value it is sliced from
+    last: dict[int, Step] = field(default_factory=dict)
+
+    def temporary_bytes(self) -> int:
+        for step in self.steps:
+            for operand in step.operands:
+                self.users.setdefault(operand, []).append(step)
+        for step in reversed(self.steps):
+            if isinstance(step.op, Slice) and self._only_products_read(step.result):
+                self.inside[step.result] = step.operands[0]
+        steps = [step for step in self.steps if step.result not in self.inside]
+        self.last = {self._whole(operand): step for step in steps for operand in step.operands}
+        for step in steps:
+            self._lower(step)
+        return self.heap.size
+
+    def _lower(self, step: Step) -> None:
+        match step.op:
+            case Einsum() | Apply():
+                self._leave(step, self._result(step, self.sizes[step.result]))
+            case Slice():
+                self._leave(step, self._result(step, _off_chip(self.sizes[step.result])))
+            case AllToAll():
+                self._exchange(step, step.op)
+            case JointGather():
+                self._gather_jointly(step)
+            case AllGather():
+                self._collective(step, copies=self._copied_before(step, step.op))
+            case AllReduce() | ReduceScatter() | CollectivePermute():
+                self._collective(step, copies=False)
+            case _:
+                assert_never(step.op)
+
+    def _result(self, step: Step, size: int) -> int:
+        """A buffer for what a local step leaves; outputs have their own."""
+        return self.heap.take(0 if self._is_output(step) else size)
+
+    def _collective(self, step: Step, copies: bool) -> None:
+        copy = self._copy_operand(step) if copies else None
+        result = self.heap.take(self.sizes[step.result])
+        self._leave(step, result, *([] if copy is None else [copy]))
+
+    def _exchange(self, step: Step, op: AllToAll) -> None:
+        """Operand, copy split first; exchanged; copy joined; and again if joined along the last dim."""
+        copy = self._copy_operand(step) if op.dim and not self._was_copied_before(step) else None
+        result = self.heap.take(self.sizes[step.result])
+        if copy is not None:
+            self.heap.give_back(copy)
+        self._end(step)
+        joins = 0 if op.source == 0 else 1 + (op.source == len(self.schedule.values[step.result].dims) - 1)
+        for _ in range(joins - self._is_output(step)):
+            joined = self.heap.take(self.sizes[step.result])
+            self.heap.give_back(result)
+            result = joined
+        self._leave(step, result)
+
+    def _gather_jointly(self, step: Step) -> None:
+        size = self.sizes[step.result]
+        gathered = self.heap.take(size)
+        self._end(step)
+        pieces = [self.heap.take(_off_chip(size // 2)) for _ in range(2)]
+        self.heap.give_back(gathered)
+        if self._only_products_read(step.result):
+            for piece in pieces:
+                self.heap.give_back(piece)
+            self._leave(step, self.heap.take(2 * _off_chip(size // 2)))
+        else:
+            self._leave(step, self._result(step, size), *pieces)
+
+    def _copy_operand(self, step: Step) -> int:
+        copy = self.heap.take(self.sizes[step.operands[0]])
+        self._end(step)
+        return copy
+
+    def _copied_before(self, step: Step, op: AllGather) -> bool:
+        """Where the exchange that follows wants a copy, it is taken of the smaller block, before."""
+        users = self.users.get(step.result, [])
+        if len(users) == 1 and isinstance(users[0].op, AllToAll) and users[0].op.dim:
+            return True
+        before = self.schedule.values[step.operands[0]]
+        is_last = op.dim == len(before.dims) - 1
+        return is_last and before.local_shape(self.schedule.mesh)[-1] % _LANES != 0
+
+    def _was_copied_before(self, step: Step) -> bool:
+        made = next((other for other in self.steps if other.result == step.operands[0]), None)
+        return made is not None and isinstance(made.op, AllGather) and len(self.users[made.result]) == 1
+
+    def _leave(self, step: Step, result: int, *scratch: int) -> None:
+        """The step is over: its result holds a buffer, unless that was copied to the output's."""
+        for number in scratch:
+            self.heap.give_back(number)
+        self._end(step)
+        if self._is_output(step):
+            self.heap.give_back(result)
+        else:
+            self.held[step.result] = result
+
+    def _end(self, step: Step) -> None:
+        """Operands that nothing else reads give their buffers back."""
+        for operand in {self._whole(operand) for operand in step.operands}:
+            if self.last[operand] is step and operand in self.held:
+                self.heap.give_back(self.held.pop(operand))
+
+    def _only_products_read(self, value: int) -> bool:
+        users = self.users.get(value, [])
+        is_output = value in self.schedule.outputs
+        return bool(users) and not is_output and all(isinstance(u.op, Einsum) or u.result in self.inside for u in users)
+
+    def _whole(self, value: int) -> int:
+        while value in self.inside:
+            value = self.inside[value]
+        return value
+
+    def _is_output(self, step: Step) -> bool:
+        return step.result in self.schedule.outputs
+
+
+def _off_chip(size: int) -> int:
+    return 0 if size <= _ON_CHIP else size
