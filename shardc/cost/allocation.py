@@ -5,11 +5,11 @@ that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds 
 
 - arrays lie in tiles of 8 rows by 128 lanes, along the two dims that waste least;
 - what a collective leaves lies among the temporaries; an output that one leaves is a copy of it;
-- an AllToAll that splits another dim than the first copies its operand; one that joins another than the first
-  copies its result, and once more if that is the last;
-- an AllGather along the last dim from a block that is not whole lanes copies its operand;
-- an AllGather over several dims comes apart into pieces, which are then joined;
-- a Slice that only products read is part of them; what local steps leave stays on the chip if it is small.
+- an AllToAll copies its operand, unless it splits the first dim, and its result, twice if it joins the last of three;
+- an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
+- an AllGather over several dims comes apart into pieces, which are then joined, or read by a product as they are;
+- a Slice that only products read is part of them, and one Slice after another is one Slice;
+- slices and pieces that are small stay on the chip.
 
 Temporaries share a heap in order of time (`cost.heap`).
 """
@@ -34,7 +34,7 @@ from shardc.ir.collectives import (
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 _ROWS, _LANES = 8, 128
-_ON_CHIP = 2**25  # bytes of a local result that stays in the chip's own memory
+_SLICE, _PIECES = 2**23, 2**25  # bytes of a slice, and of all pieces together, that stay on the chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class _Walk:
             for operand in step.operands:
                 self.users.setdefault(operand, []).append(step)
         for step in reversed(self.steps):
-            if isinstance(step.op, Slice) and self._only_products_read(step.result):
+            if isinstance(step.op, Slice) and (self._only_products_read(step.result) or self._is_sliced_again(step)):
                 self.inside[step.result] = step.operands[0]
         steps = [step for step in self.steps if step.result not in self.inside]
         self.last = {self._whole(operand): step for step in steps for operand in step.operands}
@@ -138,7 +138,7 @@ class _Walk:
             case Einsum() | Apply():
                 self._leave(step, self._result(step, self.sizes[step.result]))
             case Slice():
-                self._leave(step, self._result(step, _off_chip(self.sizes[step.result])))
+                self._leave(step, self._result(step, _beyond(_SLICE, self.sizes[step.result])))
             case AllToAll():
                 self._exchange(step, step.op)
             case JointGather():
@@ -166,8 +166,9 @@ class _Walk:
         if copy is not None:
             self.heap.give_back(copy)
         self._end(step)
-        joins = 0 if op.source == 0 else 1 + (op.source == len(self.schedule.values[step.result].dims) - 1)
-        for _ in range(joins - self._is_output(step)):
+        rank, is_output = len(self.schedule.values[step.result].dims), self._is_output(step)
+        joins = 2 if op.source == rank - 1 and (rank > 2 or is_output) else 1
+        for _ in range(joins - is_output):
             joined = self.heap.take(self.sizes[step.result])
             self.heap.give_back(result)
             result = joined
@@ -177,14 +178,12 @@ class _Walk:
         size = self.sizes[step.result]
         gathered = self.heap.take(size)
         self._end(step)
-        pieces = [self.heap.take(_off_chip(size // 2)) for _ in range(2)]
+        pieces = self.heap.take(_beyond(_PIECES, size))
         self.heap.give_back(gathered)
         if self._only_products_read(step.result):
-            for piece in pieces:
-                self.heap.give_back(piece)
-            self._leave(step, self.heap.take(2 * _off_chip(size // 2)))
+            self._leave(step, pieces)
         else:
-            self._leave(step, self._result(step, size), *pieces)
+            self._leave(step, self._result(step, size), pieces)
 
     def _copy_operand(self, step: Step) -> int:
         copy = self.heap.take(self.sizes[step.operands[0]])
@@ -225,6 +224,10 @@ class _Walk:
         is_output = value in self.schedule.outputs
         return bool(users) and not is_output and all(isinstance(u.op, Einsum) or u.result in self.inside for u in users)
 
+    def _is_sliced_again(self, step: Step) -> bool:
+        users = self.users.get(step.result, [])
+        return len(users) == 1 and isinstance(users[0].op, Slice) and not self._is_output(step)
+
     def _whole(self, value: int) -> int:
         while value in self.inside:
             value = self.inside[value]
@@ -234,5 +237,6 @@ class _Walk:
         return step.result in self.schedule.outputs
 
 
-def _off_chip(size: int) -> int:
-    return 0 if size <= _ON_CHIP else size
+def _beyond(limit: int, size: int) -> int:
+    """The bytes off the chip."""
+    return 0 if size <= limit else size

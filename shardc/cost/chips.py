@@ -43,6 +43,7 @@ class Chip:
     largest: str = ""
     hop_latency: float = 1e-6  # s
     source: str = ""
+    clock: float = 0.0  # Hz of the matrix units, in which the compiler counts cycles; 0 where unknown
 
     @property
     def is_torus(self) -> bool:
@@ -80,6 +81,12 @@ _GPU = (
     "NVIDIA data sheets of H100, H200, HGX B200, GB200 NVL72"
 )
 
+# Clocks. v3, v4: Jouppi et al., "TPU v4", ISCA 2023, table 4. v5e: How To Scale Your Model, ch. 2. v5p: the vendor's
+# 459 TFLOP/s over 2·128² FLOPs a cycle in each of 8 matrix units. v6e and v7x: unpublished; the vendor's 918 TFLOP/s
+# over 2^19 FLOPs a cycle, and 2307 TFLOP/s over twice that (a chip is two devices), the least powers of two above what
+# the compiler's own cycle counts of large products come to (456 and 445 thousand FLOPs a cycle and device).
+_CLOCKS = {"v3": 0.94e9, "v4p": 1.05e9, "v5e": 1.5e9, "v5p": 1.75e9, "v6e": 1.75e9, "v7x": 2.2e9}
+
 _TABLE = (
     Chip("v3", 1.4e14, 1.4e14, 32e9, 9.0e11, 1e11, 6.25e9, 0, 2, wraps_at=32, largest="32×32", source=_V3),
     Chip("v4p", 2.75e14, 2.75e14, 32e9, 1.2e12, 4.5e10, 6.25e9, 4.69e10, 3, 0, 4, 0, "16×16×16", source=_TPU),
@@ -93,7 +100,7 @@ _TABLE = (
     Chip("GB200-NVL72", 2.3e15, 4.5e15, 192e9, 8.0e12, 900e9, 50e9, domain=72, source=_GPU),
 )
 
-CHIPS: dict[str, Chip] = {row.name: row for row in _TABLE}
+CHIPS: dict[str, Chip] = {row.name: replace(row, clock=_CLOCKS.get(row.name, 0.0)) for row in _TABLE}
 _SPELLINGS = {name.lower(): row for name, row in CHIPS.items()} | {
     "v4": CHIPS["v4p"],
     "v5litepod": CHIPS["v5e"],

@@ -30,8 +30,12 @@ class Network:
     mesh: Mesh
     chip: Chip
     links: Links
-    dcn: Axes
+    layout: Layout
     _levels: dict[Axes, tuple[Level, ...]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def dcn(self) -> Axes:
+        return self.layout.dcn
 
     def levels(self, axes: Axes) -> tuple[Level, ...]:
         """The levels of a group over these axes, the innermost first; axes of one device are left out."""
@@ -57,4 +61,4 @@ def network(mesh: Mesh, chip: Chip, layout: Layout | None = None) -> Network:
     layout = Layout() if layout is None else layout
     layout.check(mesh)
     inside = Mesh(tuple((name, size) for name, size in mesh.axes if name not in layout.dcn))
-    return Network(mesh, chip, KINDS[chip.links](inside, chip, layout), layout.dcn)
+    return Network(mesh, chip, KINDS[chip.links](inside, chip, layout), layout)
