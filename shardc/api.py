@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import jax
     import numpy as np
 
+    from shardc.compiled.compare import Comparison
+    from shardc.compiled.verify import Verification
+
     Whole = np.ndarray[Any, Any]
 
 MeshLike = Mesh | Mapping[str, int] | str
@@ -209,6 +212,19 @@ class Plan:
         from shardc.backend import compile
 
         return compile(self.schedule, mesh)
+
+    def verify(self) -> Verification:
+        """What the TPU compiler makes of the program on the plan's topology, beside the prediction; needs libtpu."""
+        from shardc.compilers import verify
+
+        return verify(self._found, self._model)
+
+    def compare(self, rounds: int = 15) -> Comparison:
+        """Beside what `jax.jit` alone makes of the same shardings: on the plan's topology, if it has one (needs
+        libtpu), else on simulated devices, where both are also timed, `rounds` times in turns."""
+        from shardc.compilers import compare
+
+        return compare(self._found, self._model, rounds)
 
     def simulate(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
         """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error."""

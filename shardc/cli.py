@@ -1,4 +1,4 @@
-"""The command line: `shardc check | plan | emit | run`. Results to stdout, errors to stderr."""
+"""The command line: `shardc check | plan | emit | run | verify | compare | explain`. Results to stdout, errors to stderr."""
 
 from __future__ import annotations
 
@@ -159,6 +159,51 @@ def run(argument: str, seed: int, **values: Any) -> int:
     else:
         click.echo(f"{found.table(1)}\n\n{report}")
     return 0 if report.ok else MISMATCH
+
+
+@shardc.command()
+@click.argument("argument", metavar="INPUT")
+@click.option("--gantt", is_flag=True, help="Show the compiled program's timeline.")
+@click.option("--trace", metavar="FILE", help="Write the timeline as a Perfetto trace.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@_options
+def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values: Any) -> int:
+    """Compile for a TPU slice, with no TPU: predicted beside compiled; exit 1 where collectives differ."""
+    from shardc.compiled.gantt import gantt as drawn
+    from shardc.compiled.gantt import trace as traced
+    from shardc.report.verification import verification_fields, verification_table
+
+    options = Options.of(values)
+    found = options.plan(options.parse(argument))
+    verified = found.verify()
+    if trace is not None:
+        write_output(traced(verified.replayed), trace, source=argument, force=force)
+    if options.json:
+        fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified)}
+        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+    else:
+        click.echo(f"{found.table(1)}\n\n{verification_table(verified)}")
+        if gantt:
+            click.echo(f"\n{drawn(verified.replayed)}")
+    return 0 if verified.agrees else MISMATCH
+
+
+@shardc.command()
+@click.argument("argument", metavar="INPUT")
+@click.option("--rounds", type=click.IntRange(min=1, max=10**4), default=15, show_default=True, help="Timed runs.")
+@_options
+def compare(argument: str, rounds: int, **values: Any) -> int:
+    """Beside what jax.jit alone does: on a TPU slice with --topology, else on simulated devices, timed."""
+    options = Options.of(values)
+    program = options.parse(argument)
+    found = options.plan(program, small=program.topology is None)
+    compared = found.compare(rounds)
+    if options.json:
+        fields = {"plan": json.loads(found.to_json(1)), "comparison": compared.to_json()}
+        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+    else:
+        click.echo(f"{found.table(1)}\n\n{compared}")
+    return 0
 
 
 @shardc.command()

@@ -77,6 +77,7 @@ CODES: dict[str, str] = {
     "SHC504": "the output exists",
     "SHC505": "the output is the input",
     "SHC506": "the output cannot be written",
+    "SHC507": "a named function cannot be loaded",
     "SHC900": "a bug in shardc",
 }
 

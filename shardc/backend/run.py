@@ -66,7 +66,7 @@ def run(schedule: Schedule, seed: int = 0) -> RunReport:
 
     Starts the simulated devices itself, so JAX must not have started with fewer: SHC301, SHC302, SHC409.
     """
-    _start_devices(schedule)
+    start_devices(schedule)
     import jax
 
     from shardc.backend.placing import make_mesh
@@ -136,7 +136,8 @@ def _placed(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) -> An
     return from_blocks(list(blocks.reshape(-1, *local)), array, devices, sharding)
 
 
-def _start_devices(schedule: Schedule) -> None:
+def start_devices(schedule: Schedule) -> None:
+    """So many simulated devices, unless JAX has started with enough."""
     import jax
 
     count = schedule.mesh.devices

@@ -15,14 +15,15 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 
-# A chip's name here, and the compiler's, with how many axes it counts.
-_CHIPS = {
-    "v3": ("v3", 2),
-    "v4p": ("v4", 3),
-    "v5e": ("v5e", 2),
-    "v5p": ("v5p", 3),
-    "v6e": ("v6e", 2),
-    "v7x": ("tpu7x", 3),
+# A chip's name here, and the compiler's, with how many axes it counts, and what else it wants to be told. A v4 chip is
+# two devices unless its cores are joined, as they are where v4 is used.
+_CHIPS: dict[str, tuple[str, int, dict[str, str]]] = {
+    "v3": ("v3", 2, {}),
+    "v4p": ("v4", 3, {"chip_config_name": "megacore"}),
+    "v5e": ("v5e", 2, {}),
+    "v5p": ("v5p", 3, {}),
+    "v6e": ("v6e", 2, {}),
+    "v7x": ("tpu7x", 3, {}),
 }
 
 # Without these it asks the network for a TPU's metadata, warns, and refuses to load beside another process.
@@ -36,6 +37,8 @@ _QUIET = {
     "JAX_PLATFORMS": "cpu",
 }
 
+_WARNING = {"TPU_STDERR_LOG_LEVEL": "1", "TPU_MIN_LOG_LEVEL": "1"}
+
 # Where each mesh axis lies: per axis its (physical axis, size, stride), major to minor.
 Places = Mapping[str, tuple[tuple[int, int, int], ...]]
 
@@ -44,15 +47,16 @@ def is_installed() -> bool:
     return importlib.util.find_spec("libtpu") is not None
 
 
-def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], places: Places) -> Any:
+def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], places: Places, warns: bool = False) -> Any:
     """A JAX mesh, its axes Explicit, on the chips of a slice that is described, not present.
 
-    `X=2, Y=2` on v5p:2x2x1: device (x, y) of the mesh is the chip at (x, y, 0). A chip of two devices (v4, v7x)
-    gives its first. Raises SHC311 without libtpu, SHC224 for a slice that the compiler does not know.
+    `X=2, Y=2` on v5p:2x2x1: device (x, y) of the mesh is the chip at (x, y, 0). A chip of two devices (v3, v7x)
+    gives its first. With `warns` the compiler writes its warnings to standard error, if this is its first use in the
+    process. Raises SHC311 without libtpu, SHC224 for a slice that the compiler does not know.
     """
     import jax
 
-    chips = _chips(chip, shape)
+    chips = _chips(chip, shape, warns)
     ordered = np.empty(mesh.sizes, dtype=object)
     for index in np.ndindex(*mesh.sizes):
         at = [0] * len(shape)
@@ -113,20 +117,20 @@ def _digits(parts: tuple[tuple[int, int, int], ...]) -> list[tuple[int, int, int
     return found
 
 
-def _chips(chip: str, shape: tuple[int, ...]) -> dict[tuple[int, ...], Any]:
+def _chips(chip: str, shape: tuple[int, ...], warns: bool) -> dict[tuple[int, ...], Any]:
     """The first device of every chip of a slice, by its coordinates."""
     if not is_installed():
         raise ShardcError("SHC311", "the TPU compiler is not installed", help='pip install "shardc[tpu]"')
     if chip not in _CHIPS:
         raise ShardcError("SHC224", f"{chip} is no TPU that the compiler knows", help=f"one of {', '.join(_CHIPS)}")
-    for name, value in _QUIET.items():
+    for name, value in (_QUIET | _WARNING if warns else _QUIET).items():
         os.environ.setdefault(name, value)
     from jax.experimental import topologies
 
-    name, rank = _CHIPS[chip]
+    name, rank, told = _CHIPS[chip]
     text = f"{name}:{'x'.join(map(str, (*shape, *[1] * (rank - len(shape)))))}"
     try:
-        devices: list[Any] = topologies.get_topology_desc(platform="tpu", topology_name=text).devices
+        devices: list[Any] = topologies.get_topology_desc(text, "tpu", **told).devices
     except Exception as error:  # jaxlib raises what the compiler's plugin gave it
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ShardcError(

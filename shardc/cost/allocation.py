@@ -34,7 +34,7 @@ from shardc.ir.collectives import (
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 _ROWS, _LANES = 8, 128
-_SLICE, _PIECES = 2**23, 2**25  # bytes of a slice, and of all pieces together, that stay on the chip
+_SLICE, _PIECE = 2**23, 2**24  # bytes of a slice, and of a piece, that stay on the chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Walk:
             case AllToAll():
                 self._exchange(step, step.op)
             case JointGather():
-                self._gather_jointly(step)
+                self._gather_jointly(step, step.op)
             case AllGather():
                 self._collective(step, copies=self._copied_before(step, step.op))
             case AllReduce() | ReduceScatter() | CollectivePermute():
@@ -174,11 +174,12 @@ class _Walk:
             result = joined
         self._leave(step, result)
 
-    def _gather_jointly(self, step: Step) -> None:
+    def _gather_jointly(self, step: Step, op: JointGather) -> None:
         size = self.sizes[step.result]
+        count = self.schedule.mesh.product(tuple(axis for _, axes in op.parts[1:] for axis in axes))
         gathered = self.heap.take(size)
         self._end(step)
-        pieces = self.heap.take(_beyond(_PIECES, size))
+        pieces = self.heap.take(count * _beyond(_PIECE, size // count))
         self.heap.give_back(gathered)
         if self._only_products_read(step.result):
             self._leave(step, pieces)

@@ -18,15 +18,19 @@ ROOMS = {
     "hardware": {"ir", "cost", "notation"},
     "planner": {"ir", "rules", "cost"},
     "simulate": {"ir", "rules", "numpy"},
-    "report": {"ir", "rules", "cost", "planner", "tabulate"},
+    "report": {"ir", "rules", "cost", "planner", "compiled", "tabulate"},
     "backend": {"ir", "notation", "simulate", "jax", "numpy"},
     "compiled": {"ir", "rules", "cost", "planner", "numpy", "tabulate"},
     "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
     "errors": set(),
     "files": set(),
-    "api": {"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "backend", "jax", "numpy"},
+    "compilers": {"ir", "cost", "planner", "compiled", "backend"},
+    "api": {
+        *{"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "compiled", "compilers", "backend"},
+        *{"jax", "numpy"},
+    },
     "__main__": {"cli"},
-    "cli": {"api", "files", "hardware", "ir", "notation", "cost", "planner", "report", "backend", "click"},
+    "cli": {"api", "files", "hardware", "ir", "notation", "cost", "planner", "report", "compiled", "backend", "click"},
 }
 OUTSIDE = {"lark", "jax", "numpy", "networkx", "hypothesis", "click", "tabulate"}
 

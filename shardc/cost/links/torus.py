@@ -40,11 +40,16 @@ class Line:
         return Factor(self.width_name, both * self.link / self.stride)
 
     @property
+    def turns(self) -> Factor:
+        """From device to device of this line, on the longest way."""
+        n = self.axis.text
+        return Factor(f"⌈{n}/2⌉", -(-self.size // 2)) if self.shape is RING else Factor(f"({n}-1)", self.size - 1)
+
+    @property
     def hops(self) -> Factor:
-        n, stride = self.axis.text, f"{self.stride}·" if self.stride > 1 else ""
-        if self.shape is RING:
-            return Factor(f"{stride}⌈{n}/2⌉", self.stride * -(-self.size // 2))
-        return Factor(f"{stride}({n}-1)", self.stride * (self.size - 1))
+        """From chip to chip."""
+        turns = self.turns
+        return turns if self.stride == 1 else Factor(f"{self.stride}·{turns.text}", self.stride * turns.value)
 
     def share(self, book: bool) -> Factor:
         """Of an AllToAll, n times the part of the array that crosses the axis' middle: n/4, (n²−1)/(4n)."""
@@ -80,12 +85,15 @@ class Torus:
         return Factor(f"{share.text}/{n.text} / {width.text}", share.value / n.value / width.value)
 
     def route(self) -> Factor:
-        """A block passes every link of the way: as many times as there are hops, on the longest axis."""
-        longest = max(self.lines, key=lambda line: line.hops.value / line.width.value)
-        hops, width = longest.hops, longest.width
-        if hops.value == 1:
+        """A block passes every link of the way: as many times as there are turns, on the longest axis.
+
+        The width of a line that skips chips is already what is left of links shared with the lines between.
+        """
+        longest = max(self.lines, key=lambda line: line.turns.value / line.width.value)
+        turns, width = longest.turns, longest.width
+        if turns.value == 1:
             return Factor(f"1 / {width.text}", 1 / width.value)
-        return Factor(f"{hops.text} / {width.text}", hops.value / width.value)
+        return Factor(f"{turns.text} / {width.text}", turns.value / width.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""Two programs timed beside each other on the devices that are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from shardc import simulate
+from shardc.backend import placing
+from shardc.backend.baseline import jitted, with_auto_axes
+from shardc.backend.callable import function
+from shardc.ir.plan import Schedule
+
+Rounds = tuple[tuple[float, float], ...]
+_WARM_UPS = 2
+
+
+def measured(schedule: Schedule, devices: Sequence[Any], rounds: int = 15, seed: int = 0) -> Rounds:
+    """Seconds of the plan's program and of `jax.jit`'s own, round by round, on small integer-valued inputs.
+
+    SHC301 if the devices are too few, SHC212 for unreduced inputs and outputs.
+    """
+    mesh = placing.make_mesh(schedule.mesh, list(devices))
+    automatic = with_auto_axes(mesh)
+    theirs = jitted(schedule, automatic)
+    ours = jax.jit(function(schedule))
+    wholes = simulate.sample_inputs(schedule.program, seed)
+    with jax.set_mesh(mesh):
+        planned = ours.lower(*_arguments(schedule, wholes, mesh)).compile()
+    return interleaved(
+        _call(planned, _arguments(schedule, wholes, mesh)),
+        _call(theirs, _arguments(schedule, wholes, automatic)),
+        rounds,
+    )
+
+
+def interleaved(one: Callable[[], Any], other: Callable[[], Any], rounds: int) -> Rounds:
+    """Each round times both, in turns the one or the other first, so that a drift of the machine cancels."""
+    for _ in range(_WARM_UPS):
+        one()
+        other()
+    found = []
+    for number in range(rounds):
+        if number % 2:
+            second, first = _seconds(other), _seconds(one)
+        else:
+            first, second = _seconds(one), _seconds(other)
+        found.append((first, second))
+    return tuple(found)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _call(program: Callable[..., Any], arguments: list[Any]) -> Callable[[], Any]:
+    return lambda: jax.block_until_ready(program(*arguments))
+
+
+def _arguments(schedule: Schedule, wholes: Sequence[Any], mesh: Any) -> list[Any]:
+    arrays = [schedule.values[number] for number in schedule.inputs]
+    return [
+        jax.device_put(
+            jnp.asarray(whole, jnp.dtype(array.dtype.jax)), jax.NamedSharding(mesh, placing.spec_of(array.sharding))
+        )
+        for whole, array in zip(wholes, arrays, strict=True)
+    ]

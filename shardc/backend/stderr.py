@@ -1,0 +1,53 @@
+"""What compilers write on the process's standard error, past Python: caught, so that it can be reported."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_FD = 2
+
+
+class Caught:
+    """The text, complete when the block has ended."""
+
+    text: str = ""
+
+
+@contextmanager
+def caught_stderr() -> Iterator[Caught]:
+    """Whatever is written to file descriptor 2 inside the block, Python's own included, goes to `.text`.
+
+        with caught_stderr() as caught:
+            lowered.compile()
+        caught.text
+
+    Where there is no standard error nothing is caught and nothing changes. One thread at a time: the descriptor
+    belongs to the process.
+    """
+    caught = Caught()
+    _flush()
+    try:
+        saved = os.dup(_FD)
+    except OSError:
+        yield caught
+        return
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), _FD)
+        try:
+            yield caught
+        finally:
+            _flush()
+            os.dup2(saved, _FD)
+            os.close(saved)
+            file.seek(0)
+            caught.text = file.read().decode("utf-8", errors="replace")
+
+
+def _flush() -> None:
+    """Python keeps lines of its own back; a closed or replaced sys.stderr has none."""
+    with suppress(AttributeError, ValueError, OSError):
+        sys.stderr.flush()

@@ -1,0 +1,191 @@
+"""A plan beside what the compiler made of it, step by step.
+
+Collectives are compared as they are, but for what is stated here:
+
+- *asynchronous*: a start and its done are one collective;
+- *nothing moves*: a collective of one device, or of none that changes places, is left out on both sides;
+- *combined*: several steps of one kind over the same axes may be one collective of their bytes;
+- *in parts*: one step may be several collectives of its kind, whose bytes add up, as an AllGather over all of a
+  large slice is, which is emitted in two;
+- *padding*: the rows that a padded ReduceScatter puts on the neighbour come back in small permutes, not counted.
+
+Some compilers also put one collective in another's place. That is not forgiven, but named (`REWRITES`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from shardc.compiled.collectives import Collective, Reader
+from shardc.compiled.hlo import Module
+from shardc.compiled.replay import replay
+from shardc.compiled.timeline import Timeline
+from shardc.cost.allocation import Allocation, allocation
+from shardc.cost.model import LinkModel
+from shardc.ir.collectives import JointGather
+from shardc.ir.plan import Apply, Cost, Einsum, Schedule, Step
+from shardc.ir.sharding import Axes
+
+TOLERANCE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One collective put in another's place: its name here, and when the compiler does it."""
+
+    name: str
+    why: str
+
+
+# By what the plan asks for, and what is compiled.
+REWRITES = {
+    ("ReduceScatter", "AllReduce"): Rewrite(
+        "summed whole", "all of it is summed, then sliced, where shares are less than a few tiles or all chips take part"
+    ),
+    ("AllGather", "AllReduce"): Rewrite(
+        "zeros summed", "blocks among zeros are summed in place of a gather, where all chips take part"
+    ),
+    ("AllReduce", "ReduceScatter+AllGather"): Rewrite("in two", "it is scattered, then gathered: the same bytes"),
+}
+
+_SCOPE = re.compile(r"(?:^|/)step(\d+)(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class StepMatch:
+    """A collective of the plan and what became of it. `remark` names the normalisation or the rewrite."""
+
+    step: int
+    kind: str
+    axes: Axes
+    predicted_bytes: int
+    compiled: tuple[Collective, ...]
+    remark: str = ""
+
+    @property
+    def compiled_as(self) -> str:
+        """`AllReduce`; several kinds joined by `+`."""
+        return "+".join(dict.fromkeys(collective.kind for collective in self.compiled))
+
+    @property
+    def rewrite(self) -> Rewrite | None:
+        return REWRITES.get((self.kind, self.compiled_as))
+
+    @property
+    def compiled_bytes(self) -> int:
+        return sum(collective.total_bytes for collective in self.compiled)
+
+    @property
+    def agrees(self) -> bool:
+        return abs(self.compiled_bytes - self.predicted_bytes) <= TOLERANCE * self.predicted_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Wire bytes are received by the busiest device; memory is of one device."""
+
+    topology: str
+    steps: tuple[StepMatch, ...]
+    unforeseen: tuple[Collective, ...]  # compiled, and not of the plan
+    padding: tuple[Collective, ...]
+    predicted_memory: Allocation
+    compiled_memory: Allocation
+    predicted: Cost
+    replayed: Timeline
+
+    @property
+    def predicted_bytes(self) -> int:
+        return sum(step.predicted_bytes for step in self.steps)
+
+    @property
+    def compiled_bytes(self) -> int:
+        """After the normalisation."""
+        return sum(step.compiled_bytes for step in self.steps) + sum(c.total_bytes for c in self.unforeseen)
+
+    @property
+    def padding_bytes(self) -> int:
+        return sum(collective.total_bytes for collective in self.padding)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every collective is as planned, to within a hundredth of its bytes."""
+        return not self.unforeseen and all(step.agrees for step in self.steps)
+
+
+def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[StepMatch], list[Collective]]:
+    """Each collective of the plan with those that were compiled for it; and what is left over."""
+    planned = [(number, step) for number, step in enumerate(schedule.steps) if step.cost.wire_bytes]
+    left = [collective for collective in compiled if collective.total_bytes]
+    found: dict[int, list[Collective]] = {number: [] for number, _ in planned}
+    for collective in list(left):
+        number = _scope(collective)
+        if number in found:
+            found[number].append(collective)
+            left.remove(collective)
+    for number, step in planned:
+        # The compiler forgets the names of what it rewrites; it keeps the groups, and more or less the order.
+        if not found[number]:
+            found[number] = _nameless(step, left)
+            left = [collective for collective in left if collective not in found[number]]
+    matches = [_matched(schedule, number, step, tuple(found[number])) for number, step in planned]
+    return _uncombined(matches), left
+
+
+def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
+    assert not isinstance(step.op, Einsum | Apply)
+    same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and _scope(c) is None]
+    rewritten = {name for planned, name in REWRITES if planned == step.name}
+    return [c for c in same if c.kind == step.name][:1] or [c for c in same if c.kind in rewritten][:1]
+
+
+def _scope(collective: Collective) -> int | None:
+    found = _SCOPE.search(collective.scope)
+    return int(found.group(1)) if found else None
+
+
+def _matched(schedule: Schedule, number: int, step: Step, compiled: tuple[Collective, ...]) -> StepMatch:
+    assert not isinstance(step.op, Einsum | Apply)
+    axes = schedule.mesh.ordered(step.op.axes) if isinstance(step.op, JointGather) else step.op.axes
+    return StepMatch(number, step.name, axes, step.cost.wire_bytes, compiled, _remark(step.name, compiled))
+
+
+def _remark(kind: str, compiled: tuple[Collective, ...]) -> str:
+    kinds = "+".join(dict.fromkeys(collective.kind for collective in compiled))
+    if not compiled:
+        return "not there"
+    if kinds != kind:
+        rewrite = REWRITES.get((kind, kinds))
+        return f"compiled as {kinds}" if rewrite is None else rewrite.name
+    remarks = ["in parts"] if len(compiled) > 1 and kind != "CollectivePermute" else []
+    remarks += ["padded"] if any(collective.padded for collective in compiled) else []
+    return ", ".join(remarks)
+
+
+def _uncombined(matches: list[StepMatch]) -> list[StepMatch]:
+    """One collective for several steps bears the name of one of them: they are one match, of all their bytes."""
+    missing = [match for match in matches if not match.compiled]
+    found: list[StepMatch] = []
+    for one in (match for match in matches if match.compiled):
+        over = one.compiled_bytes - one.predicted_bytes
+        for other in list(missing):
+            if other.kind == one.kind and set(other.axes) == set(one.axes) and over >= other.predicted_bytes:
+                missing.remove(other)
+                over -= other.predicted_bytes
+                one = replace(one, predicted_bytes=one.predicted_bytes + other.predicted_bytes, remark="combined")
+        found.append(one)
+    return sorted([*found, *missing], key=lambda match: match.step)
+
+
+def verify(
+    schedule: Schedule, cost: Cost, topology: str, module: Module, memory: Allocation, model: LinkModel
+) -> Verification:
+    """The plan of a schedule beside its compiled module, which allocates so much on each device."""
+    every = Reader(module, schedule.mesh).all()
+    padding = tuple(collective for collective in every if collective.part_of)
+    matches, left = match(schedule, (collective for collective in every if not collective.part_of))
+    predicted = allocation(schedule)
+    return Verification(
+        topology, tuple(matches), tuple(left), padding, predicted, memory, cost, replay(module, model)
+    )

@@ -1,0 +1,100 @@
+"""Plans and programs held against a compiler: what `verify`, `compare` and `explain` put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shardc.cost.topology import Topology, place
+from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
+
+if TYPE_CHECKING:
+    from shardc.compiled.compare import Comparison
+    from shardc.compiled.remat import Rematerialization
+    from shardc.compiled.verify import Verification
+    from shardc.cost import LinkModel
+    from shardc.ir.plan import Schedule
+    from shardc.planner import PlannedProgram
+
+
+def verify(found: PlannedProgram, model: LinkModel) -> Verification:
+    """Compiles a plan's program for its slice, with no TPU, and puts what came out beside what was predicted."""
+    from shardc.backend import tpu
+    from shardc.compiled import read_hlo
+    from shardc.compiled.compare import memory_of
+    from shardc.compiled.verify import verify
+
+    schedule = found.schedule
+    compiled = tpu.compile_schedule(schedule, slice_mesh(schedule.mesh, model))
+    name = f"{model.chip.name}:{'x'.join(map(str, _topology(model).shape))}"
+    return verify(schedule, found.cost, name, read_hlo(compiled.as_text()), memory_of(compiled), model)
+
+
+def compare(found: PlannedProgram, model: LinkModel, rounds: int = 15) -> Comparison:
+    """A plan's program beside what `jax.jit` alone makes of the same shardings.
+
+    Both compiled for the model's slice, if it has one; else for simulated devices, and run there, `rounds` times
+    each in turns. Raises ShardcError: SHC212 for unreduced inputs or outputs, which jit cannot be told of.
+    """
+    from shardc.backend import tpu
+    from shardc.backend.baseline import compile_baseline
+    from shardc.backend.stderr import caught_stderr
+    from shardc.compiled.compare import compare
+    from shardc.compiled.remat import rematerializations
+
+    schedule = found.schedule
+    on_slice = model.network.layout.topology is not None
+    mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else _simulated(schedule)
+    with caught_stderr() as caught:
+        ours = tpu.compile_schedule(schedule, mesh)
+        theirs = compile_baseline(schedule, mesh)
+    warnings = [_warning(one) for one in rematerializations(caught.text, schedule.mesh)]
+    timed = () if on_slice else _measured(schedule, rounds)
+    return compare(ours, theirs, model, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
+
+
+def _warning(found: Rematerialization) -> str:
+    from shardc.backend.placing import spec_of
+
+    shardings = (found.before, found.after)
+    specs = ["?" if one is None else repr(spec_of(one)).replace("PartitionSpec", "P") for one in shardings]
+    return f"XLA warns of an involuntary full rematerialization, {specs[0]} → {specs[1]}"
+
+
+def _simulated(schedule: Schedule) -> Any:
+    from shardc.backend.placing import make_mesh
+    from shardc.backend.run import start_devices
+
+    start_devices(schedule)
+    import jax
+
+    return make_mesh(schedule.mesh, jax.devices("cpu"))
+
+
+def _measured(schedule: Schedule, rounds: int) -> Any:
+    import jax
+
+    from shardc.backend.measure import measured
+
+    return measured(schedule, jax.devices("cpu"), rounds)
+
+
+def slice_mesh(mesh: Mesh, model: LinkModel, warns: bool = False) -> Any:
+    """A JAX mesh on the chips of the model's slice, each axis where the model lays it; see `tpu.slice_mesh`."""
+    from shardc.backend import tpu
+
+    topology, layout = _topology(model), model.network.layout
+    if layout.dcn:
+        raise ShardcError(
+            "SHC224", f"axes over DCN: {', '.join(layout.dcn)}; the compiler is asked for one slice", help="drop --dcn"
+        )
+    laid = place(mesh, topology.shape, topology.chip.wraps(topology.shape), dict(layout.map))
+    places = {name: tuple((part.axis, part.size, part.stride) for part in parts) for name, parts in laid.items()}
+    return tpu.slice_mesh(mesh, topology.chip.name, topology.shape, places, warns)
+
+
+def _topology(model: LinkModel) -> Topology:
+    found = model.network.layout.topology
+    if found is None:
+        raise ShardcError("SHC224", "no slice to compile for", help="give --topology, as in v5p:2x2x1")
+    return found

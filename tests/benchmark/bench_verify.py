@@ -1,0 +1,100 @@
+"""Random plans beside the TPU compiler: wire bytes and memory, predicted and compiled.
+
+    python tests/benchmark/bench_verify.py [--plans 200] [--seed 0]
+
+Reshards and matmuls of rank 2 and 3 on v5p:2x2x2 and v5p:4x4x4, bf16, half the plans each, by the objectives in
+turn; needs libtpu. Dims are such that a device holds about a megabyte or more, as it does in practice; `--small`
+takes 64 to 512 instead, where tiles and the compiler's short cuts for small arrays show.
+"""
+
+import argparse
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import shardc
+
+SLICES = {"v5p:2x2x2": {"X": 2, "Y": 2, "Z": 2}, "v5p:4x4x4": {"X": 4, "Y": 4, "Z": 4}}
+LARGE = {2: (2048, 4096, 8192), 3: (512, 1024, 2048)}
+SMALL = {2: (64, 128, 256, 512), 3: (64, 128, 256)}
+
+
+@dataclass(frozen=True)
+class Case:
+    text: str
+    dims: dict
+    topology: str
+    objective: str
+
+    def plan(self):
+        mesh = SLICES[self.topology]
+        options = {"mesh": mesh, "dims": self.dims, "topology": self.topology, "dtype": "bf16"}
+        return shardc.plan(self.text, objective=self.objective, **options)
+
+
+def cases(count, seed=0, small=False):
+    draw = random.Random(seed)
+    for number in range(count):
+        topology = list(SLICES)[number % 2]
+        text, rank = program(draw, SLICES[topology])
+        sizes = (SMALL if small else LARGE)[rank]
+        dims = {dim: draw.choice(sizes) for dim in "BIJK"}
+        if "·" in text and rank == 3:
+            dims["B"] = draw.choice((64, 128))
+        yield Case(text, dims, topology, ("time", "bytes")[number // 2 % 2])
+
+
+def program(draw, mesh):
+    def array(name, dims):
+        placed = {dim: "" for dim in dims}
+        for axis in draw.sample(list(mesh), len(mesh)):
+            dim = draw.choice([None, *dims])
+            if dim:
+                placed[dim] += axis
+        return f"{name}[{', '.join(dim + ('_' + axes if axes else '') for dim, axes in placed.items())}]"
+
+    kind = draw.randrange(4)
+    if kind < 2:
+        dims = ("IJ", "IJK")[kind]
+        return f"{array('A', dims)} → {array('A', dims)}", len(dims)
+    batch = "B" * (kind - 2)
+    return f"{array('A', batch + 'IJ')} · {array('W', batch + 'JK')} → {array('C', batch + 'IK')}", 2 + len(batch)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plans", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    counts, remarks, ratios = Counter(), Counter(), []
+    for case in cases(options.plans, options.seed, options.small):
+        try:
+            found = case.plan().verify()
+        except shardc.ShardcError as error:
+            counts[f"refused: {error.code}"] += 1
+            print(f"{case.text} {case.topology}: {str(error).splitlines()[0][:150]}")
+            continue
+        counts["compiled"] += 1
+        total, wanted = found.compiled_bytes, found.predicted_bytes
+        counts["wire bytes within 1 %"] += abs(total - wanted) <= 0.01 * wanted
+        counts["every collective within 1 %"] += found.agrees
+        ratio = found.predicted_memory.total_bytes / found.compiled_memory.total_bytes
+        ratios.append(ratio)
+        counts["memory within 10 %"] += abs(ratio - 1) <= 0.1
+        remarks.update(match.remark for match in found.steps if match.remark)
+        for match in found.steps:
+            if not match.agrees:
+                print(f"{case.text} {case.topology}: step {match.step}, {match.kind}: {match.remark}")
+        for collective in found.unforeseen:
+            print(f"{case.text} {case.topology}: unforeseen {collective.kind} of {collective.total_bytes} bytes")
+    compiled = counts["compiled"]
+    for name, count in counts.items():
+        print(f"{name}: {count} of {compiled if name != 'compiled' else options.plans}")
+    ratios.sort()
+    print("memory, predicted over compiled: " + ", ".join(f"{ratios[len(ratios) * p // 100]:.2f}" for p in (5, 50, 95)))
+    print("normalised: " + ", ".join(f"{name} {count}" for name, count in sorted(remarks.items())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The model of the TPU compiler's memory: tiles, the heap, and which buffers a step takes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost.allocation import allocation, tiled_bytes
+from shardc.cost.heap import Heap
+
+
+@pytest.mark.parametrize(
+    ("shape", "itemsize", "bytes_"),
+    [
+        ((2048, 4096), 2, 2048 * 4096 * 2),  # whole tiles
+        ((64, 64), 2, 64 * 128 * 2),  # lanes are padded
+        ((1024, 4), 2, 1024 * 4 * 2),  # the long dim is the lanes, four rows are a small tile
+        ((32, 8), 2, 128 * 8 * 2),
+        ((64, 32, 32), 2, 32 * 32 * 128 * 2),
+        ((5, 128), 4, 8 * 128 * 4),
+        ((100,), 4, 128 * 4),
+        ((), 4, 128 * 4),
+    ],
+)
+def test_arrays_lie_in_tiles(shape, itemsize, bytes_):
+    assert tiled_bytes(shape, itemsize) == bytes_
+
+
+def test_buffers_of_1_2_and_4_reach_7():
+    heap = Heap()
+    one, two = heap.take(512), heap.take(1024)
+    heap.give_back(one)
+    four = heap.take(2048)
+    heap.give_back(two)
+    assert heap.size == 7 * 512
+    heap.give_back(four)
+    assert heap.take(7 * 512) and heap.size == 7 * 512, "gaps that touch are one"
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=60))
+def test_buffers_alive_together_do_not_overlap(orders):
+    heap, alive, most = Heap(), {}, 0
+    for takes, size in orders:
+        if takes or not alive:
+            alive[heap.take(size)] = size
+        else:
+            number = sorted(alive)[size % len(alive)]
+            del alive[number]
+            heap.give_back(number)
+        most = max(most, sum(alive.values()))
+        spans = sorted(heap._taken[number] for number in alive if alive[number])
+        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+        assert all(end - start >= alive[n] for n, (start, end) in heap._taken.items())
+    assert heap.size >= most
+
+
+MEGA = 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "temporary"),
+    [
+        ("A[I_X, J] → A[I, J]", 16),  # the gathered array, then copied to the output
+        ("A[I_X, J] → A[I, J_X]", 16),  # the operand copied, the result exchanged
+        ("A[I, J_X] → A[I_X, J]", 16),  # the result exchanged, and joined along the last dim
+        ("A[I_XY, J] → A[I_YX, J]", 4),  # what arrives
+        ("A[I_X, J] · B[J, K_Y] → C[I_X, K_Y]", 0),  # outputs have their own buffers
+        ("A[I, J] → A[I_X, J]", 0),
+        ("A[I, J_X] · B[J_X, K] → C[I_X, K]", 24),  # partial sums of 16, and 8 scattered
+    ],
+)
+def test_buffers_by_hand(text, temporary):
+    dims = {"I": 2048, "J": 4096, "K": 4096}
+    found = allocation(shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims).schedule)
+    assert found.temporary_bytes == temporary * MEGA
+
+
+@given(st.sampled_from(["A[I_X, J_Y] → A[I, J]", "A[I_XY, J] → A[I, J_X]", "A[I_X, J] · B[J_Y, K] → C[I, K_X]"]))
+def test_the_compiler_never_needs_less_than_the_values_do(text):
+    plan = shardc.plan(text, mesh={"X": 2, "Y": 4}, dims={"I": 2048, "J": 4096, "K": 2048})
+    assert allocation(plan.schedule).total_bytes >= max(a.bytes for a in plan.outputs) + sum(
+        a.bytes for a in plan.inputs
+    )

@@ -1,0 +1,82 @@
+"""A plan's steps and the collectives that were compiled for them."""
+
+from dataclasses import replace
+
+import pytest
+
+import shardc
+from shardc.compiled.collectives import Collective, wire_bytes
+from shardc.compiled.verify import match
+
+MESH = {"X": 2, "Y": 2, "Z": 2}
+PLAN = shardc.plan(
+    "A[I, J_X] · B[J_X, K] → C[I_X, K]; C[I_X, K] → D[I, K]", mesh=MESH, dims={"I": 1024, "J": 1024, "K": 1024}
+)
+STEPS = [(number, step) for number, step in enumerate(PLAN.schedule.steps) if step.cost.wire_bytes]
+
+
+def compiled(step, number, kind=None, times=1, **fields):
+    """What a faithful compiler makes of a step; `times` as many bytes."""
+    local = PLAN.schedule.values[step.operands[0]].local_bytes(PLAN.schedule.mesh) * times
+    n = PLAN.schedule.mesh.product(step.op.axes)
+    kind = kind or step.name
+    found = Collective(kind, f"{kind}.{number}", local, wire_bytes(kind, n, local), n, (), step.op.axes)
+    return replace(found, scope=f"jit(program)/shard_map/step{number}/op", **fields)
+
+
+@pytest.fixture
+def faithful():
+    return [compiled(step, number) for number, step in STEPS]
+
+
+def test_the_plan_has_two_collectives():
+    assert [step.name for _, step in STEPS] == ["ReduceScatter", "AllGather"]
+
+
+def test_a_faithful_program_agrees(faithful):
+    matches, left = match(PLAN.schedule, faithful)
+    assert all(found.agrees for found in matches) and not left and not any(found.remark for found in matches)
+
+
+def test_one_left_out_is_seen(faithful):
+    matches, _ = match(PLAN.schedule, faithful[:1])
+    assert [found.agrees for found in matches] == [True, False] and matches[1].remark == "not there"
+
+
+def test_one_too_many_is_left_over(faithful):
+    extra = replace(faithful[1], scope="jit(other)/op", name="extra")
+    assert match(PLAN.schedule, [*faithful, extra])[1] == [extra]
+
+
+def test_other_bytes_are_seen(faithful):
+    number, step = STEPS[1]
+    matches, _ = match(PLAN.schedule, [faithful[0], compiled(step, number, times=2)])
+    assert [found.agrees for found in matches] == [True, False]
+
+
+def test_a_scatter_summed_whole_is_named_and_does_not_agree(faithful):
+    number, step = STEPS[0]
+    summed = replace(compiled(step, number, "AllReduce"), scope="")  # the compiler forgets its name
+    matches, left = match(PLAN.schedule, [summed, faithful[1]])
+    assert matches[0].remark == "summed whole" and not matches[0].agrees and matches[0].rewrite.why
+    assert matches[1].agrees and not left
+
+
+def test_two_that_add_up_are_in_parts(faithful):
+    half = replace(faithful[1], local_bytes=0, wire_bytes=faithful[1].wire_bytes // 2)
+    matches, _ = match(PLAN.schedule, [faithful[0], half, replace(half, name="other")])
+    assert matches[1].agrees and matches[1].remark == "in parts"
+
+
+def test_two_steps_in_one_are_combined():
+    plan = shardc.plan("A[I_X, J] → A2[I, J]; B[I_X, J] → B2[I, J]", mesh=MESH, dims={"I": 64, "J": 64})
+    step = plan.schedule.steps[0]
+    one = Collective("AllGather", "ag", 0, 2 * step.cost.wire_bytes, 2, (), ("X",), scope="jit(f)/step0/all_gather")
+    matches, left = match(plan.schedule, [one])
+    assert [found.remark for found in matches] == ["combined"] and matches[0].agrees and not left
+
+
+def test_what_moves_nothing_is_left_out(faithful):
+    idle = replace(faithful[0], wire_bytes=0, name="idle")
+    matches, left = match(PLAN.schedule, [idle, *faithful])
+    assert all(found.agrees for found in matches) and not left

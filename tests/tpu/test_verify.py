@@ -1,0 +1,138 @@
+"""Plans compiled by the TPU's compiler, with no TPU: predicted beside compiled."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import shardc
+from shardc import cli
+from shardc.backend import tpu
+
+pytest.importorskip("libtpu")
+
+ROOT = Path(__file__).parents[2]
+SIZES = {"I": 2048, "J": 4096, "K": 2048}
+MATMUL = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
+
+
+def bench():
+    spec = util.spec_from_file_location("bench_verify", ROOT / "tests/benchmark/bench_verify.py")
+    module = util.module_from_spec(spec)
+    sys.modules["bench_verify"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_random_plans_are_compiled_as_planned():
+    verified = [case.plan().verify() for case in bench().cases(60, seed=1)]
+    exact = [abs(v.compiled_bytes - v.predicted_bytes) <= 0.01 * v.predicted_bytes for v in verified]
+    ratios = [v.predicted_memory.total_bytes / v.compiled_memory.total_bytes for v in verified]
+    assert sum(exact) >= 0.95 * len(exact)
+    assert sum(abs(ratio - 1) <= 0.1 for ratio in ratios) >= 0.9 * len(ratios)
+    for v in verified:  # an exception has a name
+        assert v.agrees or all(match.agrees or match.rewrite for match in v.steps)
+
+
+def test_small_arrays_are_rewritten_by_name():
+    verified = [case.plan().verify() for case in bench().cases(30, seed=3, small=True)]
+    wrong = [match for v in verified for match in v.steps if not match.agrees]
+    assert wrong and all(match.rewrite is not None for match in wrong)
+    assert not any(v.unforeseen for v in verified)
+
+
+@pytest.mark.parametrize(
+    ("topology", "mesh"),
+    [("v4:2x2x2", "X=2,Y=4"), ("v5e:4x4", "X=4,Y=4"), ("v6e:2x4", "X=2,Y=4"), ("tpu7x:2x2x2", "X=2,Y=2,Z=2")],
+)
+def test_every_generation(topology, mesh):
+    verified = shardc.plan(MATMUL, mesh=mesh, dims=SIZES, topology=topology, dtype="bf16").verify()
+    assert verified.agrees, [(m.kind, m.remark) for m in verified.steps]
+    assert verified.replayed.step_s > 0 and verified.predicted_memory.argument_bytes > 0
+
+
+def test_4096_chips():
+    plan = shardc.plan(
+        "In[B_X, D_Y] · W[D_XY, F] → Out[B_X, F_Y]",
+        mesh={"X": 256, "Y": 16},
+        topology="v5p:16x16x16",
+        dims={"B": 2**20, "D": 8192, "F": 32768},
+        dtype="bf16",
+    )
+    verified = plan.verify()
+    assert verified.agrees and verified.predicted_bytes == plan.cost.wire_bytes
+
+
+def run(*arguments):
+    """The command line in a process of its own, as a user has it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "shardc", *arguments], stdout=-1, stderr=-1, text=True, env=environment
+    )
+
+
+def test_verify_is_quiet_and_two_may_run_at_once():
+    arguments = ["verify", MATMUL, "--mesh", "X=2,Y=2", "--dims", "I=1024,J=1024,K=1024", "--topology", "v5p:2x2x1"]
+    both = [run(*arguments), run(*arguments)]
+    for process in both:
+        stdout, stderr = process.communicate(timeout=120)
+        assert process.returncode == 0 and stderr == "", stderr
+        assert "as planned" in stdout
+
+
+def test_a_difference_is_exit_1_and_json_says_where():
+    text = "A[I, J_XYZ] · B[J_XYZ, K] → C[I_XYZ, K]"  # a scatter over the whole slice is summed
+    options = ["--mesh", "X=2,Y=2,Z=2", "--dims", "I=1024,J=1024,K=1024", "--topology", "v5p:2x2x2"]
+    result = CliRunner().invoke(cli.shardc, ["verify", text, *options, "--json"], standalone_mode=False)
+    found = json.loads(result.stdout)["verification"]
+    assert result.return_value == 1 and not found["agrees"]
+    assert [step["remark"] for step in found["steps"] if step["predicted_bytes"] != step["compiled_bytes"]] == [
+        "summed whole"
+    ]
+
+
+def test_the_timeline_is_drawn_and_traced(tmp_path):
+    options = ["--mesh", "X=2,Y=2", "--dims", "I=1024,J=1024,K=1024", "--topology", "v5p:2x2x1"]
+    target = tmp_path / "trace.json"
+    arguments = ["verify", MATMUL, *options, "--gantt", "--trace", str(target)]
+    result = CliRunner().invoke(cli.shardc, arguments, standalone_mode=False)
+    assert result.return_value == 0 and "compute  " in result.stdout
+    events = json.loads(target.read_text())["traceEvents"]
+    assert any(event["ph"] == "X" and event["dur"] > 0 for event in events)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"topology": None}, "SHC224"),
+        ({"topology": None, "chip": "H100"}, "SHC224"),
+        ({"topology": "v5p:2x1x1", "dcn": {"Y": None}}, "SHC224"),
+        ({"topology": "v5p:3x3x3"}, "SHC224"),  # no such slice
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(options, code):
+    mesh = {"X": 27} if options["topology"] == "v5p:3x3x3" else {"X": 2, "Y": 2}
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.plan("A[I_X, J] → A[I, J]", mesh=mesh, dims={"I": 108, "J": 64}, **options).verify()
+    assert caught.value.code == code
+
+
+def test_without_libtpu_one_line_says_so(monkeypatch):
+    monkeypatch.setattr(tpu, "is_installed", lambda: False)
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.plan(MATMUL, mesh={"X": 4}, dims=SIZES, topology="v5p:2x2x1").verify()
+    assert caught.value.code == "SHC311" and caught.value.exit_code == 5 and "shardc[tpu]" in caught.value.help
+
+
+def test_memory_that_is_not_there_is_a_coded_error():
+    plan = shardc.plan(
+        "A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 2**19, "J": 2**19}, topology="v5p:2x2x1", dtype="bf16"
+    )
+    with pytest.raises(shardc.ShardcError) as caught:
+        plan.verify()
+    assert caught.value.code == "SHC308"
