@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from shardc.compiled.remat import Rematerialization
     from shardc.compiled.verify import Verification
     from shardc.cost import LinkModel
-    from shardc.ir.plan import Schedule
     from shardc.planner import PlannedProgram
 
 
@@ -26,8 +25,10 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
 
     schedule = found.schedule
     compiled = tpu.compile_schedule(schedule, slice_mesh(schedule.mesh, model))
+    memory = memory_of(compiled)
+    assert memory is not None, "the TPU's compiler says what it allocates"
     name = f"{model.chip.name}:{'x'.join(map(str, _topology(model).shape))}"
-    return verify(schedule, found.cost, name, read_hlo(compiled.as_text()), memory_of(compiled), model)
+    return verify(schedule, found.cost, name, read_hlo(compiled.as_text()), memory, model)
 
 
 def compare(found: PlannedProgram, model: LinkModel, rounds: int = 15) -> Comparison:
@@ -38,18 +39,20 @@ def compare(found: PlannedProgram, model: LinkModel, rounds: int = 15) -> Compar
     """
     from shardc.backend import tpu
     from shardc.backend.baseline import compile_baseline
+    from shardc.backend.measure import measured
+    from shardc.backend.run import simulated_mesh
     from shardc.backend.stderr import caught_stderr
     from shardc.compiled.compare import compare
     from shardc.compiled.remat import rematerializations
 
     schedule = found.schedule
     on_slice = model.network.layout.topology is not None
-    mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else _simulated(schedule)
+    mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule)
     with caught_stderr() as caught:
         ours = tpu.compile_schedule(schedule, mesh)
         theirs = compile_baseline(schedule, mesh)
+        timed = () if on_slice else measured(schedule, mesh, rounds)
     warnings = [_warning(one) for one in rematerializations(caught.text, schedule.mesh)]
-    timed = () if on_slice else _measured(schedule, rounds)
     return compare(ours, theirs, model, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
 
 
@@ -59,24 +62,6 @@ def _warning(found: Rematerialization) -> str:
     shardings = (found.before, found.after)
     specs = ["?" if one is None else repr(spec_of(one)).replace("PartitionSpec", "P") for one in shardings]
     return f"XLA warns of an involuntary full rematerialization, {specs[0]} → {specs[1]}"
-
-
-def _simulated(schedule: Schedule) -> Any:
-    from shardc.backend.placing import make_mesh
-    from shardc.backend.run import start_devices
-
-    start_devices(schedule)
-    import jax
-
-    return make_mesh(schedule.mesh, jax.devices("cpu"))
-
-
-def _measured(schedule: Schedule, rounds: int) -> Any:
-    import jax
-
-    from shardc.backend.measure import measured
-
-    return measured(schedule, jax.devices("cpu"), rounds)
 
 
 def slice_mesh(mesh: Mesh, model: LinkModel, warns: bool = False) -> Any:

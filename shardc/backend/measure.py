@@ -19,12 +19,11 @@ Rounds = tuple[tuple[float, float], ...]
 _WARM_UPS = 2
 
 
-def measured(schedule: Schedule, devices: Sequence[Any], rounds: int = 15, seed: int = 0) -> Rounds:
+def measured(schedule: Schedule, mesh: Any, rounds: int = 15, seed: int = 0) -> Rounds:
     """Seconds of the plan's program and of `jax.jit`'s own, round by round, on small integer-valued inputs.
 
-    SHC301 if the devices are too few, SHC212 for unreduced inputs and outputs.
+    SHC212 for unreduced inputs and outputs.
     """
-    mesh = placing.make_mesh(schedule.mesh, list(devices))
     automatic = with_auto_axes(mesh)
     theirs = jitted(schedule, automatic)
     ours = jax.jit(function(schedule))

@@ -66,14 +66,12 @@ def run(schedule: Schedule, seed: int = 0) -> RunReport:
 
     Starts the simulated devices itself, so JAX must not have started with fewer: SHC301, SHC302, SHC409.
     """
-    start_devices(schedule)
+    mesh = simulated_mesh(schedule)
     import jax
 
-    from shardc.backend.placing import make_mesh
     from shardc.backend.program import CompiledProgram
 
     wholes = simulate.sample_inputs(schedule.program, seed)
-    mesh = make_mesh(schedule.mesh, jax.devices("cpu"))
     arrays = [
         _placed(whole, schedule.values[number], schedule.mesh, mesh, seed + place)
         for place, (whole, number) in enumerate(zip(wholes, schedule.inputs, strict=True))
@@ -82,6 +80,16 @@ def run(schedule: Schedule, seed: int = 0) -> RunReport:
     results = results if isinstance(results, tuple) else (results,)
     jax.block_until_ready(results)
     return compare(schedule, wholes, results)
+
+
+def simulated_mesh(schedule: Schedule) -> Any:
+    """A JAX mesh of simulated devices, started if JAX has not: SHC301, SHC302, SHC409."""
+    _start_devices(schedule)
+    import jax
+
+    from shardc.backend.placing import make_mesh
+
+    return make_mesh(schedule.mesh, jax.devices("cpu"))
 
 
 def compare(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -> RunReport:
@@ -136,8 +144,7 @@ def _placed(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) -> An
     return from_blocks(list(blocks.reshape(-1, *local)), array, devices, sharding)
 
 
-def start_devices(schedule: Schedule) -> None:
-    """So many simulated devices, unless JAX has started with enough."""
+def _start_devices(schedule: Schedule) -> None:
     import jax
 
     count = schedule.mesh.devices

@@ -3,10 +3,12 @@
 Reading them at face value goes wrong in known ways, each of which has its place here:
 
 - `all-gather-start` and `all-gather-done`, or `async-start` of a computation, are one collective.
+- So are the fusions into which v5e's compiler cuts an asynchronous one: `AsyncCollectiveStart` in the first, a part
+  beside each product, `AsyncCollectiveDone` in the last. Each of them shows it whole.
 - `fusion(…), kind=kCustom, calls=%all-reduce-scatter` is a ReduceScatter. Inside stands an all-reduce over an
   array that is padded until its shares are whole tiles, of which each device keeps a slice; beside it stand small
   permutes (*halos*), which bring each device the rows that the padding put on its neighbour.
-- What a while loop's body does is done as often as the loop runs.
+- What a while loop's body does is done as often as the loop runs, and what its condition does once more.
 - Several arrays in one collective are one collective of their bytes; a group of one device moves nothing.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 
 from shardc.compiled.groups import Groups, axes_of_groups, axes_of_pairs, read_groups, read_pairs
@@ -61,7 +64,7 @@ class Collective:
         return self.wire_bytes * self.count
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reader:
     """Reads the collectives of one module; axes have names if the mesh is known."""
 
@@ -74,51 +77,92 @@ class Reader:
 
     def _within(self, computation: Computation) -> Iterator[Collective]:
         for instruction in computation.instructions:
-            found = self.collective(computation, instruction)
-            if found is not None:
-                yield found
-            elif instruction.opcode == "while":
+            opcode = instruction.opcode
+            if opcode == "while":
                 yield from self._loop(computation, instruction)
-            elif instruction.opcode == "conditional":
+            elif opcode == "conditional":
                 branches = [tuple(self._within(self.module.computation(name))) for name in instruction.called()]
                 yield from max(branches, key=lambda branch: sum(c.total_bytes for c in branch), default=())
-            elif instruction.opcode in ("call", "fusion", "async-start"):
+            elif opcode.endswith("-start") and opcode.removesuffix("-start") not in KINDS:
+                yield from self._wrapped(instruction)
+            elif (found := self.collective(computation, instruction)) is not None:
+                yield found
+            elif opcode in ("call", "fusion", "custom-call"):
                 for name in instruction.called():
                     yield from self._within(self.module.computation(name))
 
     def _loop(self, computation: Computation, loop: Instruction) -> Iterator[Collective]:
         trips = trip_count(self.module, computation, loop)
-        for found in self._within(self.module.computation(loop.attributes["body"].lstrip("%"))):
-            times = 1 if trips is None else trips
-            yield replace(
-                found,
-                count=found.count * times,
-                count_known=found.count_known and trips is not None,
-                is_async=found.is_async,
-            )
+        for part, more in (("condition", 1), ("body", 0)):
+            for found in self._within(self.module.computation(loop.attributes[part].lstrip("%"))):
+                times = 1 if trips is None else trips + more
+                known = found.count_known and trips is not None
+                yield replace(found, count=found.count * times, count_known=known)
 
     def collective(self, computation: Computation, instruction: Instruction) -> Collective | None:
         """What an instruction is as a collective; None if it is none, or only the end of one."""
         opcode = instruction.opcode.removesuffix("-start")
         if opcode in KINDS:
+            if self._goes_on(computation, instruction):
+                return None
             found = self._plain(KINDS[opcode], computation, instruction)
             if found.kind == "CollectivePermute":
-                found = replace(found, part_of=self._halo_of(computation, instruction))
+                whole = self._halo_of(computation, instruction)
+                if whole is not None:
+                    found = replace(found, part_of=whole.name, scope=whole.scope, source=whole.source)
             return replace(found, is_async=instruction.opcode.endswith("-start"))
-        if opcode == "async" and instruction.opcode != opcode:
-            return self._wrapped(instruction)
+        if instruction.opcode.endswith("-start"):
+            return next(self._wrapped(instruction), None)
         if opcode == "fusion":
-            return self._fused(instruction)
+            return self._fused(instruction) or self._cut(instruction)
         return None
 
-    def _wrapped(self, start: Instruction) -> Collective | None:
+    def ends(self, computation: Computation, instruction: Instruction) -> str:
+        """The name of the instruction whose asynchronous collective this one waits for; empty if it waits for none."""
+        if instruction.opcode.endswith("-done"):
+            return instruction.operands[0]
+        channels = self._custom(instruction, "AsyncCollectiveDone")
+        if not channels:
+            return ""
+        starts = (i for i in computation.instructions if channels & self._custom(i, "AsyncCollectiveStart"))
+        return next((start.name for start in starts), "")
+
+    def _wrapped(self, start: Instruction) -> Iterator[Collective]:
+        """Those of the computations that an asynchronous start runs; it may run several at once."""
         for name in start.called():
-            inner = self.module.computation(name)
-            for instruction in inner.instructions:
-                found = self.collective(inner, instruction)
-                if found is not None:
-                    return replace(found, name=start.name, is_async=True)
-        return None
+            for found in self._within(self.module.computation(name)):
+                yield replace(found, name=start.name, is_async=True)
+
+    def _cut(self, fusion: Instruction) -> Collective | None:
+        """The fusion that starts an asynchronous collective, of which later fusions do a part each."""
+        if not self._custom(fusion, "AsyncCollectiveStart"):
+            return None
+        inner = self.module.computation(fusion.called()[0])
+        begun = (i for i in inner.instructions if i.opcode in KINDS)
+        found = next((self._plain(KINDS[i.opcode], inner, i) for i in begun), None)
+        return found and replace(found, name=fusion.name, is_async=True)
+
+    def _goes_on(self, computation: Computation, instruction: Instruction) -> bool:
+        """Whether an instruction is a further part of an asynchronous collective that some fusion starts."""
+        return (
+            computation is not self.module.entry
+            and "async_collective_fusion_config" in instruction.backend
+            and instruction.attributes.get("channel_id", "") in self._cut_channels
+        )
+
+    @cached_property
+    def _cut_channels(self) -> frozenset[str]:
+        every = (i for computation in self.module.computations.values() for i in computation.instructions)
+        return frozenset().union(*(self._custom(i, "AsyncCollectiveStart") for i in every if i.opcode == "fusion"))
+
+    def _custom(self, fusion: Instruction, target: str) -> frozenset[str]:
+        """The channels of the collectives in a fusion that holds such a custom call."""
+        if fusion.opcode != "fusion":
+            return frozenset()
+        inner = self.module.computation(fusion.called()[0]).instructions
+        if not any(i.attributes.get("custom_call_target") == f'"{target}"' for i in inner):
+            return frozenset()
+        return frozenset(i.attributes.get("channel_id", "") for i in inner if i.opcode in KINDS)
 
     def _fused(self, fusion: Instruction) -> Collective | None:
         """`%all-reduce-scatter`: the all-reduce inside, as the ReduceScatter that it is."""
@@ -151,8 +195,9 @@ class Reader:
             moves = any(source != target for source, target in groups)
             size, axes = (2 if moves else 1), axes_of_pairs(groups, self.mesh) if self.mesh else None
         else:
-            groups = read_groups(instruction.attributes.get("replica_groups", "{}"), self.module.partitions)
-            size, axes = len(groups[0]), axes_of_groups(groups, self.mesh) if self.mesh else None
+            groups = read_groups(instruction.attributes.get("replica_groups", "{}"), self.module.devices)
+            size, axes = max(map(len, groups)), axes_of_groups(groups, self.mesh) if self.mesh else None
+        scope, source = self._place(instruction)
         return Collective(
             kind,
             instruction.name,
@@ -161,25 +206,35 @@ class Reader:
             size,
             groups,
             axes,
-            scope=instruction.metadata.get("op_name", ""),
-            source=self.module.source(instruction),
+            scope=scope,
+            source=source,
             algorithm=_algorithm(instruction),
         )
 
-    def _halo_of(self, computation: Computation, permute: Instruction) -> str:
+    def _halo_of(self, computation: Computation, permute: Instruction) -> Collective | None:
         """The padded ReduceScatter whose neighbour's rows a permute brings: its operand is a slice of that result."""
         name = permute.operands[0]
         for _ in range(4):
             instruction = computation.by_name.get(name)
             if instruction is None:
-                return ""
+                return None
             if is_fused_scatter(instruction):
                 found = self._fused(instruction)
-                return instruction.name if found is not None and found.padded else ""
+                return found if found is not None and found.padded else None
             if instruction.opcode not in ("slice", "bitcast", "reshape", "copy", "fusion") or not instruction.operands:
-                return ""
+                return None
             name = instruction.operands[0]
-        return ""
+        return None
+
+    def _place(self, instruction: Instruction) -> tuple[str, str]:
+        """Scope and source line. Where the compiler made the instruction anew, its sum still has them."""
+        scope, source = instruction.metadata.get("op_name", ""), self.module.source(instruction)
+        summed = self.module.computations.get(instruction.attributes.get("to_apply", "").lstrip("%"))
+        if summed is not None and not scope:
+            scope = next((p.metadata["op_name"] for p in summed.parameters if "op_name" in p.metadata), "")
+        if summed is not None and not source:
+            source = self.module.source(summed.root)
+        return scope, source
 
 
 def wire_bytes(kind: str, n: int, local_bytes: int) -> int:
@@ -205,6 +260,8 @@ def is_fused_scatter(instruction: Instruction) -> bool:
 
 def _operand_bytes(kind: str, computation: Computation, instruction: Instruction) -> int:
     operands = [computation.by_name[name] for name in instruction.operands if name in computation.by_name]
+    if instruction.opcode.startswith("ragged"):  # it also names the result's buffer, and what to send and where
+        operands = operands[:1]
     if kind != "CollectivePermute":
         return sum(operand.bytes for operand in operands)
     # A permute into a given buffer also names the buffer, and where to read and write.

@@ -18,6 +18,8 @@ from functools import cached_property
 from math import prod
 from typing import Any, TypeAlias
 
+from shardc.compiled.sources import sources
+
 _BITS = {
     "pred": 8,
     **{f"{kind}{bits}": bits for kind in "su" for bits in (1, 2, 4, 8, 16, 32, 64)},
@@ -125,6 +127,11 @@ class Module:
     partitions: int
     is_scheduled: bool
     sources: dict[int, str] = field(default_factory=dict)  # `file.py:12`, by stack frame
+    replicas: int = 1
+
+    @property
+    def devices(self) -> int:
+        return self.partitions * self.replicas
 
     def computation(self, name: str) -> Computation:
         if name not in self.computations:
@@ -140,7 +147,10 @@ class Module:
         return self.sources.get(int(frame), "") if frame.isdigit() else ""
 
 
-_CALLS = ("calls", "to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation")
+_CALLS = (
+    *("calls", "to_apply", "called_computations", "body", "condition"),
+    *("branch_computations", "true_computation", "false_computation"),
+)
 _METADATA = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|[^\s}]+)')
 _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
 _BARE_HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \{$")  # as some printers leave out the signature
@@ -165,14 +175,15 @@ def read_hlo(text: str) -> Module:
     if not entry:
         raise UnreadableHlo("the module has no entry computation")
     head = lines[0]
-    partitions = re.search(r"num_partitions=(\d+)", head)
+    counts = {key: int(number) for key, number in re.findall(r"(num_partitions|replica_count)=(\d+)", head)}
     return Module(
         re.split(r"[ ,]", head)[1],
         computations,
         computations[entry],
-        int(partitions.group(1)) if partitions else 1,
+        counts.get("num_partitions", 1),
         "is_scheduled=true" in head,
-        _sources(lines),
+        sources(lines),
+        counts.get("replica_count", 1),
     )
 
 
@@ -260,32 +271,11 @@ def _attributes(line: str, start: int) -> dict[str, str]:
     parts, _ = _group(f"({line[start:].removeprefix(',')})", 0)
     for part in parts:
         key, equals, value = part.strip().partition("=")
-        if equals:
+        if key == "device_ids" and "replica_groups" in found:  # mesh['X'=2,'Y'=4], device_ids=(…) {'Y'}
+            found["replica_groups"] += f", {part.strip()}"
+        elif equals:
             found[key] = value
     return found
 
 
 _JSON = json.JSONDecoder()
-_FIELD = re.compile(r"(\w+)=(\d+)")
-_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-
-
-def _sources(lines: list[str]) -> dict[int, str]:
-    """By stack frame, the innermost file and line outside the libraries, from the tables before the code."""
-    tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
-    current: dict[int, str] | None = None
-    for line in lines:
-        if line in tables:
-            current = tables[line]
-        elif not line.strip():
-            current = None
-        elif current is not None:
-            first, _, rest = line.partition(" ")
-            current[int(first)] = rest
-    files = {number: name.strip('"') for number, name in tables["FileNames"].items()}
-    places: dict[int, str] = {}
-    for number, text in tables["FileLocations"].items():
-        fields = dict(_FIELD.findall(text))
-        places[number] = f"{files.get(int(fields.get('file_name_id', 0)), '')}:{fields.get('line', '?')}"
-    frames = {number: dict(_FIELD.findall(text)) for number, text in tables["StackFrames"].items()}
-    return {number: places.get(int(frame.get("file_location_id", 0)), "") for number, frame in frames.items()}

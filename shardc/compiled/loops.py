@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardc.compiled.hlo import Computation, Instruction, Module
 
-_COUNT = re.compile(r'"known_trip_count":\{"n":"?(\d+)"?\}')
+_COUNT = re.compile(r'\\?"known_trip_count\\?":\s*\{\s*\\?"n\\?":\s*\\?"?(\d+)')
 _INTEGER = re.compile(r"-?\d+")
 
 
@@ -21,26 +21,29 @@ def trip_count(module: Module, computation: Computation, loop: Instruction) -> i
     if known:
         return int(known.group(1))
     body = module.computation(loop.attributes["body"].lstrip("%"))
-    limit = _limit(module, module.computation(loop.attributes["condition"].lstrip("%")))
-    if limit is None:
+    condition = module.computation(loop.attributes["condition"].lstrip("%"))
+    test = _opened(module, condition, condition.root)
+    if test.opcode != "compare" or len(test.sides) != 2:
         return None
-    start, step = _start(computation, loop, limit.place), _step(body, limit.place)
-    return None if start is None or not step else _count(start, step, limit)
+    counter, limit, direction = *test.sides, test.direction
+    place = _element(condition, counter)
+    if place is None or _hands_on(body, place):
+        counter, limit, direction = limit, counter, _MIRRORED.get(direction, direction)
+        place = _element(condition, counter)
+    if place is None:
+        return None
+    start, step = _start(computation, loop, place), _step(module, body, place)
+    end = _constant(limit)
+    kept = _element(condition, limit)
+    if kept is not None and _hands_on(body, kept):
+        end = _start(computation, loop, kept)
+    return None if start is None or end is None or not step else count(start, step, direction, end)
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """The loop runs while element `place` of its tuple is `direction` (LT, NE, …) `value`."""
-
-    place: int
-    direction: str
-    value: int
-
-
-def _count(start: int, step: int, limit: _Limit) -> int | None:
-    """How many of start, start + step, … satisfy the condition before the first that does not."""
-    distance = (limit.value - start) * (1 if step > 0 else -1)
-    match limit.direction, step > 0:
+def count(start: int, step: int, direction: str, limit: int) -> int | None:
+    """How many of start, start + step, … are `direction` (LT, NE, …) the limit before the first that is not."""
+    distance = (limit - start) * (1 if step > 0 else -1)
+    match direction, step > 0:
         case ("LT", True) | ("GT", False):
             return max(0, -(-distance // abs(step)))
         case ("LE", True) | ("GE", False):
@@ -54,49 +57,59 @@ def _count(start: int, step: int, limit: _Limit) -> int | None:
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 
 
-def _limit(module: Module, condition: Computation) -> _Limit | None:
-    """The comparison at the root; compilers like to put it into a fusion of its own."""
-    root, inside, given = condition.root, condition, {}
-    if root.opcode in ("fusion", "call"):
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What an instruction computes, and from what; compilers like to put the least thing into a fusion of its own."""
+
+    opcode: str
+    direction: str
+    sides: tuple[Instruction, ...]
+
+
+def _opened(module: Module, computation: Computation, instruction: Instruction) -> _Opened:
+    """Looks into a fusion of one instruction: its parameters are the fusion's operands."""
+    root, inside, given = instruction, computation, dict[str, str]()
+    if root.opcode in ("fusion", "call") and root.called():
         inside = module.computation(root.called()[0])
         given = dict(zip((p.name for p in inside.parameters), root.operands, strict=False))
         root = inside.root
-    if root.opcode != "compare" or len(root.operands) != 2:
-        return None
-    sides = [condition.by_name[given[name]] if name in given else inside.by_name[name] for name in root.operands]
-    direction = root.attributes.get("direction", "")
-    if _constant(sides[0]) is not None:
-        sides, direction = sides[::-1], _MIRRORED.get(direction, direction)
-    place, value = _element(sides[0]), _constant(sides[1])
-    return None if place is None or value is None else _Limit(place, direction, value)
+    sides = [(computation, given[name]) if name in given else (inside, name) for name in root.operands]
+    return _Opened(root.opcode, root.attributes.get("direction", ""), tuple(_copied(*side) for side in sides))
+
+
+def _hands_on(body: Computation, place: int) -> bool:
+    """Whether the body gives back an element of the loop's tuple as it was given it."""
+    root = body.root
+    if root.opcode != "tuple" or place >= len(root.operands):
+        return False
+    return _element(body, _copied(body, root.operands[place])) == place
 
 
 def _start(computation: Computation, loop: Instruction, place: int) -> int | None:
-    given = computation.by_name.get(loop.operands[0])
-    if given is None or given.opcode != "tuple" or place >= len(given.operands):
+    given = _copied(computation, loop.operands[0])
+    if given.opcode != "tuple" or place >= len(given.operands):
         return None
     return _constant(_copied(computation, given.operands[place]))
 
 
-def _step(body: Computation, place: int) -> int | None:
+def _step(module: Module, body: Computation, place: int) -> int | None:
     root = body.root
     if root.opcode != "tuple" or place >= len(root.operands):
         return None
-    added = _copied(body, root.operands[place])
-    if added.opcode not in ("add", "subtract") or len(added.operands) != 2:
+    added = _opened(module, body, _copied(body, root.operands[place]))
+    if added.opcode not in ("add", "subtract") or len(added.sides) != 2:
         return None
-    sides = [_copied(body, name) for name in added.operands]
-    sign = 1 if added.opcode == "add" else -1
-    for one, other, factor in ((sides[0], sides[1], sign), (sides[1], sides[0], 1)):
-        by = _constant(other)
-        if _element(one) == place and by is not None:
-            return by * factor
+    one, other = added.sides
+    if _element(body, one) == place and (by := _constant(other)) is not None:
+        return by if added.opcode == "add" else -by
+    if added.opcode == "add" and _element(body, other) == place:
+        return _constant(one)
     return None
 
 
 def _copied(computation: Computation, name: str) -> Instruction:
     found = computation.by_name[name]
-    while found.opcode in ("copy", "bitcast") and found.operands:
+    while found.opcode in ("copy", "bitcast", "opt-barrier") and len(found.operands) == 1:
         found = computation.by_name[found.operands[0]]
     return found
 
@@ -107,7 +120,9 @@ def _constant(instruction: Instruction) -> int | None:
     return int(instruction.literal)
 
 
-def _element(instruction: Instruction) -> int | None:
-    if instruction.opcode != "get-tuple-element":
+def _element(computation: Computation, instruction: Instruction) -> int | None:
+    """The place in the loop's tuple, which is the one parameter of condition and body."""
+    given = [parameter.name for parameter in computation.parameters]
+    if instruction.opcode != "get-tuple-element" or list(instruction.operands) != given:
         return None
-    return int(instruction.attributes.get("index", "-1"))
+    return int(instruction.attributes["index"])
