@@ -42,7 +42,8 @@ class Rewrite:
 # By what the plan asks for, and what is compiled.
 REWRITES = {
     ("ReduceScatter", "AllReduce"): Rewrite(
-        "summed whole", "all of it is summed, then sliced, where shares are less than a few tiles or all chips take part"
+        "summed whole",
+        "all of it is summed, then sliced, where shares are less than a few tiles or all chips take part",
     ),
     ("AllGather", "AllReduce"): Rewrite(
         "zeros summed", "blocks among zeros are summed in place of a gather, where all chips take part"
@@ -186,6 +187,4 @@ def verify(
     padding = tuple(collective for collective in every if collective.part_of)
     matches, left = match(schedule, (collective for collective in every if not collective.part_of))
     predicted = allocation(schedule)
-    return Verification(
-        topology, tuple(matches), tuple(left), padding, predicted, memory, cost, replay(module, model)
-    )
+    return Verification(topology, tuple(matches), tuple(left), padding, predicted, memory, cost, replay(module, model))
