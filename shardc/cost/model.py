@@ -8,9 +8,9 @@ inner ones first, with D members and W B/s each (`cost.links`):
     AllGather, ReduceScatter   max over levels of (D-1)/D · V/(W · members inside)
     AllReduce                  twice that
     AllToAll                   max over levels of the share that crosses it
-    CollectivePermute          max over levels of the longest route
+    CollectivePermute          max over levels of the longest route, whether a block goes in one piece or in several rounds
 
-and never less than the hops on the way (twice for an AllReduce) times the latency of one. `--formula book` drops
+and never less than the hops on the way (twice for an AllReduce, in each round of several) times the latency of one. `--formula book` drops
 (D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
 """
 
@@ -32,6 +32,8 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
+    JointExchange,
     JointGather,
     Move,
     ReduceScatter,
@@ -42,7 +44,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
 
 PICO = 10**12
-_GATHERED = AllGather | JointGather | AllToAll  # moves whose V is larger than the block
+_GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
 
 
 def picoseconds(seconds: float) -> int:
@@ -135,9 +137,9 @@ class LinkModel:
             case AllReduce():
                 once = self._gather(levels)
                 return Factor(f"2·{once.text}" if once.text[0] != "1" else "2" + once.text[1:], 2 * once.value)
-            case AllToAll():
+            case AllToAll() | JointExchange():
                 return _slowest(_exchanges(levels, self.book))
-            case CollectivePermute():
+            case CollectivePermute() | DirectExchange():
                 return _slowest(level.route() for level in levels)
             case _:
                 assert_never(move)
@@ -158,6 +160,8 @@ class LinkModel:
         hops = total(level.hops for level in self.network.levels(move.axes))
         if isinstance(move, AllReduce):  # there and back
             hops = Factor(f"2·{hops.text}", 2 * hops.value)
+        if isinstance(move, DirectExchange):
+            hops = Factor(f"{move.rounds}·{hops.text}", move.rounds * hops.value)
         text = "T_hop" if hops.text == "1" else f"{hops.text}·T_hop"
         return Factor(text, hops.value * self.chip.hop_latency)
 

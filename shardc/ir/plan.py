@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shardc.ir.collectives import JointGather, Move
+from shardc.ir.collectives import DirectExchange, JointExchange, JointGather, Move
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
@@ -61,6 +61,10 @@ class Step:
                 return function
             case JointGather():
                 return "AllGather"
+            case JointExchange():
+                return "AllToAll"
+            case DirectExchange():
+                return "CollectivePermute"
             case op:
                 return type(op).__name__
 

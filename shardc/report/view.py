@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from shardc.cost import CostModel
-from shardc.ir.collectives import AllReduce, CollectivePermute, JointGather
+from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
@@ -181,7 +181,7 @@ def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
     match step.op:
         case Einsum() | Apply():
             return (), None
-        case AllReduce(axes) | CollectivePermute(axes, _):
+        case AllReduce(axes) | JointExchange(axes) | CollectivePermute(axes) | DirectExchange(axes):
             return axes, None
         case JointGather(parts):
             return step.op.axes, ",".join(result.dims[dim] for dim, _ in parts)

@@ -15,13 +15,20 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
+    JointExchange,
     JointGather,
     Move,
     ReduceScatter,
     Slice,
 )
+from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
+from shardc.rules.products import arrangements, count_arrangements
+
+# Exchanges of pieces lead from every arrangement of the same axes to every other: three axes on three dims.
+MAX_ARRANGEMENTS = 60
 
 
 def slices(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -68,6 +75,36 @@ def permutes(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
             yield CollectivePermute(mesh.ordered(changed), dims)
 
 
+def pieces_exchanged(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I_X, J_Y] → A[I_YX, J]`: the same axes elsewhere, local shapes changed. In small spaces only."""
+    sharded = mesh.ordered(before.sharded)
+    if before.unreduced or before.rank < 2 or count_arrangements(len(sharded), before.rank) > MAX_ARRANGEMENTS:
+        return
+    for dims in arrangements(sharded, before.rank):
+        move = exchange(before.dims, dims, mesh)
+        if isinstance(move, JointExchange | DirectExchange):
+            yield move
+
+
+def exchange(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Move | None:
+    """The one move between two shardings by the same axes; None if they are one, or their blocks do not fit."""
+    parts = tails(before, dims, mesh)
+    axes, count = moved(parts, mesh), pieces(parts)
+    if count is None or not axes:
+        return None
+    if count == 1:
+        return CollectivePermute(axes, dims)
+    if not keeps_some(parts):
+        return DirectExchange(axes, dims, count)
+    source, *others = (dim for dim, part in enumerate(parts) if part.old)
+    target = next(dim for dim, part in enumerate(parts) if part.new)
+    plain = AllToAll(parts[source].old, source, target)
+    expected = list(before)
+    expected[source], expected[target] = before[source][: -len(plain.axes)], before[target] + plain.axes
+    taken = not others and before[source][-len(plain.axes) :] == plain.axes
+    return plain if taken and tuple(expected) == dims else JointExchange(axes, dims)
+
+
 def reductions(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     """`A[I]{U_XY} → A[I]{U_Y}`: over any of the unreduced axes."""
     for axes in _subsets(mesh.ordered(before.unreduced)):
@@ -83,7 +120,16 @@ def scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 
 
 Rule = Callable[[Sharding, Mesh, Axes], Iterator[Move]]
-MOVES: tuple[Rule, ...] = (slices, gathers, joint_gathers, reductions, scatters, exchanges, permutes)
+MOVES: tuple[Rule, ...] = (
+    slices,
+    gathers,
+    joint_gathers,
+    reductions,
+    scatters,
+    exchanges,
+    permutes,
+    pieces_exchanged,
+)
 
 
 def moves(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:

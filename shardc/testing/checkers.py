@@ -15,7 +15,9 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
     IllegalMove,
+    JointExchange,
     JointGather,
     ReduceScatter,
     Slice,
@@ -145,7 +147,17 @@ def _check_step(where: str, schedule: Schedule, step: Step) -> None:
 
 def _left_by(where: str, op: Op, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
     match op:
-        case AllGather() | JointGather() | ReduceScatter() | AllReduce() | AllToAll() | CollectivePermute() | Slice():
+        case (
+            AllGather()
+            | JointGather()
+            | ReduceScatter()
+            | AllReduce()
+            | AllToAll()
+            | JointExchange()
+            | CollectivePermute()
+            | DirectExchange()
+            | Slice()
+        ):
             if len(operands) != 1 or (operands[0].dims, operands[0].dtype) != (result.dims, result.dtype):
                 return "a move keeps the dims and the type of its one operand"
             if isinstance(op, CollectivePermute):
