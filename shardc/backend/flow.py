@@ -23,6 +23,7 @@ from shardc.ir.collectives import (
     ReduceScatter,
     Slice,
 )
+from shardc.ir.digits import Reshape
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 AxisSet = frozenset[str]
@@ -73,7 +74,7 @@ def _demand_below(step: Step, demand: AxisSet) -> AxisSet:
             return demand - set(axes)
         case JointGather():
             return demand - set(step.op.axes)
-        case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | Einsum() | Apply():
+        case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | Reshape() | Einsum() | Apply():
             return demand
         case _:
             assert_never(step.op)

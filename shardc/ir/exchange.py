@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes
+from shardc.ir.sharding import Axes, Sharding
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,22 @@ def keeps_some(parts: tuple[Tail, ...]) -> bool:
 def moved(parts: tuple[Tail, ...], mesh: Mesh) -> Axes:
     """The axes of the tails, in the order of the mesh."""
     return mesh.ordered(axis for part in parts for axis in part.old + part.new)
+
+
+def bytes_needed(before: Sharding, after: Sharding, total: int, mesh: Mesh) -> int:
+    """The most bytes that some device needs and does not hold, of an array of `total` bytes.
+
+    A device that holds one of several partial sums holds nothing of the sum. Else, where every device keeps some,
+    it holds of each dim the smaller of the two blocks.
+    """
+    block = total // mesh.product(after.sharded)
+    if mesh.product(tuple(before.unreduced - after.unreduced)) > 1:
+        return block
+    parts = tails(before.dims, after.dims, mesh)
+    if not keeps_some(parts):
+        return block
+    both = math.prod(map(max, before.blocks(mesh), after.blocks(mesh)))
+    return block - total // both
 
 
 def _tail(old: Axes, new: Axes, mesh: Mesh) -> Tail:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from shardc.ir.collectives import DirectExchange, JointExchange, JointGather, Move
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
@@ -28,7 +29,7 @@ class Apply:
     over: tuple[str, ...] = ()
 
 
-Local: TypeAlias = Einsum | Apply
+Local: TypeAlias = Einsum | Apply | Reshape
 Op: TypeAlias = Move | Local
 
 
@@ -70,7 +71,7 @@ class Step:
 
     @property
     def is_collective(self) -> bool:
-        return not isinstance(self.op, Einsum | Apply)
+        return not isinstance(self.op, Local)
 
 
 @dataclass(frozen=True, slots=True)

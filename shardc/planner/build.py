@@ -7,6 +7,7 @@ from typing import assert_never
 
 from shardc.cost import formulas
 from shardc.ir.collectives import AllGather, AllReduce, JointGather, Move, ReduceScatter, Slice, apply, wire_bytes
+from shardc.ir.digits import Reshape, names_after, reshaped, shape_after
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
 from shardc.ir.program import Call, Expr, Input, Product, Use
@@ -37,8 +38,20 @@ class Builder:
         value = self._origin(table, seed, name)
         cases = dict(self.cases)
         for move in _merged_slices(moves):
-            value = self.move(value, move, name, self._rule(move, table, product, cases))
+            if isinstance(move, Reshape):
+                value = self._reshape(value, move, table.expr.dims, name)
+            else:
+                value = self.move(value, move, name, self._rule(move, table, product, cases))
         return value
+
+    def _reshape(self, value: int, op: Reshape, whole: tuple[str, ...], name: str) -> int:
+        """The same elements under the names of digits, or of dims again."""
+        before = self.values[value]
+        taken = (*self.planner.mesh.names, *self.planner.program.dims)
+        dims = whole if op.joins else names_after(op, before.dims, taken)
+        sharding = reshaped(op, before.sharding, self.planner.mesh)
+        after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
+        return self._append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
 
     def _origin(self, table: Table, seed: int, name: str) -> int:
         expr, origin = table.expr, table.origins[seed]
@@ -174,9 +187,9 @@ def _after_product(move: Move, case: int) -> str:
             return "reshard after the product"
 
 
-def _merged_slices(moves: list[Move]) -> list[Move]:
+def _merged_slices(moves: list[Move | Reshape]) -> list[Move | Reshape]:
     """Slices of one dim in a row become one: `[I] → [I_X] → [I_XY]` is `[I] → [I_XY]`."""
-    merged: list[Move] = []
+    merged: list[Move | Reshape] = []
     for move in moves:
         last = merged[-1] if merged else None
         if isinstance(move, Slice) and isinstance(last, Slice) and last.dim == move.dim:

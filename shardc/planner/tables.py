@@ -8,7 +8,7 @@ from typing import TypeAlias
 from shardc.ir.collectives import Move
 from shardc.ir.program import Expr, Use
 from shardc.ir.sharding import Sharding
-from shardc.planner.space import Paths, Search
+from shardc.planner.search import Paths, Search
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from shardc.cost import CostModel
 from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
@@ -115,7 +116,7 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         steps(schedule.steps, schedule.values, mesh),
         planned.cost,
         Bound(planned.bound_bytes),
-        model.symbols() | dict(mesh.axes) | dict(program.sizes),
+        model.symbols() | dict(mesh.axes) | dict(program.sizes) | _digits(schedule.values),
         (*program.warnings, *planned.notes),
     )
 
@@ -151,6 +152,11 @@ def to_json(plan: PlanView, top: int | None = None) -> str:
     return json.dumps(fields, ensure_ascii=False, indent=1)
 
 
+def _digits(values: Sequence[Array]) -> dict[str, int]:
+    """The sizes of dims that only steps have."""
+    return {dim: size for array in values for dim, size in zip(array.dims, array.shape, strict=True)}
+
+
 def _array(array: Array, mesh: Mesh, name: str | None = None) -> ArrayView:
     name = array.name if name is None else name
     spelled = name + str(array)[len(array.name) :]
@@ -179,7 +185,7 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
 
 def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
     match step.op:
-        case Einsum() | Apply():
+        case Einsum() | Apply() | Reshape():
             return (), None
         case AllReduce(axes) | JointExchange(axes) | CollectivePermute(axes) | DirectExchange(axes):
             return axes, None

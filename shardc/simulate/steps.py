@@ -18,6 +18,7 @@ from shardc.ir.collectives import (
     ReduceScatter,
     Slice,
 )
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Op
 from shardc.ir.sharding import Array, Axes, Sharding
@@ -69,6 +70,8 @@ def _dispatch(op: Op, blocks: Sequence[Values], arrays: Sequence[Array], result:
             return exchange(blocks[0], arrays[0].sharding, dims, mesh)
         case Slice(axes, dim):
             return _slice(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
+        case Reshape():
+            return blocks[0].reshape(*mesh.sizes, *result.local_shape(mesh))
         case Einsum():
             return einsum(blocks, arrays, result, mesh)
         case Apply(function, over):
