@@ -70,20 +70,18 @@ def moved(parts: tuple[Tail, ...], mesh: Mesh) -> Axes:
     return mesh.ordered(axis for part in parts for axis in part.old + part.new)
 
 
-def bytes_needed(before: Sharding, after: Sharding, total: int, mesh: Mesh) -> int:
-    """The most bytes that some device needs and does not hold, of an array of `total` bytes.
+def needed(before: Sharding, after: Sharding, mesh: Mesh) -> tuple[int, int | None]:
+    """(n, m): of an array's bytes, some device needs and does not hold 1/n - 1/m, or 1/n if m is None; none more.
 
-    A device that holds one of several partial sums holds nothing of the sum. Else, where every device keeps some,
-    it holds of each dim the smaller of the two blocks.
+    1/n is its block. A device that holds one of several partial sums holds nothing of the sum. Else, where every
+    device keeps some, it is in each dim the smaller of the two blocks.
     """
-    block = total // mesh.product(after.sharded)
+    block = mesh.product(after.sharded)
     if mesh.product(tuple(before.unreduced - after.unreduced)) > 1:
-        return block
-    parts = tails(before.dims, after.dims, mesh)
-    if not keeps_some(parts):
-        return block
-    both = math.prod(map(max, before.blocks(mesh), after.blocks(mesh)))
-    return block - total // both
+        return block, None
+    if not keeps_some(tails(before.dims, after.dims, mesh)):
+        return block, None
+    return block, math.prod(map(max, before.blocks(mesh), after.blocks(mesh)))
 
 
 def _tail(old: Axes, new: Axes, mesh: Mesh) -> Tail:

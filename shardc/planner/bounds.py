@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shardc.ir.exchange import bytes_needed
+from shardc.ir.exchange import needed
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Named, Use
@@ -39,4 +39,5 @@ def _origins(schedule: Schedule) -> dict[int, str]:
 def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
     """The most bytes that some device needs and does not hold."""
     total = math.prod(before.shape) * before.dtype.bytes
-    return bytes_needed(before.sharding, after, total, mesh)
+    block, kept = needed(before.sharding, after, mesh)
+    return total // block - (total // kept if kept else 0)

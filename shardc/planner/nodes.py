@@ -107,7 +107,7 @@ class Planner:
             bare = Use(use.name, use.dims, None, use.dtype, use.span)
             held = self.combine(bare, ())
             number = search.space.number(wanted)
-            price = held.paths().price.get(number)
+            price = held.paths(number).price.get(number)
             if price is not None:
                 yield number, price, Waypoint(held, number)
 

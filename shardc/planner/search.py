@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
-from shardc.ir.exchange import bytes_needed
 from shardc.planner.objective import Objective
 from shardc.planner.space import MAX_STATES, Edge, Space, over_budget
 from shardc.rules.routes import Route, needs_digits, route
@@ -115,8 +114,8 @@ class Search:
 
     def needed(self, number: int, goal: int) -> int:
         """The bytes that some device needs and does not hold, to come from one sharding to another."""
-        shardings = self.space.shardings
-        return bytes_needed(shardings[number], shardings[goal], self._bytes, self.space.mesh)
+        block, kept = self.space.needed(number, goal)
+        return self._bytes // block - (self._bytes // kept if kept else 0)
 
     def _to_come(self, goal: int | None) -> Callable[[int], int]:
         """What the rest of a path to the goal costs at least."""

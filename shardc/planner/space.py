@@ -12,6 +12,7 @@ from itertools import permutations
 
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, JointGather, Move, Slice, apply, wire_bytes
+from shardc.ir.exchange import needed
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
@@ -41,6 +42,7 @@ class Space:
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[Sharding, int] = {}
         self._edges: dict[int, tuple[Edge, ...]] = {}
+        self._needed: dict[tuple[int, int], tuple[int, int | None]] = {}
 
     @property
     def is_large(self) -> bool:
@@ -53,6 +55,13 @@ class Space:
             found = self._numbers[sharding] = len(self.shardings)
             self.shardings.append(sharding)
             self.blocks.append(sharding.blocks(self.mesh))
+        return found
+
+    def needed(self, number: int, goal: int) -> tuple[int, int | None]:
+        """What `ir.exchange.needed` says of two shardings."""
+        found = self._needed.get((number, goal))
+        if found is None:
+            found = self._needed[number, goal] = needed(self.shardings[number], self.shardings[goal], self.mesh)
         return found
 
     def edges(self, number: int) -> tuple[Edge, ...]:
