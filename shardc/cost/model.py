@@ -17,8 +17,9 @@ and never less than the hops on the way (twice for an AllReduce, in each round o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Protocol, assert_never
 
 from shardc.cost import formulas
@@ -41,10 +42,17 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, Axes
 
 PICO = 10**12
 _GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
+# Kinds of move, and how many bytes each brings per local byte over n devices. The others take no less for a byte.
+_KINDS: tuple[tuple[Callable[[Axes], Move], Callable[[int], float]], ...] = (
+    (lambda axes: AllGather(axes, 0), lambda n: n - 1),
+    (lambda axes: ReduceScatter(axes, 0), lambda n: (n - 1) / n),
+    (lambda axes: AllToAll(axes, 0, 1), lambda n: (n - 1) / n),
+    (lambda axes: CollectivePermute(axes, ()), lambda n: 1),
+)
 
 
 def picoseconds(seconds: float) -> int:
@@ -79,6 +87,10 @@ class CostModel(Protocol):
         """The time of a move as a function of the bytes it moves."""
         ...
 
+    def fastest(self, axes: Axes) -> float:
+        """Seconds per wire byte that no move over some of these axes gets below."""
+        ...
+
     def formula(self, move: Move, before: Array) -> str:
         """The time of a move of this array, as the books would write it; `symbols` has what it names."""
         ...
@@ -99,6 +111,7 @@ class LinkModel:
     network: Network
     book: bool = False
     _rates: dict[Move, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+    _fastest: dict[Axes, float] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
@@ -125,6 +138,15 @@ class LinkModel:
             return Rate(0, 0.0)
         gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
         return Rate(self._latency(move).value, factor.value * gathered)
+
+    def fastest(self, axes: Axes) -> float:
+        """The least of the kinds of move, over each group of the axes."""
+        if axes not in self._fastest:
+            groups = [group for count in range(1, len(axes) + 1) for group in combinations(axes, count)]
+            kinds = [(kind, group) for group in groups for kind in _KINDS if self.mesh.product(group) > 1]
+            bounds = (self.rate(kind(group)).s_per_byte / share(self.mesh.product(group)) for (kind, share), group in kinds)
+            self._fastest[axes] = min(bounds, default=0.0)
+        return self._fastest[axes]
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardc.cost.model import CostModel
+from shardc.cost.model import PICO, CostModel
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
 from shardc.planner.objective import Objective
@@ -119,14 +119,15 @@ class Search:
 
     def _to_come(self, goal: int | None) -> Callable[[int], int]:
         """What the rest of a path to the goal costs at least."""
-        if goal is None or self.objective is not Objective.BYTES:
+        if goal is None:
             return lambda number: 0
-        price, needed = self.objective.price, self.needed
         found: dict[int, int] = {}
+        fastest = self.model.fastest(self.space.pool) if self.objective is Objective.TIME else 0.0
 
         def to_come(number: int) -> int:
             if number not in found:
-                found[number] = price(0, needed(number, goal), steps=0)
+                needed = self.needed(number, goal)
+                found[number] = self.objective.price(int(needed * fastest * PICO), needed, steps=0)
             return found[number]
 
         return to_come

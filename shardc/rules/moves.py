@@ -29,6 +29,8 @@ from shardc.rules.products import arrangements, count_arrangements
 
 # Exchanges of pieces lead from every arrangement of the same axes to every other: three axes on three dims.
 MAX_ARRANGEMENTS = 60
+# Beyond four axes on three dims permutes are left to routes: five axes on four dims lie in 6,720 ways.
+MAX_PERMUTED = 500
 
 
 def slices(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -67,7 +69,7 @@ def exchanges(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 def permutes(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     """`A[I_XY] → A[I_YX]`, `A[I_X, J_Y] → A[I_Y, J_X]`: the same axes elsewhere, local shapes kept."""
     sharded = mesh.ordered(before.sharded)
-    if len(sharded) < 2:
+    if len(sharded) < 2 or count_arrangements(len(sharded), before.rank) > MAX_PERMUTED:
         return
     for dims in _all_fillings(sharded, before.blocks(mesh), mesh):
         if dims != before.dims:
