@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from shardc.backend import local
+from shardc.backend.exchanges import direct_exchange, joint_exchange, reshape
 from shardc.backend.exprs import Call, Const, Expr, Keyword, Line, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
 from shardc.backend.moves import exchange, permute, scatter, slice_of, slice_of_partial, spread
@@ -16,14 +17,20 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
+    JointExchange,
     JointGather,
-    Move,
     ReduceScatter,
     Slice,
 )
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
-from shardc.ir.sharding import Array, Axes
+from shardc.ir.sharding import Array, Axes, Sharding
+
+
+# Moves that are one call.
+PlainMove: TypeAlias = AllGather | JointGather | ReduceScatter | AllReduce | AllToAll | CollectivePermute | Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,13 @@ class _Writer:
                 ]
             case JointGather(parts):
                 return self._lines(step, self._move(step, step.op), *spread(parts, self.mesh))
+            case JointExchange():
+                return self._lines(step, *self._read(step, joint_exchange(step.op, self._before(step), self.mesh)))
+            case DirectExchange():
+                return self._lines(step, *self._read(step, direct_exchange(step.op, self._before(step), self.mesh)))
+            case Reshape(_, joins):
+                digits = self.schedule.values[step.operands[0] if joins else step.result]
+                return self._lines(step, *self._read(step, [reshape(step.op, digits, self.mesh)]))
             case move:
                 return self._lines(step, self._move(step, move))
 
@@ -80,7 +94,14 @@ class _Writer:
         missing = self.mesh.ordered(array.sharding.unreduced - self.flow.unreduced[value])
         return [self._cast(value, missing)] if missing else []
 
-    def _move(self, step: Step, move: Move) -> Expr:
+    def _before(self, step: Step) -> Sharding:
+        return self.schedule.values[step.operands[0]].sharding
+
+    def _read(self, step: Step, exprs: list[Expr]) -> list[Expr]:
+        """The first of several expressions reads the operand."""
+        return [renamed(exprs[0], "", self._name(step.operands[0]).name), *exprs[1:]]
+
+    def _move(self, step: Step, move: PlainMove) -> Expr:
         operand, value = step.operands[0], self._name(step.operands[0])
         match move:
             case AllGather(axes, dim):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardc.backend.exprs import Attr, BinOp, Call, Expr, Index, Items, Keyword, Line, Star, bracketed, flat
+from shardc.backend.exprs import Attr, BinOp, Call, Each, Expr, Index, Items, Keyword, Line, Star, bracketed, flat
 
 WIDTH = 88
 
@@ -36,6 +36,9 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
                 *lay_out(left, indent, lead, ""),
                 " " * indent + f"{operator} {bracketed(right)}{tail}",
             ]
+        case Each(body, turn, over):
+            inside = lay_out(body, indent + 4, "", "")
+            return [" " * indent + lead + "[", *inside, " " * (indent + 4) + f"for {turn} in {flat(over)}", " " * indent + "]" + tail]
         case Attr() | Index() | _:
             return [single]
 
