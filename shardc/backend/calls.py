@@ -28,7 +28,6 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.ir.sharding import Array, Axes, Sharding
 
-
 # Moves that are one call.
 PlainMove: TypeAlias = AllGather | JointGather | ReduceScatter | AllReduce | AllToAll | CollectivePermute | Slice
 

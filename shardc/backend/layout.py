@@ -38,7 +38,12 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             ]
         case Each(body, turn, over):
             inside = lay_out(body, indent + 4, "", "")
-            return [" " * indent + lead + "[", *inside, " " * (indent + 4) + f"for {turn} in {flat(over)}", " " * indent + "]" + tail]
+            return [
+                " " * indent + lead + "[",
+                *inside,
+                " " * (indent + 4) + f"for {turn} in {flat(over)}",
+                " " * indent + "]" + tail,
+            ]
         case Attr() | Index() | _:
             return [single]
 

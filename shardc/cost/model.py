@@ -144,7 +144,9 @@ class LinkModel:
         if axes not in self._fastest:
             groups = [group for count in range(1, len(axes) + 1) for group in combinations(axes, count)]
             kinds = [(kind, group) for group in groups for kind in _KINDS if self.mesh.product(group) > 1]
-            bounds = (self.rate(kind(group)).s_per_byte / share(self.mesh.product(group)) for (kind, share), group in kinds)
+            bounds = (
+                self.rate(kind(group)).s_per_byte / share(self.mesh.product(group)) for (kind, share), group in kinds
+            )
             self._fastest[axes] = min(bounds, default=0.0)
         return self._fastest[axes]
 

@@ -152,9 +152,9 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
             return after
         case DirectExchange(axes, dims, rounds):
             after = _exchanged(before, axes, dims, mesh)
-            parts = tails(before.dims, dims, mesh)
-            _require(rounds == pieces(parts), "the rounds are as many as the pieces of a block")
-            _require(not keeps_some(parts), "where devices keep some, an AllToAll moves less")
+            cuts = tails(before.dims, dims, mesh)
+            _require(rounds == pieces(cuts), "the rounds are as many as the pieces of a block")
+            _require(not keeps_some(cuts), "where devices keep some, an AllToAll moves less")
             return after
         case CollectivePermute(_, dims):
             after = Sharding(dims, before.unreduced)

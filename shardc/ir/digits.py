@@ -31,7 +31,9 @@ class Reshape:
 def reshaped(op: Reshape, before: Sharding, mesh: Mesh) -> Sharding:
     """The sharding that a reshape leaves; IllegalMove if blocks would not stay blocks."""
     if op.joins:
-        return Sharding(tuple(_joined(axes, sizes, mesh) for axes, sizes in _grouped(before.dims, op)), before.unreduced)
+        return Sharding(
+            tuple(_joined(axes, sizes, mesh) for axes, sizes in _grouped(before.dims, op)), before.unreduced
+        )
     digits = (part for axes, sizes in zip(before.dims, op.sizes, strict=True) for part in _split(axes, sizes, mesh))
     return Sharding(tuple(digits), before.unreduced)
 
@@ -60,6 +62,11 @@ def names_after(op: Reshape, dims: tuple[str, ...], taken: Iterable[str]) -> tup
         found += [f"{base}{n}" for n in range(len(sizes) + 1)]
         used.update(found)
     return tuple(found)
+
+
+def digits_of(dims: tuple[str, ...], op: Reshape) -> tuple[str, ...]:
+    """For each place after a split the dim that it is a digit of."""
+    return tuple(dim for dim, sizes in zip(dims, op.sizes, strict=True) for _ in range(len(sizes) + 1))
 
 
 def _grouped(items: tuple[T, ...], op: Reshape) -> list[tuple[tuple[T, ...], tuple[int, ...]]]:

@@ -116,7 +116,7 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         steps(schedule.steps, schedule.values, mesh),
         planned.cost,
         Bound(planned.bound_bytes),
-        model.symbols() | dict(mesh.axes) | dict(program.sizes) | _digits(schedule.values),
+        model.symbols() | dict(mesh.axes) | dict(program.sizes),
         (*program.warnings, *planned.notes),
     )
 
@@ -152,11 +152,6 @@ def to_json(plan: PlanView, top: int | None = None) -> str:
     return json.dumps(fields, ensure_ascii=False, indent=1)
 
 
-def _digits(values: Sequence[Array]) -> dict[str, int]:
-    """The sizes of dims that only steps have."""
-    return {dim: size for array in values for dim, size in zip(array.dims, array.shape, strict=True)}
-
-
 def _array(array: Array, mesh: Mesh, name: str | None = None) -> ArrayView:
     name = array.name if name is None else name
     spelled = name + str(array)[len(array.name) :]
@@ -187,8 +182,10 @@ def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
     match step.op:
         case Einsum() | Apply() | Reshape():
             return (), None
-        case AllReduce(axes) | JointExchange(axes) | CollectivePermute(axes) | DirectExchange(axes):
+        case AllReduce(axes) | CollectivePermute(axes) | DirectExchange(axes):
             return axes, None
+        case JointExchange(axes, dims):
+            return axes, ",".join(dim for dim, some in zip(result.dims, dims, strict=True) if set(axes) & set(some))
         case JointGather(parts):
             return step.op.axes, ",".join(result.dims[dim] for dim, _ in parts)
         case move:

@@ -23,9 +23,9 @@ from itertools import product
 from typing import TypeAlias
 
 from shardc.ir.collectives import AllGather, JointGather, Move, Slice
+from shardc.ir.digits import Reshape
 from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Reshape
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.moves import exchange
 
@@ -56,6 +56,10 @@ class _Digit:
     old: Axes
     new: Axes
 
+    @property
+    def longer(self) -> Axes:
+        return self.old if len(self.old) >= len(self.new) else self.new
+
     def sliced(self, moving: frozenset[str]) -> Axes:
         """Its axes when those that come have been sliced, and nothing has moved yet."""
         return self.old if len(self.old) >= len(self.new) else tuple(a for a in self.new if a not in moving)
@@ -67,7 +71,10 @@ class _Digit:
 
 def _moving(source: Dims, target: Dims) -> frozenset[str]:
     """The axes on both sides that are not where they were."""
-    pairs = [(frozenset(old) - frozenset(new), frozenset(new) - frozenset(old)) for old, new in zip(source, target, strict=True)]
+    pairs = [
+        (frozenset(old) - frozenset(new), frozenset(new) - frozenset(old))
+        for old, new in zip(source, target, strict=True)
+    ]
     return frozenset[str]().union(*(old for old, _ in pairs)) & frozenset[str]().union(*(new for _, new in pairs))
 
 
@@ -86,7 +93,7 @@ def _digits(source: Dims, target: Dims) -> list[tuple[_Digit, ...]]:
 def _in_digits(source: Dims, target: Dims, mesh: Mesh) -> Route | None:
     moving, digits = _moving(source, target), _digits(source, target)
     every = [digit for dim in digits for digit in dim]
-    sizes = tuple(tuple(mesh.product(max(d.old, d.new, key=len)) for d in dim[:-1]) for dim in digits)
+    sizes = tuple(tuple(mesh.product(d.longer) for d in dim[:-1]) for dim in digits)
     found = _ops(
         tuple(digit.old for digit in every),
         tuple(digit.sliced(moving) for digit in every),
@@ -144,6 +151,8 @@ def _ops(source: Dims, sliced: Dims, exchanged: Dims, target: Dims, mesh: Mesh) 
     move = exchange(sliced, exchanged, mesh)
     if move is None and sliced != exchanged:
         return None
-    parts = tuple((d, old[len(new) :]) for d, (old, new) in enumerate(zip(exchanged, target, strict=True)) if old != new)
+    parts = tuple(
+        (d, old[len(new) :]) for d, (old, new) in enumerate(zip(exchanged, target, strict=True)) if old != new
+    )
     gathers: list[Move] = [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
     return (*slices, *([move] if move is not None else []), *gathers)

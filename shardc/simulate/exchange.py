@@ -32,7 +32,11 @@ def exchange(blocks: Values, before: Sharding, after: tuple[Axes, ...], mesh: Me
     devices = [count for part in parts for count in (part.before // part.joined, part.joined)]
     cuts = [count for part, size in zip(parts, local, strict=True) for count in (part.cut, size // part.cut)]
     labels = [*others, *_labels(dims, "kept", "joined"), *_labels(dims, "cut", "rest")]
-    groups = [*_alone(others), *((f"kept {d}", f"cut {d}") for d in dims), *((f"joined {d}", f"rest {d}") for d in dims)]
+    groups = [
+        *_alone(others),
+        *((f"kept {d}", f"cut {d}") for d in dims),
+        *((f"joined {d}", f"rest {d}") for d in dims),
+    ]
     wanted = regroup(held.reshape(*held.shape[:front], *devices, *cuts), labels, groups)
 
     placed = [axis for part in parts for axis in part.new]
