@@ -8,10 +8,10 @@ inner ones first, with D members and W B/s each (`cost.links`):
     AllGather, ReduceScatter   max over levels of (D-1)/D · V/(W · members inside)
     AllReduce                  twice that
     AllToAll                   max over levels of the share that crosses it
-    CollectivePermute          max over levels of the longest route, whether a block goes in one piece or in several rounds
+    CollectivePermute          max over levels of the longest route; of a block's pieces, in rounds, together as long
 
-and never less than the hops on the way (twice for an AllReduce, in each round of several) times the latency of one. `--formula book` drops
-(D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
+and never less than the hops on the way (twice for an AllReduce, once a round) times the latency of one.
+`--formula book` drops (D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
 """
 
 from __future__ import annotations

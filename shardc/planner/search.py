@@ -165,10 +165,10 @@ class Search:
             if isinstance(move, Reshape):
                 sharding = reshaped(move, sharding, mesh)
                 total += self.objective.price(0, 0)
-                continue
-            rate = self.model.rate(move)
-            total += self.objective.price(rate.time_ps(size), wire_bytes(move, sharding, mesh, size))
-            sharding = apply(move, sharding, mesh)
+            else:
+                time = self.model.rate(move).time_ps(size)
+                total += self.objective.price(time, wire_bytes(move, sharding, mesh, size))
+                sharding = apply(move, sharding, mesh)
             size = self._bytes // mesh.product(sharding.sharded)
             if self._cap is not None and held + size > self._cap:
                 return None

@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from itertools import permutations
 
 import pytest
 from hypothesis import assume, given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.cost import Layout, LinkModel, chip
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllReduce, apply
+from shardc.ir.collectives import AllReduce, Slice, apply
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
@@ -139,6 +140,13 @@ def test_hybrid_sharding_moves_what_the_blog_counts():
     assert 2 * weights.cost.wire_bytes + gradient.steps[0].wire_bytes == 4200 * 10**6
 
 
+def slices_in_one(here, mesh):
+    """Slices of one dim in a row are done as one."""
+    free = [axis for axis in mesh.names if axis not in here.used]
+    orders = (order for count in range(2, len(free) + 1) for order in permutations(free, count))
+    return [Slice(order, dim) for order in orders for dim in range(here.rank)]
+
+
 def least_peak(mesh, source, target):
     """The least peak of any path of moves from one sharding to the other: a minimax search."""
 
@@ -150,7 +158,7 @@ def least_peak(mesh, source, target):
         peak, _, here = heapq.heappop(queue)
         if here == target:
             return peak
-        for move in moves(here, mesh, mesh.names):
+        for move in (*moves(here, mesh, mesh.names), *slices_in_one(here, mesh)):
             there = apply(move, here, mesh)
             needed = max(peak, size(source) + (0 if here == source else size(here)) + size(there))
             if needed < best.get(there, needed + 1):

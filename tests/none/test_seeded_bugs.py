@@ -267,6 +267,7 @@ SMALLEST = {  # the smallest program that needs each kind of move, by the genera
     "scatters": "A[I]{U_X} → A[I_X]",
     "exchanges": "A[I_X, J] → A[I, J_X]",
     "permutes": "A[I_XY] → A[I_YX]",
+    "pieces_exchanged": "A[I_X, J_Y] → A[I_YX, J]",
 }
 
 
