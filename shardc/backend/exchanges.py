@@ -139,11 +139,11 @@ def _devices(axes: Axes, groups: Sequence[tuple[Axes, int]], mesh: Mesh) -> Call
 
     For each dim the blocks are numbered over some of the axes; `count` of them in a row are a group.
     """
-    order = [axis for some, _ in groups for axis in some]
-    found = call("np.arange", Const(mesh.product(axes)))
-    if order != list(axes):
-        found = method(found, "reshape", *(Const(mesh.size(axis)) for axis in axes))
-        found = method(found, "transpose", *(Const(axes.index(axis)) for axis in order))
+    halves = [_halves(some, count, mesh) for some, count in groups]
+    if all(above is not None for above, _ in halves):
+        order = [axis for above, _ in halves for axis in above or ()] + [axis for _, below in halves for axis in below]
+        return _in_order(axes, order, mesh)
+    found = _in_order(axes, [axis for some, _ in groups for axis in some], mesh)
     sizes = [(mesh.product(some) // count, count) for some, count in groups if some]
     places = [*range(0, 2 * len(sizes), 2), *range(1, 2 * len(sizes), 2)]
     kept = [place for place in places if sizes[place // 2][place % 2] > 1]
@@ -152,6 +152,21 @@ def _devices(axes: Axes, groups: Sequence[tuple[Axes, int]], mesh: Mesh) -> Call
     shape = [size for pair in sizes for size in pair if size > 1]
     found = method(found, "reshape", *map(Const, shape))
     return method(found, "transpose", *(Const(sorted(kept).index(place)) for place in kept))
+
+
+def _halves(axes: Axes, count: int, mesh: Mesh) -> tuple[Axes | None, Axes]:
+    """The axes that number the groups and those within; None where a group ends within an axis."""
+    cut = next((n for n in range(len(axes) + 1) if mesh.product(axes[n:]) == count), None)
+    return (None, ()) if cut is None else (axes[:cut], axes[cut:])
+
+
+def _in_order(axes: Axes, order: list[str], mesh: Mesh) -> Call:
+    """Device numbers, counted over `axes`, in the order of counting over `order`."""
+    found = call("np.arange", Const(mesh.product(axes)))
+    if order == list(axes):
+        return found
+    found = method(found, "reshape", *(Const(mesh.size(axis)) for axis in axes))
+    return method(found, "transpose", *(Const(axes.index(axis)) for axis in order))
 
 
 def _listed(numbers: Expr) -> Call:

@@ -73,8 +73,7 @@ def permutes(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
         return
     for dims in _all_fillings(sharded, before.blocks(mesh), mesh):
         if dims != before.dims:
-            changed = {axis for old, new in zip(before.dims, dims, strict=True) if old != new for axis in old + new}
-            yield CollectivePermute(mesh.ordered(changed), dims)
+            yield _permute(before.dims, dims, mesh)
 
 
 def pieces_exchanged(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -95,7 +94,7 @@ def exchange(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Mo
     if count is None or not axes:
         return None
     if count == 1:
-        return CollectivePermute(axes, dims)
+        return _permute(before, dims, mesh)
     if not keeps_some(parts):
         return DirectExchange(axes, dims, count)
     source, *others = (dim for dim, part in enumerate(parts) if part.old)
@@ -105,6 +104,12 @@ def exchange(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Mo
     expected[source], expected[target] = before[source][: -len(plain.axes)], before[target] + plain.axes
     taken = not others and before[source][-len(plain.axes) :] == plain.axes
     return plain if taken and tuple(expected) == dims else JointExchange(axes, dims)
+
+
+def _permute(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> CollectivePermute:
+    """Over all axes of the dims that change."""
+    changed = {axis for old, new in zip(before, dims, strict=True) if old != new for axis in old + new}
+    return CollectivePermute(mesh.ordered(changed), dims)
 
 
 def reductions(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
