@@ -87,8 +87,8 @@ class CostModel(Protocol):
         """The time of a move as a function of the bytes it moves."""
         ...
 
-    def fastest(self, axes: Axes) -> float:
-        """Seconds per wire byte that no move over some of these axes gets below."""
+    def fastest(self, axes: Axes) -> Rate:
+        """What no move over some of these axes gets below, as a function of its wire bytes."""
         ...
 
     def formula(self, move: Move, before: Array) -> str:
@@ -111,7 +111,7 @@ class LinkModel:
     network: Network
     book: bool = False
     _rates: dict[Move, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
-    _fastest: dict[Axes, float] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+    _fastest: dict[Axes, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
@@ -139,16 +139,19 @@ class LinkModel:
         gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
         return Rate(self._latency(move).value, factor.value * gathered)
 
-    def fastest(self, axes: Axes) -> float:
+    def fastest(self, axes: Axes) -> Rate:
         """The least of the kinds of move, over each group of the axes."""
-        if axes not in self._fastest:
-            groups = [group for count in range(1, len(axes) + 1) for group in combinations(axes, count)]
-            kinds = [(kind, group) for group in groups for kind in _KINDS if self.mesh.product(group) > 1]
-            bounds = (
-                self.rate(kind(group)).s_per_byte / share(self.mesh.product(group)) for (kind, share), group in kinds
-            )
-            self._fastest[axes] = min(bounds, default=0.0)
-        return self._fastest[axes]
+        found = self._fastest.get(axes)
+        if found is None:
+            wide = [axis for axis in axes if self.mesh.size(axis) > 1]
+            groups = [group for count in range(1, len(wide) + 1) for group in combinations(wide, count)]
+            rates = [
+                (self.rate(kind(group)), share(self.mesh.product(group))) for group in groups for kind, share in _KINDS
+            ]
+            latency = min((rate.latency_s for rate, _ in rates), default=0.0)
+            per_byte = min((rate.s_per_byte / each for rate, each in rates), default=0.0)
+            found = self._fastest[axes] = Rate(latency, per_byte * (1 - 1e-9))  # the order of axes rounds
+        return found
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardc.cost.model import PICO, CostModel
+from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
 from shardc.planner.objective import Objective
@@ -122,12 +122,12 @@ class Search:
         if goal is None:
             return lambda number: 0
         found: dict[int, int] = {}
-        fastest = self.model.fastest(self.space.pool) if self.objective is Objective.TIME else 0.0
+        fastest = self.model.fastest(self.space.pool) if self.objective is Objective.TIME else Rate(0, 0)
 
         def to_come(number: int) -> int:
             if number not in found:
                 needed = self.needed(number, goal)
-                found[number] = self.objective.price(int(needed * fastest * PICO), needed, steps=0)
+                found[number] = self.objective.price(fastest.time_ps(needed) if needed else 0, needed, steps=0)
             return found[number]
 
         return to_come
