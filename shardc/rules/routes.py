@@ -14,6 +14,8 @@ it has:
                 axes on both sides move. Where that is above an axis that leaves or comes, the dim is seen as digits
 
                 A[I_XY, J] → A[I, J_X]      as A[I0_X, I1_Y, J]: exchange A[I0, I1_Y, J_X], gather A[I0, I1, J_X]
+
+In digits partial sums are reduced and scattered where their axes come to stand, once the others that come are sliced.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from shardc.ir.collectives import AllGather, JointGather, Move, Slice
+from shardc.ir.collectives import AllGather, JointGather, Move, ReduceScatter, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
@@ -34,19 +36,24 @@ Route: TypeAlias = tuple[Move | Reshape, ...]
 
 
 def route(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Route | None:
-    """A route that moves the fewest bytes; None if blocks do not fit, or a value is unreduced."""
-    if source.unreduced or target.unreduced or any(mesh.size(axis) == 1 for axis in source.sharded + target.sharded):
+    """A route that moves the fewest bytes; None if blocks do not fit, or sums are not scattered over the target."""
+    if any(mesh.size(axis) == 1 for axis in source.used.union(target.sharded)) or not _scatters(source, target):
         return None
     if keeps_some(tails(source.dims, target.dims, mesh)):
-        return _in_digits(source.dims, target.dims, mesh)
-    return _in_pieces(source.dims, target.dims, shape, mesh)
+        return _in_digits(source, target.dims, mesh)
+    return None if source.unreduced else _in_pieces(source.dims, target.dims, shape, mesh)
 
 
 def needs_digits(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
     """Whether an axis that is gathered or sliced stands below one that moves: whole axes do not get there so."""
-    if source.unreduced or target.unreduced or not keeps_some(tails(source.dims, target.dims, mesh)):
+    if not _scatters(source, target) or not keeps_some(tails(source.dims, target.dims, mesh)):
         return False
-    return any(len(digits) > 1 for digits in _digits(source.dims, target.dims))
+    return any(len(digits) > 1 for digits in _digits(source, target.dims))
+
+
+def _scatters(source: Sharding, target: Sharding) -> bool:
+    """Whether all partial sums become sums, each device holding a part."""
+    return not target.unreduced and source.unreduced.issubset(target.sharded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,9 @@ class _Digit:
     def longer(self) -> Axes:
         return self.old if len(self.old) >= len(self.new) else self.new
 
-    def sliced(self, moving: frozenset[str]) -> Axes:
-        """Its axes when those that come have been sliced, and nothing has moved yet."""
-        return self.old if len(self.old) >= len(self.new) else tuple(a for a in self.new if a not in moving)
+    def filled(self, later: frozenset[str]) -> Axes:
+        """Its axes when those that come have come, except some that do so later."""
+        return self.old if len(self.old) >= len(self.new) else tuple(a for a in self.new if a not in later)
 
     def exchanged(self, moving: frozenset[str]) -> Axes:
         """Its axes when all that move have moved, and nothing is gathered yet."""
@@ -78,25 +85,31 @@ def _moving(source: Dims, target: Dims) -> frozenset[str]:
     return frozenset[str]().union(*(old for old, _ in pairs)) & frozenset[str]().union(*(new for _, new in pairs))
 
 
-def _digits(source: Dims, target: Dims) -> list[tuple[_Digit, ...]]:
-    """The digits of each dim: a new one begins where an axis that is gathered or sliced follows one that moves."""
-    moving = _moving(source, target)
+def _digits(source: Sharding, target: Dims) -> list[tuple[_Digit, ...]]:
+    """The digits of each dim.
+
+    Axes are sliced, then reduced, then moved; or moved, then gathered. Those of a digit come and go in this order
+    from its end, so a new one begins where an axis follows one that is to be above it no longer, or not yet.
+    """
+    moving = _moving(source.dims, target)
     found = []
-    for old, new in zip(source, target, strict=True):
+    for old, new in zip(source.dims, target, strict=True):
         longer, kept = max(old, new, key=len), min(len(old), len(new))
-        cuts = [n for n in range(kept + 1, len(longer)) if longer[n - 1] in moving and longer[n] not in moving]
+        turn = [2 if axis in moving else int(axis in source.unreduced) for axis in longer]
+        cuts = [n for n in range(kept + 1, len(longer)) if turn[n] < turn[n - 1]]
         ends = zip([0, *cuts], [*cuts, len(longer)], strict=True)
         found.append(tuple(_Digit(old[start:end], new[start:end]) for start, end in ends))
     return found
 
 
-def _in_digits(source: Dims, target: Dims, mesh: Mesh) -> Route | None:
-    moving, digits = _moving(source, target), _digits(source, target)
+def _in_digits(source: Sharding, target: Dims, mesh: Mesh) -> Route | None:
+    moving, digits = _moving(source.dims, target), _digits(source, target)
     every = [digit for dim in digits for digit in dim]
     sizes = tuple(tuple(mesh.product(d.longer) for d in dim[:-1]) for dim in digits)
     found = _ops(
         tuple(digit.old for digit in every),
-        tuple(digit.sliced(moving) for digit in every),
+        tuple(digit.filled(moving | source.unreduced) for digit in every),
+        tuple(digit.filled(moving) for digit in every),
         tuple(digit.exchanged(moving) for digit in every),
         tuple(digit.new for digit in every),
         mesh,
@@ -114,7 +127,7 @@ def _in_pieces(source: Dims, target: Dims, shape: tuple[int, ...], mesh: Mesh) -
         count = _pieces(held, wanted)
         if count and (best is None or count < best[0]):
             best = (count, old, new)
-    return None if best is None else _ops(source, best[1], best[2], target, mesh)
+    return None if best is None else _ops(source, best[1], best[1], best[2], target, mesh)
 
 
 def _less(dims: Dims, others: Dims) -> Axes:
@@ -145,14 +158,19 @@ def _pieces(held: tuple[int, ...], wanted: tuple[int, ...]) -> int:
     return cut
 
 
-def _ops(source: Dims, sliced: Dims, exchanged: Dims, target: Dims, mesh: Mesh) -> Route | None:
-    """Slice, exchange, gather; None if the blocks cannot be exchanged so."""
-    slices = [Slice(new[len(old) :], d) for d, (old, new) in enumerate(zip(source, sliced, strict=True)) if old != new]
-    move = exchange(sliced, exchanged, mesh)
-    if move is None and sliced != exchanged:
+def _ops(source: Dims, sliced: Dims, reduced: Dims, exchanged: Dims, target: Dims, mesh: Mesh) -> Route | None:
+    """Slice, reduce, exchange, gather; None if the blocks cannot be exchanged so."""
+    move = exchange(reduced, exchanged, mesh)
+    if move is None and reduced != exchanged:
         return None
-    parts = tuple(
-        (d, old[len(new) :]) for d, (old, new) in enumerate(zip(exchanged, target, strict=True)) if old != new
-    )
+    slices = [Slice(axes, dim) for dim, axes in _added(source, sliced)]
+    scatters = [ReduceScatter(axes, dim) for dim, axes in _added(sliced, reduced)]
+    parts = _added(target, exchanged)
     gathers: list[Move] = [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
-    return (*slices, *([move] if move is not None else []), *gathers)
+    return (*slices, *scatters, *([move] if move is not None else []), *gathers)
+
+
+def _added(shorter: Dims, longer: Dims) -> tuple[tuple[int, Axes], ...]:
+    """(dim, its axes at the end that the shorter has not), where there are any."""
+    pairs = enumerate(zip(shorter, longer, strict=True))
+    return tuple((dim, many[len(few) :]) for dim, (few, many) in pairs if few != many)
