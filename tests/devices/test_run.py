@@ -68,6 +68,8 @@ EXCHANGED = [
     (THREE, "A[B_X, I_Y, J_Z] → A[B_Y, I, J_XZ]"),
     (THREE, "A[B_XY, I_Z, J] → A[B, I_Y, J_X]"),
     (THREE, "A[B_XYZ, I, J] → A[B, I_Y, J_X]"),  # dims in digits, pieces to two dims
+    (TWO, "A[I, J_Y]{U_X} → A[I_YX, J]"),  # sums scattered below Y's digit, before Y moves
+    (TWO, "A[I, J_X] · B[J_X, K_Y] → C[I_YX, K]"),
     ({"X": 8}, "A[I_X, J] → A[I, J_X]"),
     ({"X": 4, "Y": 2}, "A[I_X, J_Y] → A[I_Y, J_X]"),  # a part of an axis
     ({"X": 2, "Y": 3}, "A[I_XY, L] → A[I_Y, L_X]"),

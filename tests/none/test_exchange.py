@@ -272,6 +272,18 @@ def test_names_of_digits_are_no_others():
     assert names_after(Reshape(((2, 2), ()), joins=False), ("I", "J"), ("I1",)) == ("Id0", "Id1", "Id2", "J")
 
 
+def test_sums_are_scattered_where_they_belong():
+    """`A[I, J_Y]{U_X} → A[I_YX, J]`, L = 64 B a device: scatter X below Y's digit, 32 B; exchange Y, 3/4 · 32 B.
+
+    Over whole axes X would be scattered over J and exchanged with Y: 32 B, then 7/8 · 32 B.
+    """
+    dims = {"I": 8, "J": 8}
+    plan = shardc.plan("A[I, J_Y]{U_X} → A[I_YX, J]", mesh=XY, dims=dims, dtype="int32", objective="bytes")
+    assert [step.op for step in plan.steps] == ["Reshape", "ReduceScatter", "AllToAll", "Reshape"]
+    assert [step.wire_bytes for step in plan.steps] == [0, 32, 24, 0]
+    assert_means_the_array(plan.schedule)
+
+
 def test_digits_are_in_the_table_and_formulas_are_of_dims():
     plan = shardc.plan("A[I_XY, J] → A[I, J_X]", mesh={"X": 4, "Y": 4}, dims={"I": 4096, "J": 8192}, objective="bytes")
     assert [step.result for step in plan.steps] == [
