@@ -140,13 +140,13 @@ class Search:
         return [] if found is None else [(goal, *found)]
 
     def _route(self, number: int, goal: int) -> tuple[int, Route] | None:
-        """A route that no path of moves replaces, and its price; where both cost the same the path is plainer."""
+        """A route that no path of moves replaces, and its price; None where paths do as well."""
         source, target = self.space.shardings[number], self.space.shardings[goal]
         if number == goal or not (self.space.is_large or needs_digits(source, target, self.space.mesh)):
             return None
         moves = route(source, target, self.shape, self.space.mesh)
         price = None if moves is None else self._price_of(number, moves)
-        return None if moves is None or price is None else (price + 1, moves)
+        return None if moves is None or price is None else (price, moves)
 
     def _with_routes(self, number: int, paths: Paths) -> Paths:
         """Routes in place of the paths that bring more bytes than are needed."""

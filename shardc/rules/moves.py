@@ -1,7 +1,8 @@
 """The moves that lead on from a sharding: one small generator each, in an ordered table.
 
 Whole axes only. A dim's axes are a stack: moves push to the end and pop from the end, since only the
-minor axes of a dim can be gathered or exchanged without leaving the blocks strided.
+minor axes of a dim can be gathered or exchanged without leaving the blocks strided. Permutes and exchanges
+of pieces may lay the same axes anywhere. What goes further sees dims as digits: `routes`.
 """
 
 from __future__ import annotations
