@@ -16,7 +16,7 @@ from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_by
 from shardc.ir.digits import Reshape, reshaped
 from shardc.planner.objective import Objective
 from shardc.planner.space import MAX_STATES, Edge, Space, over_budget
-from shardc.rules.routes import Route, needs_digits, route
+from shardc.rules.routes import Route, route
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +133,18 @@ class Search:
         return to_come
 
     def _routes(self, number: int, goal: int | None, last: tuple[int, Route] | None) -> list[tuple[int, int, Route]]:
-        """The route to the goal, from a seed or what a reduction left: between other shardings it saves nothing."""
-        if goal is None or not (last is None or isinstance(last[1][-1], AllReduce | ReduceScatter)):
+        """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
+        if goal is None:
             return []
-        found = self._route(number, goal)
+        first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter)
+        found = self._route(number, goal) if first or self.space.needs_digits(number, goal) else None
         return [] if found is None else [(goal, *found)]
 
     def _route(self, number: int, goal: int) -> tuple[int, Route] | None:
         """A route that no path of moves replaces, and its price; None where paths do as well."""
-        source, target = self.space.shardings[number], self.space.shardings[goal]
-        if number == goal or not (self.space.is_large or needs_digits(source, target, self.space.mesh)):
+        if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
             return None
-        moves = route(source, target, self.shape, self.space.mesh)
+        moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
         price = None if moves is None else self._price_of(number, moves)
         return None if moves is None or price is None else (price, moves)
 

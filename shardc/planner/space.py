@@ -17,6 +17,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
 from shardc.rules.products import count_arrangements
+from shardc.rules.routes import needs_digits
 
 MAX_STATES = 100_000
 
@@ -42,6 +43,7 @@ class Space:
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[Sharding, int] = {}
         self._edges: dict[int, tuple[Edge, ...]] = {}
+        self._in_digits: dict[tuple[int, int], bool] = {}
         self._needed: dict[tuple[int, int], tuple[int, int | None]] = {}
 
     @property
@@ -62,6 +64,14 @@ class Space:
         found = self._needed.get((number, goal))
         if found is None:
             found = self._needed[number, goal] = needed(self.shardings[number], self.shardings[goal], self.mesh)
+        return found
+
+    def needs_digits(self, number: int, goal: int) -> bool:
+        """What `rules.routes.needs_digits` says of two shardings."""
+        found = self._in_digits.get((number, goal))
+        if found is None:
+            source, target = self.shardings[number], self.shardings[goal]
+            found = self._in_digits[number, goal] = needs_digits(source, target, self.mesh)
         return found
 
     def edges(self, number: int) -> tuple[Edge, ...]:
