@@ -25,13 +25,21 @@ def collectives(text, mesh):
         kind = _OPS[match[1]]
         size = _bytes(rest)
         if kind == "CollectivePermute":
-            pairs = re.findall(r"\[(\d+), (\d+)\]", _PAIRS.search(rest)[0])
+            pairs = _pairs(_PAIRS.search(rest)[1])
             moves = any(source != destination for source, destination in pairs)
             found.append((kind, len(pairs), size if moves else 0))
             continue
         group = _group(rest, mesh)
         found.append((kind, group, _wire(kind, group, size)))
     return found
+
+
+def _pairs(text):
+    """Many pairs are printed as the bytes of whole numbers."""
+    if '"0x' not in text:
+        return re.findall(r"\[(\d+), (\d+)\]", text)
+    found = memoryview(bytes.fromhex(text.strip('"')[2:])).cast("q")
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def _bytes(rest):
