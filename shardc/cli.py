@@ -1,4 +1,4 @@
-"""The command line: `shardc check | plan | emit | run | verify | compare | explain`. Results to stdout, errors to stderr."""
+"""The command line: `shardc check | plan | emit | run | …`. Results to stdout, errors to stderr."""
 
 from __future__ import annotations
 

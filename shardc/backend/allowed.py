@@ -26,22 +26,27 @@ NAMES: frozenset[str] = frozenset(
         "jnp.split",
         "jnp.stack",
         "jnp.concatenate",
+        "jnp.roll",
         "jnp.add",
         "jnp.multiply",
         "jnp.transpose",
         "jnp.expand_dims",
         "np.arange",
+        "np.roll",
         "P",
         "list",
         "zip",
         "enumerate",
+        "range",
+        "reversed",
     }
     | {function.jax for function in FUNCTIONS.values()}
     | {f"jnp.{dtype.jax}" for dtype in DTYPES.values()}
 )
 METHODS = frozenset({"astype", "shape", "reshape", "transpose", "ravel", "tolist"})
 # Names that a local variable must not take.
-TAKEN = RESERVED | {name for name in NAMES if "." not in name}
+TURN = "turn"  # what a comprehension counts with
+TAKEN = RESERVED | {TURN} | {name for name in NAMES if "." not in name}
 
 _HEADER = frozenset({"jax.jit", "jax.shard_map"})
 _VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -67,9 +72,14 @@ _NODES = (
     ast.List,
     ast.Set,
     ast.Starred,
+    ast.ListComp,
+    ast.comprehension,
     ast.BinOp,
     ast.UnaryOp,
     ast.USub,
+    ast.Add,
+    ast.Sub,
+    ast.Mod,
     ast.Mult,
     ast.FloorDiv,
     ast.Load,
@@ -89,6 +99,8 @@ def check_source(text: str) -> str:
             _check_function(node.func)
         if isinstance(node, ast.Assign):
             _check_targets(node.targets)
+        if isinstance(node, ast.comprehension) and ast.unparse(node.target) != TURN:
+            raise _refused("a comprehension of another form")
     kinds = [type(node) for node in tree.body]
     if kinds[0] is not ast.Expr or kinds[-1] is not ast.FunctionDef or kinds.count(ast.FunctionDef) != 1:
         raise _refused("a module of another shape")

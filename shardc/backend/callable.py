@@ -13,13 +13,19 @@ import numpy as np
 
 from shardc.backend.allowed import METHODS, NAMES
 from shardc.backend.calls import Body, body
-from shardc.backend.exprs import Attr, BinOp, Call, Const, Expr, Index, Items, Keyword, Name, Star
+from shardc.backend.exprs import Attr, BinOp, Call, Const, Each, Expr, Index, Items, Keyword, Name, Star
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
 _MODULES = {"jax": jax, "jnp": jnp, "np": np}
-_BARE = {"P": jax.P, "list": list, "zip": zip, "True": True}
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"*": operator.mul, "//": operator.floordiv}
+_BARE = {"P": jax.P, "list": list, "zip": zip, "range": range, "reversed": reversed, "True": True}
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
 _BRACKETS: dict[str, Callable[[list[Any]], Any]] = {"()": tuple, "[]": list, "{}": set}
 
 
@@ -63,9 +69,12 @@ def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:
             assert name in METHODS, name
             return getattr(evaluate(value, variables), name)
         case Index(value, index):
-            return evaluate(value, variables)[index]
+            found = evaluate(value, variables)
+            return found[evaluate(index, variables) if isinstance(index, Name) else index]
         case BinOp(left, symbol, right):
             return _OPERATORS[symbol](evaluate(left, variables), evaluate(right, variables))
+        case Each(body, turn, over):
+            return [evaluate(body, {**variables, turn: place}) for place in evaluate(over, variables)]
         case Keyword() | Star():
             raise AssertionError("only inside a call")
         case _:

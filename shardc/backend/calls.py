@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from shardc.backend import local
+from shardc.backend.exchanges import direct_exchange, joint_exchange, reshape
 from shardc.backend.exprs import Const, Expr, Line, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
 from shardc.backend.moves import exchange, gather, permute, scatter, slice_of, slice_of_partial, spread
@@ -16,14 +17,19 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
+    JointExchange,
     JointGather,
     Move,
     ReduceScatter,
     Slice,
 )
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
-from shardc.ir.sharding import Array, Axes
+from shardc.ir.sharding import Array, Axes, Sharding
+
+# Moves that are one call.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,14 @@ class _Writer:
         missing = self.mesh.ordered(array.sharding.unreduced - self.flow.unreduced[value])
         return [self._cast(value, missing)] if missing else []
 
-    def _move(self, step: Step, move: Move) -> list[Expr]:
+    def _before(self, step: Step) -> Sharding:
+        return self.schedule.values[step.operands[0]].sharding
+
+    def _read(self, step: Step, exprs: list[Expr]) -> list[Expr]:
+        """The first of several expressions reads the operand."""
+        return [renamed(exprs[0], "", self._name(step.operands[0]).name), *exprs[1:]]
+
+    def _move(self, step: Step, move: Move | Reshape) -> list[Expr]:
         operand, value = step.operands[0], self._name(step.operands[0])
         match move:
             case AllGather(axes, dim):
@@ -95,10 +108,17 @@ class _Writer:
             case AllToAll(axes, source, dim):
                 return [exchange(value, axes, source, dim)]
             case CollectivePermute():
-                return [permute(value, move, self.schedule.values[operand].sharding, self.mesh)]
+                return [permute(value, move, self._before(step), self.mesh)]
             case Slice(axes, dim):
                 sliced = slice_of_partial if self.flow.unreduced[operand] else slice_of
                 return [sliced(value, axes, dim, self.mesh.product(axes))]
+            case JointExchange():
+                return self._read(step, joint_exchange(move, self._before(step), self.mesh))
+            case DirectExchange():
+                return self._read(step, direct_exchange(move, self._before(step), self.mesh))
+            case Reshape(_, joins):
+                digits = self.schedule.values[operand if joins else step.result]
+                return self._read(step, [reshape(move, digits, self.mesh)])
             case _:
                 assert_never(move)
 

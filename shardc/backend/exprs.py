@@ -1,6 +1,6 @@
 """The little language in which a step's JAX call is described, before it is printed or applied.
 
-    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Star
+    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Star | Each
 
 Nothing here imports JAX: a dotted function is only its name, a key of `allowed.NAMES`.
 """
@@ -67,22 +67,31 @@ class Attr:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`shape[0]`."""
+    """`shape[0]`, `pieces[turn]`."""
 
     value: Expr
-    index: int
+    index: int | Name
 
 
 @dataclass(frozen=True, slots=True)
 class BinOp:
-    """`left * right` or `left // right`; the right side is bracketed if it is a BinOp."""
+    """`left * right`, `left // right`, …; the right side is bracketed if it is a BinOp, the left side never."""
 
     left: Expr
     operator: str
     right: Expr
 
 
-Expr: TypeAlias = Name | Const | Items | Keyword | Star | Call | Attr | Index | BinOp
+@dataclass(frozen=True, slots=True)
+class Each:
+    """`[body for turn in over]`."""
+
+    body: Expr
+    turn: str
+    over: Expr
+
+
+Expr: TypeAlias = Name | Const | Items | Keyword | Star | Call | Attr | Index | BinOp | Each
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +144,11 @@ def flat(expr: Expr) -> str:
         case Attr(value, name):
             return f"{flat(value)}.{name}"
         case Index(value, index):
-            return f"{flat(value)}[{index}]"
+            return f"{flat(value)}[{index.name if isinstance(index, Name) else index}]"
         case BinOp(left, operator, right):
             return f"{flat(left)} {operator} {bracketed(right)}"
+        case Each(body, turn, over):
+            return f"[{flat(body)} for {turn} in {flat(over)}]"
         case _:
             assert_never(expr)
 
@@ -165,6 +176,9 @@ def names_in(expr: Expr) -> Iterator[str]:
         case BinOp(left, _, right):
             yield from names_in(left)
             yield from names_in(right)
+        case Each(body, _, over):
+            yield from names_in(body)
+            yield from names_in(over)
         case _:
             assert_never(expr)
 
@@ -190,5 +204,7 @@ def renamed(expr: Expr, old: str, new: str) -> Expr:
             return Index(renamed(value, old, new), index)
         case BinOp(left, operator, right):
             return BinOp(renamed(left, old, new), operator, renamed(right, old, new))
+        case Each(body, turn, over):
+            return Each(renamed(body, old, new), turn, renamed(over, old, new))
         case _:
             assert_never(expr)

@@ -12,7 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, JointGather, ReduceScatter, Slice
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    ReduceScatter,
+    Slice,
+)
+from shardc.ir.digits import Reshape
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 AxisSet = frozenset[str]
@@ -63,7 +74,7 @@ def _demand_below(step: Step, demand: AxisSet) -> AxisSet:
             return demand - set(axes)
         case JointGather():
             return demand - set(step.op.axes)
-        case AllToAll() | CollectivePermute() | Einsum() | Apply():
+        case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | Reshape() | Einsum() | Apply():
             return demand
         case _:
             assert_never(step.op)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardc.backend.exprs import Attr, BinOp, Call, Expr, Index, Items, Keyword, Line, Star, bracketed, flat
+from shardc.backend.exprs import Attr, BinOp, Call, Each, Expr, Index, Items, Keyword, Line, Star, bracketed, flat
 
 WIDTH = 88
 
@@ -22,6 +22,10 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
     single = " " * indent + lead + flat(expr) + tail
     if len(single) <= WIDTH:
         return [single]
+    base, methods = _chain(expr)
+    if not lead and len(methods) > 1:
+        called = [" " * indent + "." + method for method in methods]
+        return [*lay_out(base, indent, "", ""), *called[:-1], called[-1] + tail]
     match expr:
         case Keyword(name, value):
             return lay_out(value, indent, f"{lead}{name}=", tail)
@@ -31,13 +35,46 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return arguments(args, indent, f"{lead}{flat(function)}(", f"){tail}")
         case Items(items, brackets) if items:
             return exploded(items, indent, lead + brackets[0], brackets[1] + tail)
-        case BinOp(left, operator, right):
+        case BinOp():
+            first, *others = _terms(expr)
+            lines = [text for operator, term in others for text in _term(operator, term, indent)]
+            return [*lay_out(first[1], indent, lead, ""), *lines[:-1], lines[-1] + tail]
+        case Each(body, turn, over):
+            inside = lay_out(body, indent + 4, "", "")
             return [
-                *lay_out(left, indent, lead, ""),
-                " " * indent + f"{operator} {bracketed(right)}{tail}",
+                " " * indent + lead + "[",
+                *inside,
+                " " * (indent + 4) + f"for {turn} in {flat(over)}",
+                " " * indent + "]" + tail,
             ]
         case Attr() | Index() | _:
             return [single]
+
+
+def _terms(expr: Expr) -> list[tuple[str, Expr]]:
+    """`a + b - c` → a, + b, - c: the operators that bind as loosely as the last one."""
+    if not isinstance(expr, BinOp):
+        return [("", expr)]
+    loose = expr.operator in "+-"
+    left = expr.left
+    same = isinstance(left, BinOp) and (left.operator in "+-") == loose
+    return [*(_terms(left) if same else [("", left)]), (expr.operator, expr.right)]
+
+
+def _term(operator: str, term: Expr, indent: int) -> list[str]:
+    single = " " * indent + f"{operator} {bracketed(term)}"
+    if len(single) <= WIDTH or not isinstance(term, BinOp):
+        return [single]
+    return [" " * indent + f"{operator} (", *lay_out(term, indent + 4, "", ""), " " * indent + ")"]
+
+
+def _chain(expr: Expr) -> tuple[Expr, list[str]]:
+    """`np.arange(8).reshape(2, 4).ravel()` → `np.arange(8)` and `reshape(2, 4)`, `ravel()`."""
+    methods: list[str] = []
+    while isinstance(expr, Call) and isinstance(expr.function, Attr):
+        methods.append(f"{expr.function.name}({', '.join(map(flat, expr.args))})")
+        expr = expr.function.value
+    return expr, methods[::-1]
 
 
 def arguments(args: tuple[Expr, ...], indent: int, opening: str, closing: str) -> list[str]:

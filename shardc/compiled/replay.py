@@ -82,6 +82,8 @@ class _Walk:
             self.run(self.module.computation(instruction.called()[0]))
         elif (found := self.reader.collective(computation, instruction)) is not None:
             self._communicate(instruction, found)
+        elif (begun := self.reader.ends(computation, instruction)) and begun in self.state.pending:
+            self.state.now = max(self.state.now, self.state.pending.pop(begun))
         elif opcode.endswith("-start"):
             self._copy(computation, instruction)
         else:

@@ -25,6 +25,7 @@ from shardc.compiled.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
 from shardc.ir.collectives import JointGather
+from shardc.ir.digits import Reshape
 from shardc.ir.plan import Apply, Cost, Einsum, Schedule, Step
 from shardc.ir.sharding import Axes
 
@@ -135,7 +136,7 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
 
 
 def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
-    assert not isinstance(step.op, Einsum | Apply)
+    assert not isinstance(step.op, Einsum | Apply | Reshape)
     same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and _scope(c) is None]
     rewritten = {name for planned, name in REWRITES if planned == step.name}
     return [c for c in same if c.kind == step.name][:1] or [c for c in same if c.kind in rewritten][:1]
@@ -147,7 +148,7 @@ def _scope(collective: Collective) -> int | None:
 
 
 def _matched(schedule: Schedule, number: int, step: Step, compiled: tuple[Collective, ...]) -> StepMatch:
-    assert not isinstance(step.op, Einsum | Apply)
+    assert not isinstance(step.op, Einsum | Apply | Reshape)
     axes = schedule.mesh.ordered(step.op.axes) if isinstance(step.op, JointGather) else step.op.axes
     return StepMatch(number, step.name, axes, step.cost.wire_bytes, compiled, _remark(step.name, compiled))
 

@@ -6,6 +6,7 @@ that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds 
 - arrays lie in tiles of 8 rows by 128 lanes, along the two dims that waste least;
 - what a collective leaves lies among the temporaries; an output that one leaves is a copy of it;
 - an AllToAll copies its operand, unless it splits the first dim, and its result, twice if it joins the last of three;
+- an exchange over several dims, at once or in rounds, copies its operand and its result;
 - an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
 - an AllGather over several dims comes apart into pieces, which are then joined, or read by a product as they are;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
@@ -27,10 +28,13 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
+    JointExchange,
     JointGather,
     ReduceScatter,
     Slice,
 )
+from shardc.ir.digits import Reshape
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 _ROWS, _LANES = 8, 128
@@ -141,6 +145,10 @@ class _Walk:
                 self._leave(step, self._result(step, _beyond(_SLICE, self.sizes[step.result])))
             case AllToAll():
                 self._exchange(step, step.op)
+            case JointExchange() | DirectExchange():
+                self._exchange_jointly(step)
+            case Reshape():
+                self._rename(step)
             case JointGather():
                 self._gather_jointly(step, step.op)
             case AllGather():
@@ -174,6 +182,13 @@ class _Walk:
             result = joined
         self._leave(step, result)
 
+    def _exchange_jointly(self, step: Step) -> None:
+        """Pieces brought to the front, exchanged, and laid where they belong."""
+        copy = self._copy_operand(step)
+        result = self.heap.take(self.sizes[step.result])
+        self.heap.give_back(copy)
+        self._leave(step, self._result(step, self.sizes[step.result]), result)
+
     def _gather_jointly(self, step: Step, op: JointGather) -> None:
         size = self.sizes[step.result]
         count = self.schedule.mesh.product(tuple(axis for _, axes in op.parts[1:] for axis in axes))
@@ -203,6 +218,11 @@ class _Walk:
     def _was_copied_before(self, step: Step) -> bool:
         made = next((other for other in self.steps if other.result == step.operands[0]), None)
         return made is not None and isinstance(made.op, AllGather) and len(self.users[made.result]) == 1
+
+    def _rename(self, step: Step) -> None:
+        """The same buffer under another shape."""
+        held = self.held.pop(step.operands[0], None)
+        self._leave(step, self.heap.take(0) if held is None else held)
 
     def _leave(self, step: Step, result: int, *scratch: int) -> None:
         """The step is over: its result holds a buffer, unless that was copied to the output's."""

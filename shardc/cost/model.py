@@ -8,17 +8,18 @@ inner ones first, with D members and W B/s each (`cost.links`):
     AllGather, ReduceScatter   max over levels of (D-1)/D · V/(W · members inside)
     AllReduce                  twice that
     AllToAll                   max over levels of the share that crosses it
-    CollectivePermute          max over levels of the longest route
+    CollectivePermute          max over levels of the longest route; of a block's pieces, in rounds, together as long
 
-and never less than the hops on the way (twice for an AllReduce) times the latency of one. `--formula book` drops
-(D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
+and never less than the hops on the way (twice for an AllReduce, once a round) times the latency of one.
+`--formula book` drops (D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Protocol, assert_never
 
 from shardc.cost import formulas
@@ -32,6 +33,8 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
+    JointExchange,
     JointGather,
     Move,
     ReduceScatter,
@@ -39,10 +42,17 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, Axes
 
 PICO = 10**12
-_GATHERED = AllGather | JointGather | AllToAll  # moves whose V is larger than the block
+_GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
+# Kinds of move, and how many bytes each brings per local byte over n devices. The others take no less for a byte.
+_KINDS: tuple[tuple[Callable[[Axes], Move], Callable[[int], float]], ...] = (
+    (lambda axes: AllGather(axes, 0), lambda n: n - 1),
+    (lambda axes: ReduceScatter(axes, 0), lambda n: (n - 1) / n),
+    (lambda axes: AllToAll(axes, 0, 1), lambda n: (n - 1) / n),
+    (lambda axes: CollectivePermute(axes, ()), lambda n: 1),
+)
 
 
 def picoseconds(seconds: float) -> int:
@@ -77,6 +87,10 @@ class CostModel(Protocol):
         """The time of a move as a function of the bytes it moves."""
         ...
 
+    def fastest(self, axes: Axes) -> Rate:
+        """What no move over some of these axes gets below, as a function of its wire bytes."""
+        ...
+
     def formula(self, move: Move, before: Array) -> str:
         """The time of a move of this array, as the books would write it; `symbols` has what it names."""
         ...
@@ -97,6 +111,7 @@ class LinkModel:
     network: Network
     book: bool = False
     _rates: dict[Move, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+    _fastest: dict[Axes, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
@@ -124,6 +139,20 @@ class LinkModel:
         gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
         return Rate(self._latency(move).value, factor.value * gathered)
 
+    def fastest(self, axes: Axes) -> Rate:
+        """The least of the kinds of move, over each group of the axes."""
+        found = self._fastest.get(axes)
+        if found is None:
+            wide = [axis for axis in axes if self.mesh.size(axis) > 1]
+            groups = [group for count in range(1, len(wide) + 1) for group in combinations(wide, count)]
+            rates = [
+                (self.rate(kind(group)), share(self.mesh.product(group))) for group in groups for kind, share in _KINDS
+            ]
+            latency = min((rate.latency_s for rate, _ in rates), default=0.0)
+            per_byte = min((rate.s_per_byte / each for rate, each in rates), default=0.0)
+            found = self._fastest[axes] = Rate(latency, per_byte * (1 - 1e-9))  # the order of axes rounds
+        return found
+
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""
         levels = self.network.levels(move.axes)
@@ -135,9 +164,9 @@ class LinkModel:
             case AllReduce():
                 once = self._gather(levels)
                 return Factor(f"2·{once.text}" if once.text[0] != "1" else "2" + once.text[1:], 2 * once.value)
-            case AllToAll():
+            case AllToAll() | JointExchange():
                 return _slowest(_exchanges(levels, self.book))
-            case CollectivePermute():
+            case CollectivePermute() | DirectExchange():
                 return _slowest(level.route() for level in levels)
             case _:
                 assert_never(move)
@@ -158,6 +187,8 @@ class LinkModel:
         hops = total(level.hops for level in self.network.levels(move.axes))
         if isinstance(move, AllReduce):  # there and back
             hops = Factor(f"2·{hops.text}", 2 * hops.value)
+        if isinstance(move, DirectExchange):
+            hops = Factor(f"{move.rounds}·{hops.text}", move.rounds * hops.value)
         text = "T_hop" if hops.text == "1" else f"{hops.text}·T_hop"
         return Factor(text, hops.value * self.chip.hop_latency)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 
@@ -64,6 +65,17 @@ class AllToAll:
 
 
 @dataclass(frozen=True, slots=True)
+class JointExchange:
+    """`A[I_XY, J, K] → A[I, J_X, K_Y]` in one AllToAll: tails of dims become tails of others. (n−1)/n·L.
+
+    n counts the devices over the axes that change dims, `axes`. Every device keeps one of its n pieces.
+    """
+
+    axes: Axes
+    dims: tuple[Axes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CollectivePermute:
     """`A[I_XY] → A[I_YX]`: whole blocks change devices; local shapes stay. L.
 
@@ -77,6 +89,21 @@ class CollectivePermute:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectExchange:
+    """`A[I_X, J_Y] → A[I_YX, J]`: pieces of blocks change devices, in `rounds` CollectivePermutes of one piece. L.
+
+    On X=2, Y=2 device (x, y) holds half x of the rows, half y of the columns, and wants quarter 2y + x of the
+    rows, all columns. It cuts its block in two quarters 2x + j; piece j goes to device (j, x), in round y - j
+    (mod 2), so that in each round every device sends one piece and receives one. With a block in one piece it
+    would be a CollectivePermute. The sharded axes are the same before and after, as there.
+    """
+
+    axes: Axes
+    dims: tuple[Axes, ...]
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """`A[I] → A[I_X]`: each device keeps its block of what all of X hold. 0."""
 
@@ -84,7 +111,17 @@ class Slice:
     dim: int
 
 
-Move: TypeAlias = AllGather | JointGather | ReduceScatter | AllReduce | AllToAll | CollectivePermute | Slice
+Move: TypeAlias = (
+    AllGather
+    | JointGather
+    | ReduceScatter
+    | AllReduce
+    | AllToAll
+    | JointExchange
+    | CollectivePermute
+    | DirectExchange
+    | Slice
+)
 COLLECTIVE_NAMES: dict[str, type[Move]] = {
     kind.__name__: kind for kind in (AllGather, ReduceScatter, AllReduce, AllToAll, CollectivePermute, Slice)
 }
@@ -109,6 +146,16 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
             _require(source != dim, "an AllToAll needs two dims")
             taken = before.with_dim(source, _without_minor(before.dims[source], axes))
             return taken.with_dim(dim, taken.dims[dim] + axes)
+        case JointExchange(axes, dims):
+            after = _exchanged(before, axes, dims, mesh)
+            _require(keeps_some(tails(before.dims, dims, mesh)), "the axes of some dim change places")
+            return after
+        case DirectExchange(axes, dims, rounds):
+            after = _exchanged(before, axes, dims, mesh)
+            cuts = tails(before.dims, dims, mesh)
+            _require(rounds == pieces(cuts), "the rounds are as many as the pieces of a block")
+            _require(not keeps_some(cuts), "where devices keep some, an AllToAll moves less")
+            return after
         case CollectivePermute(_, dims):
             after = Sharding(dims, before.unreduced)
             _require(set(after.sharded) == set(before.sharded), "a permute keeps the sharded axes")
@@ -127,7 +174,7 @@ def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> in
     match move:
         case AllGather() | JointGather():
             return (n - 1) * local_bytes
-        case ReduceScatter() | AllToAll():
+        case ReduceScatter() | AllToAll() | JointExchange():
             return (n - 1) * local_bytes // n
         case AllReduce():
             return 2 * (n - 1) * local_bytes // n
@@ -138,10 +185,22 @@ def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> in
                 for old, new in zip(before.dims, dims, strict=True)
             )
             return 0 if stays else local_bytes
+        case DirectExchange():
+            return local_bytes  # some device keeps nothing
         case Slice():
             return 0
         case _:
             assert_never(move)
+
+
+def _exchanged(before: Sharding, axes: Axes, dims: tuple[Axes, ...], mesh: Mesh) -> Sharding:
+    after = Sharding(dims)
+    _require(not before.unreduced, "partial sums are not exchanged")
+    _require(set(after.sharded) == set(before.sharded), "an exchange keeps the sharded axes")
+    parts = tails(before.dims, dims, mesh)
+    _require(axes == moved(parts, mesh), "the axes are not those that change places")
+    _require((pieces(parts) or 1) > 1, "the blocks cannot be cut and joined so")
+    return after
 
 
 def _without_minor(axes: Axes, minor: Axes) -> Axes:

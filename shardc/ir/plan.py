@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shardc.ir.collectives import JointGather, Move
+from shardc.ir.collectives import DirectExchange, JointExchange, JointGather, Move
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
@@ -28,7 +29,7 @@ class Apply:
     over: tuple[str, ...] = ()
 
 
-Local: TypeAlias = Einsum | Apply
+Local: TypeAlias = Einsum | Apply | Reshape
 Op: TypeAlias = Move | Local
 
 
@@ -61,12 +62,16 @@ class Step:
                 return function
             case JointGather():
                 return "AllGather"
+            case JointExchange():
+                return "AllToAll"
+            case DirectExchange():
+                return "CollectivePermute"
             case op:
                 return type(op).__name__
 
     @property
     def is_collective(self) -> bool:
-        return not isinstance(self.op, Einsum | Apply)
+        return not isinstance(self.op, Local)
 
 
 @dataclass(frozen=True, slots=True)

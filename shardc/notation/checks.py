@@ -12,7 +12,9 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
     IllegalMove,
+    JointExchange,
     JointGather,
     Move,
     ReduceScatter,
@@ -223,7 +225,7 @@ def _spell_use(named: Named) -> str:
 
 def _fits(named: Named, move: Move) -> bool:
     """The axes and the dim are those that the user named; the order matters where blocks are laid out by it."""
-    if isinstance(move, AllReduce | CollectivePermute | JointGather):
+    if isinstance(move, AllReduce | CollectivePermute | JointExchange | DirectExchange | JointGather):
         return named.axes is None or set(named.axes) == set(move.axes)
     if named.axes is not None and named.axes != move.axes:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from shardc.ir.exchange import needed
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Named, Use
@@ -36,28 +37,7 @@ def _origins(schedule: Schedule) -> dict[int, str]:
 
 
 def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
-    """The most bytes that some device needs and does not hold.
-
-    A device that holds one of several partial sums holds nothing of the sum: it needs its whole block of
-    the result, or what is left of it to be summed.
-    """
-    block = math.prod(after.local_shape(before.shape, mesh)) * before.dtype.bytes
-    reduced = before.sharding.unreduced - after.unreduced
-    if mesh.product(reduced) > 1:
-        return block
-    axes = mesh.ordered(set(before.sharding.sharded) | set(after.sharded))
-    small = Mesh(tuple((axis, mesh.size(axis)) for axis in axes))
-    least = min(_overlap(before, after, place, small) for place in small.coordinates())
-    return block - least * before.dtype.bytes
-
-
-def _overlap(before: Array, after: Sharding, place: dict[str, int], mesh: Mesh) -> int:
-    """The elements that a device holds of what it needs."""
-    held = before.sharding.block_of(place, mesh)
-    needed = after.block_of(place, mesh)
-    have = before.sharding.local_shape(before.shape, mesh)
-    want = after.local_shape(before.shape, mesh)
-    common = 1
-    for i, h, j, w in zip(held, have, needed, want, strict=True):
-        common *= max(0, min((i + 1) * h, (j + 1) * w) - max(i * h, j * w))
-    return common
+    """The most bytes that some device needs and does not hold."""
+    total = math.prod(before.shape) * before.dtype.bytes
+    block, kept = needed(before.sharding, after, mesh)
+    return total // block - (total // kept if kept else 0)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from shardc.cost import formulas
-from shardc.ir.collectives import AllGather, AllReduce, JointGather, Move, ReduceScatter, Slice, apply, wire_bytes
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    DirectExchange,
+    JointGather,
+    Move,
+    ReduceScatter,
+    Slice,
+    apply,
+    wire_bytes,
+)
+from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
 from shardc.ir.program import Call, Expr, Input, Product, Use
@@ -36,9 +47,24 @@ class Builder:
         seed, moves = table.paths(number).moves_to(number)
         value = self._origin(table, seed, name)
         cases = dict(self.cases)
+        dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
         for move in _merged_slices(moves):
-            value = self.move(value, move, name, self._rule(move, table, product, cases))
+            if isinstance(move, Reshape):
+                value = self._reshape(value, move, table.expr.dims, name)
+                dims = table.expr.dims if move.joins else digits_of(table.expr.dims, move)
+            else:
+                rule = self._rule(move, table, dims, product, cases)
+                value = self.move(value, move, name, rule, table.expr.dims)
         return value
+
+    def _reshape(self, value: int, op: Reshape, whole: tuple[str, ...], name: str) -> int:
+        """The same elements under the names of digits, or of dims again."""
+        before = self.values[value]
+        taken = (*self.planner.mesh.names, *self.planner.program.dims)
+        dims = whole if op.joins else names_after(op, before.dims, taken)
+        sharding = reshaped(op, before.sharding, self.planner.mesh)
+        after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
+        return self._append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
 
     def _origin(self, table: Table, seed: int, name: str) -> int:
         expr, origin = table.expr, table.origins[seed]
@@ -100,14 +126,15 @@ class Builder:
             formula = formulas.of_product(work.dims, axes, work.contracts, work.dtype)
         return StepCost(0, flops, time, formula)
 
-    def move(self, value: int, move: Move, name: str, rule: str) -> int:
+    def move(self, value: int, move: Move, name: str, rule: str, whole: tuple[str, ...] | None = None) -> int:
+        """`whole` are the dims that the formula names, where the array has digits of them."""
         mesh, before = self.planner.mesh, self.values[value]
         size = before.local_bytes(mesh)
         cost = StepCost(
             wire_bytes(move, before.sharding, mesh, size),
             0,
             self.planner.model.rate(move).seconds(size),
-            self.planner.model.formula(move, before),
+            self.planner.model.formula(move, replace(before, dims=before.dims if whole is None else whole)),
         )
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
         return self._append(move, (value,), after, cost, rule)
@@ -134,13 +161,16 @@ class Builder:
         self.taken.add(f"{base}_{number}")
         return f"{base}_{number}"
 
-    def _rule(self, move: Move, table: Table, product: Product | None, cases: dict[str, int]) -> str:
+    def _rule(
+        self, move: Move, table: Table, dims: tuple[str, ...], product: Product | None, cases: dict[str, int]
+    ) -> str:
         number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)
+        rounds = f", {move.rounds} rounds" if isinstance(move, DirectExchange) else ""
         if product is not None:
-            return _before_product(move, table.expr.dims, product, number)
+            return _before_product(move, dims, product, number) + rounds
         if isinstance(table.expr, Product):
-            return _after_product(move, number)
-        return "reshard"
+            return _after_product(move, number) + rounds
+        return "reshard" + rounds
 
 
 def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: int) -> str:
@@ -174,9 +204,9 @@ def _after_product(move: Move, case: int) -> str:
             return "reshard after the product"
 
 
-def _merged_slices(moves: list[Move]) -> list[Move]:
+def _merged_slices(moves: list[Move | Reshape]) -> list[Move | Reshape]:
     """Slices of one dim in a row become one: `[I] → [I_X] → [I_XY]` is `[I] → [I_XY]`."""
-    merged: list[Move] = []
+    merged: list[Move | Reshape] = []
     for move in moves:
         last = merged[-1] if merged else None
         if isinstance(move, Slice) and isinstance(last, Slice) and last.dim == move.dim:

@@ -25,7 +25,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands, uses
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.objective import Objective
-from shardc.planner.space import Edge, Search, space
+from shardc.planner.search import Search
+from shardc.planner.space import Edge, space
 from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, as_written
 from shardc.planner.work import Work
 from shardc.rules.functions import applied
@@ -106,7 +107,7 @@ class Planner:
             bare = Use(use.name, use.dims, None, use.dtype, use.span)
             held = self.combine(bare, ())
             number = search.space.number(wanted)
-            price = held.paths().price.get(number)
+            price = held.paths(number).price.get(number)
             if price is not None:
                 yield number, price, Waypoint(held, number)
 

@@ -22,3 +22,8 @@ class Objective(Enum):
     def price(self, time_ps: int, wire_bytes: int, steps: int = 1) -> int:
         first, second = (time_ps, wire_bytes) if self is Objective.TIME else (wire_bytes, time_ps)
         return (((first << _PART_BITS) | second) << _STEP_BITS) | steps
+
+    def wire_bytes(self, price: int) -> int:
+        """The wire bytes of a price."""
+        first, second = divmod(price >> _STEP_BITS, 1 << _PART_BITS)
+        return second if self is Objective.TIME else first

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from shardc.cost.memory import peak_bytes
 from shardc.cost.model import CostModel
 from shardc.errors import ShardcError
-from shardc.ir.plan import Cost, Schedule
+from shardc.ir.digits import Reshape
+from shardc.ir.plan import Cost, Schedule, Step
 from shardc.ir.program import Program, check_divisible
 from shardc.planner.bounds import lower_bound
 from shardc.planner.limits import axes_to_search, check_bytes
@@ -80,10 +81,15 @@ def _largest_on_the_way(planned: PlannedProgram) -> int:
     schedule = planned.schedule
     sizes = [array.local_bytes(schedule.mesh) for array in schedule.values]
     found = [
-        sizes[step.result] + sum(sizes[n] for n in step.operands if step.is_collective and n not in schedule.inputs)
+        sizes[step.result] + sum(sizes[n] for n in step.operands if _moves(step) and n not in schedule.inputs)
         for step in schedule.steps
     ]
     return max(found, default=0)
+
+
+def _moves(step: Step) -> bool:
+    """Whether a step is part of a reshard: the search then knows what it holds meanwhile."""
+    return step.is_collective or isinstance(step.op, Reshape)
 
 
 def _planned(

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from shardc.ir.collectives import Move
 from shardc.ir.program import Expr, Use
 from shardc.ir.sharding import Sharding
-from shardc.planner.space import Paths, Search
+from shardc.planner.search import Paths, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,15 @@ class Table:
     origins: dict[int, Origin]
     fixed: bool = False
     _paths: Paths | None = field(default=None, repr=False)
+    _towards: dict[int, Paths] = field(default_factory=dict, repr=False)
 
     def paths(self, goal: int | None = None) -> Paths:
         if self.fixed:
             return Paths(self.seeds, dict.fromkeys(self.seeds))
-        if goal is not None and self._paths is None and len(self.seeds) > 1:
-            return self.search.paths(self.seeds, goal)
+        if goal is not None and self._paths is None:
+            if goal not in self._towards:
+                self._towards[goal] = self.search.paths(self.seeds, goal)
+            return self._towards[goal]
         if self._paths is None:
             self._paths = self._spread()
         return self._paths

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from shardc.cost import CostModel
-from shardc.ir.collectives import AllReduce, CollectivePermute, JointGather
+from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
@@ -179,10 +180,12 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
 
 def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
     match step.op:
-        case Einsum() | Apply():
+        case Einsum() | Apply() | Reshape():
             return (), None
-        case AllReduce(axes) | CollectivePermute(axes, _):
+        case AllReduce(axes) | CollectivePermute(axes) | DirectExchange(axes):
             return axes, None
+        case JointExchange(axes, dims):
+            return axes, ",".join(dim for dim, some in zip(result.dims, dims, strict=True) if set(axes) & set(some))
         case JointGather(parts):
             return step.op.axes, ",".join(result.dims[dim] for dim, _ in parts)
         case move:

@@ -1,7 +1,8 @@
 """The moves that lead on from a sharding: one small generator each, in an ordered table.
 
 Whole axes only. A dim's axes are a stack: moves push to the end and pop from the end, since only the
-minor axes of a dim can be gathered or exchanged without leaving the blocks strided.
+minor axes of a dim can be gathered or exchanged without leaving the blocks strided. Permutes and exchanges
+of pieces may lay the same axes anywhere. What goes further sees dims as digits: `routes`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,22 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
+    JointExchange,
     JointGather,
     Move,
     ReduceScatter,
     Slice,
 )
+from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
+from shardc.rules.products import arrangements, count_arrangements
+
+# Exchanges of pieces lead from every arrangement of the same axes to every other: three axes on three dims.
+MAX_ARRANGEMENTS = 60
+# Beyond four axes on three dims permutes are left to routes: five axes on four dims lie in 6,720 ways.
+MAX_PERMUTED = 500
 
 
 def slices(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -60,12 +70,47 @@ def exchanges(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 def permutes(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     """`A[I_XY] → A[I_YX]`, `A[I_X, J_Y] → A[I_Y, J_X]`: the same axes elsewhere, local shapes kept."""
     sharded = mesh.ordered(before.sharded)
-    if len(sharded) < 2:
+    if len(sharded) < 2 or count_arrangements(len(sharded), before.rank) > MAX_PERMUTED:
         return
     for dims in _all_fillings(sharded, before.blocks(mesh), mesh):
         if dims != before.dims:
-            changed = {axis for old, new in zip(before.dims, dims, strict=True) if old != new for axis in old + new}
-            yield CollectivePermute(mesh.ordered(changed), dims)
+            yield _permute(before.dims, dims, mesh)
+
+
+def pieces_exchanged(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I_X, J_Y] → A[I_YX, J]`: the same axes elsewhere, local shapes changed. In small spaces only."""
+    sharded = mesh.ordered(before.sharded)
+    if before.unreduced or before.rank < 2 or count_arrangements(len(sharded), before.rank) > MAX_ARRANGEMENTS:
+        return
+    for dims in arrangements(sharded, before.rank):
+        move = exchange(before.dims, dims, mesh)
+        if isinstance(move, JointExchange | DirectExchange):
+            yield move
+
+
+def exchange(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Move | None:
+    """The one move between two shardings by the same axes; None if they are one, or their blocks do not fit."""
+    parts = tails(before, dims, mesh)
+    axes, count = moved(parts, mesh), pieces(parts)
+    if count is None or not axes:
+        return None
+    if count == 1:
+        return _permute(before, dims, mesh)
+    if not keeps_some(parts):
+        return DirectExchange(axes, dims, count)
+    source, *others = (dim for dim, part in enumerate(parts) if part.old)
+    target = next(dim for dim, part in enumerate(parts) if part.new)
+    plain = AllToAll(parts[source].old, source, target)
+    expected = list(before)
+    expected[source], expected[target] = before[source][: -len(plain.axes)], before[target] + plain.axes
+    taken = not others and before[source][-len(plain.axes) :] == plain.axes
+    return plain if taken and tuple(expected) == dims else JointExchange(axes, dims)
+
+
+def _permute(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> CollectivePermute:
+    """Over all axes of the dims that change."""
+    changed = {axis for old, new in zip(before, dims, strict=True) if old != new for axis in old + new}
+    return CollectivePermute(mesh.ordered(changed), dims)
 
 
 def reductions(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -83,7 +128,16 @@ def scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 
 
 Rule = Callable[[Sharding, Mesh, Axes], Iterator[Move]]
-MOVES: tuple[Rule, ...] = (slices, gathers, joint_gathers, reductions, scatters, exchanges, permutes)
+MOVES: tuple[Rule, ...] = (
+    slices,
+    gathers,
+    joint_gathers,
+    reductions,
+    scatters,
+    exchanges,
+    permutes,
+    pieces_exchanged,
+)
 
 
 def moves(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations, product
+from math import comb, factorial
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
@@ -70,9 +71,14 @@ def placements(pool: Axes, rank: int) -> Iterator[tuple[Axes, ...]]:
     """Every way to shard `rank` dims over some of the axes, fewer axes first."""
     for count in range(len(pool) + 1):
         for chosen in combinations(pool, count):
-            for order in permutations(chosen):
-                for cuts in _cuts(count, rank):
-                    yield tuple(order[start:end] for start, end in cuts)
+            yield from arrangements(chosen, rank)
+
+
+def arrangements(axes: Axes, rank: int) -> Iterator[tuple[Axes, ...]]:
+    """Every way to shard `rank` dims over exactly these axes."""
+    for order in permutations(axes):
+        for cuts in _cuts(len(axes), rank):
+            yield tuple(order[start:end] for start, end in cuts)
 
 
 def _cuts(count: int, rank: int) -> Iterator[list[tuple[int, int]]]:
@@ -97,8 +103,11 @@ def _partials(free: Axes, unreduced: tuple[frozenset[str], ...]) -> Iterator[tup
 
 def count_placements(axes: int, rank: int, mesh: Mesh | None = None) -> int:
     """How many ways `placements` finds: 3, 11, 49, 261 for rank 2 and 1 to 4 axes."""
-    from math import comb, factorial
-
     if rank == 0:
         return 1
-    return sum(comb(axes, k) * factorial(k) * comb(k + rank - 1, rank - 1) for k in range(axes + 1))
+    return sum(comb(axes, k) * count_arrangements(k, rank) for k in range(axes + 1))
+
+
+def count_arrangements(axes: int, rank: int) -> int:
+    """How many ways `arrangements` finds: 2, 6, 24, 120 for rank 2 and 1 to 4 axes."""
+    return factorial(axes) * comb(axes + rank - 1, rank - 1)

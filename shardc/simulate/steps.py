@@ -7,11 +7,23 @@ from typing import assert_never
 
 import numpy as np
 
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, JointGather, ReduceScatter, Slice
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    ReduceScatter,
+    Slice,
+)
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Op
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.simulate.blocks import Part, Values, part_of, regroup, split
+from shardc.simulate.exchange import exchange
 from shardc.simulate.local import IllegalStep, apply_function, einsum
 
 __all__ = ["IllegalStep", "step"]
@@ -54,8 +66,12 @@ def _dispatch(op: Op, blocks: Sequence[Values], arrays: Sequence[Array], result:
             return _all_to_all(part_of(blocks[0], mesh, axes), axes, source, dim, mesh).blocks(mesh)
         case CollectivePermute():
             return _permute(blocks[0], op, arrays[0].sharding, mesh)
+        case JointExchange(_, dims) | DirectExchange(_, dims):
+            return exchange(blocks[0], arrays[0].sharding, dims, mesh)
         case Slice(axes, dim):
             return _slice(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
+        case Reshape():
+            return blocks[0].reshape(*mesh.sizes, *result.local_shape(mesh))
         case Einsum():
             return einsum(blocks, arrays, result, mesh)
         case Apply(function, over):

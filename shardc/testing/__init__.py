@@ -1,8 +1,8 @@
 """For users' own tests: hypothesis strategies that draw valid programs, checkers, and brute-force oracles."""
 
 from shardc.testing.checkers import assert_equal_on_every_device, assert_schedule_legal
-from shardc.testing.laws import function_law, product_law
-from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, shortest_path_oracle
+from shardc.testing.laws import function_law, product_law, reshape_law
+from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
 from shardc.testing.strategies import Case, Reshard, matmuls, meshes, programs, reshards, shardings
 
 __all__ = [
@@ -16,8 +16,10 @@ __all__ = [
     "matmul_oracle",
     "matmuls",
     "meshes",
+    "needed_bytes",
     "product_law",
     "programs",
+    "reshape_law",
     "reshards",
     "shardings",
     "shortest_path_oracle",

@@ -15,19 +15,22 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
+    DirectExchange,
     IllegalMove,
+    JointExchange,
     JointGather,
     ReduceScatter,
     Slice,
     apply,
 )
+from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Op, Schedule, Step
 from shardc.ir.program import Pattern
 from shardc.ir.sharding import Array, Sharding
 from shardc.simulate import expected_blocks, gather
-from shardc.testing.laws import function_law, product_law
+from shardc.testing.laws import function_law, product_law, reshape_law
 
 
 def assert_schedule_legal(schedule: Schedule) -> None:
@@ -145,7 +148,17 @@ def _check_step(where: str, schedule: Schedule, step: Step) -> None:
 
 def _left_by(where: str, op: Op, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
     match op:
-        case AllGather() | JointGather() | ReduceScatter() | AllReduce() | AllToAll() | CollectivePermute() | Slice():
+        case (
+            AllGather()
+            | JointGather()
+            | ReduceScatter()
+            | AllReduce()
+            | AllToAll()
+            | JointExchange()
+            | CollectivePermute()
+            | DirectExchange()
+            | Slice()
+        ):
             if len(operands) != 1 or (operands[0].dims, operands[0].dtype) != (result.dims, result.dtype):
                 return "a move keeps the dims and the type of its one operand"
             if isinstance(op, CollectivePermute):
@@ -154,6 +167,9 @@ def _left_by(where: str, op: Op, operands: Sequence[Array], result: Array, mesh:
                 return apply(op, operands[0].sharding, mesh)
             except IllegalMove as refusal:
                 return str(refusal)
+        case Reshape(sizes, joins):
+            one, other = (result, operands[0]) if joins else (operands[0], result)
+            return result.sharding if (why := reshape_law(one, other, sizes, mesh)) is None else why
         case Einsum():
             return product_law([a.dims for a in operands], [a.sharding for a in operands], result.dims)
         case Apply(function, over):

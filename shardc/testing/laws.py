@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Array, Axes, Sharding
 
 Dims = tuple[str, ...]
 
@@ -56,6 +58,27 @@ def function_law(
     if operands[0].unreduced.intersection(*placed.values()) if placed else False:
         return "an operand is unreduced over an axis that the other is sharded over"
     return Sharding(tuple(placed[dim] for dim in result_dims), operands[0].unreduced)
+
+
+def reshape_law(whole: Array, digits: Array, sizes: Sequence[Sequence[int]], mesh: Mesh) -> str | None:
+    """Why `digits` are not the digits of `whole`, element for element on every device; None if they are."""
+    lengths = [len(some) + 1 for some in sizes]
+    if len(sizes) != len(whole.dims) or sum(lengths) != len(digits.dims) or whole.dtype != digits.dtype:
+        return f"{len(digits.dims)} digits of {len(whole.dims)} dims"
+    if whole.sharding.unreduced != digits.sharding.unreduced:
+        return "digits are unreduced over other axes"
+    start = 0
+    for place, length in enumerate(lengths):
+        part = slice(start, start := start + length)
+        shape, axes = digits.shape[part], digits.sharding.dims[part]
+        if shape[:-1] != tuple(sizes[place]) or prod(shape) != whole.shape[place]:
+            return f"digits of the sizes {shape} of a dim of {whole.shape[place]}"
+        if sum(axes, ()) != whole.sharding.dims[place]:
+            return f"digits over {axes} of a dim over {whole.sharding.dims[place]}"
+        local = [size // mesh.product(names) for size, names in zip(shape, axes, strict=True)]
+        if any(local[n] > 1 and any(axes[n + 1 :]) for n in range(length)):
+            return "a digit below one that is not cut into single elements is sharded"
+    return None
 
 
 def _placed(operand_dims: Sequence[Dims], operands: Sequence[Sharding]) -> dict[str, Axes] | str:

@@ -61,7 +61,7 @@ def all_moves(before: Sharding, mesh: Mesh) -> Iterator[Move]:
 def shortest_path_oracle(
     mesh: Mesh, shape: Sequence[int], source: Sharding, target: Sharding, itemsize: int
 ) -> int | None:
-    """The fewest wire bytes of a reshard over whole-axis moves, or None if no moves lead there."""
+    """The fewest wire bytes of a reshard over whole-axis moves and exchanges, or None if none lead there."""
     graph = _graph(mesh, tuple(shape), itemsize)
     try:
         return int(nx.dijkstra_path_length(graph, source, target))
@@ -105,10 +105,45 @@ def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int) -> nx.DiGraph[Shar
             if not after.divides(shape, mesh):
                 continue
             weight = wire_bytes(move, before, mesh, local)
-            known = graph.get_edge_data(before, after)
-            if known is None or weight < known["weight"]:
-                graph.add_edge(before, after, weight=weight)
+            _lighter(graph, before, after, weight)
+    for before, after in permutations([s for s in graph if not s.unreduced], 2):
+        if set(before.sharded) == set(after.sharded) and _fit(before.blocks(mesh), after.blocks(mesh)):
+            _lighter(graph, before, after, needed_bytes(mesh, shape, before, after, itemsize))
     return graph
+
+
+def needed_bytes(mesh: Mesh, shape: Sequence[int], before: Sharding, after: Sharding, itemsize: int) -> int:
+    """The most bytes that some device needs and does not hold, device by device; of values not unreduced."""
+    return max(
+        itemsize * (math.prod(after.local_shape(shape, mesh)) - _common(mesh, shape, before, after, place))
+        for place in mesh.coordinates()
+    )
+
+
+def _common(mesh: Mesh, shape: Sequence[int], before: Sharding, after: Sharding, place: Mapping[str, int]) -> int:
+    """The elements that a device holds and needs."""
+    found = 1
+    for size, old, i, new, j in zip(
+        shape,
+        before.local_shape(shape, mesh),
+        before.block_of(place, mesh),
+        after.local_shape(shape, mesh),
+        after.block_of(place, mesh),
+        strict=True,
+    ):
+        found *= len({*range(size)} & {*range(i * old, (i + 1) * old)} & {*range(j * new, (j + 1) * new)})
+    return found
+
+
+def _lighter(graph: nx.DiGraph[Sharding], before: Sharding, after: Sharding, weight: int) -> None:
+    known = graph.get_edge_data(before, after)
+    if known is None or weight < known["weight"]:
+        graph.add_edge(before, after, weight=weight)
+
+
+def _fit(before: Sequence[int], after: Sequence[int]) -> bool:
+    """Whether blocks can be cut and joined: in each dim one count divides the other."""
+    return all(old % new == 0 or new % old == 0 for old, new in zip(before, after, strict=True))
 
 
 def _permutes(before: Sharding, mesh: Mesh) -> Iterator[CollectivePermute]:

@@ -10,7 +10,7 @@ import shardc
 from shardc import simulate
 from shardc.backend import callable as emitter
 from shardc.backend import moves as emitted_moves
-from shardc.backend.exprs import Call, Const, Items, Keyword, Name
+from shardc.backend.exprs import Attr, BinOp, Call, Const, Index, Items, Keyword, Name
 from shardc.backend.moves import slice_of
 from shardc.backend.placing import from_blocks, make_mesh, spec_of
 from shardc.backend.run import compare
@@ -48,12 +48,17 @@ def refused_by(text, dtype="int32", mesh=MESH):
     return None if lowered == plan.cost.wire_bytes else "bytes"
 
 
+def named(called, function):
+    """Whether a call is of that function, or of that `.method`."""
+    return called == Name(function) or (isinstance(called, Attr) and f".{called.name}" == function)
+
+
 def rewrite(patch, function, change):
     """Every call of that function in the description becomes what `change` makes of its arguments and keywords."""
     right = emitter.body
 
     def changed(line):
-        if not isinstance(line.expr, Call) or line.expr.function != Name(function):
+        if not isinstance(line.expr, Call) or not named(line.expr.function, function):
             return line
         plain = [arg for arg in line.expr.args if not isinstance(arg, Keyword)]
         keywords = {arg.name: arg.value for arg in line.expr.args if isinstance(arg, Keyword)}
@@ -110,6 +115,18 @@ def summed_everywhere_then_sliced(function, plain, keywords):
     return slice_of(everywhere, (plain[1].value,), keywords["scatter_dimension"].value, MESH[plain[1].value])
 
 
+def once_more(function, plain, keywords):
+    return made(function, [plain[0], BinOp(plain[1], "+", Const(1))], keywords)
+
+
+def digits_swapped(function, plain, keywords):
+    """Rows are dealt out to the digits like cards."""
+    if len(plain) == 3:
+        return made(function, plain, keywords)
+    turned = Call(Attr(function.value, "transpose"), (Const(1), Const(0), Const(2)))
+    return Call(Attr(turned, "reshape"), (BinOp(Const(2), "*", Index(Attr(function.value, "shape"), 1)), plain[1]))
+
+
 def stale(function, plain, keywords):
     return made(function, [*plain[:2], Const(4)], keywords)
 
@@ -133,6 +150,10 @@ BUGS = {
     "an exchange that is not tiled": (EXCHANGED, "jax.lax.all_to_all", without("tiled"), "types"),
     "a permute backwards": (PERMUTED, "jax.lax.ppermute", pairs_transposed, "values"),
     "a permute left out": (PERMUTED, "jax.lax.ppermute", left_out, "values"),
+    "pieces not turned": ("A[I_X, J_Y] → A[I_YX, J]", "jnp.roll", left_out, "values"),
+    "pieces turned once more": ("A[I_X, J_Y] → A[I_YX, J]", "jnp.roll", once_more, "values"),
+    "pieces sent where they were": ("A[I_YX, J] → A[I, J_XY]", "jax.lax.all_to_all", left_out, "values"),
+    "digits in the other order": ("A[I_XY, J] → A[I, J_X]", ".reshape", digits_swapped, "values"),
     "operands swapped": ("A[I, J] · B[J, K_X] → C[I, K_X]", "jnp.einsum", operands_swapped, "types"),
     "square operands swapped": ("A[I, J] · B[J, K] → C[I, K]", "jnp.einsum", operands_swapped, "values"),
     "the type of a sum left out": (INT8, "jnp.einsum", without("preferred_element_type"), "values"),

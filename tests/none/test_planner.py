@@ -60,12 +60,18 @@ def assert_simulates(schedule: Schedule, seed=0):
             np.testing.assert_allclose(block, want, rtol=1e-9, atol=1e-9)
 
 
+def assert_as_cheap(schedule, wire_bytes, expected):
+    """As brute force over whole axes; cheaper where dims are seen as digits."""
+    in_digits = any(step.name == "Reshape" for step in schedule.steps)
+    assert wire_bytes < expected if in_digits else wire_bytes == expected
+
+
 @FEW
 @given(reshards(max_axes=2))
 def test_a_reshard_is_as_cheap_as_the_shortest_path(case):
     expected = shortest_path_oracle(case.mesh, case.shape, case.source, case.target, F32.bytes)
     found = planned(reshard_program(case))
-    assert found.cost.wire_bytes == expected
+    assert_as_cheap(found.schedule, found.cost.wire_bytes, expected)
     assert found.bound_bytes <= found.cost.wire_bytes
     assert_schedule_legal(found.schedule)
     assert_simulates(found.schedule)
@@ -75,7 +81,8 @@ def test_a_reshard_is_as_cheap_as_the_shortest_path(case):
 @given(reshards(max_axes=3, max_size=3, max_rank=2))
 def test_a_reshard_on_three_axes_is_as_cheap_as_the_shortest_path(case):
     expected = shortest_path_oracle(case.mesh, case.shape, case.source, case.target, F32.bytes)
-    assert planned(reshard_program(case)).cost.wire_bytes == expected
+    found = planned(reshard_program(case))
+    assert_as_cheap(found.schedule, found.cost.wire_bytes, expected)
 
 
 @settings(max_examples=40, deadline=None)
@@ -84,7 +91,8 @@ def test_a_matmul_is_as_cheap_as_brute_force(case):
     found = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
     a, b = (found.schedule.values[number].sharding for number in found.schedule.inputs)
     c = found.schedule.values[found.schedule.outputs[0]].sharding
-    assert found.cost.wire_bytes == matmul_oracle(case.mesh, case.dims, a, b, c, F32.bytes)
+    expected = matmul_oracle(case.mesh, case.dims, a, b, c, F32.bytes)
+    assert_as_cheap(found.schedule, found.cost.wire_bytes, expected)
 
 
 @FEW

@@ -23,7 +23,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
-from shardc.planner import build, limits, nodes, root, space
+from shardc.planner import build, limits, nodes, root, search, space
 from shardc.rules import moves, products
 from shardc.rules.functions import applied
 from shardc.simulate import IllegalStep, ReplicaMismatch
@@ -118,6 +118,7 @@ def rewritten(patch, change):
         return change(move, before) or right(move, before, mesh)
 
     patch.setattr(space, "apply", apply)
+    patch.setattr(search, "apply", apply)
     patch.setattr(build, "apply", apply)
 
 
@@ -266,6 +267,7 @@ SMALLEST = {  # the smallest program that needs each kind of move, by the genera
     "scatters": "A[I]{U_X} → A[I_X]",
     "exchanges": "A[I_X, J] → A[I, J_X]",
     "permutes": "A[I_XY] → A[I_YX]",
+    "pieces_exchanged": "A[I_X, J_Y] → A[I_YX, J]",
 }
 
 
@@ -307,14 +309,14 @@ def test_axes_that_can_travel_together_do(text):
 def first_found(patch):
     """Greedy: depth first, and the first way found is kept."""
     pop = SimpleNamespace(heapify=heapq.heapify, heappop=list.pop, heappush=list.append)
-    patch.setattr(space, "heapq", pop)
+    patch.setattr(search, "heapq", pop)
 
 
 def dearest_first(patch):
     def heappop(queue):
         return queue.pop(queue.index(max(queue)))
 
-    patch.setattr(space, "heapq", SimpleNamespace(heapify=heapq.heapify, heappop=heappop, heappush=list.append))
+    patch.setattr(search, "heapq", SimpleNamespace(heapify=heapq.heapify, heappop=heappop, heappush=list.append))
 
 
 def operands_stay_where_they_are(patch):
@@ -387,9 +389,9 @@ def test_a_plan_does_not_depend_on_the_meshes_planned_for_before(first, second, 
 
 def test_a_search_may_have_as_many_states_as_the_limit_and_no_more(monkeypatch):
     """`A[I_X] → A[I]` has two: `[I_X]` and `[I]`."""
-    monkeypatch.setattr(space, "MAX_STATES", 2)
+    monkeypatch.setattr(search, "MAX_STATES", 2)
     assert wire_bytes("A[I_X] → A[I]", {"X": 2}) is not None
-    monkeypatch.setattr(space, "MAX_STATES", 1)
+    monkeypatch.setattr(search, "MAX_STATES", 1)
     with pytest.raises(ShardcError, match="SHC408"):
         planned("A[I_X] → A[I]", {"X": 2})
 

@@ -1,0 +1,195 @@
+"""The cheapest paths from sharding to sharding, of one array.
+
+Dijkstra's algorithm over the moves of a Space. Towards one goal by bytes it is A*: from a sharding on, at least the
+bytes that a device needs and does not hold are still to come. Where whole axes do not get there in those, a
+route of `rules.routes` does, and is one more edge.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardc.cost.model import CostModel, Rate
+from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
+from shardc.ir.digits import Reshape, reshaped
+from shardc.planner.objective import Objective
+from shardc.planner.space import MAX_STATES, Edge, Space, over_budget
+from shardc.rules.routes import Route, route
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Cheapest prices from the seeds to every sharding reached, and the last moves to each (None at a seed)."""
+
+    price: dict[int, int]
+    last: dict[int, tuple[int, Route] | None]
+
+    def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
+        """The seed from which a sharding is reached, and the moves, in order."""
+        found: list[Move | Reshape] = []
+        step = self.last[number]
+        while step is not None:
+            number, moves = step
+            found += reversed(moves)
+            step = self.last[number]
+        return number, found[::-1]
+
+
+class Search:
+    """Searches over one array: a space, its global shape and bytes, and how moves are priced."""
+
+    def __init__(
+        self,
+        space: Space,
+        shape: tuple[int, ...],
+        itemsize: int,
+        model: CostModel,
+        objective: Objective,
+        cap: int | None = None,
+    ):
+        self.space = space
+        self.shape = shape
+        self.model = model
+        self.objective = objective
+        self._cap = cap
+        self.given: set[int] = set()  # where the array lies before the program begins
+        self._bytes = itemsize
+        for size in shape:
+            self._bytes *= size
+        self._priced: dict[int, list[tuple[int, int, Route]]] = {}
+        self._from: dict[int, Paths] = {}
+
+    def divides(self, number: int) -> bool:
+        """Whether the array can lie so: its dims divide, and a block is no larger than the cap."""
+        if self._cap is not None and self.local_bytes(number) > self._cap:
+            return False
+        return all(size % parts == 0 for size, parts in zip(self.shape, self.space.blocks[number], strict=True))
+
+    def local_bytes(self, number: int) -> int:
+        parts = 1
+        for count in self.space.blocks[number]:
+            parts *= count
+        return self._bytes // parts
+
+    def paths(self, seeds: dict[int, int], goal: int | None = None) -> Paths:
+        """From priced seeds; up to `goal` if there is one.
+
+        Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
+        """
+        price = dict(seeds)
+        last: dict[int, tuple[int, Route] | None] = dict.fromkeys(seeds)
+        to_come = self._to_come(goal)
+        queue = [(cost + to_come(number), place, number) for place, (number, cost) in enumerate(seeds.items())]
+        heapq.heapify(queue)
+        count = len(queue)
+        settled: set[int] = set()
+        while queue:
+            _, _, number = heapq.heappop(queue)
+            if number in settled:
+                continue
+            settled.add(number)
+            if number == goal:
+                break
+            for target, added, moves in self._steps(number) + self._routes(number, goal, last[number]):
+                known, cost = price.get(target), price[number] + added
+                if known is None or cost < known:
+                    price[target] = cost
+                    last[target] = (number, moves)
+                    count += 1
+                    heapq.heappush(queue, (cost + to_come(target), count, target))
+        return Paths({number: price[number] for number in price if number in settled}, last)
+
+    def paths_from(self, number: int) -> Paths:
+        """The paths from one sharding at price 0; searched once."""
+        found = self._from.get(number)
+        if found is None:
+            found = self._from[number] = self._with_routes(number, self.paths({number: 0}))
+        return found
+
+    def price(self, number: int, edge: Edge) -> int:
+        size = self.local_bytes(number)
+        return self.objective.price(self.model.rate(edge.move).time_ps(size), edge.wire * size // edge.parts)
+
+    def needed(self, number: int, goal: int) -> int:
+        """The bytes that some device needs and does not hold, to come from one sharding to another."""
+        block, kept = self.space.needed(number, goal)
+        return self._bytes // block - (self._bytes // kept if kept else 0)
+
+    def _to_come(self, goal: int | None) -> Callable[[int], int]:
+        """What the rest of a path to the goal costs at least."""
+        if goal is None:
+            return lambda number: 0
+        found: dict[int, int] = {}
+        fastest = self.model.fastest(self.space.pool) if self.objective is Objective.TIME else Rate(0, 0)
+
+        def to_come(number: int) -> int:
+            if number not in found:
+                needed = self.needed(number, goal)
+                found[number] = self.objective.price(fastest.time_ps(needed) if needed else 0, needed, steps=0)
+            return found[number]
+
+        return to_come
+
+    def _routes(self, number: int, goal: int | None, last: tuple[int, Route] | None) -> list[tuple[int, int, Route]]:
+        """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
+        if goal is None:
+            return []
+        first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter)
+        found = self._route(number, goal) if first or self.space.needs_digits(number, goal) else None
+        return [] if found is None else [(goal, *found)]
+
+    def _route(self, number: int, goal: int) -> tuple[int, Route] | None:
+        """A route that no path of moves replaces, and its price; None where paths do as well."""
+        if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
+            return None
+        moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
+        price = None if moves is None else self._price_of(number, moves)
+        return None if moves is None or price is None else (price, moves)
+
+    def _with_routes(self, number: int, paths: Paths) -> Paths:
+        """Routes in place of the paths that bring more bytes than are needed."""
+        for goal in paths.price:
+            if self.objective.wire_bytes(paths.price[goal]) > self.needed(number, goal):
+                found = self._route(number, goal)
+                if found is not None and found[0] < paths.price[goal]:
+                    paths.price[goal], paths.last[goal] = found[0], (number, found[1])
+        return paths
+
+    def _price_of(self, number: int, moves: Route) -> int | None:
+        """The price of a route; None if it needs more memory than the cap."""
+        mesh, sharding, total = self.space.mesh, self.space.shardings[number], 0
+        size, held = self.local_bytes(number), 0 if number in self.given else self.local_bytes(number)
+        for move in moves:
+            if isinstance(move, Reshape):
+                sharding = reshaped(move, sharding, mesh)
+                total += self.objective.price(0, 0)
+            else:
+                time = self.model.rate(move).time_ps(size)
+                total += self.objective.price(time, wire_bytes(move, sharding, mesh, size))
+                sharding = apply(move, sharding, mesh)
+            size = self._bytes // mesh.product(sharding.sharded)
+            if self._cap is not None and held + size > self._cap:
+                return None
+            held = size
+        return total
+
+    def _fits(self, number: int, target: int) -> bool:
+        """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""
+        if self._cap is None:
+            return True
+        before = 0 if number in self.given else self.local_bytes(number)
+        return before + self.local_bytes(target) <= self._cap
+
+    def _steps(self, number: int) -> list[tuple[int, int, Route]]:
+        found = self._priced.get(number)
+        if found is None:
+            if len(self.space.shardings) > MAX_STATES:
+                raise over_budget(self.space)
+            found = self._priced[number] = [
+                (edge.target, self.price(number, edge), (edge.move,))
+                for edge in self.space.edges(number)
+                if self.divides(edge.target) and self._fits(number, edge.target)
+            ]
+        return found

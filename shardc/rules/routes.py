@@ -1,0 +1,176 @@
+"""From one sharding to another in as few bytes as any method needs, with no search.
+
+With G the axes that go and N those that come, both of more than one device, a route slices N, exchanges blocks
+among devices that hold different ones, and gathers G. Of the target's block a device then receives all but what
+it has:
+
+    in pieces   some dim is cut by other axes than before: a device may have nothing of what it needs, so an
+                exchange may move whole blocks. G goes to the ends of the target's dims, N to the ends of the
+                source's, where blocks then come in the fewest pieces
+
+                A[I_X, J_Z] → A[I_Y, J]     slice A[I_XY, J_Z], permute A[I_YX, J_Z], gather A[I_Y, J]
+
+    in digits   no dim is: every device keeps a part. G is gathered and N is sliced where they stand, and only the
+                axes on both sides move. Where that is above an axis that leaves or comes, the dim is seen as digits
+
+                A[I_XY, J] → A[I, J_X]      as A[I0_X, I1_Y, J]: exchange A[I0, I1_Y, J_X], gather A[I0, I1, J_X]
+
+In digits partial sums are reduced and scattered where their axes come to stand, once the others that come are sliced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+from shardc.ir.collectives import AllGather, JointGather, Move, ReduceScatter, Slice
+from shardc.ir.digits import Reshape
+from shardc.ir.exchange import keeps_some, tails
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes, Sharding
+from shardc.rules.moves import exchange
+
+Dims: TypeAlias = tuple[Axes, ...]
+Route: TypeAlias = tuple[Move | Reshape, ...]
+
+
+def route(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Route | None:
+    """A route that moves the fewest bytes; None if blocks do not fit, or sums are not scattered over the target."""
+    if any(mesh.size(axis) == 1 for axis in source.used.union(target.sharded)) or not _scatters(source, target):
+        return None
+    if keeps_some(tails(source.dims, target.dims, mesh)):
+        return _in_digits(source, target.dims, mesh)
+    return None if source.unreduced else _in_pieces(source.dims, target.dims, shape, mesh)
+
+
+def needs_digits(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
+    """Whether an axis that is gathered or sliced stands below one that moves: whole axes do not get there so."""
+    if not _scatters(source, target) or not keeps_some(tails(source.dims, target.dims, mesh)):
+        return False
+    return any(len(digits) > 1 for digits in _digits(source, target.dims))
+
+
+def _scatters(source: Sharding, target: Sharding) -> bool:
+    """Whether all partial sums become sums, each device holding a part."""
+    return not target.unreduced and source.unreduced.issubset(target.sharded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Digit:
+    """A part of a dim: its axes before and after, those of one in front of those of the other."""
+
+    old: Axes
+    new: Axes
+
+    @property
+    def longer(self) -> Axes:
+        return self.old if len(self.old) >= len(self.new) else self.new
+
+    def filled(self, later: frozenset[str]) -> Axes:
+        """Its axes when those that come have come, except some that do so later."""
+        return self.old if len(self.old) >= len(self.new) else tuple(a for a in self.new if a not in later)
+
+    def exchanged(self, moving: frozenset[str]) -> Axes:
+        """Its axes when all that move have moved, and nothing is gathered yet."""
+        return self.new if len(self.new) >= len(self.old) else tuple(a for a in self.old if a not in moving)
+
+
+def _moving(source: Dims, target: Dims) -> frozenset[str]:
+    """The axes on both sides that are not where they were."""
+    pairs = [
+        (frozenset(old) - frozenset(new), frozenset(new) - frozenset(old))
+        for old, new in zip(source, target, strict=True)
+    ]
+    return frozenset[str]().union(*(old for old, _ in pairs)) & frozenset[str]().union(*(new for _, new in pairs))
+
+
+def _digits(source: Sharding, target: Dims) -> list[tuple[_Digit, ...]]:
+    """The digits of each dim.
+
+    Axes are sliced, then reduced, then moved; or moved, then gathered. Those of a digit come and go in this order
+    from its end, so a new one begins where an axis follows one that is to be above it no longer, or not yet.
+    """
+    moving = _moving(source.dims, target)
+    found = []
+    for old, new in zip(source.dims, target, strict=True):
+        longer, kept = max(old, new, key=len), min(len(old), len(new))
+        turn = [2 if axis in moving else int(axis in source.unreduced) for axis in longer]
+        cuts = [n for n in range(kept + 1, len(longer)) if turn[n] < turn[n - 1]]
+        ends = zip([0, *cuts], [*cuts, len(longer)], strict=True)
+        found.append(tuple(_Digit(old[start:end], new[start:end]) for start, end in ends))
+    return found
+
+
+def _in_digits(source: Sharding, target: Dims, mesh: Mesh) -> Route | None:
+    moving, digits = _moving(source.dims, target), _digits(source, target)
+    every = [digit for dim in digits for digit in dim]
+    sizes = tuple(tuple(mesh.product(d.longer) for d in dim[:-1]) for dim in digits)
+    found = _ops(
+        tuple(digit.old for digit in every),
+        tuple(digit.filled(moving | source.unreduced) for digit in every),
+        tuple(digit.filled(moving) for digit in every),
+        tuple(digit.exchanged(moving) for digit in every),
+        tuple(digit.new for digit in every),
+        mesh,
+    )
+    if found is None or not any(sizes):
+        return found
+    return (Reshape(sizes, joins=False), *found, Reshape(sizes, joins=True))
+
+
+def _in_pieces(source: Dims, target: Dims, shape: tuple[int, ...], mesh: Mesh) -> Route | None:
+    before = _extended(source, _less(target, source), shape, mesh)
+    after = _extended(target, _less(source, target), shape, mesh)
+    best = None
+    for (old, held), (new, wanted) in product(before, after):
+        count = _pieces(held, wanted)
+        if count and (best is None or count < best[0]):
+            best = (count, old, new)
+    return None if best is None else _ops(source, best[1], best[1], best[2], target, mesh)
+
+
+def _less(dims: Dims, others: Dims) -> Axes:
+    taken = {axis for axes in others for axis in axes}
+    return tuple(axis for axes in dims for axis in axes if axis not in taken)
+
+
+def _extended(dims: Dims, axes: Axes, shape: tuple[int, ...], mesh: Mesh) -> list[tuple[Dims, tuple[int, ...]]]:
+    """Every way to put the axes to the ends of the dims that divides the shape, and into how many blocks."""
+    found = []
+    for places in product(range(len(dims)), repeat=len(axes)):
+        longer = list(dims)
+        for axis, place in zip(axes, places, strict=True):
+            longer[place] += (axis,)
+        blocks = tuple(map(mesh.product, longer))
+        if all(size % count == 0 for size, count in zip(shape, blocks, strict=True)):
+            found.append((tuple(longer), blocks))
+    return found
+
+
+def _pieces(held: tuple[int, ...], wanted: tuple[int, ...]) -> int:
+    """Into how many pieces blocks are cut, as `ir.exchange` counts them; 0 if they do not fit."""
+    cut = 1
+    for before, after in zip(held, wanted, strict=True):
+        if before % after and after % before:
+            return 0
+        cut *= max(1, after // before)
+    return cut
+
+
+def _ops(source: Dims, sliced: Dims, reduced: Dims, exchanged: Dims, target: Dims, mesh: Mesh) -> Route | None:
+    """Slice, reduce, exchange, gather; None if the blocks cannot be exchanged so."""
+    move = exchange(reduced, exchanged, mesh)
+    if move is None and reduced != exchanged:
+        return None
+    slices = [Slice(axes, dim) for dim, axes in _added(source, sliced)]
+    scatters = [ReduceScatter(axes, dim) for dim, axes in _added(sliced, reduced)]
+    parts = _added(target, exchanged)
+    gathers: list[Move] = [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
+    return (*slices, *scatters, *([move] if move is not None else []), *gathers)
+
+
+def _added(shorter: Dims, longer: Dims) -> tuple[tuple[int, Axes], ...]:
+    """(dim, its axes at the end that the shorter has not), where there are any."""
+    pairs = enumerate(zip(shorter, longer, strict=True))
+    return tuple((dim, many[len(few) :]) for dim, (few, many) in pairs if few != many)
