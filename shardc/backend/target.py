@@ -1,0 +1,115 @@
+"""`module:function` on a command line: found, imported and called; whatever goes wrong in it is a coded error."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from shardc.errors import ShardcError, nearest
+
+_TARGET = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+_WRITE = "write a function of no arguments that returns (jitted, *args)"
+
+
+def load_target(text: str) -> tuple[Any, tuple[Any, ...]]:
+    """What `module:function` names, as a function and its arguments. SHC001, SHC507.
+
+    The name is of a function of no arguments that returns `(jitted, *args)`; or of a jitted function with an
+    attribute `args`: a tuple, or a function that returns one. Modules are looked for here first.
+    """
+    found = _TARGET.fullmatch(text)
+    if found is None:
+        raise ShardcError("SHC001", f"malformed target `{text[:200]}`", help="write module:function, as in model:step")
+    named = _attribute(_module(found[1]), found[1], found[2])
+    if hasattr(named, "trace"):
+        return named, _own_args(named, text)
+    return _made(named, text)
+
+
+def _module(name: str) -> Any:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise ShardcError(
+                "SHC507", f"no module `{error.name}`", help=f"run it where {name.split('.')[0]} is, or install it"
+            ) from error
+        _fail(f"importing `{name}`", error)
+    except (Exception, SystemExit) as error:
+        _fail(f"importing `{name}`", error)
+
+
+def _attribute(module: Any, name: str, path: str) -> Any:
+    found = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            near = nearest(part, [known for known in dir(found) if not known.startswith("_")])
+            raise ShardcError(
+                "SHC507", f"`{name}` has no `{part}`", help=f"did you mean `{near}`?" if near else "name a function"
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _own_args(jitted: Any, text: str) -> tuple[Any, ...]:
+    args = getattr(jitted, "args", None)
+    if callable(args):
+        args = _called(args, f"`{text}.args`")
+    if not isinstance(args, tuple | list):
+        raise ShardcError(
+            "SHC507",
+            f"`{text}` is a jitted function with no arguments to explain it for",
+            help=f"{_WRITE}, or set its attribute `args`",
+        )
+    return tuple(args)
+
+
+def _made(named: Any, text: str) -> tuple[Any, tuple[Any, ...]]:
+    if not callable(named):
+        raise ShardcError("SHC507", f"`{text}` is a {type(named).__name__}, not a function", help=_WRITE)
+    made = _called(named, f"`{text}`")
+    if not isinstance(made, tuple | list) or not made or not callable(made[0]):
+        raise ShardcError("SHC507", f"`{text}` returned a {type(made).__name__}, not (jitted, *args)", help=_WRITE)
+    return made[0], tuple(made[1:])
+
+
+def _called(function: Callable[[], Any], what: str) -> Any:
+    try:
+        needs = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.kind < 2]
+    except (TypeError, ValueError):
+        needs = []
+    if needs:
+        names = ", ".join(p.name for p in needs)
+        raise ShardcError("SHC507", f"{what} takes arguments: {names}", help=_WRITE)
+    try:
+        return function()
+    except ShardcError:
+        raise
+    except (Exception, SystemExit) as error:
+        _fail(f"calling {what}", error)
+
+
+def _fail(what: str, error: BaseException) -> NoReturn:
+    raise ShardcError("SHC507", f"{what} raised {said(error)}", help="it must run by itself") from error
+
+
+def said(error: BaseException) -> str:
+    """`TypeError: first line (model.py:12)`."""
+    lines = str(error).splitlines()
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    place = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {lines[0][:300]}{place}" if lines else f"{type(error).__name__}{place}"
+
+
+def _is_library(file: str) -> bool:
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return file.startswith((here, "<", sys.base_prefix)) or "site-packages" in file or "dist-packages" in file

@@ -1,0 +1,104 @@
+"""An explanation as text: the collectives, the sums over each group of axes, then what is wasteful and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from shardc.compiled.waste import Finding
+from shardc.ir.sharding import spell_axes
+
+if TYPE_CHECKING:
+    from shardc.compiled.explain import Explanation, Row
+
+_COLLECTIVES = ("collective", "runs", "local MB", "wire MB", "µs", "", "where", "operation")
+_TOTALS = ("over", "collectives", "wire MB", "µs")
+_LONG = 48
+
+
+def text(found: Explanation) -> str:
+    parts = [_head(found), _collectives(found), _totals(found), _notes(found), _findings(found)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(found: Explanation) -> str:
+    lines = [f"mesh {found.mesh}; compiled for {found.platform}, priced for {found.chip}; per device"]
+    if found.memory is not None:
+        sizes = (found.memory.argument_bytes, found.memory.output_bytes, found.memory.temporary_bytes)
+        lines.append("memory: arguments {} MB, outputs {} MB, temporary {} MB".format(*map(_mb, sizes)))
+    if found.step_s is not None:
+        lines.append(f"step: {_us(found.step_s)} µs")
+    return "\n".join(lines)
+
+
+def _collectives(found: Explanation) -> str:
+    rows = [_row(row) for row in found.collectives]
+    return _table(_COLLECTIVES, rows) if rows else "no communication"
+
+
+def _row(row: Row) -> tuple[str, ...]:
+    runs = str(row.count) if row.count_known else f"{row.count} or more"
+    mode = "async" if row.is_async else ""
+    scope = row.scope if len(row.scope) <= _LONG else "…" + row.scope[-_LONG:]
+    local, wire = _mb(row.local_bytes), _mb(row.wire_bytes)
+    return (row.label, runs, local, wire, _us(row.time_s), mode, _place(row.source), scope)
+
+
+def _totals(found: Explanation) -> str:
+    if not found.collectives:
+        return ""
+    rows = [
+        (
+            "parts of axes" if total.axes is None else spell_axes(total.axes),
+            str(total.collectives),
+            _mb(total.wire_bytes),
+            _us(total.time_s),
+        )
+        for total in found.totals
+    ]
+    count = sum(total.collectives for total in found.totals)
+    return _table(_TOTALS, [*rows, ("all", str(count), _mb(found.wire_bytes), _us(found.time_s))])
+
+
+def _notes(found: Explanation) -> str:
+    return "\n".join(f"note: {note}" for note in found.notes)
+
+
+def _findings(found: Explanation) -> str:
+    if not found.findings:
+        return "nothing wasteful found"
+    return "\n\n".join("\n".join(_finding(n, finding)) for n, finding in enumerate(found.findings, start=1))
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    where = ", ".join(map(_place, finding.where))
+    yield f"{number}. {finding.kind}" + (f" ({where})" if where else "")
+    yield f"   {finding.what}"
+    yield f"   costs    {_mb(finding.wire_bytes)} MB, {_us(finding.time_s)} µs: {', '.join(finding.collectives)}"
+    bound = f"; the bound is {_mb(finding.bound_bytes)} MB" if finding.bound_bytes else ""
+    better = f"{_mb(finding.better_bytes)} MB, {_us(finding.better_s)} µs" if finding.better_bytes else "nothing"
+    yield f"   instead  {better}{bound}"
+    yield from (f"            {line}" for line in finding.statement.splitlines())
+    yield f"   help: {finding.remedy}"
+
+
+def _place(source: str) -> str:
+    """`model.py:12`, without the folders."""
+    return PurePath(source).name if source else ""
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:,.3f}"
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f}"
+
+
+def _table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    aligned = ["left" if header in ("collective", "over", "", "where", "operation") else "right" for header in headers]
+    found = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=aligned)
+    return "\n".join(line.rstrip() for line in found.splitlines())
