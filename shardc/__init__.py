@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardc.api import Plan, check, einsum, parse, plan, reshard
+    from shardc.api import Plan, check, einsum, explain, parse, plan, reshard
     from shardc.errors import ShardcError
     from shardc.ir.mesh import Mesh
     from shardc.ir.program import Program
@@ -22,12 +22,13 @@ _HOMES = {
     "ShardcError": "shardc.errors",
     "check": "shardc.api",
     "einsum": "shardc.api",
+    "explain": "shardc.api",
     "parse": "shardc.api",
     "plan": "shardc.api",
     "reshard": "shardc.api",
 }
 
-__all__ = ["Mesh", "Plan", "Program", "ShardcError", "check", "einsum", "parse", "plan", "reshard"]
+__all__ = ["Mesh", "Plan", "Program", "ShardcError", "check", "einsum", "explain", "parse", "plan", "reshard"]
 
 
 def __getattr__(name: str) -> object:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from shardc.compiled.compare import Comparison
+    from shardc.compiled.explain.explain import Explanation
     from shardc.compiled.verify import Verification
 
     Whole = np.ndarray[Any, Any]
@@ -265,6 +266,28 @@ def reshard(x: Any, spec: Any) -> Any:
     from shardc.backend.transforms import reshard
 
     return reshard(x, spec, planner=_schedule)
+
+
+def explain(
+    jitted: Any,
+    *args: Any,
+    chip: str | None = None,
+    topology: str | None = None,
+    profile: str = "book",
+    map: Mapping[str, Any] | str | None = None,
+    wraparound: Mapping[str, bool | str] | str | None = None,
+) -> Explanation:
+    """What an existing JAX function communicates, where, what it costs, what is wasteful, and what would do better.
+
+    `jitted` is a function, jitted or not; `args` are arrays, or jax.ShapeDtypeStructs, with NamedShardings. Compiled
+    for the devices of their mesh, or for a TPU slice of as many chips with `topology` (needs libtpu); priced for that
+    slice, or for `chip`. `print` shows the collectives, with the lines of source that they come from, and the
+    findings, each with a remedy. Raises ShardcError.
+    """
+    from shardc.compilers import explain
+
+    hardware = Hardware.of(chip=chip, profile=profile, map=map, wraparound=wraparound)
+    return explain(jitted, args, hardware, topology)
 
 
 def _schedule(program: Program) -> Schedule:

@@ -169,8 +169,8 @@ def run(argument: str, seed: int, **values: Any) -> int:
 @_options
 def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values: Any) -> int:
     """Compile for a TPU slice, with no TPU: predicted beside compiled; exit 1 where collectives differ."""
-    from shardc.compiled.gantt import gantt as drawn
-    from shardc.compiled.gantt import trace as traced
+    from shardc.compiled.replay.gantt import gantt as drawn
+    from shardc.compiled.replay.gantt import trace as traced
     from shardc.report.verification import verification_fields, verification_table
 
     options = Options.of(values)
@@ -203,6 +203,25 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
         click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
     else:
         click.echo(f"{found.table(1)}\n\n{compared}")
+    return 0
+
+
+@shardc.command()
+@click.argument("target", metavar="MODULE:FUNCTION")
+@click.option("--chip", metavar="v5p", help="The chip that prices it, or a TOML file with its constants.")
+@click.option("--topology", metavar="v5p:2x2x2", help="Compile for this slice, with no TPU, instead.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr.")
+def explain(target: str, chip: str | None, topology: str | None, as_json: bool) -> int:
+    """What a jitted JAX function communicates, what of it is wasteful, and what would do better.
+
+    FUNCTION takes nothing and returns (jitted, *arguments), or is a jitted function with its arguments in `.args`.
+    """
+    from shardc.api import explain as explained
+    from shardc.backend.target import load_target
+
+    jitted, args = load_target(target)
+    found = explained(jitted, *args, chip=chip, topology=topology)
+    click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=1) if as_json else str(found))
     return 0
 
 

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from shardc.cost.topology import Topology, place
 from shardc.errors import ShardcError
+from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
+from shardc.ir.program import Program
 
 if TYPE_CHECKING:
     from shardc.compiled.compare import Comparison
-    from shardc.compiled.remat import Rematerialization
+    from shardc.compiled.explain.explain import Explanation
+    from shardc.compiled.explain.remat import Rematerialization
     from shardc.compiled.verify import Verification
     from shardc.cost import LinkModel
+    from shardc.hardware import Hardware
     from shardc.planner import PlannedProgram
 
 
@@ -43,17 +47,33 @@ def compare(found: PlannedProgram, model: LinkModel, rounds: int = 15) -> Compar
     from shardc.backend.run import simulated_mesh
     from shardc.backend.stderr import caught_stderr
     from shardc.compiled.compare import compare
-    from shardc.compiled.remat import rematerializations
+    from shardc.compiled.explain.remat import rematerializations
 
     schedule = found.schedule
     on_slice = model.network.layout.topology is not None
-    mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule)
     with caught_stderr() as caught:
+        mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule)
         ours = tpu.compile_schedule(schedule, mesh)
         theirs = compile_baseline(schedule, mesh)
         timed = () if on_slice else measured(schedule, mesh, rounds)
     warnings = [_warning(one) for one in rematerializations(caught.text, schedule.mesh)]
     return compare(ours, theirs, model, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
+
+
+def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: str | None = None) -> Explanation:
+    """What a JAX function communicates on its arguments' mesh, or on a slice of so many chips.
+
+    Raises ShardcError: SHC308 where it cannot be traced or compiled.
+    """
+    from shardc.backend.lowering import lower, mesh_of
+    from shardc.backend.stderr import caught_stderr
+    from shardc.compiled.explain.explain import explain
+
+    mesh = mesh_of(args)
+    model = hardware.model(Program(mesh, (), DTYPES["bf16"], (), (), chip=hardware.chip, topology=topology))
+    with caught_stderr():  # what a TPU's runtime has to say where there is no TPU
+        onto = None if topology is None else slice_mesh(mesh, model, warns=True)
+    return explain(lower(jitted, args, onto), model)
 
 
 def _warning(found: Rematerialization) -> str:

@@ -135,10 +135,13 @@ def _refuse(what: str, error: Exception) -> NoReturn:
     raise ShardcError("SHC308", f"{what}: {said(error)}", help=help) from error
 
 
+_OF_ITSELF = re.compile(r"[IWE]\d{4} \S+ +\d+ tpu_")
+
+
 def _repeat(text: str) -> None:
-    """What was caught and is not reported goes where it was going."""
+    """What was caught goes where it was going, but for what is reported, and the TPU compiler's talk of itself."""
     for line in text.splitlines():
-        if line.strip() and _REMATERIALIZES not in line:
+        if line.strip() and _REMATERIALIZES not in line and not _OF_ITSELF.match(line):
             print(line, file=sys.stderr)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardc.compiled.collectives import Collective, Reader
-from shardc.compiled.hlo import Module, UnreadableHlo, read_hlo
+from shardc.compiled.hlo.collectives import Collective, Reader
+from shardc.compiled.hlo.text import Module, UnreadableHlo, read_hlo
 from shardc.ir.mesh import Mesh
 
 __all__ = ["Collective", "Module", "Reader", "UnreadableHlo", "collectives", "read_hlo"]

@@ -9,10 +9,10 @@ from typing import Any
 
 from tabulate import tabulate
 
-from shardc.compiled.collectives import Collective, Reader
-from shardc.compiled.hlo import read_hlo
-from shardc.compiled.replay import replay
-from shardc.compiled.timeline import Timeline
+from shardc.compiled.hlo.collectives import Collective, Reader
+from shardc.compiled.hlo.text import read_hlo
+from shardc.compiled.replay.replay import replay
+from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation
 from shardc.cost.model import LinkModel
 from shardc.ir.sharding import Axes, spell_axes

@@ -18,10 +18,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from shardc.compiled.collectives import Collective, Reader
-from shardc.compiled.hlo import Module
-from shardc.compiled.replay import replay
-from shardc.compiled.timeline import Timeline
+from shardc.compiled.hlo.collectives import Collective, Reader
+from shardc.compiled.hlo.text import Module
+from shardc.compiled.replay.replay import replay
+from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
 from shardc.ir.collectives import JointGather

@@ -8,7 +8,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from shardc.compiled.collectives import Collective
+from shardc.compiled.hlo.collectives import Collective
 from shardc.compiled.verify import StepMatch, Verification
 from shardc.ir.sharding import spell_axes
 from shardc.report.units import in_bytes, in_seconds

@@ -15,7 +15,7 @@ from shardc.backend.baseline import compile_baseline, jitted, with_auto_axes
 from shardc.backend.measure import interleaved, measured
 from shardc.backend.run import compare, simulated_mesh
 from shardc.backend.stderr import caught_stderr
-from shardc.compiled.hlo import read_hlo
+from shardc.compiled.hlo.text import read_hlo
 from shardc.cost import CHIPS, LinkModel
 from shardc.errors import ShardcError
 
@@ -105,7 +105,7 @@ def test_unreduced_inputs_and_outputs_are_refused(text, mesh):
 
 
 def test_the_cpu_program_can_be_replayed(mesh):
-    from shardc.compiled.replay import replay
+    from shardc.compiled.replay.replay import replay
 
     schedule = planned("A[I, J_X] · B[J_X, K_Y] → C[I, K_Y]").schedule
     found = replay(read_hlo(compile_baseline(schedule, mesh).as_text()), LinkModel.of(schedule.mesh, CHIPS["v5p"]))

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import P, lax
 
-from shardc.compiled import collectives, stablehlo
+from shardc.compiled import collectives
+from shardc.compiled.hlo import stablehlo
 from shardc.ir.mesh import Mesh
 
 sys.path.insert(0, str(Path(__file__).parent))

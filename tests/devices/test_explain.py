@@ -16,10 +16,10 @@ import shardc
 from shardc.backend.lowering import lower, mesh_of
 from shardc.backend.placing import make_mesh, spec_of
 from shardc.backend.target import load_target
-from shardc.compiled.explain import explain
-from shardc.compiled.notated import Unsaid
-from shardc.compiled.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED, TWICE
-from shardc.compiled.wish import program_of
+from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.notated import Unsaid
+from shardc.compiled.explain.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED, TWICE
+from shardc.compiled.explain.wish import program_of
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shardc.compiled.groups import axes_of_groups, axes_of_pairs, read_groups, read_pairs
-from shardc.compiled.hlo import UnreadableHlo
+from shardc.compiled.hlo.groups import axes_of_groups, axes_of_pairs, read_groups, read_pairs
+from shardc.compiled.hlo.text import UnreadableHlo
 from shardc.ir.mesh import Mesh
 
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardc.compiled import UnreadableHlo, collectives, read_hlo
-from shardc.compiled.collectives import Reader, wire_bytes
-from shardc.compiled.hlo import Shape
-from shardc.compiled.loops import count, trip_count
+from shardc.compiled import UnreadableHlo, read_hlo
+from shardc.compiled import collectives
+from shardc.compiled.hlo.collectives import Reader, wire_bytes
+from shardc.compiled.hlo.loops import count, trip_count
+from shardc.compiled.hlo.text import Shape
 from shardc.ir.mesh import Mesh
 
 DATA = Path(__file__).parents[1] / "data" / "hlo"

@@ -24,7 +24,7 @@ ROOMS = {
     "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
     "errors": set(),
     "files": set(),
-    "compilers": {"ir", "cost", "planner", "compiled", "backend"},
+    "compilers": {"ir", "cost", "hardware", "planner", "compiled", "backend"},
     "api": {
         *{"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "compiled", "compilers", "backend"},
         *{"jax", "numpy"},

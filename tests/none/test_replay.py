@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardc.compiled.collectives import Reader
 from shardc.compiled.compare import compare, tallied
-from shardc.compiled.gantt import gantt, trace
-from shardc.compiled.hlo import read_hlo
-from shardc.compiled.pricing import price
-from shardc.compiled.replay import replay
-from shardc.compiled.timeline import Timeline, merged
+from shardc.compiled.hlo.collectives import Reader
+from shardc.compiled.hlo.text import read_hlo
+from shardc.compiled.replay.gantt import gantt, trace
+from shardc.compiled.replay.pricing import price
+from shardc.compiled.replay.replay import replay
+from shardc.compiled.replay.timeline import Timeline, merged
 from shardc.cost import CHIPS, Layout, LinkModel, topology
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, ReduceScatter
 from shardc.ir.mesh import Mesh

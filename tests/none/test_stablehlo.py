@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardc.compiled import UnreadableHlo
-from shardc.compiled.stablehlo import collectives
+from shardc.compiled.hlo.stablehlo import collectives
 from shardc.ir.mesh import Mesh
 
 DATA = Path(__file__).parents[1] / "data" / "hlo"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import shardc
-from shardc.compiled.collectives import Collective, wire_bytes
+from shardc.compiled.hlo.collectives import Collective, wire_bytes
 from shardc.compiled.verify import match
 
 MESH = {"X": 2, "Y": 2, "Z": 2}

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shardc.compiled import Reader, digits, read_hlo
-from shardc.compiled.change import Start, axes_of, change_of, coordinates
-from shardc.compiled.explain import explain
-from shardc.compiled.flow import Flow, layouts_of
-from shardc.compiled.indices import Scope
-from shardc.compiled.remat import rematerializations, tiles
-from shardc.compiled.search import array_name, dtype_of
-from shardc.compiled.waste import GATHERED, REMATERIALIZED, SUMMED, TWICE
+from shardc.compiled import Reader, read_hlo
+from shardc.compiled.explain import digits
+from shardc.compiled.explain.change import Start, axes_of, change_of, coordinates
+from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.flow import Flow, layouts_of
+from shardc.compiled.explain.indices import Scope
+from shardc.compiled.explain.remat import rematerializations, tiles
+from shardc.compiled.explain.search import array_name, dtype_of
+from shardc.compiled.explain.waste import GATHERED, REMATERIALIZED, SUMMED, TWICE
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh

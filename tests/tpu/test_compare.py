@@ -12,7 +12,7 @@ import shardc
 from shardc.backend import tpu
 from shardc.backend.baseline import compile_baseline
 from shardc.compiled.compare import compare, side_of
-from shardc.compiled.gantt import gantt, trace
+from shardc.compiled.replay.gantt import gantt, trace
 from shardc.cost.topology import place, topology
 
 pytestmark = pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")

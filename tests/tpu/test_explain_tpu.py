@@ -11,8 +11,8 @@ from jax import P
 import shardc
 from shardc.backend import tpu
 from shardc.backend.lowering import lower, mesh_of
-from shardc.compiled.explain import explain
-from shardc.compiled.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED
+from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED
 from shardc.cost import Layout, LinkModel
 from shardc.cost.topology import place, topology
 from shardc.ir.mesh import Mesh

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from shardc.compiled.hlo import Computation, Instruction, Module
+from shardc.compiled.hlo.text import Computation, Instruction, Module
 from shardc.cost.chips import Chip
 from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError

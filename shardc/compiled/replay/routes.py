@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from shardc.compiled.groups import Groups
+from shardc.compiled.hlo.groups import Groups
 from shardc.cost.layout import ONE_WAY, RING
 from shardc.cost.links.torus import Line, Torus
 from shardc.cost.model import LinkModel

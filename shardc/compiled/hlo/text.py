@@ -18,7 +18,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, TypeAlias
 
-from shardc.compiled.sources import sources
+from shardc.compiled.hlo.sources import sources
 
 _BITS = {
     "pred": 8,

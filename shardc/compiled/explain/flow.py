@@ -14,10 +14,10 @@ from math import prod
 
 import numpy as np
 
-from shardc.compiled import digits
-from shardc.compiled.digits import Digit, View
-from shardc.compiled.hlo import Computation, Instruction, Module
-from shardc.compiled.indices import Indices, Scope, Values
+from shardc.compiled.explain import digits
+from shardc.compiled.explain.digits import Digit, View
+from shardc.compiled.explain.indices import Indices, Scope, Values
+from shardc.compiled.hlo.text import Computation, Instruction, Module
 
 _NAMES = """
 abs add and atan2 bitcast-convert cbrt ceil clamp compare convert cosine divide erf exponential exponential-minus-one

@@ -16,8 +16,8 @@ from math import prod
 
 import numpy as np
 
-from shardc.compiled.change import axes_of, dim_names
-from shardc.compiled.search import array_name
+from shardc.compiled.explain.change import axes_of, dim_names
+from shardc.compiled.explain.search import array_name
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding, spell
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from shardc.compiled.timeline import Event, Span, Timeline
+from shardc.compiled.replay.timeline import Event, Span, Timeline
 
 _MICRO = 10**6  # picoseconds
 _SHADES = " ░▒▓█"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from shardc.compiled.waste import Finding
+from shardc.compiled.explain.waste import Finding
 from shardc.ir.sharding import spell_axes
 
 if TYPE_CHECKING:
-    from shardc.compiled.explain import Explanation, Row
+    from shardc.compiled.explain.explain import Explanation, Row
 
 _COLLECTIVES = ("collective", "runs", "local MB", "wire MB", "µs", "", "where", "operation")
 _TOTALS = ("over", "collectives", "wire MB", "µs")

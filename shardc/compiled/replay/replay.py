@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from shardc.compiled.collectives import Collective, Reader
-from shardc.compiled.hlo import Computation, Instruction, Module
-from shardc.compiled.loops import trip_count
-from shardc.compiled.pricing import Price, price
-from shardc.compiled.timeline import COMPUTE, MEMORY, Event, Timeline
-from shardc.compiled.work import FREE, ROOFLINE, operands, work
+from shardc.compiled.hlo.collectives import Collective, Reader
+from shardc.compiled.hlo.loops import trip_count
+from shardc.compiled.hlo.text import Computation, Instruction, Module
+from shardc.compiled.replay.pricing import Price, price
+from shardc.compiled.replay.timeline import COMPUTE, MEMORY, Event, Timeline
+from shardc.compiled.replay.work import FREE, ROOFLINE, operands, work
 from shardc.cost.model import LinkModel, picoseconds
 
 _WALKED = 1000  # iterations of one loop, at most, that are walked one by one

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardc.compiled.change import dim_names
-from shardc.compiled.notated import ODD, Dim, Node, Trace, Unsaid, Value
-from shardc.compiled.search import array_name
+from shardc.compiled.explain.change import dim_names
+from shardc.compiled.explain.notated import ODD, Dim, Node, Trace, Unsaid, Value
+from shardc.compiled.explain.search import array_name
 from shardc.cost.model import LinkModel
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Input, Pattern, Product, Program, Statement, Use

@@ -3,7 +3,7 @@
 - Over whole axes it is the move of that kind over those axes.
 - Over parts of axes it is the same wire bytes, moved over the whole axes that the groups touch: as many bytes a
   second as there, whichever of their links the groups really have.
-- A permute on a torus is routed, pair by pair (`compiled.routes`), and takes the links it needs, each in its own
+- A permute on a torus is routed, pair by pair (`compiled.replay.routes`), and takes the links it needs, each in its own
   direction: `i → i+1` on a ring is one hop and half of each link, so that the two shifts of a ring that turns both
   ways run beside each other. The cost model knows no pairs; its price is that of the longest route.
 """
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from shardc.compiled.collectives import Collective
-from shardc.compiled.groups import Groups, axes_of_pairs
-from shardc.compiled.routes import BOTH, routed
+from shardc.compiled.hlo.collectives import Collective
+from shardc.compiled.hlo.groups import Groups, axes_of_pairs
+from shardc.compiled.replay.routes import BOTH, routed
 from shardc.cost.model import LinkModel, Rate
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter
 from shardc.ir.mesh import Mesh

@@ -15,10 +15,10 @@ from math import prod
 
 import numpy as np
 
-from shardc.compiled.digits import FOREIGN, Digit, Dim, View, sizes_of, split
-from shardc.compiled.flow import Kept
-from shardc.compiled.groups import Groups
-from shardc.compiled.indices import Values
+from shardc.compiled.explain.digits import FOREIGN, Digit, Dim, View, sizes_of, split
+from shardc.compiled.explain.flow import Kept
+from shardc.compiled.explain.indices import Values
+from shardc.compiled.hlo.groups import Groups
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Sharding

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from shardc.compiled.collectives import Collective, wire_bytes
-from shardc.compiled.groups import Groups, axes_of_groups, axes_of_pairs, read_groups
-from shardc.compiled.hlo import Shape, UnreadableHlo
-from shardc.compiled.locations import Locations
-from shardc.compiled.loops import count
+from shardc.compiled.hlo.collectives import Collective, wire_bytes
+from shardc.compiled.hlo.groups import Groups, axes_of_groups, axes_of_pairs, read_groups
+from shardc.compiled.hlo.locations import Locations
+from shardc.compiled.hlo.loops import count
+from shardc.compiled.hlo.text import Shape, UnreadableHlo
 from shardc.ir.mesh import Mesh
 
 KINDS = {

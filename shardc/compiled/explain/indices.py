@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from shardc.compiled.hlo import Computation, Instruction, Module
+from shardc.compiled.hlo.text import Computation, Instruction, Module
 
 Values: TypeAlias = "np.ndarray[Any, Any]"  # [devices, *sizes]
 _MOST = 1 << 16  # elements of what is still an index

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
-from shardc.compiled.groups import Groups, axes_of_groups, axes_of_pairs, read_groups, read_pairs
-from shardc.compiled.hlo import Computation, Instruction, Module
-from shardc.compiled.loops import trip_count
+from shardc.compiled.hlo.groups import Groups, axes_of_groups, axes_of_pairs, read_groups, read_pairs
+from shardc.compiled.hlo.loops import trip_count
+from shardc.compiled.hlo.text import Computation, Instruction, Module
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 

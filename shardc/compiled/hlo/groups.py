@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from shardc.compiled.hlo import UnreadableHlo
+from shardc.compiled.hlo.text import UnreadableHlo
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from shardc.compiled.change import Given
-from shardc.compiled.collectives import Collective, Reader
-from shardc.compiled.flow import Flow, layouts_of
-from shardc.compiled.hlo import Module, read_hlo
-from shardc.compiled.pricing import price
-from shardc.compiled.remat import Rematerialization, rematerializations
-from shardc.compiled.search import Compiled, array_name
-from shardc.compiled.waste import PLANNED, REMATERIALIZED, WORTHWHILE, Finding, Split, Waste
-from shardc.compiled.wish import planned
+from shardc.compiled.explain.change import Given
+from shardc.compiled.explain.flow import Flow, layouts_of
+from shardc.compiled.explain.remat import Rematerialization, rematerializations
+from shardc.compiled.explain.search import Compiled, array_name
+from shardc.compiled.explain.waste import PLANNED, REMATERIALIZED, WORTHWHILE, Finding, Split, Waste
+from shardc.compiled.explain.wish import planned
+from shardc.compiled.hlo.collectives import Collective, Reader
+from shardc.compiled.hlo.text import Module, read_hlo
+from shardc.compiled.replay.pricing import price
 from shardc.cost.allocation import Allocation
 from shardc.cost.model import LinkModel
 from shardc.ir.mesh import Mesh
@@ -116,7 +116,7 @@ class Explanation:
         )
 
     def __str__(self) -> str:
-        from shardc.compiled.explained import text
+        from shardc.compiled.explain.text import text
 
         return text(self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from shardc.compiled.hlo import Computation, Instruction, Module
+from shardc.compiled.hlo.text import Computation, Instruction, Module
 
 _COUNT = re.compile(r'\\?"known_trip_count\\?":\s*\{\s*\\?"n\\?":\s*\\?"?(\d+)')
 _INTEGER = re.compile(r"-?\d+")

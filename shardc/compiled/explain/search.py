@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from shardc.compiled.change import Change, Given
-from shardc.compiled.collectives import Collective
-from shardc.compiled.flow import Flow
-from shardc.compiled.hlo import Instruction, Module
-from shardc.compiled.indices import Scope
-from shardc.compiled.pricing import price
+from shardc.compiled.explain.change import Change, Given
+from shardc.compiled.explain.flow import Flow
+from shardc.compiled.explain.indices import Scope
+from shardc.compiled.hlo.collectives import Collective
+from shardc.compiled.hlo.text import Instruction, Module
+from shardc.compiled.replay.pricing import price
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES, DType

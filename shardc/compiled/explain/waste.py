@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from shardc.compiled import digits
-from shardc.compiled.change import Change, Start, change_of
-from shardc.compiled.collectives import Collective
-from shardc.compiled.digits import View
-from shardc.compiled.flow import Kept
-from shardc.compiled.hlo import Instruction, UnreadableHlo
-from shardc.compiled.indices import Scope
-from shardc.compiled.search import Better, Compiled, Gathering, dtype_of
+from shardc.compiled.explain import digits
+from shardc.compiled.explain.change import Change, Start, change_of
+from shardc.compiled.explain.digits import View
+from shardc.compiled.explain.flow import Kept
+from shardc.compiled.explain.indices import Scope
+from shardc.compiled.explain.search import Better, Compiled, Gathering, dtype_of
+from shardc.compiled.hlo.collectives import Collective
+from shardc.compiled.hlo.text import Instruction, UnreadableHlo
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective
 

@@ -1,0 +1,1 @@
+"""A compiled program replayed: a timeline of compute, copies and links, drawn and priced."""
