@@ -16,7 +16,7 @@ import shardc
 from shardc import simulate
 from shardc.backend.placing import from_blocks, make_mesh, spec_of
 from shardc.backend.run import compare
-from shardc.compiled.stablehlo import collectives
+from shardc.compiled.hlo.stablehlo import collectives
 from shardc.ir.collectives import DirectExchange
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell

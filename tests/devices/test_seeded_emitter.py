@@ -14,7 +14,7 @@ from shardc.backend.exprs import Attr, BinOp, Call, Const, Index, Items, Keyword
 from shardc.backend.moves import slice_of
 from shardc.backend.placing import from_blocks, make_mesh, spec_of
 from shardc.backend.run import compare
-from shardc.compiled.stablehlo import collectives
+from shardc.compiled.hlo.stablehlo import collectives
 
 MESH = {"X": 2, "Y": 4}
 SIZES = {"I": 16, "J": 16, "K": 16, "L": 512}  # square, so that a shape alone does not tell

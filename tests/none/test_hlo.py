@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardc.compiled import UnreadableHlo, read_hlo
-from shardc.compiled import collectives
+from shardc.compiled import UnreadableHlo, collectives, read_hlo
 from shardc.compiled.hlo.collectives import Reader, wire_bytes
 from shardc.compiled.hlo.loops import count, trip_count
 from shardc.compiled.hlo.text import Shape
