@@ -179,10 +179,10 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
     if trace is not None:
         write_output(traced(verified.replayed), trace, source=argument, force=force)
     if options.json:
-        fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified)}
+        fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified, found.steps)}
         click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
     else:
-        click.echo(f"{found.table(1)}\n\n{verification_table(verified)}")
+        click.echo(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
         if gantt:
             click.echo(f"\n{drawn(verified.replayed)}")
     return 0 if verified.agrees else MISMATCH

@@ -42,7 +42,7 @@ class CompiledProgram:
         """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto."""
         mesh = jax.sharding.get_abstract_mesh()
         if mesh not in self._jitted:
-            self._jitted[mesh] = jax.jit(function(self._schedule))
+            self._jitted[mesh] = jax.jit(function(self._schedule, scopes=True))
         return self._jitted[mesh]
 
     def _arguments(self, arrays: tuple[Any, ...]) -> list[Any]:

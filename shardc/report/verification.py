@@ -11,20 +11,22 @@ from tabulate import tabulate
 from shardc.compiled.hlo.collectives import Collective
 from shardc.compiled.verify import StepMatch, Verification
 from shardc.ir.sharding import spell_axes
+from shardc.report.table import describe
 from shardc.report.units import in_bytes, in_seconds
+from shardc.report.view import StepView
 
-_STEPS = ("step", "collective", "predicted", "compiled", "compiled as", "remark")
+_STEPS = ("step", "predicted", "compiled", "compiled as", "remark")
 
 
-def verification_table(found: Verification) -> str:
-    """Steps, wire bytes by axes, memory, times; the verdict last."""
-    parts = [f"compiled for {found.topology}, per device", _table(_STEPS, list(_steps(found)))]
-    parts += [_by_axes(found), _memory(found), _times(found), "\n".join(_verdict(found))]
+def verification_table(found: Verification, steps: Sequence[StepView]) -> str:
+    """Steps, wire bytes by axes, memory, times; the verdict last. `steps` are those of the plan."""
+    parts = [f"compiled for {found.topology}, per device", _table(_STEPS, _steps(found, steps))]
+    parts += [_by_axes(found), _memory(found), _times(found), "\n".join(_verdict(found, steps))]
     return "\n\n".join(part for part in parts if part)
 
 
-def verification_fields(found: Verification) -> dict[str, Any]:
-    """The same for `--json`."""
+def verification_fields(found: Verification, steps: Sequence[StepView]) -> dict[str, Any]:
+    """The same for `--json`; `step` counts the plan's steps from 0."""
     return {
         "topology": found.topology,
         "agrees": found.agrees,
@@ -36,6 +38,7 @@ def verification_fields(found: Verification) -> dict[str, Any]:
         "steps": [
             {
                 "step": match.step,
+                "statement": steps[match.step].statement,
                 "op": match.kind,
                 "axes": match.axes,
                 "predicted_bytes": match.predicted_bytes,
@@ -54,11 +57,10 @@ def verification_fields(found: Verification) -> dict[str, Any]:
     }
 
 
-def _steps(found: Verification) -> list[Sequence[str]]:
+def _steps(found: Verification, steps: Sequence[StepView]) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = [
         (
-            str(match.step),
-            f"{match.kind}_{spell_axes(match.axes)}",
+            describe(steps[match.step]),
             in_bytes(match.predicted_bytes),
             in_bytes(match.compiled_bytes),
             _kinds(match.compiled),
@@ -66,9 +68,9 @@ def _steps(found: Verification) -> list[Sequence[str]]:
         )
         for match in found.steps
     ]
-    rows += [("", "", "", in_bytes(c.total_bytes), _kinds([c]), "not of the plan") for c in found.unforeseen]
+    rows += [("", "", in_bytes(c.total_bytes), _kinds([c]), "not of the plan") for c in found.unforeseen]
     if found.padding:
-        rows.append(("", "", "", in_bytes(found.padding_bytes), _kinds(found.padding), "padding, not counted"))
+        rows.append(("", "", in_bytes(found.padding_bytes), _kinds(found.padding), "padding, not counted"))
     return rows
 
 
@@ -122,14 +124,14 @@ def _times(found: Verification) -> str:
     return _table(("time", "predicted", "replayed"), rows)
 
 
-def _verdict(found: Verification) -> list[str]:
+def _verdict(found: Verification, steps: Sequence[StepView]) -> list[str]:
     if found.agrees:
         return ["collectives: as planned, to within 1 % of each one's wire bytes"]
     wrong = [match for match in found.steps if not match.agrees]
     count = len(wrong) + len(found.unforeseen)
     lines = [f"collectives: not as planned in {count} place{'s' * (count > 1)}"]
     lines += [
-        f"  step {match.step}: {match.kind} of {in_bytes(match.predicted_bytes)} became "
+        f"  {describe(steps[match.step])}: {in_bytes(match.predicted_bytes)} became "
         f"{match.compiled_as or 'nothing'} of {in_bytes(match.compiled_bytes)}"
         + (f": {match.rewrite.why}" if match.rewrite is not None else "")
         for match in wrong
