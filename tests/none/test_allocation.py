@@ -1,5 +1,7 @@
 """The model of the TPU compiler's memory: tiles, the heap, and which buffers a step takes."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +51,7 @@ def test_buffers_alive_together_do_not_overlap(orders):
             heap.give_back(number)
         most = max(most, sum(alive.values()))
         spans = sorted(heap._taken[number] for number in alive if alive[number])
-        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
         assert all(end - start >= alive[n] for n, (start, end) in heap._taken.items())
     assert heap.size >= most
 
