@@ -18,6 +18,9 @@ NAMES: frozenset[str] = frozenset(
         "jax.lax.all_to_all",
         "jax.lax.ppermute",
         "jax.lax.dynamic_slice_in_dim",
+        "jax.lax.dynamic_slice",
+        "jax.lax.dynamic_update_slice",
+        "jax.lax.empty",
         "jax.lax.axis_index",
         "jax.lax.select_n",
         "jax.lax.pcast",
@@ -25,8 +28,6 @@ NAMES: frozenset[str] = frozenset(
         "jnp.sum",
         "jnp.split",
         "jnp.stack",
-        "jnp.concatenate",
-        "jnp.roll",
         "jnp.add",
         "jnp.multiply",
         "jnp.transpose",
@@ -36,19 +37,19 @@ NAMES: frozenset[str] = frozenset(
         "P",
         "list",
         "zip",
-        "enumerate",
         "range",
-        "reversed",
     }
     | {function.jax for function in FUNCTIONS.values()}
     | {f"jnp.{dtype.jax}" for dtype in DTYPES.values()}
 )
-METHODS = frozenset({"astype", "shape", "reshape", "transpose", "ravel", "tolist"})
-# Names that a local variable must not take.
-TURN = "turn"  # what a comprehension counts with
-TAKEN = RESERVED | {TURN} | {name for name in NAMES if "." not in name}
+METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel", "tolist"})
+# What emitted loops count with, and the variables that they are about.
+TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
+# Names that a program's variable must not take.
+TAKEN = RESERVED | frozenset(LOOPED) | {name for name in NAMES if "." not in name}
 
 _HEADER = frozenset({"jax.jit", "jax.shard_map"})
+_LOOP = re.compile(rf"for {TURN} in range\([0-9]+\)")
 _VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _IMPORTS = frozenset({"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"})
 _NODES = (
@@ -72,8 +73,7 @@ _NODES = (
     ast.List,
     ast.Set,
     ast.Starred,
-    ast.ListComp,
-    ast.comprehension,
+    ast.For,
     ast.BinOp,
     ast.UnaryOp,
     ast.USub,
@@ -99,8 +99,8 @@ def check_source(text: str) -> str:
             _check_function(node.func)
         if isinstance(node, ast.Assign):
             _check_targets(node.targets)
-        if isinstance(node, ast.comprehension) and ast.unparse(node.target) != TURN:
-            raise _refused("a comprehension of another form")
+        if isinstance(node, ast.For):
+            _check_loop(node)
     kinds = [type(node) for node in tree.body]
     if kinds[0] is not ast.Expr or kinds[-1] is not ast.FunctionDef or kinds.count(ast.FunctionDef) != 1:
         raise _refused("a module of another shape")
@@ -128,7 +128,17 @@ def _check_function(function: ast.expr) -> None:
 def _check_targets(targets: list[ast.expr]) -> None:
     if len(targets) != 1 or not isinstance(targets[0], ast.Name):
         raise _refused("an assignment of another form")
-    check_variable(targets[0].id)
+    if targets[0].id not in LOOPED:
+        check_variable(targets[0].id)
+
+
+def _check_loop(loop: ast.For) -> None:
+    """`for turn in range(4):` and assignments."""
+    head = f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+    if not _LOOP.fullmatch(head) or loop.orelse:
+        raise _refused("a loop of another form")
+    if not all(isinstance(line, ast.Assign) for line in loop.body):
+        raise _refused("a loop over more than assignments")
 
 
 def _refused(what: str) -> ShardcError:

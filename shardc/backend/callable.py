@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardc.backend.allowed import METHODS, NAMES
+from shardc.backend.allowed import METHODS, NAMES, TURN
 from shardc.backend.calls import Body, body
-from shardc.backend.exprs import Attr, BinOp, Call, Const, Each, Expr, Index, Items, Keyword, Name, Star
+from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Star
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
 _MODULES = {"jax": jax, "jnp": jnp, "np": np}
-_BARE = {"P": jax.P, "list": list, "zip": zip, "range": range, "reversed": reversed, "True": True}
+_BARE = {"P": jax.P, "list": list, "zip": zip, "True": True}
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -45,13 +45,25 @@ def function(schedule: Schedule, scopes: bool = False) -> Callable[..., Any]:
 def _per_device(described: Body, scopes: bool) -> Callable[..., Any]:
     def program(*arrays: Any) -> Any:
         variables = dict(zip(described.parameters, arrays, strict=True))
-        for line in described.lines:
-            with nullcontext() if line.step is None or not scopes else jax.named_scope(f"step{line.step}"):
-                variables[line.target] = evaluate(line.expr, variables)
+        for code in described.code:
+            with nullcontext() if code.step is None or not scopes else jax.named_scope(f"step{code.step}"):
+                _do(code, variables)
         results = tuple(variables[name] for name in described.results)
         return results[0] if len(results) == 1 else results
 
     return program
+
+
+def _do(code: Code, variables: dict[str, Any]) -> None:
+    match code:
+        case Line(target, expr):
+            variables[target] = evaluate(expr, variables)
+        case Loop(count, lines):
+            for variables[TURN] in range(count):
+                for line in lines:
+                    _do(line, variables)
+        case _:
+            assert_never(code)
 
 
 def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:
@@ -69,12 +81,9 @@ def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:
             assert name in METHODS, name
             return getattr(evaluate(value, variables), name)
         case Index(value, index):
-            found = evaluate(value, variables)
-            return found[evaluate(index, variables) if isinstance(index, Name) else index]
+            return evaluate(value, variables)[index]
         case BinOp(left, symbol, right):
             return _OPERATORS[symbol](evaluate(left, variables), evaluate(right, variables))
-        case Each(body, turn, over):
-            return [evaluate(body, {**variables, turn: place}) for place in evaluate(over, variables)]
         case Keyword() | Star():
             raise AssertionError("only inside a call")
         case _:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from shardc.backend import local
-from shardc.backend.exchanges import direct_exchange, joint_exchange, reshape
-from shardc.backend.exprs import Const, Expr, Line, Name, axes_argument, call, renamed
+from shardc.backend.allowed import JOINED
+from shardc.backend.exchanges import joint_exchange, reshape
+from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
-from shardc.backend.moves import exchange, gather, permute, scatter, slice_of, slice_of_partial, spread
+from shardc.backend.moves import exchange, gather, permute, scatter, slice_of, slice_of_partial
+from shardc.backend.pieces import direct_exchange, spread
 from shardc.backend.variables import variables
 from shardc.errors import ShardcError
 from shardc.ir.collectives import (
@@ -29,27 +32,25 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.ir.sharding import Array, Axes, Sharding
 
-# Moves that are one call.
-
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A function's parameters, its lines, and the variables that it returns."""
+    """A function's parameters, its lines and loops, and the variables that it returns."""
 
     parameters: tuple[str, ...]
-    lines: tuple[Line, ...]
+    code: tuple[Code, ...]
     results: tuple[str, ...]
 
 
 def body(schedule: Schedule) -> Body:
     """What each device does, as lines of Python."""
     writer = _Writer(schedule, flow(schedule), variables(schedule))
-    lines = [replace(line, step=number) for number, step in enumerate(schedule.steps) for line in writer.step(step)]
+    code = [replace(each, step=number) for number, step in enumerate(schedule.steps) for each in writer.step(step)]
     for output in dict.fromkeys(schedule.outputs):
-        lines += writer.output(output)
+        code += writer.output(output)
     return Body(
         tuple(writer.names[value] for value in schedule.inputs),
-        tuple(lines),
+        tuple(code),
         tuple(writer.names[value] for value in schedule.outputs),
     )
 
@@ -64,7 +65,7 @@ class _Writer:
     def mesh(self) -> Mesh:
         return self.schedule.mesh
 
-    def step(self, step: Step) -> list[Line]:
+    def step(self, step: Step) -> list[Code]:
         match step.op:
             case Einsum():
                 return self._lines(step, *self._product(step))
@@ -91,7 +92,7 @@ class _Writer:
         """The first of several expressions reads the operand."""
         return [renamed(exprs[0], "", self._name(step.operands[0]).name), *exprs[1:]]
 
-    def _move(self, step: Step, move: Move | Reshape) -> list[Expr]:
+    def _move(self, step: Step, move: Move | Reshape) -> Sequence[Expr | Code]:
         operand, value = step.operands[0], self._name(step.operands[0])
         match move:
             case AllGather(axes, dim):
@@ -99,7 +100,8 @@ class _Writer:
             case JointGather(parts):
                 # The last dim's axes are the major ones: its blocks then lie one after another on the first dim.
                 axes = tuple(axis for _, minor in reversed(parts) for axis in minor)
-                return [*self._gathered(step, axes, parts[0][0]), *spread(parts, self.mesh)]
+                laid = spread(self._name(step.result), parts, len(self._before(step).dims), self.mesh)
+                return [*self._gathered(step, axes, parts[0][0]), *laid, Name(JOINED)]
             case AllReduce(axes):
                 return [call("jax.lax.psum", value, axes_argument(axes))]
             case ReduceScatter(axes, dim):
@@ -115,7 +117,7 @@ class _Writer:
             case JointExchange():
                 return self._read(step, joint_exchange(move, self._before(step), self.mesh))
             case DirectExchange():
-                return self._read(step, direct_exchange(move, self._before(step), self.mesh))
+                return [*direct_exchange(value, move, self._before(step), self.mesh), Name(JOINED)]
             case Reshape(_, joins):
                 digits = self.schedule.values[operand if joins else step.result]
                 return self._read(step, [reshape(move, digits, self.mesh)])
@@ -177,14 +179,13 @@ class _Writer:
     def _name(self, value: int) -> Name:
         return Name(self.names[value])
 
-    def _lines(self, step: Step, *exprs: Expr) -> list[Line]:
-        """Expressions after the first read the one before, under the result's name."""
+    def _lines(self, step: Step, *exprs: Expr | Code) -> list[Code]:
+        """Expressions after the first read the one before, under the result's name. What is code stays as it is."""
         target = self.names[step.result]
-        last = len(exprs) - 1
-        comment = str(self.schedule.values[step.result])
+        comments = [""] * (len(exprs) - 1) + [str(self.schedule.values[step.result])]
         return [
-            Line(target, renamed(expr, "", target), comment if place == last else "")
-            for place, expr in enumerate(exprs)
+            expr if isinstance(expr, Line | Loop) else Line(target, renamed(expr, "", target), comment)
+            for expr, comment in zip(exprs, comments, strict=True)
         ]
 
 

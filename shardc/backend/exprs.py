@@ -1,13 +1,14 @@
 """The little language in which a step's JAX call is described, before it is printed or applied.
 
-    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Star | Each
+    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Star
+    line = target = expr        loop = for turn in range(count): lines
 
 Nothing here imports JAX: a dotted function is only its name, a key of `allowed.NAMES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -67,10 +68,10 @@ class Attr:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`shape[0]`, `pieces[turn]`."""
+    """`shape[0]`."""
 
     value: Expr
-    index: int | Name
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +83,7 @@ class BinOp:
     right: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Each:
-    """`[body for turn in over]`."""
-
-    body: Expr
-    turn: str
-    over: Expr
-
-
-Expr: TypeAlias = Name | Const | Items | Keyword | Star | Call | Attr | Index | BinOp | Each
+Expr: TypeAlias = Name | Const | Items | Keyword | Star | Call | Attr | Index | BinOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +96,18 @@ class Line:
     step: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for turn in range(count):` and its lines, written for that step of the schedule."""
+
+    count: int
+    lines: tuple[Line, ...]
+    step: int | None = None
+
+
+Code: TypeAlias = Line | Loop
+
+
 def call(function: str, *args: Expr, **keywords: Expr) -> Call:
     """A call of a dotted name."""
     return Call(Name(function), args + tuple(Keyword(name, value) for name, value in keywords.items()))
@@ -111,6 +115,21 @@ def call(function: str, *args: Expr, **keywords: Expr) -> Call:
 
 def method(value: Expr, name: str, *args: Expr) -> Call:
     return Call(Attr(value, name), args)
+
+
+def size_of(value: Expr, dim: int) -> Expr:
+    """`A.shape[1]`."""
+    return Index(Attr(value, "shape"), dim)
+
+
+def over(value: Expr, parts: int) -> Expr:
+    """`size // 4`."""
+    return BinOp(value, "//", Const(parts)) if parts > 1 else value
+
+
+def times(parts: int, value: Expr) -> Expr:
+    """`4 * size`."""
+    return BinOp(Const(parts), "*", value) if parts > 1 else value
 
 
 def axes_argument(axes: tuple[str, ...]) -> Expr:
@@ -123,6 +142,12 @@ def axes_argument(axes: tuple[str, ...]) -> Expr:
 def numbers(values: tuple[int, ...]) -> Expr:
     """`1` for one number, `(1, 2)` for several."""
     return Const(values[0]) if len(values) == 1 else Items(tuple(Const(value) for value in values))
+
+
+def lines_of(code: Sequence[Code]) -> Iterator[Line]:
+    """Every line, those of loops included."""
+    for each in code:
+        yield from each.lines if isinstance(each, Loop) else (each,)
 
 
 def flat(expr: Expr) -> str:
@@ -144,11 +169,9 @@ def flat(expr: Expr) -> str:
         case Attr(value, name):
             return f"{flat(value)}.{name}"
         case Index(value, index):
-            return f"{flat(value)}[{index.name if isinstance(index, Name) else index}]"
+            return f"{flat(value)}[{index}]"
         case BinOp(left, operator, right):
             return f"{flat(left)} {operator} {bracketed(right)}"
-        case Each(body, turn, over):
-            return f"[{flat(body)} for {turn} in {flat(over)}]"
         case _:
             assert_never(expr)
 
@@ -176,9 +199,6 @@ def names_in(expr: Expr) -> Iterator[str]:
         case BinOp(left, _, right):
             yield from names_in(left)
             yield from names_in(right)
-        case Each(body, _, over):
-            yield from names_in(body)
-            yield from names_in(over)
         case _:
             assert_never(expr)
 
@@ -204,7 +224,5 @@ def renamed(expr: Expr, old: str, new: str) -> Expr:
             return Index(renamed(value, old, new), index)
         case BinOp(left, operator, right):
             return BinOp(renamed(left, old, new), operator, renamed(right, old, new))
-        case Each(body, turn, over):
-            return Each(renamed(body, old, new), turn, renamed(over, old, new))
         case _:
             assert_never(expr)

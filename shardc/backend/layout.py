@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from shardc.backend.exprs import Attr, BinOp, Call, Each, Expr, Index, Items, Keyword, Line, Star, bracketed, flat
+from typing import assert_never
+
+from shardc.backend.allowed import TURN
+from shardc.backend.exprs import (
+    Attr,
+    BinOp,
+    Call,
+    Code,
+    Expr,
+    Index,
+    Items,
+    Keyword,
+    Line,
+    Loop,
+    Star,
+    bracketed,
+    flat,
+)
 
 WIDTH = 88
 
 
-def assignment(line: Line, indent: int = 4) -> list[str]:
-    comment = f"  # {line.comment}" if line.comment else ""
-    return lay_out(line.expr, indent, f"{line.target} = ", comment)
+def written(code: Code, indent: int = 4) -> list[str]:
+    match code:
+        case Line(target, expr, comment):
+            return lay_out(expr, indent, f"{target} = ", f"  # {comment}" if comment else "")
+        case Loop(count, lines):
+            inside = [text for line in lines for text in written(line, indent + 4)]
+            return [" " * indent + f"for {TURN} in range({count}):", *inside]
+        case _:
+            assert_never(code)
 
 
 def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
@@ -39,14 +62,6 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             first, *others = _terms(expr)
             lines = [text for operator, term in others for text in _term(operator, term, indent)]
             return [*lay_out(first[1], indent, lead, ""), *lines[:-1], lines[-1] + tail]
-        case Each(body, turn, over):
-            inside = lay_out(body, indent + 4, "", "")
-            return [
-                " " * indent + lead + "[",
-                *inside,
-                " " * (indent + 4) + f"for {turn} in {flat(over)}",
-                " " * indent + "]" + tail,
-            ]
         case Attr() | Index() | _:
             return [single]
 

@@ -61,20 +61,6 @@ def exchange(value: Expr, axes: Axes, source: int, dim: int) -> Call:
     )
 
 
-def spread(parts: tuple[tuple[int, Axes], ...], mesh: Mesh) -> list[Expr]:
-    """What was gathered along the first dim for others, laid along these; local, on the variable named "".
-
-    `A[I_X, J_Y]` on X=2, Y=4, gathered over ("Y", "X") along I: four pieces [I, J/4] one below the other, each
-    of two blocks. Beside each other the pieces are A[I, J].
-    """
-    first = parts[0][0]
-    found: list[Expr] = []
-    for dim, axes in reversed(parts[1:]):
-        pieces = call("jnp.split", Name(""), Const(mesh.product(axes)), axis=Const(first))
-        found.append(call("jnp.concatenate", pieces, axis=Const(dim)))
-    return found
-
-
 def slice_of(value: Expr, axes: Axes, dim: int, parts: int) -> Call:
     """The device's block; sizes come from the array, so that the text does not go stale."""
     size = BinOp(Index(Attr(value, "shape"), dim), "//", Const(parts))

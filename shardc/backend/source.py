@@ -5,8 +5,8 @@ from __future__ import annotations
 from shardc.backend.allowed import check_source
 from shardc.backend.calls import Body, body
 from shardc.backend.exprs import Call as CallExpr
-from shardc.backend.exprs import Keyword, Name, names_in
-from shardc.backend.layout import assignment, lay_out
+from shardc.backend.exprs import Keyword, Name, lines_of, names_in
+from shardc.backend.layout import lay_out, written
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
@@ -22,7 +22,7 @@ def source(schedule: Schedule, chip: str) -> str:
         "",
         *_decorators(schedule),
         *_signature(described.parameters),
-        *(text for line in described.lines for text in assignment(line)),
+        *(text for code in described.code for text in written(code)),
         *lay_out_return(described.results),
     ]
     return check_source("\n".join(lines) + "\n")
@@ -37,7 +37,7 @@ def _docstring(schedule: Schedule, chip: str) -> list[str]:
 
 
 def _imports(described: Body, sharded: bool) -> list[str]:
-    used = {name.split(".")[0] for line in described.lines for name in names_in(line.expr) if "." in name}
+    used = {name.split(".")[0] for line in lines_of(described.code) for name in names_in(line.expr) if "." in name}
     lines = ["import jax"]
     lines += ["import jax.numpy as jnp"] if "jnp" in used else []
     lines += ["import numpy as np"] if "np" in used else []

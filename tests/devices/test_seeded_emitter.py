@@ -10,7 +10,7 @@ import shardc
 from shardc import simulate
 from shardc.backend import callable as emitter
 from shardc.backend import moves as emitted_moves
-from shardc.backend.exprs import Attr, BinOp, Call, Const, Index, Items, Keyword, Name
+from shardc.backend.exprs import Attr, BinOp, Call, Const, Index, Items, Keyword, Loop, Name
 from shardc.backend.moves import slice_of
 from shardc.backend.placing import from_blocks, make_mesh, spec_of
 from shardc.backend.run import compare
@@ -58,6 +58,8 @@ def rewrite(patch, function, change):
     right = emitter.body
 
     def changed(line):
+        if isinstance(line, Loop):
+            return replace(line, lines=tuple(map(changed, line.lines)))
         if not isinstance(line.expr, Call) or not named(line.expr.function, function):
             return line
         plain = [arg for arg in line.expr.args if not isinstance(arg, Keyword)]
@@ -66,7 +68,7 @@ def rewrite(patch, function, change):
 
     def body(schedule):
         found = right(schedule)
-        return replace(found, lines=tuple(map(changed, found.lines)))
+        return replace(found, code=tuple(map(changed, found.code)))
 
     patch.setattr(emitter, "body", body)
 
@@ -115,8 +117,11 @@ def summed_everywhere_then_sliced(function, plain, keywords):
     return slice_of(everywhere, (plain[1].value,), keywords["scatter_dimension"].value, MESH[plain[1].value])
 
 
-def once_more(function, plain, keywords):
-    return made(function, [plain[0], BinOp(plain[1], "+", Const(1))], keywords)
+def at_the_start(function, plain, keywords):
+    """Whichever of the arguments says where."""
+    place = next(number for number, arg in enumerate(plain) if isinstance(arg, Items))
+    zeros = Items(tuple(Const(0) for _ in plain[place].items))
+    return made(function, [*plain[:place], zeros, *plain[place + 1 :]], keywords)
 
 
 def digits_swapped(function, plain, keywords):
@@ -134,6 +139,7 @@ def stale(function, plain, keywords):
 REDUCED = "A[I, J_X] · B[J_X, K] → C[I, K]"
 SCATTERED = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
 GATHERED = "A[I_XY, J] → A[I, J]"
+SPREAD = "A[I_X, J_Y] → A[I, J]"
 EXCHANGED = "A[I_X, J] → A[I, J_X]"
 PERMUTED = "A[I_XY, J] → A[I_YX, J]"
 INT8 = "C: int32[I, K] = A: int8[I, L] · B: int8[L, K]"
@@ -150,8 +156,10 @@ BUGS = {
     "an exchange that is not tiled": (EXCHANGED, "jax.lax.all_to_all", without("tiled"), "types"),
     "a permute backwards": (PERMUTED, "jax.lax.ppermute", pairs_transposed, "values"),
     "a permute left out": (PERMUTED, "jax.lax.ppermute", left_out, "values"),
-    "pieces not turned": ("A[I_X, J_Y] → A[I_YX, J]", "jnp.roll", left_out, "values"),
-    "pieces turned once more": ("A[I_X, J_Y] → A[I_YX, J]", "jnp.roll", once_more, "values"),
+    "pieces not sent": ("A[I_X, J_Y] → A[I_YX, J]", "jax.lax.ppermute", left_out, "values"),
+    "the first piece sent in each turn": ("A[I_X, J_Y] → A[I_YX, J]", "jax.lax.dynamic_slice", at_the_start, "values"),
+    "pieces put one on the other": ("A[I_X, J_Y] → A[I_YX, J]", "jax.lax.dynamic_update_slice", at_the_start, "values"),
+    "pieces of a gather put one on the other": (SPREAD, "jax.lax.dynamic_update_slice", at_the_start, "values"),
     "pieces sent where they were": ("A[I_YX, J] → A[I, J_XY]", "jax.lax.all_to_all", left_out, "values"),
     "digits in the other order": ("A[I_XY, J] → A[I, J_X]", ".reshape", digits_swapped, "values"),
     "operands swapped": ("A[I, J] · B[J, K_X] → C[I, K_X]", "jnp.einsum", operands_swapped, "types"),
