@@ -1,13 +1,15 @@
 """Every legal strategy of a statement, priced.
 
 A strategy says in which shardings each product takes its operands: gather A; or slice B and reduce; or
-exchange A and gather the result. Its reshards are the cheapest. Strategies move only the axes that the
+exchange A and gather the result. Its reshards are the cheapest. A chain of products is taken in the plan's order;
+of each other order the cheapest strategy is listed. Strategies move only the axes that the
 statement writes, as one would on paper; the search for the plan itself runs over all axes of the mesh.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from shardc.cost.model import PICO, picoseconds
 from shardc.errors import ShardcError
@@ -16,6 +18,7 @@ from shardc.ir.program import Call, Expr, Product, Statement, operands
 from shardc.ir.sharding import Array
 from shardc.planner.build import Builder
 from shardc.planner.nodes import Planner
+from shardc.planner.orders import MAX_ORDERS, all_orders, taken
 from shardc.planner.root import cheapest, fixed_if_asked, mentioned, root_table
 from shardc.planner.tables import Applied, Origin, Table
 
@@ -40,7 +43,9 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
     yield best, cheapest(best, statement)
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)
     priced: list[tuple[int, Table, int]] = []
-    for root in map(fixed_if_asked, _tables(narrow, statement.expr)):
+    order = taken(best, cheapest(best, statement))
+    found = [*_tables(narrow, order), *_others(narrow, statement.expr, order)]
+    for root in map(fixed_if_asked, found):
         try:
             goal = cheapest(root, statement)
         except ShardcError:  # this strategy does not lead to the result
@@ -50,8 +55,18 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
     yield from ((root, goal) for _, root, goal in priced[:MAX_STRATEGIES])
 
 
+def _others(planner: Planner, expr: Expr, order: Expr) -> Iterator[Table]:
+    """A table for each other order of an expression's products, all strategies together."""
+    for other in islice(all_orders(expr), MAX_ORDERS):
+        if other != order:
+            try:
+                yield planner.as_written(other)
+            except ShardcError:  # this order needs what moves cannot do, or is too wide to search
+                continue
+
+
 def _tables(planner: Planner, expr: Expr) -> list[Table]:
-    """A table for each strategy of an expression."""
+    """A table for each strategy of an expression whose products are taken as written."""
     below = [_tables(planner, operand) for operand in operands(expr)]
     combined: list[tuple[Table, ...]] = [()]
     for options in below:

@@ -97,8 +97,8 @@ class Builder:
         return self.chosen[use.name]
 
     def _product(self, table: Table, tables: tuple[Table, ...], at: tuple[int, ...], seed: int, name: str) -> int:
-        expr = table.expr
-        assert isinstance(expr, Product)
+        assert isinstance(table.expr, Product)
+        expr = replace(table.expr, operands=tuple(t.expr for t in tables))  # of a chain, the pair that was taken
         found = [self._found(t, n) for t, n in zip(tables, at, strict=True)]
         below = [t.expr.dims for t in tables]
         for axis, case in cases_of(self.planner.mesh.names, below, expr.dims, found).items():

@@ -4,7 +4,7 @@ A statement is a tree. From the leaves up, each node gets a Table: for every sha
 the price, and where it came from. A node's own operation gives seeds, moves spread them:
 
     Use       the sharding written (or held)                     seeds {[I, J_X]: 0}
-    Product   every local product of two priced operand shardings
+    Product   every local product of two priced operand shardings; of a chain, of every pair of its parts
     Call      every sharding that the function allows
     Named     one move of the kind that the user wrote
 
@@ -13,12 +13,14 @@ Prices add up along the tree, so the least price at the root is the least over a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
+from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
@@ -30,7 +32,9 @@ from shardc.planner.space import Edge, space
 from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, as_written
 from shardc.planner.work import Work
 from shardc.rules.functions import applied
-from shardc.rules.products import local_products, placements
+from shardc.rules.products import count_placements, local_products, placements
+
+MAX_WAYS = 200  # for the dims to lie that meet in a product, where none that is written has more
 
 
 @dataclass(slots=True)
@@ -62,8 +66,41 @@ class Planner:
         return self._searches[key]
 
     def table(self, expr: Expr) -> Table:
-        """The table of an expression, all strategies together."""
+        """The table of an expression, all strategies and all orders of its products together."""
+        if isinstance(expr, Product) and len(expr.operands) > 1:
+            return self._chain(chain_of(expr))
         return self.combine(expr, tuple(self.table(operand) for operand in operands(expr)))
+
+    def as_written(self, expr: Expr) -> Table:
+        """The table of an expression with its products in the order as written."""
+        return self.combine(expr, tuple(self.as_written(operand) for operand in operands(expr)))
+
+    def _chain(self, chain: Chain) -> Table:
+        """Of each part of a chain one table, which has the best of all pairs that make it."""
+        tables = {1 << place: self.table(operand) for place, operand in enumerate(chain.operands)}
+        for pair in chain.pairs():
+            if pair.left not in tables or pair.right not in tables or not self._can_afford(chain, pair):
+                continue
+            below = (tables[pair.left], tables[pair.right])
+            expr = chain.multiply(pair, *(table.expr for table in below))
+            made = tables.get(pair.whole) or Table(expr, self.search(expr.dims, expr.dtype), {}, {})
+            self._seed(made, expr, below)
+            if made.seeds:
+                tables[pair.whole] = made
+        if chain.whole not in tables:
+            raise _impossible(chain.product)
+        return tables[chain.whole]
+
+    def _can_afford(self, chain: Chain, pair: Pair) -> bool:
+        """Whether a pair that nobody wrote is as easy to search as one that is written, and its numbers to add."""
+        if pair in chain.written:
+            return True
+        size = math.prod(self.program.shape(chain.dims(pair.whole))) * chain.product.dtype.bytes
+        if size >= 2**63 or math.prod(self.program.shape(chain.meeting(pair))) >= 2**80:
+            return False
+        widest = max(len(chain.meeting(other)) for other in chain.written)
+        meeting = len(chain.meeting(pair))
+        return meeting <= widest or count_placements(len(self.pool), meeting) <= MAX_WAYS
 
     def combine(self, expr: Expr, tables: tuple[Table, ...]) -> Table:
         """The table of an expression from its operands' tables."""
@@ -74,11 +111,14 @@ class Planner:
 
     def table_or_none(self, expr: Expr, tables: tuple[Table, ...]) -> Table | None:
         found = Table(expr, self.search(expr.dims, expr.dtype), {}, {})
+        self._seed(found, expr, tables)
+        return found if found.seeds else None
+
+    def _seed(self, found: Table, expr: Expr, tables: tuple[Table, ...]) -> None:
         for number, price, origin in self.ways(expr, tables, found.search):
             if self.cap is not None and not isinstance(expr, Use) and not found.search.divides(number):
                 continue
             found.add(number, price, origin)
-        return found if found.seeds else None
 
     def ways(self, expr: Expr, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
         """Every (sharding, price, origin) that the expression's own operation gives."""

@@ -14,6 +14,7 @@ from shardc.planner.bounds import lower_bound
 from shardc.planner.limits import axes_to_search, check_bytes
 from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
+from shardc.planner.orders import order_notes
 from shardc.planner.progress import Progress
 from shardc.planner.statement import PlannedStatement
 
@@ -102,7 +103,7 @@ def _planned(
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
     check_bytes(schedule)
-    return PlannedProgram(schedule, statements, cost_of(schedule), lower_bound(schedule), notes)
+    return PlannedProgram(schedule, statements, cost_of(schedule), lower_bound(schedule), notes + order_notes(program))
 
 
 def cost_of(schedule: Schedule) -> Cost:

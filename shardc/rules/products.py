@@ -110,4 +110,6 @@ def count_placements(axes: int, rank: int, mesh: Mesh | None = None) -> int:
 
 def count_arrangements(axes: int, rank: int) -> int:
     """How many ways `arrangements` finds: 2, 6, 24, 120 for rank 2 and 1 to 4 axes."""
+    if rank == 0:
+        return int(axes == 0)
     return factorial(axes) * comb(axes + rank - 1, rank - 1)

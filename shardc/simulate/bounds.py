@@ -16,19 +16,22 @@ products and sums of absolute values), and a bound E of the absolute error.
 
 Where M + E exceeds the largest number of the type the result may overflow, and nothing is promised (E = ∞).
 
-M, not |v|, makes the bound hold for any order of pairs and any moment of the reduction, since the parts
-that devices hold never exceed M together. It assumes that the parts of an unreduced input add up exactly.
+M, not |v|, makes the bound hold for any moment of the reduction, since the parts that devices hold never
+exceed M together. A chain of products may be multiplied in another order: to the error as written comes what
+the worst order rounds away, carried through the chain in numbers, not arrays. It is assumed that the parts
+of an unreduced input add up exactly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
 
+from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.dtypes import DType, accumulator
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Call, Expr, Named, Product, Program, Use
@@ -83,9 +86,10 @@ def _estimate(expr: Expr, known: dict[str, _Estimate], program: Program) -> _Est
         case Named(operand=operand, dims=dims, dtype=dtype):
             below = _transposed(_estimate(operand, known, program), operand.dims, dims)
             return _rounded(below, _roundings(program.mesh.devices + 1, dtype.unit))
+        case Product(operands=(_, _)):
+            return _chain(chain_of(expr), known, program)
         case Product():
-            product = _product(expr, [_estimate(o, known, program) for o in expr.operands], program)
-            return _limited(product, expr.dtype)
+            return _product(expr, [_estimate(o, known, program) for o in expr.operands], program)
         case Call():
             result = _call(expr, [_estimate(o, known, program) for o in expr.operands], program)
             return _limited(result, expr.dtype)
@@ -93,19 +97,60 @@ def _estimate(expr: Expr, known: dict[str, _Estimate], program: Program) -> _Est
             assert_never(expr)
 
 
+def _chain(chain: Chain, known: dict[str, _Estimate], program: Program) -> _Estimate:
+    """As written, and what any other order may add to that."""
+    parts = {1 << place: _estimate(operand, known, program) for place, operand in enumerate(chain.operands)}
+    exprs: dict[int, Expr] = {1 << place: operand for place, operand in enumerate(chain.operands)}
+    tops = {part: float(np.max(found.magnitude + found.error, initial=0.0)) for part, found in parts.items()}
+    for pair in chain.written:
+        product = exprs[pair.whole] = chain.multiply(pair, exprs[pair.left], exprs[pair.right])
+        parts[pair.whole] = _product(product, [parts[pair.left], parts[pair.right]], program)
+    written, pairs = parts[chain.whole], tuple(chain.pairs())
+    if len(pairs) == len(chain.written) or not chain.product.dtype.unit:
+        return written
+    relative, floor = _worst_order(chain, pairs, tops, program)
+    return _Estimate(
+        written.value, written.magnitude, written.error + relative * (written.magnitude + written.error) + floor
+    )
+
+
+def _worst_order(
+    chain: Chain, pairs: Sequence[Pair], tops: Mapping[int, float], program: Program
+) -> tuple[float, float]:
+    """At most how much of the result's magnitude, and how much besides, the worst order of pairs rounds away.
+
+    Each is carried from part to part, as is the largest magnitude there can be; where a part may overflow, all is lost.
+    """
+    dtype, devices = chain.product.dtype, program.mesh.devices
+    largest, relative = dict(tops), dict.fromkeys(tops, 0.0)
+    floors = dict.fromkeys(tops, 0.0)
+    for pair in pairs:
+        terms = math.prod(program.shape(tuple(set(chain.meeting(pair)).difference(chain.dims(pair.whole)))))
+        once = math.log1p(_of_product(terms, accumulator(dtype).unit, dtype.unit, devices))
+        left, right, whole = pair.left, pair.right, pair.whole
+        top = terms * largest[left] * largest[right]
+        grown = math.exp(min(100.0, once + relative[left] + relative[right]))
+        floor = terms * grown * (floors[left] * largest[right] + (largest[left] + floors[left]) * floors[right])
+        fits = math.isfinite(floor) and (whole == chain.whole or top * grown <= _largest(dtype))
+        floor = floor + _floor(dtype) if fits else math.inf
+        largest[whole] = max(top, largest.get(whole, 0.0))
+        relative[whole] = max(once + relative[left] + relative[right], relative.get(whole, 0.0))
+        floors[whole] = max(floor, floors.get(whole, 0.0))
+    return _roundings(1, relative[chain.whole]), floors[chain.whole]
+
+
 def _product(expr: Product, below: Sequence[_Estimate], program: Program) -> _Estimate:
     names = [operand.dims for operand in expr.operands]
     sizes = dict(zip((d for dims in names for d in dims), (n for o in below for n in o.value.shape), strict=True))
     terms = math.prod(size for dim, size in sizes.items() if dim not in expr.dims)
-    devices = program.mesh.devices
     summing = max(accumulator(operand.dtype).unit for operand in expr.operands)
-    gamma = _roundings(terms + devices, summing) + _roundings(devices + 1, expr.dtype.unit)
+    gamma = _of_product(terms, summing, expr.dtype.unit, program.mesh.devices)
     value = contract([o.value for o in below], names, expr.dims)
     magnitude = contract([o.magnitude for o in below], names, expr.dims)
     # (M_A + E_A)·(M_B + E_B) − M_A·M_B is the error brought along, less the rounding of the difference.
     grown = contract([o.magnitude + o.error for o in below], names, expr.dims)
     brought = _brought(below, names, expr.dims)
-    return _Estimate(value, magnitude, brought + gamma * grown + _floor(expr.dtype))
+    return _limited(_Estimate(value, magnitude, brought + gamma * grown + _floor(expr.dtype)), expr.dtype)
 
 
 def _brought(below: Sequence[_Estimate], names: Sequence[tuple[str, ...]], wanted: tuple[str, ...]) -> Values:
@@ -169,9 +214,17 @@ def _rounded(found: _Estimate, gamma: float) -> _Estimate:
 
 def _limited(found: _Estimate, dtype: DType) -> _Estimate:
     """No promise where the type may overflow, or where nothing can be said."""
-    largest = _LARGEST.get(dtype.name, float(np.finfo(np.float32).max)) if dtype.unit else np.inf
-    lost = np.isnan(found.error) | (found.magnitude + found.error > largest)
+    lost = np.isnan(found.error) | (found.magnitude + found.error > _largest(dtype))
     return _Estimate(found.value, found.magnitude, np.where(lost, np.inf, found.error))
+
+
+def _largest(dtype: DType) -> float:
+    return _LARGEST.get(dtype.name, float(np.finfo(np.float32).max)) if dtype.unit else math.inf
+
+
+def _of_product(terms: int, summing: float, unit: float, devices: int) -> float:
+    """γ: the relative error of so many terms added, and of partial sums rounded, one a device."""
+    return _roundings(terms + devices, summing) + _roundings(devices + 1, unit)
 
 
 def _roundings(count: int, unit: float) -> float:

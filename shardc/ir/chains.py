@@ -1,0 +1,164 @@
+"""Chains of products: what is multiplied, and in which orders that means the same.
+
+    A[I, J] · B[J, K] · C[K, L] → D[I, L]
+
+has three operands. A *part* is a set of them, an integer with one bit each. Its value has the dims of its
+operands that the result, or an operand outside, has too; the others are summed inside:
+
+    001  A[I, J]      011  A·B [I, K]      111  D[I, L]
+    010  B[J, K]      110  B·C [J, L]
+    100  C[K, L]      101  A·C [I, J, K, L], an outer product
+
+A product in a product is one chain with it unless a dim that it sums stands outside as well: of `In ·_D Win ·_F
+Wout[F, D]`, D ends before Wout and begins again there. Such a product is one operand of the chain around it, and
+a chain of its own. So is one that forbids communication, and one whose type is not that of its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shardc.ir.program import Expr, Product, operands
+
+MAX_OPERANDS = 6  # a longer chain is multiplied as written
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two parts that are multiplied."""
+
+    left: int
+    right: int
+
+    @property
+    def whole(self) -> int:
+        return self.left | self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """`product` with the products inside it opened. `written` are its pairs as written, inner ones first."""
+
+    product: Product
+    operands: tuple[Expr, ...]
+    written: tuple[Pair, ...]
+
+    @property
+    def whole(self) -> int:
+        return (1 << len(self.operands)) - 1
+
+    def members(self, part: int) -> list[Expr]:
+        return [operand for place, operand in enumerate(self.operands) if part >> place & 1]
+
+    def dims(self, part: int) -> tuple[str, ...]:
+        """Of the value of a part, in order of first use."""
+        if part == self.whole:
+            return self.product.dims
+        inside = self.members(part)
+        if len(inside) == 1:
+            return inside[0].dims
+        wanted = set(self.product.dims).union(*(operand.dims for operand in self.members(self.whole & ~part)))
+        return tuple(dim for dim in dict.fromkeys(dim for operand in inside for dim in operand.dims) if dim in wanted)
+
+    def meeting(self, pair: Pair) -> tuple[str, ...]:
+        """The dims that meet in the product of a pair."""
+        return tuple(dict.fromkeys(self.dims(pair.left) + self.dims(pair.right)))
+
+    def multiply(self, pair: Pair, left: Expr, right: Expr) -> Product:
+        """The product of a pair, of expressions that give its parts."""
+        product = self.product
+        return Product((left, right), self.dims(pair.whole), product.dtype, product.local, product.span)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every pair that an order may multiply, parts before what they are parts of, as written first.
+
+        Parts that share no dim are multiplied where that is written, or nothing else is possible: an outer product
+        is large, and what it sums later is one long sum, whose rounding is worse.
+        """
+        if len(self.operands) > MAX_OPERANDS:
+            yield from self.written
+            return
+        as_written = {pair.whole: pair for pair in self.written}
+        parts = [part for part in range(1, self.whole + 1) if part in as_written or self._may_be_made(part)]
+        for whole in sorted(parts, key=lambda part: (part.bit_count(), part)):
+            first = as_written.get(whole)
+            if first is not None:
+                yield first
+            for left in parts:
+                pair = Pair(left, whole & ~left)
+                if left & whole == left and left & whole & -whole and pair.right in parts and pair != first:
+                    yield pair
+
+    def _may_be_made(self, part: int) -> bool:
+        """Whether it holds together, or every operand that it holds together with is in it."""
+        return self._reached(part & -part, within=part) == part or self._reached(part, within=self.whole) == part
+
+    def _reached(self, found: int, within: int) -> int:
+        """What shares a dim with a part, step by step."""
+        while True:
+            dims = {dim for operand in self.members(found) for dim in operand.dims}
+            more = found | sum(1 << k for k, o in enumerate(self.operands) if within >> k & 1 and dims & set(o.dims))
+            if more == found:
+                return found
+            found = more
+
+
+@dataclass(slots=True)
+class _Node:
+    expr: Expr
+    below: list[_Node] = field(default_factory=list)
+    part: int = 0
+
+
+def chain_of(product: Product) -> Chain:
+    """The chain of a product of two operands."""
+    top = _Node(product)
+    opened, leaves = [top], _open(top)
+    place = 0
+    while place < len(leaves):
+        node = leaves[place]
+        if _can_open(node.expr, product, leaves[:place] + leaves[place + 1 :]):
+            leaves[place : place + 1] = _open(node)
+            opened.append(node)
+        else:
+            place += 1
+    for number, leaf in enumerate(leaves):
+        leaf.part = 1 << number
+    written = []
+    for node in reversed(opened):
+        left, right = node.below
+        written.append(Pair(left.part, right.part))
+        node.part = left.part | right.part
+    return Chain(product, tuple(leaf.expr for leaf in leaves), tuple(written))
+
+
+def _open(node: _Node) -> list[_Node]:
+    node.below = [_Node(expr) for expr in operands(node.expr)]
+    return list(node.below)
+
+
+def _can_open(expr: Expr, around: Product, others: Sequence[_Node]) -> bool:
+    if not isinstance(expr, Product) or len(expr.operands) != 2 or expr.local or around.local:
+        return False
+    if any(dtype != around.dtype for dtype in (expr.dtype, *(operand.dtype for operand in expr.operands))):
+        return False
+    ended = {dim for operand in expr.operands for dim in operand.dims}.difference(expr.dims)
+    return all(ended.isdisjoint(other.expr.dims) for other in others)
+
+
+def orders(chain: Chain, below: Mapping[int, Expr] | None = None) -> Iterator[Product]:
+    """The chain's product with its pairs taken in each order, as written first. `below` are its operands instead."""
+    parts: dict[int, list[Pair]] = {}
+    for pair in chain.pairs():
+        parts.setdefault(pair.whole, []).append(pair)
+
+    def made(part: int) -> Iterator[Expr]:
+        if part.bit_count() == 1:
+            yield chain.operands[part.bit_length() - 1] if below is None else below[part]
+            return
+        for pair in parts[part]:
+            for left in made(pair.left):
+                yield from (chain.multiply(pair, left, right) for right in made(pair.right))
+
+    return (found for found in made(chain.whole) if isinstance(found, Product))

@@ -1,0 +1,382 @@
+"""Chains of products: every order that means the same is tried, and the cheapest is taken."""
+
+import math
+from itertools import product
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc import simulate
+from shardc.errors import ShardcError
+from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
+from shardc.ir.plan import Einsum, Schedule
+from shardc.ir.program import Product, operands
+from shardc.ir.sharding import Sharding, spell
+from shardc.testing import Case, all_shardings, assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
+from shardc.testing.laws import product_law
+from shardc.testing.oracles import _graph
+
+NAMES = "ABCDE"
+
+
+@st.composite
+def chains(draw, min_operands=2, max_operands=5, max_axes=2, max_size=4, rank=2):
+    """Products of arrays that share dims as they happen to, in any shardings; at times a loop, or a batched dim."""
+    mesh = draw(meshes(max_axes, max_size))
+    count = draw(st.integers(min_operands, max_operands))
+    pool = "IJKLMN"[: count + 1]
+    arrays = []
+    for place in range(count):
+        linked = draw(st.booleans()) or draw(st.booleans())
+        dims = tuple(pool[place : place + rank]) if linked else tuple(draw(st.permutations(pool))[:rank])
+        arrays.append((NAMES[place], dims, draw(shardings(mesh, rank, unreduced=False))))
+    found = sorted({dim for _, dims, _ in arrays for dim in dims})
+    result = tuple(draw(st.permutations(found))[: draw(st.integers(1, 2))])
+    arrays.append(("R", result, draw(shardings(mesh, len(result), unreduced=False))))
+    sizes = dict.fromkeys(found, 1)
+    for _, dims, sharding in arrays:
+        for dim, axes in zip(dims, sharding.dims, strict=True):
+            sizes[dim] = math.lcm(sizes[dim], mesh.product(axes))
+    sizes = {dim: size * draw(st.sampled_from([1, 2, 3, 8])) for dim, size in sizes.items()}
+    *terms, target = (name + spell(dims, sharding) for name, dims, sharding in arrays)
+    return Case(" · ".join(terms) + " → " + target, mesh, sizes)
+
+
+def planned(case, objective="bytes", dtype="f32", **options):
+    return shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype=dtype, objective=objective, **options)
+
+
+def chain(text, mesh=None, **sizes):
+    expr = shardc.parse(text, mesh=mesh or {}, dims=sizes).statements[0].expr
+    assert isinstance(expr, Product)
+    return chain_of(expr)
+
+
+def assert_simulates(schedule: Schedule):
+    wholes = simulate.sample_inputs(schedule.program, 0)
+    blocks, expected = simulate.run(schedule, wholes), simulate.reference(schedule.program, wholes)
+    for block, number, whole in zip(blocks, schedule.outputs, expected, strict=True):
+        bound = 1e-12 * max(1.0, float(np.abs(whole).max(initial=0)))
+        assert_equal_on_every_device(block, whole, schedule.values[number], schedule.mesh, bound)
+
+
+# --- the price: brute force over bracketings, written apart from the planner
+
+
+def bracketings(members):
+    """Every way to take pairs of these, as nested tuples; parts that share no dim are not multiplied."""
+    if len(members) == 1:
+        return [members[0]]
+    found = []
+    first, *rest = members
+    for chosen in product((False, True), repeat=len(rest)):
+        left = [first, *(m for m, take in zip(rest, chosen, strict=True) if take)]
+        right = [m for m, take in zip(rest, chosen, strict=True) if not take]
+        if right:
+            found += [(x, y) for x in bracketings(left) for y in bracketings(right)]
+    return found
+
+
+def leaves(tree):
+    return [tree] if not isinstance(tree[0], tuple) else [leaf for part in tree for leaf in leaves(part)]
+
+
+def value_dims(tree, every, result):
+    """The dims of a bracketing's value: those that the result or an array outside has."""
+    inside = leaves(tree)
+    if len(inside) == 1:
+        return inside[0][1]
+    if len(inside) == len(every):
+        return result
+    outside = set(result) | {dim for leaf in every if leaf not in inside for dim in leaf[1]}
+    return tuple(dim for dim in dict.fromkeys(dim for leaf in inside for dim in leaf[1]) if dim in outside)
+
+
+def wire_bytes(tree, every, result, mesh, sizes, known):
+    """Of each sharding of a bracketing's value the fewest wire bytes, over the moves of the oracle."""
+    key = tuple(name for name, *_ in leaves(tree)), str(tree)
+    if key in known:
+        return known[key]
+    dims = value_dims(tree, every, result)
+    if not isinstance(tree[0], tuple):
+        seeds = {tree[2]: 0}
+    else:
+        below = [wire_bytes(part, every, result, mesh, sizes, known) for part in tree]
+        names = [value_dims(part, every, result) for part in tree]
+        seeds = {}
+        for (left, a), (right, b) in product(below[0].items(), below[1].items()):
+            left_by = product_law(names, (left, right), dims)
+            if isinstance(left_by, Sharding):
+                seeds[left_by] = min(seeds.get(left_by, math.inf), a + b)
+    graph = _graph(mesh, tuple(sizes[dim] for dim in dims), 4).copy()
+    graph.add_weighted_edges_from(("seed", sharding, price) for sharding, price in seeds.items() if sharding in graph)
+    found = nx.single_source_dijkstra_path_length(graph, "seed")
+    known[key] = {sharding: price for sharding, price in found.items() if sharding != "seed"}
+    return known[key]
+
+
+def every_array(plan):
+    return [(a.name, a.dims, a.sharding) for a in (plan.schedule.values[n] for n in plan.schedule.inputs)]
+
+
+def together(tree):
+    """Whether each pair of a bracketing shares a dim."""
+    if not isinstance(tree[0], tuple):
+        return True
+    one, other = ({dim for leaf in leaves(part) for dim in leaf[1]} for part in tree)
+    return bool(one & other) and all(map(together, tree))
+
+
+def as_written(arrays):
+    tree = arrays[0]
+    for array in arrays[1:]:
+        tree = (tree, array)
+    return tree
+
+
+@settings(max_examples=40, deadline=None)
+@given(chains(max_operands=4, max_size=3))
+def test_a_chain_costs_what_the_cheapest_bracketing_costs(case):
+    plan = planned(case)
+    arrays, known = every_array(plan), {}
+    goal = plan.schedule.values[plan.schedule.outputs[0]]
+    trees = [tree for tree in bracketings(arrays) if together(tree)]
+    trees += [as_written(arrays)]
+    prices = [
+        wire_bytes(tree, arrays, goal.dims, case.mesh, case.dims, known).get(goal.sharding, math.inf) for tree in trees
+    ]
+    in_digits = any(step.op == "Reshape" for step in plan.steps)
+    # Of a chain that falls apart the planner joins whole components, which here are as written only.
+    connected = len(trees) > 1 or len(arrays) == 2
+    best = min(prices)
+    assert plan.cost.wire_bytes <= best
+    if connected and not in_digits:
+        assert plan.cost.wire_bytes == best
+
+
+def by_hand(case, tree, arrays, result, between):
+    """The chain as statements, one a pair; `between` are the shardings of the values in between."""
+    lines, names = [], iter("TSVW")
+    left = list(between)
+
+    def spelled(part):
+        if not isinstance(part[0], tuple):
+            return part[0] + spell(part[1], part[2])
+        terms = " · ".join(spelled(below) for below in part)
+        if part is tree:
+            lines.append(f"{terms} → {case.text.split(' → ')[1]}")
+            return ""
+        dims = value_dims(part, arrays, result)
+        name = next(names) + spell(dims, left.pop())
+        lines.append(f"{terms} → {name}")
+        return name
+
+    spelled(tree)
+    return "\n".join(lines)
+
+
+def price_by_hand(case, text, objective):
+    try:
+        cost = shardc.plan(text, mesh=case.mesh, dims=case.dims, dtype="f32", objective=objective).cost
+    except ShardcError as error:
+        assert error.code in ("SHC204", "SHC220")  # this value does not divide so, or cannot be had so
+        return math.inf
+    return cost.time_s if objective == "time" else cost.wire_bytes
+
+
+@settings(max_examples=8, deadline=None)
+@given(chains(3, 3, max_size=3), st.sampled_from(["time", "bytes"]))
+def test_a_chain_costs_what_the_best_statements_by_hand_cost(case, objective):
+    plan = planned(case, objective)
+    arrays = every_array(plan)
+    result = plan.schedule.values[plan.schedule.outputs[0]].dims
+    prices = []
+    for tree in [tree for tree in bracketings(arrays) if together(tree)] + [as_written(arrays)]:
+        inner = next(part for part in tree if isinstance(part[0], tuple))
+        rank = len(value_dims(inner, arrays, result))
+        for sharding in all_shardings(case.mesh, rank):
+            prices.append(price_by_hand(case, by_hand(case, tree, arrays, result, [sharding]), objective))
+    found = plan.cost.time_s if objective == "time" else plan.cost.wire_bytes
+    slack = 1e-11 if objective == "time" else 0
+    assert found <= min(prices) + slack
+    written = {axis for _, _, sharding in arrays for axis in sharding.used}
+    if objective == "bytes" or written >= set(case.mesh.names):  # by time only the axes written are searched
+        assert found >= min(prices) - slack or any(step.op == "Reshape" for step in plan.steps)
+
+
+# --- the meaning
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains(), st.sampled_from(["time", "bytes"]))
+def test_every_chain_means_the_program(case, objective):
+    plan = planned(case, objective)
+    assert_schedule_legal(plan.schedule)
+    assert_simulates(plan.schedule)
+
+
+@settings(max_examples=25, deadline=None)
+@given(chains(3, 4))
+def test_every_alternative_of_a_chain_means_the_program_and_costs_no_less(case):
+    plan = planned(case)
+    found = plan._found.statements[0].alternatives
+    assert found[0].steps == plan.schedule.steps
+    assert [s.wire_bytes for s in found] == sorted(s.wire_bytes for s in found)
+    for strategy in found[:3] + found[-3:]:
+        result = strategy.steps[-1].result if strategy.steps else plan.schedule.outputs[0]
+        schedule = Schedule(plan.program, strategy.values, plan.schedule.inputs, (result,), strategy.steps)
+        assert_schedule_legal(schedule)
+        assert_simulates(schedule)
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains(3, 5, max_axes=1, max_size=1), st.sampled_from(["f32", "bf16"]), st.integers(0, 99))
+def test_the_error_bound_holds_in_every_order(case, dtype, seed):
+    """Each order in the accumulator's precision, its parts rounded to the type."""
+    plan = planned(case, dtype=dtype)
+    expr, statement = plan.program.statements[0].expr, plan.program.statements[0]
+    wholes = simulate.sample_inputs(plan.program, seed)
+    known = dict(zip((array.name for array in plan.program.inputs), wholes, strict=True))
+    (exact,), (bound,) = simulate.reference(plan.program, wholes), simulate.error_bound(plan.program, wholes)
+    for order in list(orders(chain_of(expr)))[:20]:
+        got = rounded_product(order, known, dtype)
+        got = np.einsum(got, [order.dims.index(d) for d in order.dims], [order.dims.index(d) for d in statement.dims])
+        assert (np.abs(got - exact) <= bound).all()
+
+
+def rounded_product(expr, known, dtype):
+    if not isinstance(expr, Product):
+        return known[expr.name].astype(np.float64)
+    below = [rounded_product(operand, known, dtype).astype(np.float32) for operand in expr.operands]
+    names = sorted({dim for operand in expr.operands for dim in operand.dims})
+    arguments = [x for b, o in zip(below, expr.operands, strict=True) for x in (b, [names.index(d) for d in o.dims])]
+    made = np.einsum(*arguments, [names.index(d) for d in expr.dims])
+    if dtype == "bf16":
+        made = ((made.view(np.uint32) + 0x8000) & 0xFFFF0000).view(np.float32)
+    return made.astype(np.float64)
+
+
+# --- the order
+
+
+def order_of(plan):
+    """Which arrays each product of a plan takes, by their names."""
+    held = {number: plan.schedule.values[number].name for number in plan.schedule.inputs}
+    found = []
+    for step in plan.schedule.steps:
+        names = "·".join(held[number] for number in step.operands)
+        if isinstance(step.op, Einsum):
+            found.append(names)
+            names = f"({names})"
+        held[step.result] = names
+    return found
+
+
+MESH = {"X": 2, "Y": 2}
+THIN = {"I": 4096, "J": 4096, "K": 4096, "L": 8}
+
+
+def test_a_thin_operand_is_multiplied_first():
+    text = "A[I_X, J_Y] · B[J, K_Y] · V[K, L] → C[I_X, L]"
+    assert order_of(shardc.plan(text, mesh=MESH, dims=THIN)) == ["B·V", "A·(B·V)"]
+    assert order_of(shardc.plan(text, mesh=MESH, dims=THIN | {"I": 8, "L": 4096})) == ["A·B", "(A·B)·V"]
+    both = [shardc.plan(text, mesh=MESH, dims=THIN, objective=name).cost for name in ("time", "bytes")]
+    written = shardc.plan("T[I_?, K_?] = A[I_X, J_Y] · B[J, K_Y]; C[I_X, L] = T · V[K, L]", mesh=MESH, dims=THIN).cost
+    assert both[0].flops * 50 < written.flops
+    assert both[0].time_s < written.time_s
+
+
+def test_long_chains_find_the_order_of_the_textbook():
+    """Sizes 30, 35, 15, 5, 10, 20, 25: 15,125 multiplications (Cormen and others, matrix-chain order)."""
+    sizes = dict(zip("IJKLMNO", (30, 35, 15, 5, 10, 20, 25), strict=True))
+    text = "A[I, J] · B[J, K] · C[K, L] · D[L, M] · E[M, N] · F[N, O] → G[I, O]"
+    plan = shardc.plan(text, dims={name: size * 512 for name, size in sizes.items()}, dtype="bf16")
+    assert plan.cost.flops == 2 * 15_125 * 512**3
+    assert order_of(plan) == ["B·C", "A·(B·C)", "D·E", "(D·E)·F", "(A·(B·C))·((D·E)·F)"]
+
+
+def test_other_orders_are_alternatives():
+    plan = shardc.plan("A[I_X, J_Y] · B[J, K_Y] · V[K, L] → C[I_X, L]", mesh=MESH, dims=THIN)
+    made = {
+        tuple(step.result for step in other.steps if step.op == "Einsum") for other in plan.statements[0].alternatives
+    }
+    assert {len(steps) for steps in made} == {2}
+    assert any(first.startswith("C_1[I") for first, _ in made)
+    assert any(first.startswith("C_1[J") for first, _ in made)
+
+
+def test_a_longer_chain_is_taken_as_written_and_the_plan_says_so():
+    letters = "IJKLMNOP"
+    terms = [f"{name}[{letters[n]}, {letters[n + 1]}]" for n, name in enumerate("ABCDEFG")]
+    plan = shardc.plan(" · ".join(terms) + " → R[I, P]", dims=dict.fromkeys(letters, 64) | {"P": 1})
+    assert order_of(plan)[0] == "A·B"
+    assert any(f"of up to {MAX_OPERANDS} every order is tried" in note for note in plan.notes)
+    shorter = shardc.plan(" · ".join(terms[:6]) + " → R[I, O]", dims=dict.fromkeys(letters, 64))
+    assert not shorter.notes
+
+
+def test_a_dim_that_ended_and_began_again_is_a_barrier():
+    mlp = "In[B_X, D] ·_D Win[D, F] ·_F Wout[F, D] → Out[B_X, D]"
+    found = chain(mlp, {"X": 2}, B=4096, D=8, F=64)
+    assert len(found.operands) == 2
+    assert isinstance(found.operands[0], Product)
+    plan = shardc.plan(mlp, mesh={"X": 2}, dims={"B": 4096, "D": 8, "F": 64})
+    assert order_of(plan) == ["In·Win", "(In·Win)·Wout"]
+    assert_simulates(plan.schedule)
+
+
+def test_both_sides_may_use_a_dim_name_of_their_own():
+    text = "(A[I, J] ·_J B[J, K]) · (C[K, J] ·_J D[J, L]) → R[I, L]"
+    found = chain(text, I=4, J=8, K=16, L=2)
+    assert [type(operand).__name__ for operand in found.operands] == ["Use", "Use", "Product"]
+    plan = shardc.plan(text, mesh={"X": 2}, dims={"I": 4, "J": 8, "K": 16, "L": 2})
+    assert_simulates(plan.schedule)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(A[I, J_X] ·_LOCAL B[J_X, K]) · C[K, L] → D[I, L]",
+        "relu(A[I, J] · B[J, K]) · C[K, L] → D[I, L]",
+        "AllReduce_X(A[I, J_X] ·_LOCAL B[J_X, K]) · C[K, L] → D[I, L]",
+        "sum_M(A[I, J, M]) · C[J, L] → D[I, L]",
+    ],
+)
+def test_what_is_not_a_plain_product_is_a_barrier(text):
+    expr = shardc.parse(text, mesh={"X": 2}, dims=dict.fromkeys("IJKLM", 8)).statements[0].expr
+    assert len(chain_of(expr).operands) == 2
+    assert_simulates(shardc.plan(text, mesh={"X": 2}, dims=dict.fromkeys("IJKLM", 8)).schedule)
+
+
+def test_a_product_of_another_type_is_a_barrier():
+    """int8 adds up in int32, so that of the three arrays only the first two may meet first."""
+    text = "(A: int8[I, J] · B: int8[J, K]) · C: int32[K, L] → R: int32[I, L]"
+    found = chain(text, I=8, J=8, K=8, L=1)
+    assert [type(operand).__name__ for operand in found.operands] == ["Product", "Use"]
+    plan = shardc.plan(text, dims={"I": 8, "J": 8, "K": 8, "L": 1})
+    assert order_of(plan) == ["A·B", "(A·B)·C"]
+    assert_simulates(plan.schedule)
+
+
+def test_arrays_that_share_no_dim_are_multiplied_last():
+    found = chain("A[I] · B[J] · C[I] · D[J] → R[I, J]", I=4, J=8)
+    made = {pair.whole for pair in found.pairs()}
+    assert made == {0b0011, 0b0111, 0b0101, 0b1010, 0b1111}  # A·B and (A·B)·C as written
+    plan = shardc.plan("A[I] · B[J] · C[I] · D[J] → R[I, J]", dims={"I": 4096, "J": 4096})
+    assert order_of(plan)[-1] == "(A·C)·(B·D)"
+    assert_simulates(
+        shardc.plan("A[I_X] · B[J] · C[K] → R[I, J, K_X]", mesh={"X": 2}, dims={"I": 4, "J": 2, "K": 6}).schedule
+    )
+
+
+def test_the_written_order_is_among_the_orders_and_comes_first():
+    text = "A[I, J] · B[J, K] · C[K, L] · D[L, M] → R[I, M]"
+    found = chain(text, I=2, J=2, K=2, L=2, M=2)
+    every = list(orders(found))
+    assert every[0] == found.product
+    assert len(every) == len(set(every)) == 5
+    assert all(operands(order) for order in every)
