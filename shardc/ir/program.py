@@ -7,7 +7,8 @@
                | Call     an elementwise function, or one over named dims
                | Named    a collective that the user fixed
 
-Products are pairwise and read from the left: `A · B · C` is `(A · B) · C`.
+Products are pairwise and read from the left: `A · B · C` is `(A · B) · C`. `ir.chains` says in which other orders
+that means the same.
 """
 
 from __future__ import annotations
