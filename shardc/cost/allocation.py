@@ -6,11 +6,12 @@ that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds 
 - arrays lie in tiles of 8 rows by 128 lanes, along the two dims that waste least;
 - what a collective leaves lies among the temporaries; an output that one leaves is a copy of it;
 - an AllToAll copies its operand, unless it splits the first dim, and its result, twice if it joins the last of three;
-- an exchange over several dims, at once or in rounds, copies its operand and its result;
+- an exchange over several dims at once copies its operand and its result;
+- in an exchange in rounds up to five pieces are on their way at a time, in two buffers each;
 - an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
-- an AllGather over several dims comes apart into pieces, which are then joined, or read by a product as they are;
+- an AllGather over several dims is copied, piece by piece;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
-- slices and pieces that are small stay on the chip.
+- slices that are small, pieces on their way out, and what is laid from few, stay on the chip.
 
 Temporaries share a heap in order of time (`cost.heap`).
 """
@@ -35,10 +36,12 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.digits import Reshape
+from shardc.ir.exchange import tails
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 _ROWS, _LANES = 8, 128
-_SLICE, _PIECE = 2**23, 2**24  # bytes of a slice, and of a piece, that stay on the chip
+_SLICE, _LAID = 2**23, 2**24  # bytes of a slice, and of what is laid from pieces, that stay on the chip
+_FLYING, _SENT = 5, 2**25  # pieces on their way at a time, and the bytes of pieces to send that stay on the chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ class _Walk:
             for operand in step.operands:
                 self.users.setdefault(operand, []).append(step)
         for step in reversed(self.steps):
-            if isinstance(step.op, Slice) and (self._only_products_read(step.result) or self._is_sliced_again(step)):
+            if isinstance(step.op, Slice) and (self._only_products_read(step.result) or self._is_cut_again(step)):
                 self.inside[step.result] = step.operands[0]
         steps = [step for step in self.steps if step.result not in self.inside]
         self.last = {self._whole(operand): step for step in steps for operand in step.operands}
@@ -145,12 +148,14 @@ class _Walk:
                 self._leave(step, self._result(step, _beyond(_SLICE, self.sizes[step.result])))
             case AllToAll():
                 self._exchange(step, step.op)
-            case JointExchange() | DirectExchange():
+            case JointExchange():
                 self._exchange_jointly(step)
+            case DirectExchange():
+                self._exchange_in_rounds(step, step.op)
             case Reshape():
                 self._rename(step)
             case JointGather():
-                self._gather_jointly(step, step.op)
+                self._gather_jointly(step)
             case AllGather():
                 self._collective(step, copies=self._copied_before(step, step.op))
             case AllReduce() | ReduceScatter() | CollectivePermute():
@@ -189,17 +194,25 @@ class _Walk:
         self.heap.give_back(copy)
         self._leave(step, self._result(step, self.sizes[step.result]), result)
 
-    def _gather_jointly(self, step: Step, op: JointGather) -> None:
-        size = self.sizes[step.result]
-        count = self.schedule.mesh.product(tuple(axis for _, axes in op.parts[1:] for axis in axes))
-        gathered = self.heap.take(size)
+    def _exchange_in_rounds(self, step: Step, op: DirectExchange) -> None:
+        """Pieces are cut out, sent, and put where they belong."""
+        before, mesh = self.schedule.values[step.operands[0]], self.schedule.mesh
+        cuts = tails(before.sharding.dims, op.dims, mesh)
+        shape = tuple(n // part.cut for n, part in zip(before.local_shape(mesh), cuts, strict=True))
+        piece = tiled_bytes(shape, before.dtype.bytes)
+        sent = [self.heap.take(piece) for _ in range(op.rounds - _SENT // piece)]
         self._end(step)
-        pieces = self.heap.take(count * _beyond(_PIECE, size // count))
-        self.heap.give_back(gathered)
-        if self._only_products_read(step.result):
-            self._leave(step, pieces)
-        else:
-            self._leave(step, self._result(step, size), pieces)
+        received = [self.heap.take(piece) for _ in range(min(op.rounds, _FLYING))]
+        self._leave(step, self._joined(step), *sent, *received)
+
+    def _gather_jointly(self, step: Step) -> None:
+        gathered = self.heap.take(self.sizes[step.result])
+        self._end(step)
+        self._leave(step, self._joined(step), gathered)
+
+    def _joined(self, step: Step) -> int:
+        """A buffer for what is laid together from pieces."""
+        return self.heap.take(0 if self._becomes_output(step) else _beyond(_LAID, self.sizes[step.result]))
 
     def _copy_operand(self, step: Step) -> int:
         copy = self.heap.take(self.sizes[step.operands[0]])
@@ -245,9 +258,9 @@ class _Walk:
         is_output = value in self.schedule.outputs
         return bool(users) and not is_output and all(isinstance(u.op, Einsum) or u.result in self.inside for u in users)
 
-    def _is_sliced_again(self, step: Step) -> bool:
+    def _is_cut_again(self, step: Step) -> bool:
         users = self.users.get(step.result, [])
-        return len(users) == 1 and isinstance(users[0].op, Slice) and not self._is_output(step)
+        return len(users) == 1 and isinstance(users[0].op, Slice | DirectExchange) and not self._is_output(step)
 
     def _whole(self, value: int) -> int:
         while value in self.inside:
@@ -256,6 +269,12 @@ class _Walk:
 
     def _is_output(self, step: Step) -> bool:
         return step.result in self.schedule.outputs
+
+    def _becomes_output(self, step: Step) -> bool:
+        """As it is, or under another shape."""
+        users = self.users.get(step.result, [])
+        renamed = len(users) == 1 and isinstance(users[0].op, Reshape) and self._is_output(users[0])
+        return renamed or self._is_output(step)
 
 
 def _beyond(limit: int, size: int) -> int:
