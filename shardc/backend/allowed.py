@@ -20,6 +20,7 @@ NAMES: frozenset[str] = frozenset(
         "jax.lax.dynamic_slice_in_dim",
         "jax.lax.dynamic_slice",
         "jax.lax.dynamic_update_slice",
+        "jax.lax.dynamic_update_slice_in_dim",
         "jax.lax.empty",
         "jax.lax.axis_index",
         "jax.lax.select_n",

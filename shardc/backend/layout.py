@@ -54,6 +54,9 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return lay_out(value, indent, f"{lead}{name}=", tail)
         case Star(value):
             return lay_out(value, indent, f"{lead}*", tail)
+        case Call(Attr(Call(function, args), method), after) if len(_opening(expr, indent, lead)) > WIDTH:
+            closing = f").{method}({', '.join(map(flat, after))}){tail}"
+            return arguments(args, indent, f"{lead}{flat(function)}(", closing)
         case Call(function, args) if args:
             return arguments(args, indent, f"{lead}{flat(function)}(", f"){tail}")
         case Items(items, brackets) if items:
@@ -64,6 +67,11 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return [*lay_out(first[1], indent, lead, ""), *lines[:-1], lines[-1] + tail]
         case Attr() | Index() | _:
             return [single]
+
+
+def _opening(expr: Call, indent: int, lead: str) -> str:
+    """`A = jnp.einsum(…).astype(`, the line that a call begins with where only its own arguments are split off."""
+    return " " * indent + lead + flat(expr.function) + "("
 
 
 def _terms(expr: Expr) -> list[tuple[str, Expr]]:

@@ -52,10 +52,10 @@ def direct_exchange(value: Name, move: DirectExchange, before: Sharding, mesh: M
     pairs = call("list", call("zip", _listed(turned), _listed(takers)))
     lines = (
         _line(PLACE, BinOp(_number([(part.old, part.joined) for part in parts], mesh), "+", _TURN)),
-        _line(PIECE, _taken(value, cut, _starts(_PLACE, cut, [over(size_of(value, d), n) for d, n in enumerate(cut)]))),
+        _line(PIECE, _taken(value, cut, _PLACE)),
         _line(PIECE, call("jax.lax.ppermute", _PIECE, axes_argument(move.axes), perm=pairs)),
         _line(PLACE, BinOp(_number([(part.new, part.cut) for part in parts], mesh), "-", _TURN)),
-        _put(_starts(_PLACE, join, [size_of(_PIECE, d) for d in range(len(join))])),
+        _put(join, _starts(_PLACE, join, [size_of(_PIECE, d) for d in range(len(join))])),
     )
     return [_empty(value, cut, join), Loop(k, lines)]
 
@@ -73,8 +73,8 @@ def spread(value: Name, parts: tuple[tuple[int, Axes], ...], rank: int, mesh: Me
     # The last dim's place counts most.
     starts = _starts(_TURN, join[::-1], [size_of(_PIECE, dim) for dim in range(rank)][::-1])[::-1]
     lines = (
-        _line(PIECE, _taken(value, cut, _starts(_TURN, cut, [over(size_of(value, d), n) for d, n in enumerate(cut)]))),
-        _put(starts),
+        _line(PIECE, _taken(value, cut, _TURN)),
+        _put(join, starts),
     )
     return [_empty(value, cut, join), Loop(count, lines)]
 
@@ -95,17 +95,33 @@ def _starts(place: Name, counts: Sequence[int], sizes: Sequence[Expr]) -> list[E
         weight //= count
         number = over(place, weight)
         number = number if weight * count == below else BinOp(number, "%", Const(count))
-        found.append(BinOp(number, "*", length) if count > 1 else Const(0))
+        found.append(BinOp(number, "*", length) if count > 1 else _zero(place))
     return found
 
 
-def _taken(value: Name, cut: Sequence[int], starts: Sequence[Expr]) -> Call:
-    sizes = tuple(over(size_of(value, dim), count) for dim, count in enumerate(cut))
-    return call("jax.lax.dynamic_slice", value, Items(tuple(starts)), Items(sizes))
+def _zero(place: Name) -> Expr:
+    """All starts are of one type, also where 64 bits are the rule: axis_index's, or Python's."""
+    return Const(0) if place == _TURN else call("jnp.int32", Const(0))
 
 
-def _put(starts: Sequence[Expr]) -> Line:
-    return _line(JOINED, call("jax.lax.dynamic_update_slice", _JOINED, _PIECE, Items(tuple(starts))))
+def _taken(value: Name, cut: Sequence[int], place: Name) -> Call:
+    sizes = [over(size_of(value, dim), count) for dim, count in enumerate(cut)]
+    starts = _starts(place, cut, sizes)
+    dims = [dim for dim, count in enumerate(cut) if count > 1]
+    if len(dims) == 1:
+        dim = dims[0]
+        return call("jax.lax.dynamic_slice_in_dim", value, starts[dim], sizes[dim], axis=Const(dim))
+    return call("jax.lax.dynamic_slice", value, Items(tuple(starts)), Items(tuple(sizes)))
+
+
+def _put(join: Sequence[int], starts: Sequence[Expr]) -> Line:
+    dims = [dim for dim, count in enumerate(join) if count > 1]
+    if len(dims) == 1:
+        dim = dims[0]
+        put = call("jax.lax.dynamic_update_slice_in_dim", _JOINED, _PIECE, starts[dim], axis=Const(dim))
+    else:
+        put = call("jax.lax.dynamic_update_slice", _JOINED, _PIECE, Items(tuple(starts)))
+    return _line(JOINED, put)
 
 
 def _line(target: str, expr: Expr) -> Line:

@@ -11,7 +11,7 @@ that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds 
 - an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
 - an AllGather over several dims is copied, piece by piece;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
-- slices and pieces that are small stay on the chip.
+- slices that are small, pieces on their way out, and what is laid from few, stay on the chip.
 
 Temporaries share a heap in order of time (`cost.heap`).
 """
@@ -40,8 +40,8 @@ from shardc.ir.exchange import tails
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 _ROWS, _LANES = 8, 128
-_SLICE, _PIECE = 2**23, 2**24  # bytes of a slice, and of a piece, that stay on the chip
-_FLYING = 5  # pieces on their way at a time
+_SLICE, _LAID = 2**23, 2**24  # bytes of a slice, and of what is laid from pieces, that stay on the chip
+_FLYING, _SENT = 5, 2**25  # pieces on their way at a time, and the bytes of pieces to send that stay on the chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,16 +199,20 @@ class _Walk:
         before, mesh = self.schedule.values[step.operands[0]], self.schedule.mesh
         cuts = tails(before.sharding.dims, op.dims, mesh)
         shape = tuple(n // part.cut for n, part in zip(before.local_shape(mesh), cuts, strict=True))
-        piece, flying = tiled_bytes(shape, before.dtype.bytes), min(op.rounds, _FLYING)
-        sent = [self.heap.take(_beyond(_PIECE, piece)) for _ in range(flying)]
+        piece = tiled_bytes(shape, before.dtype.bytes)
+        sent = [self.heap.take(piece) for _ in range(op.rounds - _SENT // piece)]
         self._end(step)
-        received = [self.heap.take(piece) for _ in range(flying)]
-        self._leave(step, self._result(step, _beyond(_PIECE, self.sizes[step.result])), *sent, *received)
+        received = [self.heap.take(piece) for _ in range(min(op.rounds, _FLYING))]
+        self._leave(step, self._joined(step), *sent, *received)
 
     def _gather_jointly(self, step: Step) -> None:
         gathered = self.heap.take(self.sizes[step.result])
         self._end(step)
-        self._leave(step, self._result(step, _beyond(_PIECE, self.sizes[step.result])), gathered)
+        self._leave(step, self._joined(step), gathered)
+
+    def _joined(self, step: Step) -> int:
+        """A buffer for what is laid together from pieces."""
+        return self.heap.take(0 if self._becomes_output(step) else _beyond(_LAID, self.sizes[step.result]))
 
     def _copy_operand(self, step: Step) -> int:
         copy = self.heap.take(self.sizes[step.operands[0]])
@@ -264,10 +268,13 @@ class _Walk:
         return value
 
     def _is_output(self, step: Step) -> bool:
-        """Or is it under another shape."""
+        return step.result in self.schedule.outputs
+
+    def _becomes_output(self, step: Step) -> bool:
+        """As it is, or under another shape."""
         users = self.users.get(step.result, [])
         renamed = len(users) == 1 and isinstance(users[0].op, Reshape) and self._is_output(users[0])
-        return renamed or step.result in self.schedule.outputs
+        return renamed or self._is_output(step)
 
 
 def _beyond(limit: int, size: int) -> int:

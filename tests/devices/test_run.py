@@ -280,6 +280,14 @@ def test_the_emitted_file_and_the_callable_are_one(mesh, text, tmp_path):
     assert collectives(lowered) == collectives(program.lower(*placed).as_text())
 
 
+# Calls that are split in the middle of a chain, and loops.
+LONG = (
+    "ActivationsOfLayer[I, J] · Weights[J, K_Y] → C[I, K_Y]",
+    "ActivationsOfTheLayer[I_X, J_Y] → ActivationsOfTheLayer[I_YX, J]",
+    "ActivationsOfTheLayer[I_X, J_Y] → ActivationsOfTheLayer[I, J]",
+)
+
+
 def test_emitted_files_are_formatted_and_import_with_no_device(tmp_path):
     for place, (mesh, text) in enumerate([*EVERY[::7], *UNREDUCED, *((TWO, text) for text in FUNCTIONS)]):
         sizes = SIZES | {"J": 4096}
@@ -290,6 +298,9 @@ def test_emitted_files_are_formatted_and_import_with_no_device(tmp_path):
         )
         (tmp_path / f"emitted_{place}.py").write_text(plan.source(), encoding="utf-8")
         ast.parse(plan.source())
+    for place, text in enumerate(LONG):
+        plan = shardc.plan(text, mesh=TWO, dims=SIZES | {"J": 4096}, dtype="bf16", objective="bytes")
+        (tmp_path / f"long_{place}.py").write_text(plan.source(), encoding="utf-8")
     ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--check", "--diff", str(tmp_path)]
     result = subprocess.run(ruff, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[:3000]

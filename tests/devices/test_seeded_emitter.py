@@ -118,10 +118,12 @@ def summed_everywhere_then_sliced(function, plain, keywords):
 
 
 def at_the_start(function, plain, keywords):
-    """Whichever of the arguments says where."""
-    place = next(number for number, arg in enumerate(plain) if isinstance(arg, Items))
-    zeros = Items(tuple(Const(0) for _ in plain[place].items))
-    return made(function, [*plain[:place], zeros, *plain[place + 1 :]], keywords)
+    """The last argument says where."""
+    return made(function, [*plain[:-1], Const(0)], keywords)
+
+
+def from_the_start(function, plain, keywords):
+    return made(function, [plain[0], Const(0), *plain[2:]], keywords)
 
 
 def digits_swapped(function, plain, keywords):
@@ -140,6 +142,7 @@ REDUCED = "A[I, J_X] · B[J_X, K] → C[I, K]"
 SCATTERED = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
 GATHERED = "A[I_XY, J] → A[I, J]"
 SPREAD = "A[I_X, J_Y] → A[I, J]"
+IN_ROUNDS = "A[I_X, J_Y] → A[I_YX, J]"
 EXCHANGED = "A[I_X, J] → A[I, J_X]"
 PERMUTED = "A[I_XY, J] → A[I_YX, J]"
 INT8 = "C: int32[I, K] = A: int8[I, L] · B: int8[L, K]"
@@ -156,10 +159,10 @@ BUGS = {
     "an exchange that is not tiled": (EXCHANGED, "jax.lax.all_to_all", without("tiled"), "types"),
     "a permute backwards": (PERMUTED, "jax.lax.ppermute", pairs_transposed, "values"),
     "a permute left out": (PERMUTED, "jax.lax.ppermute", left_out, "values"),
-    "pieces not sent": ("A[I_X, J_Y] → A[I_YX, J]", "jax.lax.ppermute", left_out, "values"),
-    "the first piece sent in each turn": ("A[I_X, J_Y] → A[I_YX, J]", "jax.lax.dynamic_slice", at_the_start, "values"),
-    "pieces put one on the other": ("A[I_X, J_Y] → A[I_YX, J]", "jax.lax.dynamic_update_slice", at_the_start, "values"),
-    "pieces of a gather put one on the other": (SPREAD, "jax.lax.dynamic_update_slice", at_the_start, "values"),
+    "pieces not sent": (IN_ROUNDS, "jax.lax.ppermute", left_out, "values"),
+    "the first piece sent in each turn": (IN_ROUNDS, "jax.lax.dynamic_slice_in_dim", from_the_start, "values"),
+    "pieces put one on the other": (IN_ROUNDS, "jax.lax.dynamic_update_slice_in_dim", at_the_start, "values"),
+    "pieces of a gather put one on the other": (SPREAD, "jax.lax.dynamic_update_slice_in_dim", at_the_start, "values"),
     "pieces sent where they were": ("A[I_YX, J] → A[I, J_XY]", "jax.lax.all_to_all", left_out, "values"),
     "digits in the other order": ("A[I_XY, J] → A[I, J_X]", ".reshape", digits_swapped, "values"),
     "operands swapped": ("A[I, J] · B[J, K_X] → C[I, K_X]", "jnp.einsum", operands_swapped, "types"),

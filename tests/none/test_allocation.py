@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.cost.allocation import allocation, tiled_bytes
 from shardc.cost.heap import Heap
+from shardc.ir.collectives import DirectExchange
 
 
 @pytest.mark.parametrize(
@@ -69,12 +70,31 @@ MEGA = 2**20
         ("A[I_X, J] · B[J, K_Y] → C[I_X, K_Y]", 0),  # outputs have their own buffers
         ("A[I, J] → A[I_X, J]", 0),
         ("A[I, J_X] · B[J_X, K] → C[I_X, K]", 24),  # partial sums of 16, and 8 scattered
+        ("A[I_X, J_Y] → A[I_YX, J]", 4),  # two pieces of 2, as they arrive; those sent stay on the chip
+        ("A[I_X, J_Y] → A[I, J]", 16),  # the blocks gathered; they are laid together in the output
     ],
 )
 def test_buffers_by_hand(text, temporary):
     dims = {"I": 2048, "J": 4096, "K": 4096}
     found = allocation(shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims).schedule)
     assert found.temporary_bytes == temporary * MEGA
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "pieces"),
+    [
+        ("A[I_X, J_Y] → A[I_YX, J]", {"I": 2**14, "J": 2**14}, 2 + 2),  # 64 MB each, sent and received
+        ("A[I_X, J, K_YZ] → A[I_Y, J_XZ, K]", {"I": 2**8, "J": 2**10, "K": 2**10}, 2 + 4),  # 16 MB: two stay
+        ("A[I, J_ZYX] → A[I_ZX, J_Y]", {"I": 2**13, "J": 2**13}, 5),  # small; of sixteen, five are on their way
+    ],
+)
+def test_pieces_on_their_way(text, dims, pieces):
+    mesh = dict.fromkeys("XYZ", 4 if pieces == 5 else 2)
+    schedule = shardc.plan(text, mesh=mesh, dims=dims, objective="bytes").schedule
+    (step,) = schedule.steps
+    assert isinstance(step.op, DirectExchange)
+    block = schedule.values[0].local_bytes(schedule.mesh)
+    assert allocation(schedule).temporary_bytes == pieces * block // step.op.rounds
 
 
 @given(st.sampled_from(["A[I_X, J_Y] → A[I, J]", "A[I_XY, J] → A[I, J_X]", "A[I_X, J] · B[J_Y, K] → C[I, K_X]"]))

@@ -61,9 +61,9 @@ def assert_simulates(schedule: Schedule, seed=0):
 
 
 def assert_as_cheap(schedule, wire_bytes, expected):
-    """As brute force over whole axes; cheaper where dims are seen as digits."""
+    """As brute force over whole axes, or cheaper, where dims are seen as digits."""
     in_digits = any(step.name == "Reshape" for step in schedule.steps)
-    assert wire_bytes < expected if in_digits else wire_bytes == expected
+    assert wire_bytes <= expected if in_digits else wire_bytes == expected
 
 
 @FEW

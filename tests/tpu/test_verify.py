@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def test_random_plans_are_compiled_as_planned():
     assert sum(abs(ratio - 1) <= 0.1 for ratio in ratios) >= 0.9 * len(ratios)
     for v in verified:  # an exception has a name
         assert v.agrees or all(match.agrees or match.rewrite for match in v.steps)
+
+
+@pytest.mark.parametrize("number", (2, 4))
+def test_reshards_take_at_most_twice_their_size(number):
+    """In temporaries, of the larger of input and output: sixty by bytes, of which four may take more."""
+    topology = f"v5p:{number}x{number}x{number}"
+    drawn = [c for c in bench().cases(240, seed=2) if "·" not in c.text and c.topology == topology][:30]
+    plans = [replace(case, objective="bytes").plan() for case in drawn]
+    memory = [plan.verify().compiled_memory for plan in plans if plan.steps]
+    over = [m for m in memory if m.temporary_bytes > 2.001 * max(m.argument_bytes, m.output_bytes)]
+    assert len(memory) > 20 and len(over) <= 2
 
 
 def test_small_arrays_are_rewritten_by_name():
