@@ -37,7 +37,7 @@ def wire_bytes(schedule):
 
 
 def in_digits(schedule):
-    """Where dims are seen as digits a plan is cheaper than any over whole axes."""
+    """Where dims are seen as digits a plan may be cheaper than any over whole axes."""
     return any(step.name == "Reshape" for step in schedule.steps)
 
 
@@ -50,7 +50,7 @@ def test_matmuls(case):
     shardings = [array.pattern.exact for array in (*program.inputs, statement)]
     dims = tuple(array.dims for array in (*program.inputs, statement))
     expected = matmul_oracle(case.mesh, case.dims, *shardings, program.dtype.bytes, dims)
-    assert wire_bytes(schedule) < expected if in_digits(schedule) else wire_bytes(schedule) == expected
+    assert wire_bytes(schedule) <= expected if in_digits(schedule) else wire_bytes(schedule) == expected
 
 
 @SETTINGS
@@ -59,7 +59,7 @@ def test_reshards(case):
     schedule = planned(case)
     itemsize = schedule.program.dtype.bytes
     expected = shortest_path_oracle(case.mesh, case.shape, case.source, case.target, itemsize)
-    assert wire_bytes(schedule) < expected if in_digits(schedule) else wire_bytes(schedule) == expected
+    assert wire_bytes(schedule) <= expected if in_digits(schedule) else wire_bytes(schedule) == expected
 
 
 @SETTINGS
