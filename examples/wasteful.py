@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import P
 from jax.lax import with_sharding_constraint as constrain
 
-MESH = jax.sharding.AbstractMesh((2, 2), ("X", "Y"))
+MESH = jax.sharding.AbstractMesh((2, 2), ("X", "Y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 
 
 def argument(shape, *spec):
