@@ -13,7 +13,7 @@ from itertools import islice
 
 from shardc.cost.model import PICO, picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.plan import Step, Strategy
+from shardc.ir.plan import Strategy
 from shardc.ir.program import Call, Expr, Product, Statement, operands
 from shardc.ir.sharding import Array
 from shardc.planner.build import Builder
@@ -30,17 +30,23 @@ def strategies(
 ) -> Iterator[Strategy]:
     """Every strategy, the cheapest first; the plan's own is the first. At most MAX_STRATEGIES, the cheapest."""
     seen: set[object] = set()
-    for root, goal in candidates(planner, statement):
-        strategy = _build(planner, root, goal, statement.name, number, values, taken)
+    for root, goal, digits in candidates(planner, statement):
+        builder = Builder(planner, list(values), [], number, statement.name, set(taken), digits=digits)
+        builder.build(root, goal, statement.name)
+        strategy = _strategy(builder)
         if (signature := _signature(strategy)) not in seen:
             seen.add(signature)
             yield strategy
 
 
-def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, int]]:
-    """The table and the sharding of its result, of each strategy: the plan's own, then all, the cheapest first."""
+def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, int, bool]]:
+    """The table and the sharding of its result, of each strategy: the plan's own, then all, the cheapest first.
+
+    The plan's own may do its products in digits, as nobody would on paper; then it comes without them as well.
+    """
     best = root_table(planner, statement)
-    yield best, cheapest(best, statement)
+    yield best, cheapest(best, statement), True
+    yield best, cheapest(best, statement), False
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)
     priced: list[tuple[int, Table, int]] = []
     order = taken(best, cheapest(best, statement))
@@ -52,7 +58,7 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
             continue
         priced.append((root.paths().price[goal], root, goal))
     priced.sort(key=lambda entry: entry[0])
-    yield from ((root, goal) for _, root, goal in priced[:MAX_STRATEGIES])
+    yield from ((root, goal, False) for _, root, goal in priced[:MAX_STRATEGIES])
 
 
 def _others(planner: Planner, expr: Expr, order: Expr) -> Iterator[Table]:
@@ -98,12 +104,8 @@ def _in_place(tables: tuple[Table, ...], ways: list[tuple[int, int, Origin]]) ->
     ]
 
 
-def _build(
-    planner: Planner, root: Table, goal: int, name: str, number: int, values: tuple[Array, ...], taken: set[str]
-) -> Strategy:
-    steps: list[Step] = []
-    builder = Builder(planner, list(values), steps, number, name, set(taken))
-    builder.build(root, goal, name)
+def _strategy(builder: Builder) -> Strategy:
+    steps = builder.steps
     wire = sum(step.cost.wire_bytes for step in steps)
     time = sum(picoseconds(step.cost.time_s) for step in steps) / PICO  # as the search adds it, whatever the order
     return Strategy(tuple(builder.values), tuple(steps), wire, time)

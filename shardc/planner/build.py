@@ -22,10 +22,12 @@ from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
 from shardc.ir.program import Call, Expr, Input, Product, Use
 from shardc.ir.sharding import Array, Sharding
+from shardc.planner.digits import InDigits, in_digits
 from shardc.planner.nodes import Planner
 from shardc.planner.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.work import Work
 from shardc.rules.cases import cases_of
+from shardc.rules.routes import Route
 
 
 @dataclass(slots=True)
@@ -40,28 +42,35 @@ class Builder:
     taken: set[str] = field(default_factory=set)  # names that a new value must not bear
     chosen: dict[str, int] = field(default_factory=dict)  # inputs whose sharding this statement chose
     cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
+    digits: bool = False  # whether products are done in digits where that is cheaper
     _done: dict[tuple[Op, tuple[int, ...], str], int] = field(default_factory=dict)
 
     def build(self, table: Table, number: int, name: str, product: Product | None = None) -> int:
         """The value of a table at a sharding, under this name. `product` is what it is an operand of."""
         seed, moves = table.paths(number).moves_to(number)
+        origin = table.origins[seed]
+        # Where steps are capped, memory is short, and a reshape may be a copy.
+        if self.digits and isinstance(origin, Multiplied) and not table.fixed and self.planner.cap is None:
+            found = self._in_digits(table, origin, number)
+            if found is not None:
+                return self._build_in_digits(table, origin, found, name)
         value = self._origin(table, seed, name)
         cases = dict(self.cases)
-        dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
+        whole = dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
         for move in _merged_slices(moves):
             if isinstance(move, Reshape):
-                value = self._reshape(value, move, table.expr.dims, name)
-                dims = table.expr.dims if move.joins else digits_of(table.expr.dims, move)
+                taken = (*self.planner.mesh.names, *self.planner.program.dims)
+                names = whole if move.joins else names_after(move, whole, taken)
+                value = self._reshape(value, move, names, name)
+                dims = whole if move.joins else digits_of(whole, move)
             else:
                 rule = self._rule(move, table, dims, product, cases)
-                value = self.move(value, move, name, rule, table.expr.dims)
+                value = self.move(value, move, name, rule, whole)
         return value
 
-    def _reshape(self, value: int, op: Reshape, whole: tuple[str, ...], name: str) -> int:
+    def _reshape(self, value: int, op: Reshape, dims: tuple[str, ...], name: str) -> int:
         """The same elements under the names of digits, or of dims again."""
         before = self.values[value]
-        taken = (*self.planner.mesh.names, *self.planner.program.dims)
-        dims = whole if op.joins else names_after(op, before.dims, taken)
         sharding = reshaped(op, before.sharding, self.planner.mesh)
         after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
         return self._append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
@@ -80,8 +89,8 @@ class Builder:
             case Moved(below, at, move):
                 operand = self.build(below, at, self._inner(below.expr))
                 return self.move(operand, move, name, "named by the statement")
-            case Multiplied(tables, at):
-                return self._product(table, tables, at, seed, name)
+            case Multiplied():
+                return self._product(table, origin, seed, name)
             case Applied(tables, at):
                 assert isinstance(expr, Call)
                 found = tuple(self.build(t, n, self._inner(t.expr)) for t, n in zip(tables, at, strict=True))
@@ -96,32 +105,78 @@ class Builder:
             self.chosen[use.name] = len(self.values) - 1
         return self.chosen[use.name]
 
-    def _product(self, table: Table, tables: tuple[Table, ...], at: tuple[int, ...], seed: int, name: str) -> int:
-        assert isinstance(table.expr, Product)
-        expr = replace(table.expr, operands=tuple(t.expr for t in tables))  # of a chain, the pair that was taken
-        found = [self._found(t, n) for t, n in zip(tables, at, strict=True)]
-        below = [t.expr.dims for t in tables]
+    def _product(self, table: Table, origin: Multiplied, seed: int, name: str) -> int:
+        expr = _taken_pair(table, origin)
+        self._note_cases(expr, origin)
+        values = tuple(self.build(t, n, self._inner(t.expr), expr) for t, n in origin.operands)
+        result = self._array(expr, table.sharding(seed), name)
+        return self._append(
+            Einsum(),
+            values,
+            result,
+            self._product_cost(expr, [*(self.values[value] for value in values), result]),
+            "local product",
+        )
+
+    def _note_cases(self, expr: Product, origin: Multiplied) -> None:
+        found = [t.sharding(seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
+        below = [operand.dims for operand in expr.operands]
         for axis, case in cases_of(self.planner.mesh.names, below, expr.dims, found).items():
             self.cases[axis] = max(case, self.cases.get(axis, 1)) if case != 1 else self.cases.get(axis, 1)
-        values = tuple(self.build(t, n, self._inner(t.expr), expr) for t, n in zip(tables, at, strict=True))
-        result = self._array(expr, table.sharding(seed), name)
-        return self._append(Einsum(), values, result, self._product_cost(expr, values, result), "local product")
 
-    def _found(self, table: Table, number: int) -> Sharding:
-        """How an operand lies before it is moved for the product."""
-        return table.sharding(table.paths(number).moves_to(number)[0])
+    def _in_digits(self, table: Table, origin: Multiplied, number: int) -> InDigits | None:
+        """The product in digits, from where its operands lie to this sharding, if that is clearly cheaper."""
+        below = [(t, seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
+        price = table.paths(number).price[number] - sum(t.seeds[seed] for t, seed in below)
+        sources = tuple(t.sharding(seed) for t, seed in below)
+        most = self.planner.objective.clearly_below(price)
+        return in_digits(self.planner, _taken_pair(table, origin), sources, table.sharding(number), most)
 
-    def _product_cost(self, expr: Product, values: tuple[int, ...], result: Array) -> StepCost:
+    def _build_in_digits(self, table: Table, origin: Multiplied, found: InDigits, name: str) -> int:
+        """The steps of a product in digits. A dim's digits bear the same names on all arrays."""
+        expr, digits, values = _taken_pair(table, origin), found.digits, list[int]()
+        self._note_cases(expr, origin)
+        names = digits.names((*self.planner.mesh.names, *self.planner.program.dims))
+        for (below, _), seed, moves in zip(origin.operands, _seeds(origin), found.operands, strict=True):
+            inner, split = self._inner(below.expr), digits.op(below.expr.dims)
+            value = self._origin(below, seed, inner)
+            if any(split.sizes):
+                value = self._reshape(value, split, digits.of_dims(below.expr.dims, names), inner)
+            values.append(self._moved(value, moves, below, digits_of(below.expr.dims, split), expr, inner))
+        split = digits.op(expr.dims)
+        shape = shape_after(split, self.planner.program.shape(expr.dims))
+        left = Array(name, digits.of_dims(expr.dims, names), shape, found.way.result(expr.dims), expr.dtype)
+        arrays = (
+            *((self.values[value], o.dims) for value, o in zip(values, expr.operands, strict=True)),
+            (left, expr.dims),
+        )
+        cost = self._product_cost(expr, [digits.joined(array, dims) for array, dims in arrays])
+        value = self._append(Einsum(), tuple(values), left, cost, "local product")
+        value = self._moved(value, found.result, table, digits_of(expr.dims, split), None, name)
+        return self._reshape(value, replace(split, joins=True), expr.dims, name) if any(split.sizes) else value
+
+    def _moved(
+        self, value: int, moves: Route, table: Table, dims: tuple[str, ...], product: Product | None, name: str
+    ) -> int:
+        """After moves and no reshape. `dims` are of each place the dim, or the dim that it is a digit of."""
+        cases = dict(self.cases)
+        for move in moves:
+            assert not isinstance(move, Reshape)
+            rule = self._rule(move, table, dims, product, cases)
+            value = self.move(value, move, name, rule, table.expr.dims)
+        return value
+
+    def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
+        """`arrays` are the operands and the result."""
         mesh, model = self.planner.mesh, self.planner.model
-        arrays = [self.values[value] for value in values]
         work = Work.of(self.planner.program, expr)
-        flops = work.flops([array.sharding for array in arrays], mesh)
-        moved = sum(array.local_bytes(mesh) for array in (*arrays, result))
+        flops = work.flops([array.sharding for array in arrays[:-1]], mesh)
+        moved = sum(array.local_bytes(mesh) for array in arrays)
         time = model.local_s(flops, moved, work.dtype)
-        axes = mesh.ordered(axis for array in arrays for axis in array.sharding.sharded)
+        axes = mesh.ordered(axis for array in arrays[:-1] for axis in array.sharding.sharded)
         peak = flops / model.chip.peak(work.dtype)
         if time > peak:
-            formula = formulas.of_memory([*arrays, result])
+            formula = formulas.of_memory(arrays)
         else:
             formula = formulas.of_product(work.dims, axes, work.contracts, work.dtype)
         return StepCost(0, flops, time, formula)
@@ -171,6 +226,17 @@ class Builder:
         if isinstance(table.expr, Product):
             return _after_product(move, number) + rounds
         return "reshard" + rounds
+
+
+def _seeds(origin: Multiplied) -> list[int]:
+    """How each operand of a product lies before it is moved for it."""
+    return [table.paths(number).moves_to(number)[0] for table, number in origin.operands]
+
+
+def _taken_pair(table: Table, origin: Multiplied) -> Product:
+    """The product of these operands: of a chain, the pair that was taken."""
+    assert isinstance(table.expr, Product)
+    return replace(table.expr, operands=tuple(below.expr for below, _ in origin.operands))
 
 
 def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: int) -> str:

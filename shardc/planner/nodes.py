@@ -59,10 +59,13 @@ class Planner:
         return Planner(self.program, self.model, self.objective, pool, self.held, self.shardings, self.cap)
 
     def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
-        key = (self.program.shape(dims), dtype.bytes)
+        return self.search_of(self.program.shape(dims), dtype)
+
+    def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
+        key = (shape, dtype.bytes)
         if key not in self._searches:
-            around = space(self.mesh, len(dims), self.pool)
-            self._searches[key] = Search(around, key[0], dtype.bytes, self.model, self.objective, self.cap)
+            around = space(self.mesh, len(shape), self.pool)
+            self._searches[key] = Search(around, shape, dtype.bytes, self.model, self.objective, self.cap)
         return self._searches[key]
 
     def table(self, expr: Expr) -> Table:

@@ -69,8 +69,9 @@ class Progress:
 
     def _trials(self, number: int, statement: Statement) -> Iterator[tuple[Builder, int]]:
         """The steps of each strategy, and the value of its result."""
-        for root, goal in candidates(self.planner, statement):
+        for root, goal, digits in candidates(self.planner, statement):
             builder = self._builder(number)
+            builder.digits = digits
             yield builder, builder.build(root, goal, statement.name)
 
     def _built_price(self, builder: Builder) -> int:

@@ -122,15 +122,33 @@ class Search:
         if goal is None:
             return lambda number: 0
         found: dict[int, int] = {}
-        fastest = self.model.fastest(self.space.pool) if self.objective is Objective.TIME else Rate(0, 0)
 
         def to_come(number: int) -> int:
             if number not in found:
-                needed = self.needed(number, goal)
-                found[number] = self.objective.price(fastest.time_ps(needed) if needed else 0, needed, steps=0)
+                found[number] = self.at_least(number, goal)
             return found[number]
 
         return to_come
+
+    def at_least(self, number: int, goal: int) -> int:
+        """What any method takes from one sharding to another: the bytes needed, by the fastest links."""
+        return self._least(self.needed(number, goal))
+
+    def _least(self, needed: int) -> int:
+        timed = needed and self.objective is Objective.TIME
+        fastest = self.model.fastest(self.space.pool) if timed else Rate(0, 0)
+        return self.objective.price(fastest.time_ps(needed) if needed else 0, needed, steps=0)
+
+    def at_least_reduced(self, number: int, goal: int) -> int:
+        """The same of partial sums that are scattered, after what the goal has along idle axes is sliced.
+
+        Of L bytes over n devices (n-1)/n·L come then, and a device has L/n of what it needs.
+        """
+        before, after = self.space.shardings[number], self.space.shardings[goal]
+        free = tuple(axis for axis in after.sharded if axis not in before.used)
+        sums = self.local_bytes(number) // self.space.mesh.product(free)
+        part = sums // self.space.mesh.product(tuple(before.unreduced))
+        return self._least(sums - part + max(0, self.local_bytes(goal) - part))
 
     def _routes(self, number: int, goal: int | None, last: tuple[int, Route] | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
@@ -145,7 +163,7 @@ class Search:
         if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
             return None
         moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
-        price = None if moves is None else self._price_of(number, moves)
+        price = None if moves is None else self.price_of_route(number, moves)
         return None if moves is None or price is None else (price, moves)
 
     def _with_routes(self, number: int, paths: Paths) -> Paths:
@@ -157,7 +175,7 @@ class Search:
                     paths.price[goal], paths.last[goal] = found[0], (number, found[1])
         return paths
 
-    def _price_of(self, number: int, moves: Route) -> int | None:
+    def price_of_route(self, number: int, moves: Route) -> int | None:
         """The price of a route; None if it needs more memory than the cap."""
         mesh, sharding, total = self.space.mesh, self.space.shardings[number], 0
         size, held = self.local_bytes(number), 0 if number in self.given else self.local_bytes(number)

@@ -25,6 +25,10 @@ class Multiplied:
     tables: tuple[Table, ...]
     at: tuple[int, ...]
 
+    @property
+    def operands(self) -> list[tuple[Table, int]]:
+        return list(zip(self.tables, self.at, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:

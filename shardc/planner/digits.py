@@ -1,0 +1,200 @@
+"""A product with its dims seen as digits, where that is cheaper than with whole axes.
+
+An operand goes from where it lies to where the product takes it, the result from there to where it is wanted, both in
+digits, each by a route of `rules.routes`, which needs no search:
+
+    A[I_Z, J] · B[J, K_YZ] → C[I_XYZ, K]     slice A[I0_Z, I1_X, J], gather Y of B[J, K_Z] …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from operator import itemgetter
+
+from shardc.cost.model import picoseconds
+from shardc.ir.collectives import Move, apply
+from shardc.ir.digits import Reshape, reshaped, shape_after
+from shardc.ir.program import Product
+from shardc.ir.sharding import Sharding
+from shardc.planner.nodes import Planner
+from shardc.planner.search import Search
+from shardc.planner.work import Work
+from shardc.rules.digit_products import NOWHERE, Choices, Digits, Dims, Place, Way, choices, digits_of_dims, reductions
+from shardc.rules.routes import Route, route
+
+MAX_WAYS = 4096
+SUMMED: Place = ("", 1)  # on a dim that the result lacks
+
+
+@dataclass(frozen=True, slots=True)
+class InDigits:
+    """A product in digits: the moves of each operand before it, and those of its result."""
+
+    digits: Digits
+    operands: tuple[Route, ...]
+    way: Way
+    result: Route
+    price: int
+
+
+def in_digits(
+    planner: Planner, expr: Product, sources: tuple[Sharding, ...], goal: Sharding, below: int
+) -> InDigits | None:
+    """The cheapest product in digits of less than this price, from operands that lie so to a result that lies so.
+
+    None as well where partial sums arrive or are wanted, and where an axis of one device stands.
+    """
+    if expr.local or goal.unreduced or any(source.unreduced for source in sources):
+        return None
+    if any(planner.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
+        return None
+    placed = [*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal)]
+    found = _cheapest(_Task.of(planner, expr, placed, digits_of_dims(placed, planner.mesh)), below)
+    return None if found is None else _with_fewest_digits(planner, expr, placed, found)
+
+
+def _cheapest(task: _Task, below: int) -> InDigits | None:
+    """In order of what they cost at least, until that is no less than the best."""
+    best = None
+    pool = tuple(axis for axis in task.planner.pool if task.planner.mesh.size(axis) > 1)
+    every = choices(task.placed, task.digits, pool)
+    if every.count > MAX_WAYS:
+        return None
+    for least, chosen in sorted(_bounded(task, every, below), key=itemgetter(0)):
+        if least >= below:
+            break
+        found = task.priced(every.way(chosen, task.digits))
+        if found is not None and found.price < below:
+            best, below = found, found.price
+    return best
+
+
+def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[Place, ...]]]:
+    """The choices that may cost less than that, and what they cost at least.
+
+    What an array costs depends on the axes that stand on its own dims, and of the result on which are summed: so it is
+    worked out once for those, and a choice of all is a look into a table for each array.
+    """
+    tables = []
+    for number, (dims, _) in enumerate(task.placed):
+        summed = number == len(task.placed) - 1
+        shown = {at: at if at[0] in dims else SUMMED if summed and at[0] else NOWHERE for at in task.all_places}
+        tables.append((number, shown, dict[tuple[Place, ...], int | None]()))
+    for chosen in product(*every.places):
+        total = 0
+        for number, shown, known in tables:
+            own = tuple([shown[place] for place in chosen])
+            if own not in known:
+                known[own] = task.at_least(number, every.way(chosen, task.digits))
+            least = known[own]
+            if least is None or (total := total + least) >= below:
+                break
+        else:
+            yield total, chosen
+
+
+def _with_fewest_digits(
+    planner: Planner, expr: Product, placed: list[tuple[Dims, Sharding]], found: InDigits
+) -> InDigits:
+    """The same with digits seen as one wherever that costs nothing, for the reader and for the compiler."""
+    for dim, upper in reversed(found.digits.cuts):
+        way = found.way.joined(found.digits, dim, upper, planner.mesh)
+        if way is not None:
+            task = _Task.of(planner, expr, placed, found.digits.without(dim, upper))
+            fewer = task.priced(way)
+            if fewer is not None and fewer.price <= found.price:
+                found = fewer
+    return found
+
+
+@dataclass(slots=True)
+class _Task:
+    """One product in given digits. `placed` are its operands and its goal in these."""
+
+    planner: Planner
+    expr: Product
+    digits: Digits
+    placed: list[tuple[Dims, Sharding]]
+    searches: tuple[Search, ...]
+    work: Work
+
+    @classmethod
+    def of(cls, planner: Planner, expr: Product, whole: list[tuple[Dims, Sharding]], digits: Digits) -> _Task:
+        placed = [(dims, reshaped(digits.op(dims), sharding, planner.mesh)) for dims, sharding in whole]
+        arrays = (*expr.operands, expr)
+        shapes = [shape_after(digits.op(array.dims), planner.program.shape(array.dims)) for array in arrays]
+        searches = (planner.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
+        return cls(planner, expr, digits, placed, tuple(searches), Work.of(planner.program, expr))
+
+    def at_least(self, number: int, way: Way) -> int | None:
+        """The least price of an operand's moves, or of the result's; None if blocks do not divide."""
+        (dims, placed), search = self.placed[number], self.searches[number]
+        result = number == len(self.placed) - 1
+        here = search.space.number(way.result(dims) if result else way.operand(dims))
+        if not search.divides(here):
+            return None
+        there = search.space.number(placed)
+        start, goal = (here, there) if result else (there, here)
+        if not result or not way.result(dims).unreduced:
+            return search.at_least(start, goal)
+        return search.at_least_reduced(start, goal)
+
+    @property
+    def all_places(self) -> list[Place]:
+        return [NOWHERE, *self.digits.places(tuple(self.digits.sizes))]
+
+    def _product(self, way: Way) -> int:
+        shardings = [way.operand(dims) for dims, _ in self.placed[:-1]]
+        blocks = [*shardings, way.result(self.expr.dims)]
+        moved = sum(s.local_bytes(s.space.number(block)) for s, block in zip(self.searches, blocks, strict=True))
+        time = self.planner.model.local_s(self.work.flops(shardings, self.planner.mesh), moved, self.work.dtype)
+        return self.planner.objective.price(picoseconds(time), 0)
+
+    def priced(self, way: Way) -> InDigits | None:
+        """A way with its moves; None if an exchange does not fit, or would need digits of digits."""
+        total, found = self._product(way), list[Route]()
+        for number, (dims, source) in enumerate(self.placed[:-1]):
+            moved = self._route(number, source, way.operand(dims))
+            if moved is None:
+                return None
+            total += moved[0]
+            found.append(moved[1])
+        left = self._from_product(way.result(self.expr.dims))
+        if left is None:
+            return None
+        reshapes = sum(any(op.sizes) for op in (self.digits.op(dims) for dims, _ in self.placed))
+        total += left[0] + self.planner.objective.price(0, 0, steps=reshapes)
+        return InDigits(self.digits, tuple(found), way, left[1], total)
+
+    def _route(
+        self, number: int, source: Sharding, target: Sharding, first: tuple[Move, ...] = ()
+    ) -> tuple[int, Route] | None:
+        """A route, after some moves; with its price from where those began."""
+        search, mesh = self.searches[number], self.planner.mesh
+        after = source
+        for move in first:
+            after = apply(move, after, mesh)
+        rest = () if after == target else route(after, target, search.shape, mesh)
+        if rest is None or not self._divide(search, source, (*first, *rest)):
+            return None
+        price = search.price_of_route(search.space.number(source), (*first, *rest))
+        return None if price is None else (price, (*first, *rest))
+
+    def _divide(self, search: Search, after: Sharding, moves: Route) -> bool:
+        """Whether blocks divide all the way; no digits of digits."""
+        for move in moves:
+            if isinstance(move, Reshape):
+                return False
+            after = apply(move, after, self.planner.mesh)
+            if not search.divides(search.space.number(after)):
+                return False
+        return True
+
+    def _from_product(self, left: Sharding) -> tuple[int, Route] | None:
+        """From the product to the goal: partial sums are reduced, then a route."""
+        number, (dims, goal) = len(self.placed) - 1, self.placed[-1]
+        firsts = reductions(left, goal, self.digits.rests(dims), self.planner.mesh)
+        routes = (self._route(number, left, goal, first) for first in firsts)
+        return min((found for found in routes if found is not None), key=itemgetter(0), default=None)
