@@ -24,7 +24,8 @@ from shardc.planner.work import Work
 from shardc.rules.digit_products import NOWHERE, Choices, Digits, Dims, Place, Way, choices, digits_of_dims, reductions
 from shardc.rules.routes import Route, route
 
-MAX_WAYS = 4096
+MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
+MAX_PRICED = 16  # by bytes the first few are exactly what they seem; by time a bound says less
 SUMMED: Place = ("", 1)  # on a dim that the result lacks
 
 
@@ -62,7 +63,7 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
     every = choices(task.placed, task.digits, pool)
     if every.count > MAX_WAYS:
         return None
-    for least, chosen in sorted(_bounded(task, every, below), key=itemgetter(0)):
+    for least, chosen in sorted(_bounded(task, every, below), key=itemgetter(0))[:MAX_PRICED]:
         if least >= below:
             break
         found = task.priced(every.way(chosen, task.digits))
@@ -137,9 +138,10 @@ class _Task:
             return None
         there = search.space.number(placed)
         start, goal = (here, there) if result else (there, here)
-        if not result or not way.result(dims).unreduced:
-            return search.at_least(start, goal)
-        return search.at_least_reduced(start, goal)
+        before, after = (search.space.shardings[n] for n in (start, goal))
+        moving = {axis for old, new in zip(before.dims, after.dims, strict=True) if old != new for axis in old + new}
+        axes = self.planner.mesh.ordered(moving | before.unreduced)
+        return search.at_least_reduced(start, goal, axes) if before.unreduced else search.at_least(start, goal, axes)
 
     @property
     def all_places(self) -> list[Place]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
+from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
 from shardc.planner.space import MAX_STATES, Edge, Space, over_budget
 from shardc.rules.routes import Route, route
@@ -130,16 +131,16 @@ class Search:
 
         return to_come
 
-    def at_least(self, number: int, goal: int) -> int:
-        """What any method takes from one sharding to another: the bytes needed, by the fastest links."""
-        return self._least(self.needed(number, goal))
+    def at_least(self, number: int, goal: int, axes: Axes | None = None) -> int:
+        """What any method takes from one sharding to another: the bytes needed, by the fastest links of these axes."""
+        return self._least(self.needed(number, goal), self.space.pool if axes is None else axes)
 
-    def _least(self, needed: int) -> int:
+    def _least(self, needed: int, axes: Axes) -> int:
         timed = needed and self.objective is Objective.TIME
-        fastest = self.model.fastest(self.space.pool) if timed else Rate(0, 0)
+        fastest = self.model.fastest(axes) if timed else Rate(0, 0)
         return self.objective.price(fastest.time_ps(needed) if needed else 0, needed, steps=0)
 
-    def at_least_reduced(self, number: int, goal: int) -> int:
+    def at_least_reduced(self, number: int, goal: int, axes: Axes) -> int:
         """The same of partial sums that are scattered, after what the goal has along idle axes is sliced.
 
         Of L bytes over n devices (n-1)/n·L come then, and a device has L/n of what it needs.
@@ -148,7 +149,7 @@ class Search:
         free = tuple(axis for axis in after.sharded if axis not in before.used)
         sums = self.local_bytes(number) // self.space.mesh.product(free)
         part = sums // self.space.mesh.product(tuple(before.unreduced))
-        return self._least(sums - part + max(0, self.local_bytes(goal) - part))
+        return self._least(sums - part + max(0, self.local_bytes(goal) - part), axes)
 
     def _routes(self, number: int, goal: int | None, last: tuple[int, Route] | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
