@@ -28,6 +28,7 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.digits import Reshape
+from shardc.ir.exchange import is_thin
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.ir.sharding import Array, Axes, Sharding
@@ -108,14 +109,17 @@ class _Writer:
                 array = self.schedule.values[operand]
                 return scatter(value, axes, dim, array.local_shape(self.mesh), array.dtype, self.mesh)
             case AllToAll(axes, source, dim):
+                if is_thin(self.schedule.values[operand].local_shape(self.mesh)):
+                    after = self.schedule.values[step.result].sharding.dims
+                    return self._read(step, joint_exchange(axes, self._before(step).dims, after, self.mesh))
                 return [exchange(value, axes, source, dim)]
             case CollectivePermute():
                 return [permute(value, move, self._before(step), self.mesh)]
             case Slice(axes, dim):
                 sliced = slice_of_partial if self.flow.unreduced[operand] else slice_of
                 return [sliced(value, axes, dim, self.mesh.product(axes))]
-            case JointExchange():
-                return self._read(step, joint_exchange(move, self._before(step), self.mesh))
+            case JointExchange(axes, dims):
+                return self._read(step, joint_exchange(axes, self._before(step).dims, dims, self.mesh))
             case DirectExchange():
                 return [*direct_exchange(value, move, self._before(step), self.mesh), Name(JOINED)]
             case Reshape(_, joins):

@@ -11,26 +11,26 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from shardc.backend.exprs import Const, Expr, Name, axes_argument, call, method, over, size_of, times
-from shardc.ir.collectives import JointExchange
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.ir.sharding import Array, Axes
 
 # The parts of a dim but what is left of it, major to minor: a label and a size each.
 Parts: TypeAlias = tuple[tuple[str, int], ...]
 _VALUE = Name("")
 
 
-def joint_exchange(move: JointExchange, before: Sharding, mesh: Mesh) -> list[Expr]:
+def joint_exchange(axes: Axes, before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> list[Expr]:
     """`A[I_XY, J, K] → A[I, J_X, K_Y]` on X=2, Y=4: the eight pieces [8, I, J/2, K/4] to the front, piece n to
     device n of X and Y; what came from device n is part n of I."""
-    parts = tails(before.dims, move.dims, mesh)
-    axes = axes_argument(move.axes)
+    parts, first = tails(before, after, mesh), Const(0)
     return [
-        *_to_front([_by_axis(part.new, mesh) for part in parts], move.axes),
-        call("jax.lax.all_to_all", _VALUE, axes, split_axis=Const(0), concat_axis=Const(0), tiled=Name("True")),
-        *_from_front([_by_axis(part.old, mesh) for part in parts], move.axes),
+        *_to_front([_by_axis(part.new, mesh) for part in parts], axes),
+        call(
+            "jax.lax.all_to_all", _VALUE, axes_argument(axes), split_axis=first, concat_axis=first, tiled=Name("True")
+        ),
+        *_from_front([_by_axis(part.old, mesh) for part in parts], axes),
     ]
 
 

@@ -6,7 +6,7 @@ that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds 
 - arrays lie in tiles of 8 rows by 128 lanes, along the two dims that waste least;
 - what a collective leaves lies among the temporaries; an output that one leaves is a copy of it;
 - an AllToAll copies its operand, unless it splits the first dim, and its result, twice if it joins the last of three;
-- an exchange over several dims at once copies its operand and its result;
+- an exchange over several dims at once, or of thin blocks, copies its operand and its result;
 - in an exchange in rounds up to five pieces are on their way at a time, in two buffers each;
 - an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
 - an AllGather over several dims is copied, piece by piece;
@@ -36,7 +36,7 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.digits import Reshape
-from shardc.ir.exchange import tails
+from shardc.ir.exchange import is_thin, tails
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 
 _ROWS, _LANES = 8, 128
@@ -146,9 +146,9 @@ class _Walk:
                 self._leave(step, self._result(step, self.sizes[step.result]))
             case Slice():
                 self._leave(step, self._result(step, _beyond(_SLICE, self.sizes[step.result])))
-            case AllToAll():
+            case AllToAll() if not self._is_thin(step):
                 self._exchange(step, step.op)
-            case JointExchange():
+            case AllToAll() | JointExchange():
                 self._exchange_jointly(step)
             case DirectExchange():
                 self._exchange_in_rounds(step, step.op)
@@ -186,6 +186,9 @@ class _Walk:
             self.heap.give_back(result)
             result = joined
         self._leave(step, result)
+
+    def _is_thin(self, step: Step) -> bool:
+        return is_thin(self.schedule.values[step.operands[0]].local_shape(self.schedule.mesh))
 
     def _exchange_jointly(self, step: Step) -> None:
         """Pieces brought to the front, exchanged, and laid where they belong."""

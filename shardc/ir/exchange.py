@@ -13,6 +13,7 @@ A device's block is cut into as many pieces as blocks are joined, here 4, and ea
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -64,6 +65,14 @@ def keeps_some(parts: tuple[Tail, ...]) -> bool:
     of I and needs the second.
     """
     return all(not part.old or not part.new for part in parts)
+
+
+def is_thin(shape: Sequence[int]) -> bool:
+    """Whether a block has a dim of one element among three or more, as digits have.
+
+    The TPU's compiler then exchanges in a layout of two rows to a tile, unless the pieces come first.
+    """
+    return len(shape) > 2 and 1 in shape
 
 
 def moved(parts: tuple[Tail, ...], mesh: Mesh) -> Axes:
