@@ -71,6 +71,35 @@ def test_the_gradient_is_numpys(mesh):
         np.testing.assert_array_equal(np.asarray(dw), X.T @ (X @ W))
 
 
+# Cheaper in digits at these sizes.
+IN_DIGITS = (
+    "In[B_Z, D] · W[D, F_YZ] → Out[B_XYZ, F]",
+    "In[B_ZYX, D] · W[D_Y, F_Z] → Out[B_Y, F_Z]",
+    "In[B_Z, D_X] · W[D_ZY, F_X] → Out[B, F_YXZ]",
+    "In[B_YX, D_Z] · W[D_X, F] → Out[B_XY, F_Z]",
+)
+
+
+@pytest.mark.parametrize("text", IN_DIGITS)
+@pytest.mark.parametrize("kind", [EXPLICIT, AUTO], ids=["explicit", "auto"])
+def test_products_in_digits_and_their_gradients(kind, text):
+    rng = np.random.default_rng(3)
+    x, w = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((16, 16), (16, 32)))
+    plan = shardc.plan(text, mesh="X=2,Y=2,Z=2", dims={"B": 16, "D": 16, "F": 32}, dtype="f32", objective="bytes")
+    assert "Reshape" in [step.name for step in plan.schedule.steps]
+    with jax.set_mesh(mesh_of(kind, (2, 2, 2), ("X", "Y", "Z"))):
+        program, schedule = plan.compile(), plan.schedule
+        placed = [
+            put(array, *(axes or None for axes in schedule.values[value].sharding.dims))
+            for array, value in zip((x, w), schedule.inputs, strict=True)
+        ]
+        shards_equal(program(*placed), x @ w)
+        shards_equal(jax.jit(program)(*placed), x @ w)
+        dx, dw = jax.jit(jax.grad(lambda x, w: jnp.sum(program(x, w) ** 2) / 2, argnums=(0, 1)))(*placed)
+    np.testing.assert_array_equal(np.asarray(dx), x @ w @ w.T)
+    np.testing.assert_array_equal(np.asarray(dw), x.T @ (x @ w))
+
+
 ALL = [Sharding(dims) for dims in placements(("X", "Y"), 2)]
 
 
