@@ -8,7 +8,7 @@ from typing import assert_never
 
 from shardc.backend import local
 from shardc.backend.allowed import JOINED
-from shardc.backend.exchanges import joint_exchange, reshape
+from shardc.backend.exchanges import joint_exchange, joint_scatter, reshape
 from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
 from shardc.backend.moves import exchange, gather, permute, scatter, slice_of, slice_of_partial
@@ -23,6 +23,7 @@ from shardc.ir.collectives import (
     DirectExchange,
     JointExchange,
     JointGather,
+    JointScatter,
     Move,
     ReduceScatter,
     Slice,
@@ -72,9 +73,9 @@ class _Writer:
                 return self._lines(step, *self._product(step))
             case Apply():
                 return self._lines(step, self._function(step, step.op))
-            case AllReduce(axes) | ReduceScatter(axes):
+            case AllReduce() | ReduceScatter() | JointScatter():
                 return [
-                    *self._all_typed_unreduced(step.operands[0], axes),
+                    *self._all_typed_unreduced(step.operands[0], step.op.axes),
                     *self._lines(step, *self._move(step, step.op)),
                 ]
             case move:
@@ -108,6 +109,8 @@ class _Writer:
             case ReduceScatter(axes, dim):
                 array = self.schedule.values[operand]
                 return scatter(value, axes, dim, array.local_shape(self.mesh), array.dtype, self.mesh)
+            case JointScatter(parts):
+                return self._read(step, joint_scatter(parts, len(self._before(step).dims), self.mesh))
             case AllToAll(axes, source, dim):
                 if is_thin(self.schedule.values[operand].local_shape(self.mesh)):
                     after = self.schedule.values[step.result].sharding.dims

@@ -34,6 +34,16 @@ def joint_exchange(axes: Axes, before: tuple[Axes, ...], after: tuple[Axes, ...]
     ]
 
 
+def joint_scatter(parts: tuple[tuple[int, Axes], ...], rank: int, mesh: Mesh) -> list[Expr]:
+    """`A[I, J]{U_XY} → A[I_X, J_Y]` on X=2, Y=4: the eight blocks [8, I/2, J/4] to the front, block n to device n."""
+    of_dims = dict(parts)
+    axes = tuple(axis for _, some in parts for axis in some)
+    return [
+        *_to_front([_by_axis(of_dims.get(dim, ()), mesh) for dim in range(rank)], axes),
+        call("jax.lax.psum_scatter", _VALUE, axes_argument(axes), scatter_dimension=Const(0)),
+    ]
+
+
 def reshape(op: Reshape, digits: Array, mesh: Mesh) -> Expr:
     """A local block with dims as digits, or with digits as dims. `digits` is the side that has them."""
     local, place, sizes = digits.local_shape(mesh), 0, list[Expr]()

@@ -20,6 +20,7 @@ from shardc.ir.collectives import (
     DirectExchange,
     JointExchange,
     JointGather,
+    JointScatter,
     ReduceScatter,
     Slice,
 )
@@ -72,7 +73,7 @@ def _demand_below(step: Step, demand: AxisSet) -> AxisSet:
     match step.op:
         case AllGather(axes) | AllReduce(axes) | ReduceScatter(axes) | Slice(axes):
             return demand - set(axes)
-        case JointGather():
+        case JointGather() | JointScatter():
             return demand - set(step.op.axes)
         case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | Reshape() | Einsum() | Apply():
             return demand

@@ -24,7 +24,7 @@ from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
-from shardc.ir.collectives import JointGather
+from shardc.ir.collectives import JointGather, JointScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Apply, Cost, Einsum, Schedule, Step
 from shardc.ir.sharding import Axes
@@ -149,7 +149,7 @@ def _scope(collective: Collective) -> int | None:
 
 def _matched(schedule: Schedule, number: int, step: Step, compiled: tuple[Collective, ...]) -> StepMatch:
     assert not isinstance(step.op, Einsum | Apply | Reshape)
-    axes = schedule.mesh.ordered(step.op.axes) if isinstance(step.op, JointGather) else step.op.axes
+    axes = schedule.mesh.ordered(step.op.axes) if isinstance(step.op, JointGather | JointScatter) else step.op.axes
     return StepMatch(number, step.name, axes, step.cost.wire_bytes, compiled, _remark(step.name, compiled))
 
 

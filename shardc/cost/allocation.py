@@ -32,6 +32,7 @@ from shardc.ir.collectives import (
     DirectExchange,
     JointExchange,
     JointGather,
+    JointScatter,
     ReduceScatter,
     Slice,
 )
@@ -158,7 +159,7 @@ class _Walk:
                 self._gather_jointly(step)
             case AllGather():
                 self._collective(step, copies=self._copied_before(step, step.op))
-            case AllReduce() | ReduceScatter() | CollectivePermute():
+            case AllReduce() | ReduceScatter() | JointScatter() | CollectivePermute():
                 self._collective(step, copies=False)
             case _:
                 assert_never(step.op)

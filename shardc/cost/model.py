@@ -36,6 +36,7 @@ from shardc.ir.collectives import (
     DirectExchange,
     JointExchange,
     JointGather,
+    JointScatter,
     Move,
     ReduceScatter,
     Slice,
@@ -159,7 +160,7 @@ class LinkModel:
         if not levels or isinstance(move, Slice):
             return None
         match move:
-            case AllGather() | JointGather() | ReduceScatter():
+            case AllGather() | JointGather() | ReduceScatter() | JointScatter():
                 return self._gather(levels)
             case AllReduce():
                 once = self._gather(levels)

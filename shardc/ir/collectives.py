@@ -49,6 +49,20 @@ class ReduceScatter:
 
 
 @dataclass(frozen=True, slots=True)
+class JointScatter:
+    """`A[I, J]{U_XY} → A[I_X, J_Y]` over X and Y in one ReduceScatter, so that the links of both carry. (n−1)/n·L.
+
+    `parts` are (dim, its new minor axes), in order of the dims, two at least.
+    """
+
+    parts: tuple[tuple[int, Axes], ...]
+
+    @property
+    def axes(self) -> Axes:
+        return tuple(axis for _, axes in self.parts for axis in axes)
+
+
+@dataclass(frozen=True, slots=True)
 class AllReduce:
     """`A[I]{U_X} → A[I]` over X: partial sums become sums, everywhere. 2(n−1)/n·L."""
 
@@ -115,6 +129,7 @@ Move: TypeAlias = (
     AllGather
     | JointGather
     | ReduceScatter
+    | JointScatter
     | AllReduce
     | AllToAll
     | JointExchange
@@ -140,6 +155,12 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
         case ReduceScatter(axes, dim):
             reduced = _reduce(before, axes)
             return reduced.with_dim(dim, reduced.dims[dim] + axes)
+        case JointScatter(parts):
+            _require(len(parts) > 1, "one dim is a ReduceScatter's")
+            reduced = _reduce(before, move.axes)
+            for dim, axes in parts:
+                reduced = reduced.with_dim(dim, reduced.dims[dim] + axes)
+            return reduced
         case AllReduce(axes):
             return _reduce(before, axes)
         case AllToAll(axes, source, dim):
@@ -174,7 +195,7 @@ def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> in
     match move:
         case AllGather() | JointGather():
             return (n - 1) * local_bytes
-        case ReduceScatter() | AllToAll() | JointExchange():
+        case ReduceScatter() | JointScatter() | AllToAll() | JointExchange():
             return (n - 1) * local_bytes // n
         case AllReduce():
             return 2 * (n - 1) * local_bytes // n

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shardc.ir.collectives import DirectExchange, JointExchange, JointGather, Move
+from shardc.ir.collectives import DirectExchange, JointExchange, JointGather, JointScatter, Move
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
@@ -62,6 +62,8 @@ class Step:
                 return function
             case JointGather():
                 return "AllGather"
+            case JointScatter():
+                return "ReduceScatter"
             case JointExchange():
                 return "AllToAll"
             case DirectExchange():

@@ -16,6 +16,7 @@ from shardc.ir.collectives import (
     IllegalMove,
     JointExchange,
     JointGather,
+    JointScatter,
     Move,
     ReduceScatter,
     Slice,
@@ -225,7 +226,7 @@ def _spell_use(named: Named) -> str:
 
 def _fits(named: Named, move: Move) -> bool:
     """The axes and the dim are those that the user named; the order matters where blocks are laid out by it."""
-    if isinstance(move, AllReduce | CollectivePermute | JointExchange | DirectExchange | JointGather):
+    if isinstance(move, AllReduce | CollectivePermute | JointExchange | DirectExchange | JointGather | JointScatter):
         return named.axes is None or set(named.axes) == set(move.axes)
     if named.axes is not None and named.axes != move.axes:
         return False
@@ -258,6 +259,17 @@ def _joint_gathers(before: Sharding, pattern: Pattern) -> Iterator[Move]:
         yield JointGather(parts)
 
 
+def _joint_scatters(before: Sharding, pattern: Pattern) -> Iterator[Move]:
+    """`ReduceScatter_XY(A[I, J]{U_XY}) → A[I_X, J_Y]`: what all dims get at once."""
+    parts = tuple(
+        (dim, new[len(old) :])
+        for dim, (old, new) in enumerate(zip(before.dims, pattern.dims, strict=True))
+        if new is not None and old != new and new[: len(old)] == old
+    )
+    if len(parts) > 1:
+        yield JointScatter(parts)
+
+
 def _moves(named: Named, before: Sharding, pattern: Pattern, mesh: Mesh) -> Iterator[Move]:
     """The moves of the named kind that could be meant."""
     added = tuple(_added(named, old, new, mesh) for old, new in zip(before.dims, pattern.dims, strict=True))
@@ -268,6 +280,7 @@ def _moves(named: Named, before: Sharding, pattern: Pattern, mesh: Mesh) -> Iter
             yield from _joint_gathers(before, pattern)
         case "ReduceScatter":
             yield from (ReduceScatter(axes, dim) for dim, some in enumerate(added) for axes in some)
+            yield from _joint_scatters(before, pattern)
         case "Slice":
             yield from (Slice(axes, dim) for dim, some in enumerate(added) for axes in some)
         case "AllReduce":

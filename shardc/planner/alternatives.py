@@ -13,6 +13,7 @@ from itertools import islice
 
 from shardc.cost.model import PICO, picoseconds
 from shardc.errors import ShardcError
+from shardc.ir.collectives import JointScatter
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Call, Expr, Product, Statement, operands
 from shardc.ir.sharding import Array
@@ -28,15 +29,26 @@ MAX_STRATEGIES = 2048
 def strategies(
     planner: Planner, statement: Statement, number: int, values: tuple[Array, ...], taken: set[str]
 ) -> Iterator[Strategy]:
-    """Every strategy, the cheapest first; the plan's own is the first. At most MAX_STRATEGIES, the cheapest."""
+    """Every strategy, the cheapest first; the plan's own is the first. At most MAX_STRATEGIES, the cheapest.
+
+    Those that scatter over several dims at once follow once more as the book writes them, one dim after another.
+    """
     seen: set[object] = set()
+    apart: list[Strategy] = []
     for root, goal, digits in candidates(planner, statement):
-        builder = Builder(planner, list(values), [], number, statement.name, set(taken), digits=digits)
-        builder.build(root, goal, statement.name)
-        strategy = _strategy(builder)
-        if (signature := _signature(strategy)) not in seen:
-            seen.add(signature)
-            yield strategy
+        for joint in (True, False):
+            builder = Builder(planner, list(values), [], number, statement.name, set(taken), digits=digits, joint=joint)
+            builder.build(root, goal, statement.name)
+            strategy = _strategy(builder)
+            if (signature := _signature(strategy)) not in seen:
+                seen.add(signature)
+                if joint:
+                    yield strategy
+                else:
+                    apart.append(strategy)
+            if not any(isinstance(step.op, JointScatter) for step in strategy.steps):
+                break
+    yield from apart
 
 
 def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, int, bool]]:

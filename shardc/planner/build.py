@@ -11,6 +11,7 @@ from shardc.ir.collectives import (
     AllReduce,
     DirectExchange,
     JointGather,
+    JointScatter,
     Move,
     ReduceScatter,
     Slice,
@@ -43,6 +44,7 @@ class Builder:
     chosen: dict[str, int] = field(default_factory=dict)  # inputs whose sharding this statement chose
     cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
     digits: bool = False  # whether products are done in digits where that is cheaper
+    joint: bool = True  # whether sums are scattered over several dims at once
     _done: dict[tuple[Op, tuple[int, ...], str], int] = field(default_factory=dict)
 
     def build(self, table: Table, number: int, name: str, product: Product | None = None) -> int:
@@ -57,7 +59,7 @@ class Builder:
         value = self._origin(table, seed, name)
         cases = dict(self.cases)
         whole = dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
-        for move in _merged_slices(moves):
+        for move in _merged_slices(moves if self.joint else _one_dim_at_a_time(moves)):
             if isinstance(move, Reshape):
                 taken = (*self.planner.mesh.names, *self.planner.program.dims)
                 names = whole if move.joins else names_after(move, whole, taken)
@@ -249,7 +251,7 @@ def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: i
             return "case 2: slice the other operand" if case == 2 else "slice the contracted dim"
         case Slice():
             return "slice before the product"
-        case AllReduce() | ReduceScatter():
+        case AllReduce() | ReduceScatter() | JointScatter():
             return "reduce before the product"
         case _:
             return "reshard before the product"
@@ -260,7 +262,7 @@ def _after_product(move: Move, case: int) -> str:
     match move:
         case AllReduce():
             return f"{prefix}reduce the result"
-        case ReduceScatter():
+        case ReduceScatter() | JointScatter():
             return f"{prefix}reduce and scatter the result"
         case AllGather() | JointGather():
             return "gather after the product"
@@ -268,6 +270,14 @@ def _after_product(move: Move, case: int) -> str:
             return "slice after the product"
         case _:
             return "reshard after the product"
+
+
+def _one_dim_at_a_time(moves: list[Move | Reshape]) -> list[Move | Reshape]:
+    """`A[I, J]{U_XY} → A[I_X, J_Y]` as a ReduceScatter for each dim."""
+    found: list[Move | Reshape] = []
+    for move in moves:
+        found += [ReduceScatter(axes, dim) for dim, axes in move.parts] if isinstance(move, JointScatter) else [move]
+    return found
 
 
 def _merged_slices(moves: list[Move | Reshape]) -> list[Move | Reshape]:

@@ -21,7 +21,7 @@ from typing import assert_never
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.chains import Chain, Pair, chain_of
-from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather
+from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather, JointScatter
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands, uses
@@ -223,7 +223,7 @@ class Planner:
             axes_fit = (
                 expr.axes is None
                 or move.axes == expr.axes
-                or (isinstance(move, AllReduce | JointGather) and set(move.axes) == set(expr.axes))
+                or (isinstance(move, AllReduce | JointGather | JointScatter) and set(move.axes) == set(expr.axes))
             )
             if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
                 yield edge

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardc.cost.model import CostModel, Rate
-from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
+from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
 from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
@@ -155,7 +155,7 @@ class Search:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
-        first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter)
+        first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter | JointScatter)
         found = self._route(number, goal) if first or self.space.needs_digits(number, goal) else None
         return [] if found is None else [(goal, *found)]
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import permutations
 
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllGather, JointGather, Move, Slice, apply, wire_bytes
+from shardc.ir.collectives import AllGather, JointGather, JointScatter, Move, ReduceScatter, Slice, apply, wire_bytes
 from shardc.ir.exchange import needed
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
@@ -20,6 +20,7 @@ from shardc.rules.products import count_arrangements
 from shardc.rules.routes import needs_digits
 
 MAX_STATES = 100_000
+_JOINT = {AllGather: AllGather | JointGather, ReduceScatter: ReduceScatter | JointScatter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Space:
     def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
         if kind is not Slice:
-            kinds = (AllGather, JointGather) if kind is AllGather else kind
+            kinds = _JOINT.get(kind, kind)
             return tuple(edge for edge in self.edges(number) if isinstance(edge.move, kinds))
         before = self.shardings[number]
         free = tuple(axis for axis in self.mesh.names if axis not in before.used)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from shardc.cost import CostModel
-from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather
+from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather, JointScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
@@ -186,7 +186,7 @@ def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
             return axes, None
         case JointExchange(axes, dims):
             return axes, ",".join(dim for dim, some in zip(result.dims, dims, strict=True) if set(axes) & set(some))
-        case JointGather(parts):
+        case JointGather(parts) | JointScatter(parts):
             return step.op.axes, ",".join(result.dims[dim] for dim, _ in parts)
         case move:
             return move.axes, result.dims[move.dim]

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, takewhile
 from typing import TypeAlias
 
-from shardc.ir.collectives import Move, ReduceScatter, Slice, apply
+from shardc.ir.collectives import Move, Slice, apply
 from shardc.ir.digits import Reshape, names_after
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.rules.routes import added, scattered
 
 Dims = tuple[str, ...]
 Place: TypeAlias = tuple[str, int]  # a dim, and which of its digits
@@ -177,7 +178,7 @@ def reductions(left: Sharding, goal: Sharding, rests: Sequence[int], mesh: Mesh)
     listed = tuple(axis for axis in goal.sharded if axis in left.unreduced)
     axes = listed + mesh.ordered(left.unreduced.difference(listed))
     for dims in dict.fromkeys(_scattered(sliced.dims, axes, goal.dims, rests)):
-        yield (*slices, *_scatters(sliced.dims, dims))
+        yield (*slices, *scattered(added(sliced.dims, dims)))
 
 
 def _leading(axes: Axes, used: frozenset[str]) -> Axes:
@@ -194,9 +195,3 @@ def _scattered(
     for place in dict.fromkeys([*wanted, *rests]):
         longer = (*dims[:place], (*dims[place], axes[0]), *dims[place + 1 :])
         yield from _scattered(longer, axes[1:], goal, rests)
-
-
-def _scatters(before: tuple[Axes, ...], after: tuple[Axes, ...]) -> Iterator[ReduceScatter]:
-    for place, (old, new) in enumerate(zip(before, after, strict=True)):
-        if old != new:
-            yield ReduceScatter(new[len(old) :], place)

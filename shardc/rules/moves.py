@@ -19,6 +19,7 @@ from shardc.ir.collectives import (
     DirectExchange,
     JointExchange,
     JointGather,
+    JointScatter,
     Move,
     ReduceScatter,
     Slice,
@@ -127,6 +128,15 @@ def scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
                 yield ReduceScatter(axes, dim)
 
 
+def joint_scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I, J]{U_XY} → A[I_X, J_Y]`: over several of the unreduced axes, onto several dims."""
+    for subset in _subsets(mesh.ordered(before.unreduced)):
+        for dims in arrangements(subset, before.rank) if len(subset) > 1 else ():
+            parts = tuple((dim, axes) for dim, axes in enumerate(dims) if axes)
+            if len(parts) > 1:
+                yield JointScatter(parts)
+
+
 Rule = Callable[[Sharding, Mesh, Axes], Iterator[Move]]
 MOVES: tuple[Rule, ...] = (
     slices,
@@ -134,6 +144,7 @@ MOVES: tuple[Rule, ...] = (
     joint_gathers,
     reductions,
     scatters,
+    joint_scatters,
     exchanges,
     permutes,
     pieces_exchanged,

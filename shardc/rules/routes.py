@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from shardc.ir.collectives import AllGather, JointGather, Move, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, JointGather, JointScatter, Move, ReduceScatter, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
@@ -163,14 +163,19 @@ def _ops(source: Dims, sliced: Dims, reduced: Dims, exchanged: Dims, target: Dim
     move = exchange(reduced, exchanged, mesh)
     if move is None and reduced != exchanged:
         return None
-    slices = [Slice(axes, dim) for dim, axes in _added(source, sliced)]
-    scatters = [ReduceScatter(axes, dim) for dim, axes in _added(sliced, reduced)]
-    parts = _added(target, exchanged)
+    slices = [Slice(axes, dim) for dim, axes in added(source, sliced)]
+    scatters = scattered(added(sliced, reduced))
+    parts = added(target, exchanged)
     gathers: list[Move] = [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
     return (*slices, *scatters, *([move] if move is not None else []), *gathers)
 
 
-def _added(shorter: Dims, longer: Dims) -> tuple[tuple[int, Axes], ...]:
+def scattered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:
+    """The one move that reduces and scatters over the axes of these dims, if there are any."""
+    return [JointScatter(parts)] if len(parts) > 1 else [ReduceScatter(axes, dim) for dim, axes in parts]
+
+
+def added(shorter: Dims, longer: Dims) -> tuple[tuple[int, Axes], ...]:
     """(dim, its axes at the end that the shorter has not), where there are any."""
     pairs = enumerate(zip(shorter, longer, strict=True))
     return tuple((dim, many[len(few) :]) for dim, (few, many) in pairs if few != many)

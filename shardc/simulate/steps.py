@@ -15,6 +15,7 @@ from shardc.ir.collectives import (
     DirectExchange,
     JointExchange,
     JointGather,
+    JointScatter,
     ReduceScatter,
     Slice,
 )
@@ -58,6 +59,8 @@ def _dispatch(op: Op, blocks: Sequence[Values], arrays: Sequence[Array], result:
             for dim, axes in parts:
                 part = _all_gather(part, axes, dim)
             return part.blocks(mesh)
+        case JointScatter(parts):
+            return _joint_scatter(part_of(blocks[0], mesh, op.axes), parts, mesh).blocks(mesh)
         case ReduceScatter(axes, dim):
             return _reduce_scatter(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
         case AllReduce(axes):
@@ -103,6 +106,12 @@ def _reduce_scatter(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Part:
     groups: list[tuple[str | int, ...]] = [(axis,) for axis in present]
     groups += [(d,) for d in range(part.rank)]
     return Part(regroup(values, labels, groups), present)
+
+
+def _joint_scatter(part: Part, parts: tuple[tuple[int, Axes], ...], mesh: Mesh) -> Part:
+    for dim, axes in parts:
+        part = _reduce_scatter(part, axes, dim, mesh)
+    return part
 
 
 def _all_to_all(part: Part, axes: Axes, source: int, dim: int, mesh: Mesh) -> Part:

@@ -19,6 +19,7 @@ from shardc.ir.collectives import (
     IllegalMove,
     JointExchange,
     JointGather,
+    JointScatter,
     ReduceScatter,
     Slice,
     apply,
@@ -152,6 +153,7 @@ def _left_by(where: str, op: Op, operands: Sequence[Array], result: Array, mesh:
             AllGather()
             | JointGather()
             | ReduceScatter()
+            | JointScatter()
             | AllReduce()
             | AllToAll()
             | JointExchange()

@@ -91,6 +91,8 @@ UNREDUCED = [
     (TWO, "A[I, J_Y]{U_X} · B[J_Y, K] → C[I, K]"),
     (TWO, "A[I, J] · B[J_Y, K]{U_X} → C[I_Y, K_X]"),
     (TWO, "A[I, J]{U_XY} → A[I_X, J_Y]"),
+    (THREE, "A[I, J_XYZ] · B[J_XYZ, K] → C[I_Z, K_YX]"),  # scattered over both dims at once
+    (THREE, "A[B, I_Y, J]{U_XZ} → A[B_Z, I_Y, J_X]"),
     (TWO, "A[I, J]{U_XY} → A[I, J]{U_Y}"),
     (TWO, "A[I_Y, J]{U_X} → A[I, J_Y]{U_X}"),
     (TWO, "A[I, J]{U_X} → A[I_Y, J]{U_X}"),

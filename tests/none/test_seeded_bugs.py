@@ -17,7 +17,7 @@ from shardc.cost import chip
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
 from shardc.ir import collectives, functions
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, IllegalMove, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, IllegalMove, JointScatter, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Step, StepCost
@@ -229,6 +229,8 @@ def test_the_rule_of_functions_is_the_law_on_all_shardings(name, over, dims, lef
         (AllReduce(("Y",)), Sharding.of(["", ""], "X")),
         (AllReduce(("X", "Y")), Sharding.of(["", ""], "X")),
         (ReduceScatter(("X",), 0), Sharding.of(["X", ""])),
+        (JointScatter(((0, ("X",)), (1, ("Y",)))), Sharding.of(["", ""], "X")),
+        (JointScatter(((0, ("X",)),)), Sharding.of(["", ""], "X")),  # one dim
         (Slice(("X",), 0), Sharding.of(["", ""], "X")),  # would keep a part of a part
         (Slice(("X",), 1), Sharding.of(["X", ""])),
     ],
@@ -265,6 +267,7 @@ SMALLEST = {  # the smallest program that needs each kind of move, by the genera
     "joint_gathers": "A[I_X, J_Y] → A[I, J]",  # in one step
     "reductions": "A[N]{U_X} → A[N]",  # N = 5 cannot be scattered
     "scatters": "A[I]{U_X} → A[I_X]",
+    "joint_scatters": "A[I, J]{U_XY} → A[I_X, J_Y]",
     "exchanges": "A[I_X, J] → A[I, J_X]",
     "permutes": "A[I_XY] → A[I_YX]",
     "pieces_exchanged": "A[I_X, J_Y] → A[I_YX, J]",
