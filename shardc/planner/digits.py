@@ -25,7 +25,9 @@ from shardc.rules.digit_products import NOWHERE, Choices, Digits, Dims, Place, W
 from shardc.rules.routes import Route, route
 
 MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
-MAX_PRICED = 16  # by bytes the first few are exactly what they seem; by time a bound says less
+MAX_PRICED = 16  # and as many as may be as good as the last of them
+    16  # and those that may be as good; by bytes the first few are exactly what they seem; by time a bound says less
+)
 SUMMED: Place = ("", 1)  # on a dim that the result lacks
 
 
@@ -63,12 +65,15 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
     every = choices(task.placed, task.digits, pool)
     if every.count > MAX_WAYS:
         return None
-    for least, chosen in sorted(_bounded(task, every, below), key=itemgetter(0))[:MAX_PRICED]:
-        if least >= below:
+    bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
+    most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
+    for least, chosen in bounded:
+        if least >= below or least > most:
             break
-        found = task.priced(every.way(chosen, task.digits))
-        if found is not None and found.price < below:
-            best, below = found, found.price
+        for way in every.ways(chosen, task.digits):
+            found = task.priced(way)
+            if found is not None and found.price < below:
+                best, below = found, found.price
     return best
 
 
@@ -88,7 +93,8 @@ def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tup
         for number, shown, known in tables:
             own = tuple([shown[place] for place in chosen])
             if own not in known:
-                known[own] = task.at_least(number, every.way(chosen, task.digits))
+                ways = every.ways(chosen, task.digits)
+                known[own] = min((n for way in ways if (n := task.at_least(number, way)) is not None), default=None)
             least = known[own]
             if least is None or (total := total + least) >= below:
                 break

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise, takewhile
+from itertools import accumulate, chain, pairwise, permutations, product, takewhile
 from typing import TypeAlias
 
 from shardc.ir.collectives import Move, Slice, apply
@@ -132,33 +132,37 @@ class Choices:
     def count(self) -> int:
         return math.prod(map(len, self.places))
 
-    def way(self, chosen: Sequence[Place], digits: Digits) -> Way:
-        """The way that puts each axis on the place chosen for it."""
+    def ways(self, chosen: Sequence[Place], digits: Digits) -> Iterator[Way]:
+        """The ways that put each axis on the place chosen for it: axes that share a digit in every order."""
         found: dict[Place, Axes] = {}
         for axis, place in zip(self.axes, chosen, strict=True):
             found[place] = (*found.get(place, ()), axis)
-        return Way({dim: tuple(self._ordered((dim, n), found) for n in digits.numbers(dim)) for dim in digits.sizes})
+        every = digits.places(tuple(digits.sizes))
+        for orders in product(*(self._in_order(place, found.get(place, ())) for place in every)):
+            on = iter(orders)
+            yield Way({dim: tuple(next(on) for _ in digits.numbers(dim)) for dim in digits.sizes})
 
-    def _ordered(self, place: Place, found: dict[Place, Axes]) -> Axes:
-        axes = found.get(place, ())
-        return self.orders.get((place, frozenset(axes)), axes) if len(axes) > 1 else axes
+    def _in_order(self, place: Place, axes: Axes) -> list[Axes]:
+        """The orders of axes on a digit: the one that an array has them in, or all."""
+        if len(axes) < 2:
+            return [axes]
+        known = self.orders.get((place, frozenset(axes)))
+        return list(permutations(axes)) if known is None else [known]
 
 
 def choices(placed: Sequence[tuple[Dims, Sharding]], digits: Digits, pool: Axes) -> Choices:
     """An axis may stand nowhere, where some array has it, or on the rest of a dim. `placed` are arrays in digits."""
     numbered = [list(zip(digits.places(dims), sharding.dims, strict=True)) for dims, sharding in placed]
-    # On a rest, axes that are sliced there stand before those that move there.
-    axes = tuple(sorted(pool, key=lambda axis: any(axis in sharding.used for _, sharding in placed)))
     rests = [(dim, len(sizes)) for dim, sizes in digits.sizes.items()]
     places = tuple(
         tuple(dict.fromkeys([NOWHERE, *(at for array in numbered for at, here in array if axis in here), *rests]))
-        for axis in axes
+        for axis in pool
     )
     orders: dict[tuple[Place, frozenset[str]], Axes] = {}
     for array in numbered:
         for at, here in array:
             orders.setdefault((at, frozenset(here)), here)
-    return Choices(axes, places, orders)
+    return Choices(pool, places, orders)
 
 
 def reductions(left: Sharding, goal: Sharding, rests: Sequence[int], mesh: Mesh) -> Iterator[tuple[Move, ...]]:
