@@ -26,8 +26,6 @@ from shardc.rules.routes import Route, route
 
 MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
 MAX_PRICED = 16  # and as many as may be as good as the last of them
-    16  # and those that may be as good; by bytes the first few are exactly what they seem; by time a bound says less
-)
 SUMMED: Place = ("", 1)  # on a dim that the result lacks
 
 
