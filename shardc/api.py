@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from shardc.compiled.compare import Comparison
-    from shardc.compiled.explain.explain import Explanation
+    from shardc.compiled.explain.explanation import Explanation
     from shardc.compiled.verify import Verification
 
     Whole = np.ndarray[Any, Any]
