@@ -25,10 +25,11 @@ ROOMS = {
     "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
     "errors": set(),
     "files": set(),
+    "arguments": {"ir", "notation", "planner"},
     "compilers": {"ir", "cost", "hardware", "planner", "compiled", "backend"},
     "api": {
         *{"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "compiled", "compilers", "backend"},
-        *{"jax", "numpy"},
+        *{"arguments", "jax", "numpy"},
     },
     "__main__": {"cli"},
     "cli": {"api", "files", "hardware", "ir", "notation", "cost", "planner", "report", "compiled", "backend", "click"},
