@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from shardc.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of
@@ -109,24 +109,33 @@ def plan(
 def planned(program: Program, hardware: Hardware | None = None, objective: str = "time") -> Plan:
     """The plan of a program whose sizes are all known."""
     hardware = Hardware() if hardware is None else hardware
-    model, by = hardware.model(program), objective_of(objective)
+    asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory)
     try:
-        return Plan(plan_program(program, model, by, hardware.memory), model, by, hardware.memory)
+        return Plan(plan_program(asked.program, asked.model, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a plan answers."""
+
+    program: Program
+    model: LinkModel
+    objective: Objective
+    memory: int | None
+
+
 class Plan:
     """A planned program. Its attributes have the names of its JSON; `print` shows the table."""
 
-    def __init__(self, found: PlannedProgram, model: LinkModel, objective: Objective, memory: int | None) -> None:
+    def __init__(self, found: PlannedProgram, asked: Asked) -> None:
         self._found = found
-        self._model = model
-        self._objective = objective
-        self._memory = memory
-        self._view = view(found, model)
+        self._asked = asked
+        self._model = asked.model
+        self._view = view(found, self._model)
 
     @property
     def program(self) -> Program:
@@ -231,14 +240,15 @@ class Plan:
 
         They are what `plan` finds under every `memory` up to this plan's own limit, from the best to the leanest, at
         most `points`, less those that another equals or betters in both. The first is this plan, unless a limit
-        leads to one as good that needs less. Measures are a plan's own `cost.time_s` or `cost.wire_bytes`, and
-        `cost.peak_bytes`, the bytes per device of the buffers alive at once, inputs and outputs included.
+        leads to one as good that needs less. What is compared is `cost.time_s`, seconds by the cost model, or
+        `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included.
         """
         if type(points) is not int or points < 1:
             raise ShardcError("SHC001", f"a front of {points!r} points", help="give a whole number, 1 or more")
-        found = pareto(self.program, self._model, self._objective, self._memory, points)
-        plans = [Plan(point, self._model, self._objective, point.cost.peak_bytes) for point in found.points]
-        return Front(plans, self._objective, found.whole)
+        asked = self._asked
+        found = pareto(asked.program, asked.model, asked.objective, asked.memory, points)
+        plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]
+        return Front(plans, asked.objective, found.whole)
 
     def simulate(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
         """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error."""
