@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tabulate import tabulate
 
@@ -27,12 +27,14 @@ class FrontView:
 def front_table(front: FrontView) -> str:
     """What all of them share, then each with its ratios to the first."""
     first = front.points[0]
+    notes = dict.fromkeys(note for point in front.points for note in point.notes)
+    top = head(replace(first, notes=tuple(notes)))
     statements = "\n".join(statement.text for statement in first.statements)
     rows = [_row(point, first, front.objective) for point in front.points]
     headers = ("time", "wire bytes", f"× {front.objective.value}", "peak memory", "× memory", "--memory", "moves")
     widths = [None] * (len(headers) - 1) + [_WIDEST]
     found = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, maxcolwidths=widths)
-    return "\n\n".join([head(first), statements, "\n".join(line.rstrip() for line in found.splitlines()), _end(front)])
+    return "\n\n".join([top, statements, "\n".join(line.rstrip() for line in found.splitlines()), _end(front)])
 
 
 def _row(point: PlanView, first: PlanView, objective: Objective) -> tuple[str, ...]:

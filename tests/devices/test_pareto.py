@@ -11,7 +11,6 @@ from shardc.backend.run import run
 CUBE = "X=2,Y=2,Z=2"
 FRONTS = [
     ("A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", "X=4,Y=2", "I=64,J=64,K=64", "time"),
-    ("A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", "X=4,Y=2", "I=64,J=64,K=64", "bytes"),
     ("A[I_Y, J_XZ] · B[J_Y, K_XZ] → C[I_Z, K_XY]", CUBE, "I=512,J=512,K=512", "time"),
     ("A[I_X, J] · B[J_?, K_?] → C[I, K_X]", "X=4,Y=2", "I=64,J=512,K=512", "bytes"),
     ("T = In[B_X, D_Y] · W[D_X, F_Y]; Out[B_X, D_Y] = relu(T) · V[F_Y, D_X]", "X=4,Y=2", "B=512,D=256,F=1024", "time"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
 from shardc.planner import Objective, plan_program
 from shardc.planner.pareto import MAX_POINTS, pareto
+from shardc.report import FrontView, front_table
 from shardc.report.units import in_bytes, in_seconds
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, matmuls, programs
 
@@ -151,12 +153,17 @@ def front_of(text=LONG, mesh="X=4,Y=2", **options):
     return shardc.plan(text, mesh=mesh, **options).pareto()
 
 
-@pytest.mark.parametrize("objective", ["time", "bytes"])
-def test_the_table_has_a_row_for_each_plan_with_its_numbers(objective):
-    front = front_of(objective=objective)
+OPEN = {"text": "A[I_X, J] · B[J_?, K_?] → C[I, K_X]", "dims": "I=512,J=4096,K=4096"}
+
+
+@pytest.mark.parametrize(
+    ("objective", "options"), [("time", {}), ("bytes", OPEN), ("bytes", {"text": "A[I_X, J] → A[I, J]"})]
+)
+def test_the_table_has_a_row_for_each_plan_with_its_numbers(objective, options):
+    front = front_of(objective=objective, **options)
     rows = re.split(r"^-+ .*\n", str(front), flags=re.MULTILINE)[1].split("\n\n")[0].splitlines()
     rows = [row for row in rows if not row.startswith(" ")]  # the rest of a long cell
-    assert len(rows) == len(front) > 1
+    assert len(rows) == len(front)
     for row, point in zip(rows, front, strict=True):
         cost, first = point.cost, front[0].cost
         by = cost.time_s / first.time_s if objective == "time" else cost.wire_bytes / first.wire_bytes
@@ -179,11 +186,18 @@ def test_a_table_that_is_cut_off_says_how_to_go_on():
 
 
 def test_an_input_left_open_is_shown_where_a_plan_takes_it_elsewhere():
-    front = front_of("A[I_X, J] · B[J_?, K_?] → C[I, K_X]", dims="I=512,J=4096,K=4096")
+    front = front_of(**OPEN)
     inputs = {point.inputs[1].sharding for point in front}
     assert len(inputs) > 1
     table = str(front)
     assert all(f"given {sharding}" in table for sharding in inputs)
+
+
+def test_what_is_noted_of_any_plan_is_noted():
+    views = [replace(point._view, notes=(f"of {n}", "of all")) for n, point in enumerate(front_of())]
+    lines = front_table(FrontView(Objective.TIME, tuple(views), whole=True)).splitlines()
+    notes = [line for line in lines if line.startswith("note: ")]
+    assert notes == ["note: of 0", "note: of all", *(f"note: of {n}" for n in range(1, len(views)))]
 
 
 @pytest.mark.parametrize("points", [0, -1, 1.5, True, "4", None])
