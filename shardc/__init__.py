@@ -10,12 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardc.api import Plan, check, einsum, explain, parse, plan, reshard
+    from shardc.api import Front, Plan, check, einsum, explain, parse, plan, reshard
     from shardc.errors import ShardcError
     from shardc.ir.mesh import Mesh
     from shardc.ir.program import Program
 
 _HOMES = {
+    "Front": "shardc.api",
     "Mesh": "shardc.ir.mesh",
     "Plan": "shardc.api",
     "Program": "shardc.ir.program",
@@ -28,7 +29,7 @@ _HOMES = {
     "reshard": "shardc.api",
 }
 
-__all__ = ["Mesh", "Plan", "Program", "ShardcError", "check", "einsum", "explain", "parse", "plan", "reshard"]
+__all__ = ["Front", "Mesh", "Plan", "Program", "ShardcError", "check", "einsum", "explain", "parse", "plan", "reshard"]
 
 
 def __getattr__(name: str) -> object:

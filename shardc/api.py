@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
 
+from shardc.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of
 from shardc.cost import LinkModel
-from shardc.errors import ShardcError, nearest
+from shardc.errors import ShardcError
 from shardc.hardware import Hardware
-from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.notation import parse_dims, parse_mesh
-from shardc.planner import Objective, PlannedProgram, plan_program, sizes
-from shardc.report import table, to_json, view
+from shardc.planner import Objective, PlannedProgram, pareto, plan_program, sizes
+from shardc.planner.pareto import MAX_POINTS
+from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.view import ArrayView, Bound, StatementView, StepView
 
 if TYPE_CHECKING:
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from shardc.compiled.compare import Comparison
-    from shardc.compiled.explain.explain import Explanation
+    from shardc.compiled.explain.explanation import Explanation
     from shardc.compiled.verify import Verification
 
     Whole = np.ndarray[Any, Any]
-
-MeshLike = Mesh | Mapping[str, int] | str
-DimsLike = Mapping[str, int] | str
 
 
 def parse(
@@ -53,9 +50,9 @@ def parse(
             raise ShardcError("SHC001", f"{what} is a {type(given).__name__}", help="give text")
     program = parse_notation(
         text,
-        mesh=Hardware.of(dcn=dcn).with_dcn(_mesh(mesh)),
-        dims=_dims(dims),
-        dtype=_dtype(dtype),
+        mesh=Hardware.of(dcn=dcn).with_dcn(mesh_of(mesh)),
+        dims=dims_of(dims),
+        dtype=dtype_of(dtype),
         chip=chip,
         topology=topology,
         name=name,
@@ -112,22 +109,33 @@ def plan(
 def planned(program: Program, hardware: Hardware | None = None, objective: str = "time") -> Plan:
     """The plan of a program whose sizes are all known."""
     hardware = Hardware() if hardware is None else hardware
-    model = hardware.model(program)
+    asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory)
     try:
-        return Plan(plan_program(program, model, _objective(objective), hardware.memory), model)
+        return Plan(plan_program(asked.program, asked.model, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a plan answers."""
+
+    program: Program
+    model: LinkModel
+    objective: Objective
+    memory: int | None
+
+
 class Plan:
     """A planned program. Its attributes have the names of its JSON; `print` shows the table."""
 
-    def __init__(self, found: PlannedProgram, model: LinkModel) -> None:
+    def __init__(self, found: PlannedProgram, asked: Asked) -> None:
         self._found = found
-        self._model = model
-        self._view = view(found, model)
+        self._asked = asked
+        self._model = asked.model
+        self._view = view(found, self._model)
 
     @property
     def program(self) -> Program:
@@ -227,6 +235,21 @@ class Plan:
 
         return compare(self._found, self._model, rounds)
 
+    def pareto(self, points: int = MAX_POINTS) -> Front:
+        """Leaner plans of the program, each slower (by bytes: of more wire bytes) than the one before it.
+
+        They are what `plan` finds under every `memory` up to this plan's own limit, from the best to the leanest, at
+        most `points`, less those that another equals or betters in both. The first is this plan, unless a limit
+        leads to one as good that needs less. What is compared is `cost.time_s`, seconds by the cost model, or
+        `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included.
+        """
+        if type(points) is not int or points < 1:
+            raise ShardcError("SHC001", f"a front of {points!r} points", help="give a whole number, 1 or more")
+        asked = self._asked
+        found = pareto(asked.program, asked.model, asked.objective, asked.memory, points)
+        plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]
+        return Front(plans, asked.objective, found.whole)
+
     def simulate(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
         """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error."""
         from shardc import simulate
@@ -243,10 +266,40 @@ class Plan:
         return _bare(simulate.reference(self.program, arrays))
 
 
+class Front(Sequence[Plan]):
+    """Plans of one program, from the best by the objective to the leanest; `print` shows them as a table."""
+
+    def __init__(self, plans: Sequence[Plan], objective: Objective, whole: bool) -> None:
+        self._plans = tuple(plans)
+        self._view = FrontView(objective, tuple(plan._view for plan in plans), whole)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no leaner plan than the last was found; False where the front was cut off."""
+        return self._view.whole
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    @overload
+    def __getitem__(self, place: int) -> Plan: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Plan, ...]: ...
+    def __getitem__(self, place: int | slice) -> Plan | tuple[Plan, ...]:
+        return self._plans[place]
+
+    def __str__(self) -> str:
+        return front_table(self._view)
+
+    def to_json(self) -> str:
+        """The JSON text of `shardc plan --pareto --json`."""
+        return front_json(self._view)
+
+
 def einsum(text: str, *arrays: Any) -> Any:
     """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
 
-        with jax.set_mesh(mesh):
+        with jax.setmesh_of(mesh):
             y = shardc.einsum("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", x, w)
 
     Works eagerly, under jax.jit and under jax.grad, with Explicit and with Auto axes. Raises ShardcError.
@@ -296,45 +349,3 @@ def _schedule(program: Program) -> Schedule:
 
 def _bare(results: list[Whole]) -> Whole | tuple[Whole, ...]:
     return results[0] if len(results) == 1 else tuple(results)
-
-
-def _mesh(mesh: MeshLike | Any | None) -> Mesh | None:
-    if mesh is None or isinstance(mesh, Mesh):
-        return mesh
-    if isinstance(mesh, str):
-        return parse_mesh(mesh)
-    if isinstance(mesh, Mapping):
-        return Mesh.of(mesh)
-    if isinstance(getattr(mesh, "shape", None), Mapping):  # a jax mesh, concrete or abstract
-        return Mesh.of(dict(mesh.shape))
-    raise ShardcError("SHC203", f"mesh is a {type(mesh).__name__}", help='give a dict, a jax mesh, or "X=4,Y=2"')
-
-
-def _dims(dims: DimsLike | None) -> Mapping[str, int] | None:
-    if dims is None or isinstance(dims, Mapping):
-        return dims
-    if isinstance(dims, str):
-        return parse_dims(dims)
-    raise ShardcError("SHC001", f"dims is a {type(dims).__name__}", help='give a dict, or text as in "I=1024,J=4096"')
-
-
-def _dtype(dtype: Any) -> str | None:
-    """Text, or a NumPy or JAX type."""
-    if dtype is None or isinstance(dtype, str):
-        return dtype
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or getattr(dtype, "dtype", None)
-    if name is None:
-        raise ShardcError(
-            "SHC001", f"dtype is a {type(dtype).__name__}", help='give text as in "bf16", or a NumPy type'
-        )
-    return str(name)
-
-
-def _objective(name: str) -> Objective:
-    known = [objective.value for objective in Objective]
-    if name in known:
-        return Objective(name)
-    near = nearest(str(name), known)
-    raise ShardcError(
-        "SHC001", f"unknown objective `{name}`", help=f"did you mean `{near}`?" if near else "`time` or `bytes`"
-    )

@@ -111,11 +111,18 @@ def check(inputs: tuple[str, ...], **values: Any) -> int:
 @shardc.command()
 @click.argument("argument", metavar="INPUT")
 @click.option("--top", type=click.IntRange(min=1, max=10**6), help="How many strategies of each statement to show.")
+@click.option("--pareto", is_flag=True, help="Time (or bytes) against memory: the plan, and leaner ones.")
 @_options
-def plan(argument: str, top: int | None, **values: Any) -> int:
+def plan(argument: str, top: int | None, pareto: bool, **values: Any) -> int:
     """Steps, cases, costs, alternatives, bound."""
+    if pareto and top is not None:
+        raise click.UsageError("--pareto shows plans, --top the strategies of one: give one of them")
     options = Options.of(values)
     found = options.plan(options.parse(argument))
+    if pareto:
+        front = found.pareto()
+        click.echo(front.to_json() if options.json else front)
+        return 0
     click.echo(found.to_json(top) if options.json else found.table(top or 3))
     return 0
 

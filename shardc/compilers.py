@@ -12,7 +12,7 @@ from shardc.ir.program import Program
 
 if TYPE_CHECKING:
     from shardc.compiled.compare import Comparison
-    from shardc.compiled.explain.explain import Explanation
+    from shardc.compiled.explain.explanation import Explanation
     from shardc.compiled.explain.remat import Rematerialization
     from shardc.compiled.verify import Verification
     from shardc.cost import LinkModel

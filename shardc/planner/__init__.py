@@ -1,8 +1,8 @@
 """The cheapest plan of a program, its alternatives, its lower bound, and leaner plans."""
 
 from shardc.planner.objective import Objective
-from shardc.planner.pareto import pareto
+from shardc.planner.pareto import Front, pareto
 from shardc.planner.program import PlannedProgram, plan_program
 from shardc.planner.statement import PlannedStatement
 
-__all__ = ["Objective", "PlannedProgram", "PlannedStatement", "pareto", "plan_program"]
+__all__ = ["Front", "Objective", "PlannedProgram", "PlannedStatement", "pareto", "plan_program"]

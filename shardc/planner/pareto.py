@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.program import Program
@@ -11,29 +13,44 @@ from shardc.planner.program import PlannedProgram, plan_program
 MAX_POINTS = 16
 
 
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Plans, each worse by objective than the one before and leaner; `whole` if nothing leaner was found."""
+
+    points: tuple[PlannedProgram, ...]
+    whole: bool
+
+
 def pareto(
-    program: Program, model: CostModel, objective: Objective = Objective.TIME, most: int = MAX_POINTS
-) -> tuple[PlannedProgram, ...]:
-    """Plans none of which another equals or betters in both: from the best by objective to the leanest found.
+    program: Program,
+    model: CostModel,
+    objective: Objective = Objective.TIME,
+    memory: int | None = None,
+    most: int = MAX_POINTS,
+) -> Front:
+    """What `plan_program` finds under every limit up to `memory`, less what another equals or betters in both.
+
+        limit        none    46 MB - 1    41 MB - 1    37 MB - 1    33 MB - 1
+        its plan     340 µs  410 µs       434 µs       457 µs       SHC410: the front is whole
+        peak bytes   46 MB   41 MB        37 MB        33 MB
 
     Each is planned within one byte less than the one before needs, at most `most` times, so that of a long front the
     lean end is missing. A plan is left out where one that needs less memory is as good: statements are planned one
-    after another, and a limit may make a choice that does better later. Raises what the unlimited plan raises.
+    after another, and a limit may make a choice that does better later. Raises what the first plan raises.
     """
     front: list[PlannedProgram] = []
-    memory: int | None = None
     for _ in range(most):
         try:
             found = plan_program(program, model, objective, memory)
         except ShardcError as error:
-            if error.code != "SHC410":
+            if error.code != "SHC410" or not front:
                 raise
-            break
+            return Front(tuple(front), whole=True)
         while front and _measure(found, objective) <= _measure(front[-1], objective):
             front.pop()
         front.append(found)
         memory = found.cost.peak_bytes - 1
-    return tuple(front)
+    return Front(tuple(front), whole=False)
 
 
 def _measure(planned: PlannedProgram, objective: Objective) -> int:

@@ -17,7 +17,7 @@ DEFAULT_TOP = 3
 
 def table(plan: PlanView, top: int = DEFAULT_TOP) -> str:
     """The whole report; of each statement the `top` cheapest strategies."""
-    parts = [_head(plan)]
+    parts = [head(plan)]
     for number, statement in enumerate(plan.statements):
         own = [step for step in plan.steps if step.statement == number]
         parts.append(_statement(statement, own, top))
@@ -25,7 +25,8 @@ def table(plan: PlanView, top: int = DEFAULT_TOP) -> str:
     return "\n\n".join(parts)
 
 
-def _head(plan: PlanView) -> str:
+def head(plan: PlanView) -> str:
+    """What a plan is for: mesh, chip and sizes, what was assumed, the arrays given."""
     mesh = ", ".join(f"{axis}={size}" for axis, size in plan.mesh.items()) or "one device"
     dims = ", ".join(f"{dim}={size}" for dim, size in plan.dims.items())
     lines = [f"mesh {mesh}; chip {plan.chip}; {plan.dtype}; {dims}"]
@@ -86,7 +87,7 @@ def _alternatives(found: Sequence[AlternativeView]) -> list[str]:
         (
             in_bytes(other.wire_bytes),
             in_seconds(other.time_s),
-            _ratio(other.time_s, best.time_s),
+            ratio(other.time_s, best.time_s),
             "; ".join(describe(step) for step in other.steps) or "nothing to do",
         )
         for other in others
@@ -95,8 +96,9 @@ def _alternatives(found: Sequence[AlternativeView]) -> list[str]:
     return ["", _indented(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))]
 
 
-def _ratio(time: float, best: float) -> str:
-    return f"{time / best:.2f}" if best else "–"
+def ratio(found: float, best: float) -> str:
+    """`2.68`; of nothing a dash."""
+    return f"{found / best:.2f}" if best else "–"
 
 
 def _totals(plan: PlanView) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from shardc.cost import CostModel
 from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather, JointScatter
@@ -127,7 +128,12 @@ def steps(found: Sequence[Step], values: Sequence[Array], mesh: Mesh) -> tuple[S
 
 def to_json(plan: PlanView, top: int | None = None) -> str:
     """The JSON text; of each statement the first `top` alternatives, or all."""
-    fields = {
+    return json.dumps(fields(plan, top), ensure_ascii=False, indent=1)
+
+
+def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
+    """What the JSON holds."""
+    return {
         "version": plan.version,
         "mesh": plan.mesh,
         "chip": plan.chip,
@@ -149,7 +155,6 @@ def to_json(plan: PlanView, top: int | None = None) -> str:
         "symbols": plan.symbols,
         "notes": list(plan.notes),
     }
-    return json.dumps(fields, ensure_ascii=False, indent=1)
 
 
 def _array(array: Array, mesh: Mesh, name: str | None = None) -> ArrayView:

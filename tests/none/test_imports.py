@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,11 @@ ROOMS = {
     "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
     "errors": set(),
     "files": set(),
+    "arguments": {"ir", "notation", "planner"},
     "compilers": {"ir", "cost", "hardware", "planner", "compiled", "backend"},
     "api": {
         *{"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "compiled", "compilers", "backend"},
-        *{"jax", "numpy"},
+        *{"arguments", "jax", "numpy"},
     },
     "__main__": {"cli"},
     "cli": {"api", "files", "hardware", "ir", "notation", "cost", "planner", "report", "compiled", "backend", "click"},
@@ -84,6 +86,31 @@ def test_the_rooms_are_a_partial_order():
 
     for room in ROOMS:
         behind(room)
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(text: str, known: set[str]) -> set[str]:
+    """The modules of the project that a module imports, anywhere in it."""
+    froms = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    full = [(node.module, f"{node.module}.{alias.name}") for node in froms for alias in node.names]
+    return {name if name in known else module for module, name in full} & known
+
+
+def in_order(texts: dict[str, str]) -> list[str]:
+    """Modules, each behind those that it imports; CycleError for a circle, one for types only included."""
+    known = set(texts)
+    return list(TopologicalSorter({n: imported_modules(text, known) - {n} for n, text in texts.items()}).static_order())
+
+
+def test_no_two_modules_import_each_other():
+    texts = {name_of(path): path.read_text(encoding="utf-8") for path in modules()}
+    assert set(in_order(texts)) == set(texts)
+    planted = texts["shardc.ir.mesh"] + "\ndef f():\n    from shardc.ir import sharding\n"
+    with pytest.raises(CycleError):
+        in_order(texts | {"shardc.ir.mesh": planted})
 
 
 HEAVY = ("jax", "numpy", "lark", "networkx", "hypothesis", "click", "tabulate")

@@ -1,25 +1,112 @@
-"""An explanation as text: the collectives, the sums over each group of axes, then what is wasteful and what to do."""
+"""What a compiled function communicates, as data, as JSON, and as text.
+
+The text shows the collectives, the sums over each group of axes, then what is wasteful and what to do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tabulate import tabulate
 
 from shardc.compiled.explain.waste import Finding
-from shardc.ir.sharding import spell_axes
-
-if TYPE_CHECKING:
-    from shardc.compiled.explain.explain import Explanation, Row
+from shardc.cost.allocation import Allocation
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Axes, spell_axes
 
 _COLLECTIVES = ("collective", "runs", "local MB", "wire MB", "µs", "", "where", "operation")
 _TOTALS = ("over", "collectives", "wire MB", "µs")
 _LONG = 48
 
 
-def text(found: Explanation) -> str:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One collective of the program; bytes and seconds are of all its runs."""
+
+    kind: str
+    axes: Axes | None
+    group_size: int
+    count: int
+    count_known: bool
+    local_bytes: int
+    wire_bytes: int
+    time_s: float
+    is_async: bool
+    source: str  # the user's line
+    scope: str  # JAX's names of the operation
+    name: str  # of the instruction
+    algorithm: str
+
+    @property
+    def label(self) -> str:
+        """`AllGather_XY`; `AllGather of 4` for groups that are not made of whole axes."""
+        return f"{self.kind} of {self.group_size}" if self.axes is None else f"{self.kind}_{spell_axes(self.axes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """All collectives over the same axes."""
+
+    axes: Axes | None
+    collectives: int
+    wire_bytes: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a compiled function communicates. `print` shows it; seconds are by the cost model, nothing overlapped."""
+
+    mesh: Mesh
+    chip: str
+    platform: str
+    collectives: tuple[Row, ...]
+    findings: tuple[Finding, ...]  # what saves most comes first
+    memory: Allocation | None
+    notes: tuple[str, ...] = ()
+    step_s: float | None = None  # of the whole step, where somebody has replayed it
+
+    @property
+    def wire_bytes(self) -> int:
+        return sum(row.wire_bytes for row in self.collectives)
+
+    @property
+    def time_s(self) -> float:
+        return sum(row.time_s for row in self.collectives)
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        """Per group of axes, in order of first use."""
+        axes = dict.fromkeys(row.axes for row in self.collectives)
+        rows = {group: [row for row in self.collectives if row.axes == group] for group in axes}
+        return tuple(
+            Total(group, sum(r.count for r in own), sum(r.wire_bytes for r in own), sum(r.time_s for r in own))
+            for group, own in rows.items()
+        )
+
+    def __str__(self) -> str:
+        return _text(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of `shardc explain --json`."""
+        return {
+            "version": 1,
+            "mesh": dict(self.mesh.axes),
+            "chip": self.chip,
+            "platform": self.platform,
+            "collectives": [asdict(row) for row in self.collectives],
+            "totals": [asdict(total) for total in self.totals],
+            "cost": {"wire_bytes": self.wire_bytes, "communication_s": self.time_s, "step_s": self.step_s},
+            "memory": asdict(self.memory) if self.memory is not None else None,
+            "findings": [asdict(finding) for finding in self.findings],
+            "notes": list(self.notes),
+        }
+
+
+def _text(found: Explanation) -> str:
     parts = [_head(found), _collectives(found), _totals(found), _notes(found), _findings(found)]
     return "\n\n".join(part for part in parts if part)
 

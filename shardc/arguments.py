@@ -1,0 +1,56 @@
+"""What a caller says of a program, in Python's types or as text, made into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardc.errors import ShardcError, nearest
+from shardc.ir.mesh import Mesh
+from shardc.notation import parse_dims, parse_mesh
+from shardc.planner import Objective
+
+MeshLike = Mesh | Mapping[str, int] | str
+DimsLike = Mapping[str, int] | str
+
+
+def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
+    if mesh is None or isinstance(mesh, Mesh):
+        return mesh
+    if isinstance(mesh, str):
+        return parse_mesh(mesh)
+    if isinstance(mesh, Mapping):
+        return Mesh.of(mesh)
+    if isinstance(getattr(mesh, "shape", None), Mapping):  # a jax mesh, concrete or abstract
+        return Mesh.of(dict(mesh.shape))
+    raise ShardcError("SHC203", f"mesh is a {type(mesh).__name__}", help='give a dict, a jax mesh, or "X=4,Y=2"')
+
+
+def dims_of(dims: DimsLike | None) -> Mapping[str, int] | None:
+    if dims is None or isinstance(dims, Mapping):
+        return dims
+    if isinstance(dims, str):
+        return parse_dims(dims)
+    raise ShardcError("SHC001", f"dims is a {type(dims).__name__}", help='give a dict, or text as in "I=1024,J=4096"')
+
+
+def dtype_of(dtype: Any) -> str | None:
+    """Text, or a NumPy or JAX type."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or getattr(dtype, "dtype", None)
+    if name is None:
+        raise ShardcError(
+            "SHC001", f"dtype is a {type(dtype).__name__}", help='give text as in "bf16", or a NumPy type'
+        )
+    return str(name)
+
+
+def objective_of(name: str) -> Objective:
+    known = [objective.value for objective in Objective]
+    if name in known:
+        return Objective(name)
+    near = nearest(str(name), known)
+    raise ShardcError(
+        "SHC001", f"unknown objective `{name}`", help=f"did you mean `{near}`?" if near else "`time` or `bytes`"
+    )
