@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from typing import Protocol, assert_never
 
@@ -104,19 +105,22 @@ class CostModel(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LinkModel:
-    """Prices by the links of a network. `book` drops (n-1)/n from gathers, as the book's formulas do."""
+    """Prices by the links of a network. `book` drops (n-1)/n from gathers, as the book's formulas do.
+
+    Of equal parts `of` makes one model, so that programs share the rates of moves; a model is equal to itself alone.
+    """
 
     network: Network
     book: bool = False
-    _rates: dict[Move, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
-    _fastest: dict[Axes, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+    _rates: dict[tuple[type[Move], Axes, int], Rate] = field(default_factory=dict, init=False, repr=False)
+    _fastest: dict[Axes, Rate] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
         """The model of a mesh on a chip; without a layout every mesh axis is a physical axis of its own."""
-        return cls(network(mesh, chip, layout), book)
+        return _model(mesh, chip, layout or Layout(), book)
 
     @property
     def mesh(self) -> Mesh:
@@ -127,9 +131,10 @@ class LinkModel:
         return self.network.chip
 
     def rate(self, move: Move) -> Rate:
-        found = self._rates.get(move)
+        key = (type(move), move.axes, move.rounds if isinstance(move, DirectExchange) else 1)  # dims play no part
+        found = self._rates.get(key)
         if found is None:
-            found = self._rates[move] = self._rate(move)
+            found = self._rates[key] = self._rate(move)
         return found
 
     def _rate(self, move: Move) -> Rate:
@@ -208,6 +213,11 @@ class LinkModel:
 
     def local_s(self, flops: int, bytes_moved: int, dtype: DType) -> float:
         return max(flops / self.chip.peak(dtype), bytes_moved / self.chip.hbm_bandwidth)
+
+
+@lru_cache(maxsize=64)
+def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool) -> LinkModel:
+    return LinkModel(network(mesh, chip, layout), book)
 
 
 def _exchanges(levels: tuple[Level, ...], book: bool) -> Iterator[Factor]:

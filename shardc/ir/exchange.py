@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
@@ -84,6 +85,7 @@ def needed(before: Sharding, after: Sharding, mesh: Mesh) -> tuple[int, int | No
     return block, math.prod(map(max, before.blocks(mesh), after.blocks(mesh)))
 
 
+@lru_cache(maxsize=16384)
 def _tail(old: Axes, new: Axes, mesh: Mesh) -> Tail:
     old = tuple(axis for axis in old if mesh.size(axis) > 1)
     new = tuple(axis for axis in new if mesh.size(axis) > 1)

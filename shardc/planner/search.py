@@ -15,7 +15,7 @@ from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
 from shardc.planner.objective import Objective
-from shardc.planner.space import MAX_STATES, Edge, Space, over_budget
+from shardc.planner.space import MAX_STATES, Edge, Space, over_budget, rated
 from shardc.rules.routes import Route, route
 
 
@@ -55,17 +55,22 @@ class Search:
         self.objective = objective
         self._cap = cap
         self.given: set[int] = set()  # where the array lies before the program begins
+        self._rated = rated(space, model)
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
+        self._divides: dict[int, bool] = {}
         self._priced: dict[int, list[tuple[int, int, Route]]] = {}
         self._from: dict[int, Paths] = {}
 
     def divides(self, number: int) -> bool:
         """Whether the array can lie so: its dims divide, and a block is no larger than the cap."""
-        if self._cap is not None and self.local_bytes(number) > self._cap:
-            return False
-        return all(size % parts == 0 for size, parts in zip(self.shape, self.space.blocks[number], strict=True))
+        found = self._divides.get(number)
+        if found is None:
+            fits = self._cap is None or self.local_bytes(number) <= self._cap
+            sizes = zip(self.shape, self.space.blocks[number], strict=True)
+            found = self._divides[number] = fits and all(size % parts == 0 for size, parts in sizes)
+        return found
 
     def local_bytes(self, number: int) -> int:
         parts = 1
@@ -187,9 +192,11 @@ class Search:
         if found is None:
             if len(self.space.shardings) > MAX_STATES:
                 raise over_budget(self.space)
+            rated, size, price = self._rated.edges(number), self.local_bytes(number), self.objective.price
+            prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in rated.kinds]
             found = self._priced[number] = [
-                (edge.target, self.price(number, edge), (edge.move,))
-                for edge in self.space.edges(number)
-                if self.divides(edge.target) and self._fits(number, edge.target)
+                (target, prices[kind], route)
+                for target, kind, route in rated.edges
+                if self.divides(target) and self._fits(number, target)
             ]
         return found
