@@ -88,8 +88,8 @@ class CostModel(Protocol):
         """The time of a move as a function of the bytes it moves."""
         ...
 
-    def fastest(self, axes: Axes) -> Rate:
-        """What no move over some of these axes gets below, as a function of its wire bytes."""
+    def fastest(self, pool: Axes, moved: Axes) -> Rate:
+        """What no moves over some axes of the pool get below, as a function of their wire bytes; all of `moved` are."""
         ...
 
     def formula(self, move: Move, before: Array) -> str:
@@ -115,7 +115,7 @@ class LinkModel:
     network: Network
     book: bool = False
     _rates: dict[tuple[type[Move], Axes, int], Rate] = field(default_factory=dict, init=False, repr=False)
-    _fastest: dict[Axes, Rate] = field(default_factory=dict, init=False, repr=False)
+    _fastest: dict[tuple[Axes, Axes], Rate] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
@@ -144,19 +144,32 @@ class LinkModel:
         gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
         return Rate(self._latency(move).value, factor.value * gathered)
 
-    def fastest(self, axes: Axes) -> Rate:
-        """The least of the kinds of move, over each group of the axes."""
-        found = self._fastest.get(axes)
+    def fastest(self, pool: Axes, moved: Axes) -> Rate:
+        """The least s/byte of the kinds of move, over each group; the least hops of groups that have all of `moved`."""
+        found = self._fastest.get((pool, moved))
         if found is None:
-            wide = [axis for axis in axes if self.mesh.size(axis) > 1]
+            wide = [axis for axis in pool if self.mesh.size(axis) > 1]
             groups = [group for count in range(1, len(wide) + 1) for group in combinations(wide, count)]
-            rates = [
-                (self.rate(kind(group)), share(self.mesh.product(group))) for group in groups for kind, share in _KINDS
-            ]
-            latency = min((rate.latency_s for rate, _ in rates), default=0.0)
-            per_byte = min((rate.s_per_byte / each for rate, each in rates), default=0.0)
-            found = self._fastest[axes] = Rate(latency, per_byte * (1 - 1e-9))  # the order of axes rounds
+            per_byte = min((self._per_byte(group) for group in groups), default=0.0)
+            latency = self._over_all(groups, frozenset(moved))
+            # A little less: sums of floats, and the order of axes, round.
+            found = self._fastest[pool, moved] = Rate(latency * (1 - 1e-9), per_byte * (1 - 1e-9))
         return found
+
+    def _per_byte(self, group: Axes) -> float:
+        n = self.mesh.product(group)
+        return min(self.rate(kind(group)).s_per_byte / share(n) for kind, share in _KINDS)
+
+    def _over_all(self, groups: list[Axes], moved: frozenset[str]) -> float:
+        """The least latency of moves over groups that together have these axes."""
+        if not moved:
+            return 0.0
+        first = min(moved)
+        return min(
+            self.rate(AllGather(group, 0)).latency_s + self._over_all(groups, moved.difference(group))
+            for group in groups
+            if first in group
+        )
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""

@@ -11,7 +11,7 @@ from shardc.planner.tables import Table
 
 def root_table(planner: Planner, statement: Statement) -> Table:
     """The table of a statement's expression; one that the user fixed is not moved on."""
-    table = planner.table(statement.expr)
+    table = planner.table(statement.expr, statement.pattern.exact)
     return fixed_if_asked(table)
 
 

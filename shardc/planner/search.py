@@ -8,14 +8,14 @@ route of `rules.routes` does, and is one more edge.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
 from shardc.planner.objective import Objective
-from shardc.planner.space import MAX_STATES, Edge, Space, over_budget, rated
+from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget, rated
 from shardc.rules.routes import Route, route
 
 
@@ -59,6 +59,8 @@ class Search:
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
+        self._least: dict[tuple[int, int], int] = {}
+        self._between: dict[tuple[int, int], int | None] = {}
         self._divides: dict[int, bool] = {}
         self._priced: dict[int, list[tuple[int, int, Route]]] = {}
         self._from: dict[int, Paths] = {}
@@ -83,10 +85,9 @@ class Search:
 
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
         """
-        price = dict(seeds)
-        last: dict[int, tuple[int, Route] | None] = dict.fromkeys(seeds)
-        to_come = self._to_come(goal)
-        queue = [(cost + to_come(number), place, number) for place, (number, cost) in enumerate(seeds.items())]
+        price, last = dict(seeds), cast("dict[int, tuple[int, Route] | None]", dict.fromkeys(seeds))
+        only = next(iter(seeds)) if len(seeds) == 1 else None
+        queue = [(cost + self.least(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
@@ -98,19 +99,23 @@ class Search:
             if number == goal:
                 break
             for target, added, moves in self._steps(number) + self._routes(number, goal, last[number]):
-                known, cost = price.get(target), price[number] + added
+                known, cost, step = price.get(target), price[number] + added, (number, moves)
+                if known is None and only is not None:
+                    found = self._shortcut(only, target, cost - price[only], goal)
+                    if found is not None:
+                        cost, step = price[only] + found[0], (only, found[1])
                 if known is None or cost < known:
-                    price[target] = cost
-                    last[target] = (number, moves)
+                    price[target], last[target] = cost, step
+                    settled.discard(target)
                     count += 1
-                    heapq.heappush(queue, (cost + to_come(target), count, target))
+                    heapq.heappush(queue, (cost + self.least(target, goal), count, target))
         return Paths({number: price[number] for number in price if number in settled}, last)
 
     def paths_from(self, number: int) -> Paths:
         """The paths from one sharding at price 0; searched once."""
         found = self._from.get(number)
         if found is None:
-            found = self._from[number] = self._with_routes(number, self.paths({number: 0}))
+            found = self._from[number] = self.paths({number: 0})
         return found
 
     def price(self, number: int, edge: Edge) -> int:
@@ -119,23 +124,38 @@ class Search:
 
     def needed(self, number: int, goal: int) -> int:
         """The bytes that some device needs and does not hold, to come from one sharding to another."""
-        block, kept = self.space.needed(number, goal)
-        return self._bytes // block - (self._bytes // kept if kept else 0)
+        left = self.space.to_come(number, goal)
+        return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
 
-    def _to_come(self, goal: int | None) -> Callable[[int], int]:
-        """What the rest of a path to the goal costs at least."""
+    def least(self, number: int, goal: int | None) -> int:
+        """What no path from a sharding to the goal gets below: the bytes to come, at the fastest rate. 0 without one."""
         if goal is None:
-            return lambda number: 0
-        found: dict[int, int] = {}
-        fastest = self.model.fastest(self.space.pool) if self.objective is Objective.TIME else Rate(0, 0)
+            return 0
+        found = self._least.get((number, goal))
+        if found is None:
+            left = self.space.to_come(number, goal)
+            needed = self.needed(number, goal)
+            if left.summed > 1:
+                needed = max(needed, self._received(left))
+            time = self.model.fastest(self.space.pool, left.moved).time_ps(needed)
+            found = self._least[number, goal] = self.objective.price(time, needed, steps=0)
+        return found
 
-        def to_come(number: int) -> int:
-            if number not in found:
-                needed = self.needed(number, goal)
-                found[number] = self.objective.price(fastest.time_ps(needed) if needed else 0, needed, steps=0)
-            return found[number]
+    def _received(self, left: ToCome) -> int:
+        """The bytes that a device receives on average, at least, to sum n partial sums, each element on c devices.
 
-        return to_come
+        Before some device has a sum, n - 1 others have sent; then it goes to c - 1.
+        """
+        devices = self.space.mesh.product(self.space.pool)
+        if self._bytes % devices:
+            return 0  # moves round down
+        return self._bytes * (left.summed + devices // left.block - 2) // devices
+
+    def between(self, number: int, goal: int) -> int | None:
+        """The price of the cheapest path; None if there is none. Searched once."""
+        if (number, goal) not in self._between:
+            self._between[number, goal] = self.paths({number: 0}, goal).price.get(goal)
+        return self._between[number, goal]
 
     def _routes(self, number: int, goal: int | None, last: tuple[int, Route] | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
@@ -153,14 +173,17 @@ class Search:
         price = None if moves is None else self._price_of(number, moves)
         return None if moves is None or price is None else (price, moves)
 
-    def _with_routes(self, number: int, paths: Paths) -> Paths:
-        """Routes in place of the paths that bring more bytes than are needed."""
-        for goal in paths.price:
-            if self.objective.wire_bytes(paths.price[goal]) > self.needed(number, goal):
-                found = self._route(number, goal)
-                if found is not None and found[0] < paths.price[goal]:
-                    paths.price[goal], paths.last[goal] = found[0], (number, found[1])
-        return paths
+    def _shortcut(self, seed: int, number: int, price: int, goal: int | None) -> tuple[int, Route] | None:
+        """A route from the seed to a sharding just met, if it is cheaper than the path there.
+
+        Only where that path brings more bytes than are needed; and in large spaces not on the way to a goal.
+        """
+        if self.space.is_large and goal is not None:
+            return None
+        if not (self.space.is_large or self.space.needs_digits(seed, number)):
+            return None
+        found = self._route(seed, number) if self.objective.wire_bytes(price) > self.needed(seed, number) else None
+        return found if found is not None and found[0] < price else None
 
     def _price_of(self, number: int, moves: Route) -> int | None:
         """The price of a route; None if it needs more memory than the cap."""

@@ -13,7 +13,7 @@ from itertools import permutations
 from shardc.cost.model import CostModel, Rate
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, JointGather, Move, Slice, apply, wire_bytes
-from shardc.ir.exchange import needed
+from shardc.ir.exchange import needed, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
@@ -33,6 +33,21 @@ class Edge:
     parts: int
 
 
+@dataclass(frozen=True, slots=True)
+class ToCome:
+    """What is left to do between two shardings.
+
+    Some device needs and does not hold 1/block - 1/kept of the array's bytes, or 1/block (`ir.exchange.needed`);
+    `summed` partial sums become one; and each axis of `moved` is part of some move that is no Slice, since it stands
+    on the first sharding alone, or elsewhere on the second: what is major to it on its dim counts as its place.
+    """
+
+    block: int
+    kept: int | None
+    summed: int
+    moved: Axes
+
+
 class Space:
     """Shardings of rank `rank` over the axes of `pool`, numbered as they are met."""
 
@@ -45,7 +60,7 @@ class Space:
         self._numbers: dict[Sharding, int] = {}
         self._edges: dict[int, tuple[Edge, ...]] = {}
         self._in_digits: dict[tuple[int, int], bool] = {}
-        self._needed: dict[tuple[int, int], tuple[int, int | None]] = {}
+        self._to_come: dict[tuple[int, int], ToCome] = {}
 
     @property
     def is_large(self) -> bool:
@@ -60,12 +75,19 @@ class Space:
             self.blocks.append(sharding.blocks(self.mesh))
         return found
 
-    def needed(self, number: int, goal: int) -> tuple[int, int | None]:
-        """What `ir.exchange.needed` says of two shardings."""
-        found = self._needed.get((number, goal))
+    def to_come(self, number: int, goal: int) -> ToCome:
+        """What every path from one sharding to another has to do."""
+        found = self._to_come.get((number, goal))
         if found is None:
-            found = self._needed[number, goal] = needed(self.shardings[number], self.shardings[goal], self.mesh)
+            found = self._to_come[number, goal] = self._compared(self.shardings[number], self.shardings[goal])
         return found
+
+    def _compared(self, before: Sharding, after: Sharding) -> ToCome:
+        wide = [axis for axis in self.pool if self.mesh.size(axis) > 1]
+        summed = [axis for axis in wide if axis in before.unreduced and axis not in after.unreduced]
+        old = [axis for part in tails(before.dims, after.dims, self.mesh) for axis in part.old]
+        block, kept = needed(before, after, self.mesh)
+        return ToCome(block, kept, self.mesh.product(tuple(summed)), self.mesh.ordered(summed + old))
 
     def needs_digits(self, number: int, goal: int) -> bool:
         """What `rules.routes.needs_digits` says of two shardings."""

@@ -77,6 +77,16 @@ class Table:
             self._paths = self._spread()
         return self._paths
 
+    def price(self, number: int) -> int | None:
+        """The price of one sharding; None if the array cannot be so. Searched towards it, unless all are known."""
+        if number not in self.seeds and not self.search.divides(number):
+            return None
+        return self.paths(number).price.get(number)
+
+    def least(self, number: int) -> int:
+        """What the price of a sharding is not below."""
+        return min(price + self.search.least(seed, number) for seed, price in self.seeds.items())
+
     def _spread(self) -> Paths:
         """From one seed the search is shared with every other table of the same array."""
         if len(self.seeds) != 1:
