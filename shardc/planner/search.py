@@ -11,7 +11,7 @@ import heapq
 from dataclasses import dataclass
 from typing import cast
 
-from shardc.cost.model import CostModel
+from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
 from shardc.planner.objective import Objective
@@ -137,16 +137,21 @@ class Search:
             needed = self.needed(number, goal)
             if left.summed > 1:
                 needed = max(needed, self._received(left))
-            time = self.model.fastest(self.space.pool, left.moved).time_ps(needed)
-            found = self._least[number, goal] = self.objective.price(time, needed, steps=0)
+            time = max(self.model.latency(left.axes, left.moved), self._seconds(left, needed) if needed else 0.0)
+            found = self._least[number, goal] = self.objective.price(picoseconds(time), needed, steps=0)
         return found
+
+    def _seconds(self, left: ToCome, wire: int) -> float:
+        """What bringing so many bytes takes at least: of the moves that do it one has the fastest pace."""
+        share = self._bytes / self.space.mesh.product(left.axes) * (1 - 1e-9)  # floats round
+        return min(pace.seconds(share, wire) for pace in self.model.paces(left.axes))
 
     def _received(self, left: ToCome) -> int:
         """The bytes that a device receives on average, at least, to sum n partial sums, each element on c devices.
 
         Before some device has a sum, n - 1 others have sent; then it goes to c - 1.
         """
-        devices = self.space.mesh.product(self.space.pool)
+        devices = self.space.mesh.product(left.axes)
         if self._bytes % devices:
             return 0  # moves round down
         return self._bytes * (left.summed + devices // left.block - 2) // devices
