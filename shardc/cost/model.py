@@ -203,14 +203,16 @@ class LinkModel:
 
     def _over_all(self, groups: list[Axes], moved: frozenset[str]) -> float:
         """The least latency of moves over groups that together have these axes."""
-        if not moved:
-            return 0.0
-        first = min(moved)
-        return min(
-            self.rate(AllGather(group, 0)).latency_s + self._over_all(groups, moved.difference(group))
-            for group in groups
-            if first in group
-        )
+        known = {frozenset[str](): 0.0}
+
+        def least(moved: frozenset[str]) -> float:
+            if moved not in known:
+                first = min(moved)
+                over = ((self.rate(AllGather(group, 0)).latency_s, group) for group in groups if first in group)
+                known[moved] = min(latency + least(moved.difference(group)) for latency, group in over)
+            return known[moved]
+
+        return least(moved)
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""

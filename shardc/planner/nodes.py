@@ -26,6 +26,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands, uses
 from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.idle import idle_together
 from shardc.planner.objective import Objective
 from shardc.planner.search import Search
 from shardc.planner.space import Edge, space
@@ -52,6 +53,11 @@ class Planner:
     cap: int | None = None  # the most bytes per device of a step
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
 
+    together: Axes = field(init=False)  # axes of the pool that move as one
+
+    def __post_init__(self) -> None:
+        self.together = idle_together(self.program, self.pool)
+
     @property
     def mesh(self) -> Mesh:
         return self.program.mesh
@@ -63,7 +69,7 @@ class Planner:
     def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
         key = (self.program.shape(dims), dtype.bytes)
         if key not in self._searches:
-            around = space(self.mesh, len(dims), self.pool)
+            around = space(self.mesh, len(dims), self.pool, self.together)
             self._searches[key] = Search(around, key[0], dtype.bytes, self.model, self.objective, self.cap)
         return self._searches[key]
 
@@ -113,7 +119,7 @@ class Planner:
             return False
         widest = max(len(chain.meeting(other)) for other in chain.written)
         meeting = len(chain.meeting(pair))
-        return meeting <= widest or count_placements(len(self.pool), meeting) <= MAX_WAYS
+        return meeting <= widest or count_placements(len(self.pool) - max(0, len(self.together) - 1), meeting) <= MAX_WAYS
 
     def combine(self, expr: Expr, tables: tuple[Table, ...]) -> Table:
         """The table of an expression from its operands' tables."""
@@ -175,8 +181,9 @@ class Planner:
                 yield number
 
     def _matching(self, pattern: Pattern) -> list[Sharding]:
-        free = tuple(axis for axis in self.pool if axis not in pattern.unreduced)
-        every = (Sharding(dims, pattern.unreduced) for dims in placements(free, len(pattern.dims)))
+        around = space(self.mesh, len(pattern.dims), self.pool, self.together)
+        free = tuple(axis for axis in around.seen if axis not in pattern.unreduced)
+        every = (around.wide(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
         return [sharding for sharding in every if pattern.matches(sharding)]
 
     def _products(

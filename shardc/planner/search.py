@@ -137,14 +137,17 @@ class Search:
             needed = self.needed(number, goal)
             if left.summed > 1:
                 needed = max(needed, self._received(left))
-            time = max(self.model.latency(left.axes, left.moved), self._seconds(left, needed) if needed else 0.0)
-            found = self._least[number, goal] = self.objective.price(picoseconds(time), needed, steps=0)
+            time = picoseconds(self._seconds(left, needed)) if self.objective is Objective.TIME else 0
+            found = self._least[number, goal] = self.objective.price(time, needed, steps=0)
         return found
 
     def _seconds(self, left: ToCome, wire: int) -> float:
         """What bringing so many bytes takes at least: of the moves that do it one has the fastest pace."""
+        latency = self.model.latency(left.axes, left.moved)
+        if not wire:
+            return latency
         share = self._bytes / self.space.mesh.product(left.axes) * (1 - 1e-9)  # floats round
-        return min(pace.seconds(share, wire) for pace in self.model.paces(left.axes))
+        return max(latency, min(pace.seconds(share, wire) for pace in self.model.paces(left.axes)))
 
     def _received(self, left: ToCome) -> int:
         """The bytes that a device receives on average, at least, to sum n partial sums, each element on c devices.

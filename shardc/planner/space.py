@@ -6,6 +6,7 @@ numbered, so that a search handles integers. `search` adds what depends on the a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -16,6 +17,7 @@ from shardc.ir.collectives import AllGather, JointGather, Move, Slice, apply, wi
 from shardc.ir.exchange import needed, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.idle import Bundle
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
 from shardc.rules.products import count_arrangements
 from shardc.rules.routes import needs_digits
@@ -52,10 +54,11 @@ class ToCome:
 class Space:
     """Shardings of rank `rank` over the axes of `pool`, numbered as they are met."""
 
-    def __init__(self, mesh: Mesh, rank: int, pool: Axes) -> None:
+    def __init__(self, mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> None:
         self.mesh = mesh
         self.rank = rank
         self.pool = pool
+        self._bundle = Bundle(mesh, together) if together else None
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[Sharding, int] = {}
@@ -66,7 +69,16 @@ class Space:
     @property
     def is_large(self) -> bool:
         """Whether moves leave out exchanges of pieces."""
-        return count_arrangements(len(self.pool), self.rank) > MAX_ARRANGEMENTS
+        return count_arrangements(len(self.seen), self.rank) > MAX_ARRANGEMENTS
+
+    @property
+    def seen(self) -> Axes:
+        """The pool; of axes that move as one, the first."""
+        return self.pool if self._bundle is None else self._bundle.first(self.pool)
+
+    def wide(self, sharding: Sharding) -> Sharding:
+        """A sharding by the axes seen, by all axes of the pool."""
+        return sharding if self._bundle is None else self._bundle.wide(sharding)
 
     def number(self, sharding: Sharding) -> int:
         found = self._numbers.get(sharding)
@@ -102,10 +114,15 @@ class Space:
         found = self._edges.get(number)
         if found is None:
             before = self.shardings[number]
-            found = self._edges[number] = tuple(
-                self._edge(move, before) for move in moves(before, self.mesh, self.pool)
-            )
+            found = self._edges[number] = tuple(self._edge(move, before) for move in self._moves(before))
         return found
+
+    def _moves(self, before: Sharding) -> Iterator[Move]:
+        bundle = self._bundle
+        narrow = None if bundle is None else bundle.narrow(before)
+        if bundle is None or narrow is None:
+            return moves(before, self.mesh, self.pool)
+        return map(bundle.move, moves(narrow, bundle.seen, self.seen))
 
     def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
@@ -161,8 +178,8 @@ def rated(space: Space, model: CostModel) -> RatedSpace:
 
 
 @lru_cache(maxsize=64)
-def space(mesh: Mesh, rank: int, pool: Axes) -> Space:
-    return Space(mesh, rank, pool)
+def space(mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> Space:
+    return Space(mesh, rank, pool, together)
 
 
 def over_budget(space: Space) -> ShardcError:

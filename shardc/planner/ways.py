@@ -32,14 +32,13 @@ def every_way(
     dims: tuple[Dims, ...], result: Dims, spaces: tuple[Space, ...], around: Space, unreduced: tuple[frozenset[str], ...]
 ) -> tuple[Way, ...]:
     """Every local product over the axes of the spaces, as `rules.products.local_products` lists them."""
-    return tuple(
-        Way(
-            tuple(space.number(sharding) for space, sharding in zip(spaces, way.operands, strict=True)),
-            around.number(way.result),
-            around.mesh.product({axis for sharding in way.operands for axis in sharding.sharded}),
-        )
-        for way in local_products(dims, result, around.pool, unreduced)
-    )
+    found = []
+    for way in local_products(dims, result, around.seen, unreduced):
+        lie = [around.wide(sharding) for sharding in way.operands]
+        at = tuple(space.number(sharding) for space, sharding in zip(spaces, lie, strict=True))
+        axes = around.mesh.ordered({axis for sharding in lie for axis in sharding.sharded})
+        found.append(Way(at, around.number(around.wide(way.result)), around.mesh.product(axes)))
+    return tuple(found)
 
 
 @dataclass(slots=True)
