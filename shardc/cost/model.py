@@ -17,12 +17,10 @@ and never less than the hops on the way (twice for an AllReduce, once a round) t
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations
-from typing import NamedTuple, Protocol, assert_never
+from typing import Protocol, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.chips import Chip
@@ -50,23 +48,6 @@ PICO = 10**12
 _GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
 
 
-class _Kind(NamedTuple):
-    """A kind of move, the bytes that it brings per local byte over n devices, and its least local bytes in shares."""
-
-    move: Callable[[Axes], Move]
-    wire: Callable[[int], float]
-    least: Callable[[int], int]
-
-
-# The others take no less for a byte.
-_KINDS = (
-    _Kind(lambda axes: AllGather(axes, 0), lambda n: n - 1, lambda n: 1),
-    _Kind(lambda axes: ReduceScatter(axes, 0), lambda n: (n - 1) / n, lambda n: n),
-    _Kind(lambda axes: AllToAll(axes, 0, 1), lambda n: (n - 1) / n, lambda n: 1),
-    _Kind(lambda axes: CollectivePermute(axes, ()), lambda n: 1, lambda n: 1),
-)
-
-
 def picoseconds(seconds: float) -> int:
     """Rounded up, so that a whole is never dearer than its parts; but not for the last bits of a float."""
     return math.ceil(seconds * PICO - 1e-6)
@@ -86,22 +67,10 @@ class Rate:
         return picoseconds(self.seconds(local_bytes))
 
 
-class Pace(NamedTuple):
-    """A move takes no less than any of these: seconds, per byte of a device's share of the array, per wire byte.
-
-    The share is what a device has where all axes shard the array; no block is smaller.
-    """
-
-    latency_s: float
-    s_per_share: float
-    s_per_byte: float
-
-    def seconds(self, share: float, wire: int) -> float:
-        return max(self.latency_s, share * self.s_per_share, wire * self.s_per_byte)
-
-
 class CostModel(Protocol):
     """What the planner asks of a cost model."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def chip(self) -> Chip: ...
@@ -111,14 +80,6 @@ class CostModel(Protocol):
 
     def rate(self, move: Move) -> Rate:
         """The time of a move as a function of the bytes it moves."""
-        ...
-
-    def paces(self, pool: Axes) -> tuple[Pace, ...]:
-        """What no move over some of these axes gets below: none is below all of these."""
-        ...
-
-    def latency(self, pool: Axes, moved: Axes) -> float:
-        """What moves over axes of the pool take at least, if each of `moved` is part of one; in seconds."""
         ...
 
     def formula(self, move: Move, before: Array) -> str:
@@ -144,8 +105,6 @@ class LinkModel:
     network: Network
     book: bool = False
     _rates: dict[tuple[type[Move], Axes, int], Rate] = field(default_factory=dict, init=False, repr=False)
-    _paces: dict[Axes, tuple[Pace, ...]] = field(default_factory=dict, init=False, repr=False)
-    _latencies: dict[tuple[Axes, Axes], float] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
@@ -173,46 +132,6 @@ class LinkModel:
             return Rate(0, 0.0)
         gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
         return Rate(self._latency(move).value, factor.value * gathered)
-
-    def paces(self, pool: Axes) -> tuple[Pace, ...]:
-        """Of each kind of move over each group of axes; without those that another is below in all."""
-        found = self._paces.get(pool)
-        if found is None:
-            every = sorted({self._pace(kind, group) for group in self._groups(pool) for kind in _KINDS})
-            kept: list[Pace] = []
-            for pace in every:
-                if not any(all(map(operator.le, other, pace)) for other in kept):
-                    kept.append(pace)
-            found = self._paces[pool] = tuple(kept)
-        return found
-
-    def _pace(self, kind: _Kind, group: Axes) -> Pace:
-        n, rate = self.mesh.product(group), self.rate(kind.move(group))
-        return Pace(rate.latency_s, rate.s_per_byte * kind.least(n), rate.s_per_byte / kind.wire(n) * (1 - 1e-9))
-
-    def _groups(self, pool: Axes) -> list[Axes]:
-        wide = [axis for axis in pool if self.mesh.size(axis) > 1]
-        return [group for count in range(1, len(wide) + 1) for group in combinations(wide, count)]
-
-    def latency(self, pool: Axes, moved: Axes) -> float:
-        found = self._latencies.get((pool, moved))
-        if found is None:
-            least = self._over_all(self._groups(pool), frozenset(moved))
-            found = self._latencies[pool, moved] = least * (1 - 1e-9)  # sums of floats round
-        return found
-
-    def _over_all(self, groups: list[Axes], moved: frozenset[str]) -> float:
-        """The least latency of moves over groups that together have these axes."""
-        known = {frozenset[str](): 0.0}
-
-        def least(moved: frozenset[str]) -> float:
-            if moved not in known:
-                first = min(moved)
-                over = ((self.rate(AllGather(group, 0)).latency_s, group) for group in groups if first in group)
-                known[moved] = min(latency + least(moved.difference(group)) for latency, group in over)
-            return known[moved]
-
-        return least(moved)
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""

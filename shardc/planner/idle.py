@@ -62,11 +62,14 @@ def width(program: Program) -> int:
 
 def idle_together(program: Program, pool: Axes) -> Axes:
     """The idle axes of a pool if they move as one; none if each is searched for itself."""
-    if count_placements(len(pool), width(program)) <= MAX_APART:
-        return ()
     written = mentioned(program)
     idle = tuple(axis for axis in pool if axis not in written)
-    return idle if len(idle) > 1 else ()
+    return idle if len(idle) > 1 and not may_be_apart(program, pool) else ()
+
+
+def may_be_apart(program: Program, pool: Axes) -> bool:
+    """Whether each axis of a pool is searched for itself."""
+    return count_placements(len(pool), width(program)) <= MAX_APART
 
 
 def useful_together(program: Program, idle: Axes) -> Axes:

@@ -8,7 +8,7 @@ from shardc.errors import ShardcError
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.ir.sharding import Axes
-from shardc.planner.idle import MAX_APART, mentioned, useful_together, width
+from shardc.planner.idle import may_be_apart, mentioned, useful_together, width
 from shardc.planner.objective import Objective
 from shardc.rules.products import count_placements
 
@@ -30,17 +30,19 @@ def axes_to_search(program: Program, objective: Objective) -> tuple[Axes, tuple[
             f"{dims} dims meet over {len(written)} mesh axes: {ways} ways to lie; the budget is {MAX_PLACEMENTS}",
             help="merge mesh axes, or split the statement so that fewer dims or axes meet",
         )
-    idle = tuple(name for name in program.mesh.names if program.mesh.size(name) > 1 and name not in written)
+    mesh = program.mesh
+    idle = tuple(name for name in mesh.names if mesh.size(name) > 1 and name not in written)
     if objective is Objective.TIME or not idle:
         return written, ()
-    if count_placements(len(written) + len(idle), dims) <= MAX_APART:
-        return program.mesh.ordered(written + idle), ()
+    if may_be_apart(program, written + idle):
+        return mesh.ordered(written + idle), ()
     if count_placements(len(written) + 1, dims) > MAX_PLACEMENTS:
         return written, (f"searched over the axes written; not over {', '.join(idle)}",)
     together = useful_together(program, idle)
-    left = "".join(f"; not over {name}" for name in idle if name not in together)
-    note = f"searched over the axes written, and over {', '.join(together)} as one{left}"
-    return program.mesh.ordered(written + together), (note,) if len(idle) > 1 else ()
+    note = f"searched over the axes written, and over {', '.join(together)} as one"
+    left = ", ".join(name for name in idle if name not in together)
+    notes = (note + (f"; not over {left}" if left else ""),) if len(idle) > 1 else ()
+    return mesh.ordered(written + together), notes
 
 
 def check_bytes(schedule: Schedule) -> None:

@@ -31,9 +31,9 @@ from shardc.planner.objective import Objective
 from shardc.planner.search import Search
 from shardc.planner.space import Edge, space
 from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, as_written
+from shardc.planner.ways import Towards, Way, every_price, every_way
 from shardc.planner.work import Work
 from shardc.rules.functions import applied
-from shardc.planner.ways import Towards, Way, every_way
 from shardc.rules.products import count_placements, placements
 
 FEW = 4  # shardings that an operand is held in, at most, for its product to be searched towards a goal
@@ -119,7 +119,9 @@ class Planner:
             return False
         widest = max(len(chain.meeting(other)) for other in chain.written)
         meeting = len(chain.meeting(pair))
-        return meeting <= widest or count_placements(len(self.pool) - max(0, len(self.together) - 1), meeting) <= MAX_WAYS
+        return (
+            meeting <= widest or count_placements(len(self.pool) - max(0, len(self.together) - 1), meeting) <= MAX_WAYS
+        )
 
     def combine(self, expr: Expr, tables: tuple[Table, ...]) -> Table:
         """The table of an expression from its operands' tables."""
@@ -190,26 +192,25 @@ class Planner:
         self, expr: Product, tables: tuple[Table, ...], search: Search, goal: int | None = None
     ) -> Iterator[tuple[int, int, Origin]]:
         usable = tuple(as_written(table) if expr.local else table for table in tables)
+        ways = self._local_products(expr, usable, search)
+        found = every_price(ways, usable) if goal is None else Towards(usable, search, goal).best(ways)
+        return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
+
+    def _local_products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:
+        """Each local product that the seeds' partial sums allow, and the price of the product itself."""
         partial = tuple(
-            frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in usable
+            frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
         )
         # JAX multiplies no two arguments that both arrive as partial sums: one is reduced first.
-        reduce_one = len(usable) > 1 and all(self._given_unreduced(operand) for operand in expr.operands)
-        work = Work.of(self.program, expr)
-        spaces = tuple(table.search.space for table in usable)
+        reduce_one = len(tables) > 1 and all(self._given_unreduced(operand) for operand in expr.operands)
+        spaces = tuple(table.search.space for table in tables)
         ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, spaces, search.space, partial)
-        if reduce_one:
-            ways = tuple(way for way in ways if not all(t.sharding(n).unreduced for t, n in zip(usable, way.at)))
-        priced = [(way, self._of_product(work, way, usable, search)) for way in ways]
-        if goal is None:
-            prices = [table.paths().price for table in usable]
-            for way, price in priced:
-                costs = [price.get(number) for price, number in zip(prices, way.at, strict=True)]
-                if None not in costs:
-                    yield way.result, price + sum(cost for cost in costs if cost is not None), Multiplied(usable, way.at)
-        else:
-            for way, price in Towards(usable, search, goal).best(priced):
-                yield way.result, price, Multiplied(usable, way.at)
+        work = Work.of(self.program, expr)
+        return [
+            (way, self._of_product(work, way, tables, search))
+            for way in ways
+            if not (reduce_one and all(t.sharding(n).unreduced for t, n in zip(tables, way.at, strict=True)))
+        ]
 
     def _of_product(self, work: Work, way: Way, tables: tuple[Table, ...], search: Search) -> int:
         """The price of the product itself."""

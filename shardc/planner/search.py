@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias
 
+from shardc.cost.floors import least_seconds
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
@@ -18,13 +19,15 @@ from shardc.planner.objective import Objective
 from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget, rated
 from shardc.rules.routes import Route, route
 
+Step: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
     """Cheapest prices from the seeds to every sharding reached, and the last moves to each (None at a seed)."""
 
     price: dict[int, int]
-    last: dict[int, tuple[int, Route] | None]
+    last: dict[int, Step | None]
 
     def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
         """The seed from which a sharding is reached, and the moves, in order."""
@@ -85,8 +88,8 @@ class Search:
 
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
         """
-        price, last = dict(seeds), cast("dict[int, tuple[int, Route] | None]", dict.fromkeys(seeds))
-        only = next(iter(seeds)) if len(seeds) == 1 else None
+        price = dict(seeds)
+        last: dict[int, Step | None] = dict.fromkeys(seeds)
         queue = [(cost + self.least(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
         heapq.heapify(queue)
         count = len(queue)
@@ -100,13 +103,11 @@ class Search:
                 break
             for target, added, moves in self._steps(number) + self._routes(number, goal, last[number]):
                 known, cost, step = price.get(target), price[number] + added, (number, moves)
-                if known is None and only is not None:
-                    found = self._shortcut(only, target, cost - price[only], goal)
-                    if found is not None:
-                        cost, step = price[only] + found[0], (only, found[1])
+                if known is None and len(seeds) == 1:
+                    cost, step = self._shortcut(seeds, target, goal, (cost, step))
                 if known is None or cost < known:
                     price[target], last[target] = cost, step
-                    settled.discard(target)
+                    settled.discard(target)  # it may be met again from behind a shortcut
                     count += 1
                     heapq.heappush(queue, (cost + self.least(target, goal), count, target))
         return Paths({number: price[number] for number in price if number in settled}, last)
@@ -128,26 +129,17 @@ class Search:
         return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
 
     def least(self, number: int, goal: int | None) -> int:
-        """What no path from a sharding to the goal gets below: the bytes to come, at the fastest rate. 0 without one."""
+        """What no path from a sharding to the goal gets below; 0 without a goal."""
         if goal is None:
             return 0
         found = self._least.get((number, goal))
         if found is None:
             left = self.space.to_come(number, goal)
-            needed = self.needed(number, goal)
-            if left.summed > 1:
-                needed = max(needed, self._received(left))
-            time = picoseconds(self._seconds(left, needed)) if self.objective is Objective.TIME else 0
-            found = self._least[number, goal] = self.objective.price(time, needed, steps=0)
+            wire = max(self.needed(number, goal), self._received(left) if left.summed > 1 else 0)
+            by_time = self.objective is Objective.TIME
+            time = least_seconds(self.model, left.axes, left.moved, wire, self._bytes) if by_time else 0.0
+            found = self._least[number, goal] = self.objective.price(picoseconds(time), wire, steps=0)
         return found
-
-    def _seconds(self, left: ToCome, wire: int) -> float:
-        """What bringing so many bytes takes at least: of the moves that do it one has the fastest pace."""
-        latency = self.model.latency(left.axes, left.moved)
-        if not wire:
-            return latency
-        share = self._bytes / self.space.mesh.product(left.axes) * (1 - 1e-9)  # floats round
-        return max(latency, min(pace.seconds(share, wire) for pace in self.model.paces(left.axes)))
 
     def _received(self, left: ToCome) -> int:
         """The bytes that a device receives on average, at least, to sum n partial sums, each element on c devices.
@@ -165,7 +157,7 @@ class Search:
             self._between[number, goal] = self.paths({number: 0}, goal).price.get(goal)
         return self._between[number, goal]
 
-    def _routes(self, number: int, goal: int | None, last: tuple[int, Route] | None) -> list[tuple[int, int, Route]]:
+    def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
@@ -181,17 +173,21 @@ class Search:
         price = None if moves is None else self._price_of(number, moves)
         return None if moves is None or price is None else (price, moves)
 
-    def _shortcut(self, seed: int, number: int, price: int, goal: int | None) -> tuple[int, Route] | None:
-        """A route from the seed to a sharding just met, if it is cheaper than the path there.
+    def _shortcut(
+        self, seeds: dict[int, int], number: int, goal: int | None, found: tuple[int, Step]
+    ) -> tuple[int, Step]:
+        """A route from the only seed to a sharding just met, if it is cheaper than the path found there.
 
         Only where that path brings more bytes than are needed; and in large spaces not on the way to a goal.
         """
-        if self.space.is_large and goal is not None:
-            return None
-        if not (self.space.is_large or self.space.needs_digits(seed, number)):
-            return None
-        found = self._route(seed, number) if self.objective.wire_bytes(price) > self.needed(seed, number) else None
-        return found if found is not None and found[0] < price else None
+        large = self.space.is_large
+        ((seed, start),) = seeds.items()
+        if (large and goal is not None) or not (large or self.space.needs_digits(seed, number)):
+            return found
+        if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
+            return found
+        way = self._route(seed, number)
+        return found if way is None or start + way[0] >= found[0] else (start + way[0], (seed, way[1]))
 
     def _price_of(self, number: int, moves: Route) -> int | None:
         """The price of a route; None if it needs more memory than the cap."""

@@ -165,7 +165,11 @@ class RatedSpace:
         if found is None:
             kinds: dict[tuple[Rate, int, int], int] = {}
             edges = tuple(
-                (edge.target, kinds.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(kinds)), (edge.move,))
+                (
+                    edge.target,
+                    kinds.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(kinds)),
+                    (edge.move,),
+                )
                 for edge in self.space.edges(number)
             )
             found = self._rated[number] = Rated(tuple(kinds), edges)

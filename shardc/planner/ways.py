@@ -9,6 +9,7 @@ taken in the order of that bound, and none is searched whose bound is above the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,7 +30,11 @@ class Way:
 
 @lru_cache(maxsize=256)
 def every_way(
-    dims: tuple[Dims, ...], result: Dims, spaces: tuple[Space, ...], around: Space, unreduced: tuple[frozenset[str], ...]
+    dims: tuple[Dims, ...],
+    result: Dims,
+    spaces: tuple[Space, ...],
+    around: Space,
+    unreduced: tuple[frozenset[str], ...],
 ) -> tuple[Way, ...]:
     """Every local product over the axes of the spaces, as `rules.products.local_products` lists them."""
     found = []
@@ -39,6 +44,15 @@ def every_way(
         axes = around.mesh.ordered({axis for sharding in lie for axis in sharding.sharded})
         found.append(Way(at, around.number(around.wide(way.result)), around.mesh.product(axes)))
     return tuple(found)
+
+
+def every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Iterator[tuple[Way, int]]:
+    """Of ways and the prices of their products, those whose operands can come to lie so, and what that costs added."""
+    known = [table.paths().price for table in tables]
+    for way, price in ways:
+        costs = [prices.get(number) for prices, number in zip(known, way.at, strict=True)]
+        if None not in costs:
+            yield way, price + sum(cost for cost in costs if cost is not None)
 
 
 @dataclass(slots=True)
