@@ -193,7 +193,7 @@ class Planner:
     ) -> Iterator[tuple[int, int, Origin]]:
         usable = tuple(as_written(table) if expr.local else table for table in tables)
         ways = self._local_products(expr, usable, search)
-        found = every_price(ways, usable) if goal is None else Towards(usable, search, goal).best(ways)
+        found = every_price(ways, usable) if goal is None else Towards(expr, usable, search, goal).best(ways)
         return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
 
     def _local_products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:

@@ -63,7 +63,7 @@ class Search:
         for size in shape:
             self._bytes *= size
         self._least: dict[tuple[int, int], int] = {}
-        self._between: dict[tuple[int, int], int | None] = {}
+        self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
         self._priced: dict[int, list[tuple[int, int, Route]]] = {}
         self._from: dict[int, Paths] = {}
@@ -83,8 +83,8 @@ class Search:
             parts *= count
         return self._bytes // parts
 
-    def paths(self, seeds: dict[int, int], goal: int | None = None) -> Paths:
-        """From priced seeds; up to `goal` if there is one.
+    def paths(self, seeds: dict[int, int], goal: int | None = None, limit: int | None = None) -> Paths:
+        """From priced seeds; up to `goal` if there is one, and if a path there can cost at most the limit.
 
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
         """
@@ -95,9 +95,11 @@ class Search:
         count = len(queue)
         settled: set[int] = set()
         while queue:
-            _, _, number = heapq.heappop(queue)
+            least, _, number = heapq.heappop(queue)
             if number in settled:
                 continue
+            if limit is not None and least > limit:
+                break
             settled.add(number)
             if number == goal:
                 break
@@ -151,12 +153,6 @@ class Search:
             return 0  # moves round down
         return self._bytes * (left.summed + devices // left.block - 2) // devices
 
-    def between(self, number: int, goal: int) -> int | None:
-        """The price of the cheapest path; None if there is none. Searched once."""
-        if (number, goal) not in self._between:
-            self._between[number, goal] = self.paths({number: 0}, goal).price.get(goal)
-        return self._between[number, goal]
-
     def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
@@ -169,9 +165,11 @@ class Search:
         """A route that no path of moves replaces, and its price; None where paths do as well."""
         if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
             return None
-        moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
-        price = None if moves is None else self._price_of(number, moves)
-        return None if moves is None or price is None else (price, moves)
+        if (number, goal) not in self._routed:
+            moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
+            price = None if moves is None else self._price_of(number, moves)
+            self._routed[number, goal] = None if moves is None or price is None else (price, moves)
+        return self._routed[number, goal]
 
     def _shortcut(
         self, seeds: dict[int, int], number: int, goal: int | None, found: tuple[int, Step]

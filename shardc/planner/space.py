@@ -59,17 +59,14 @@ class Space:
         self.rank = rank
         self.pool = pool
         self._bundle = Bundle(mesh, together) if together else None
+        # Whether moves leave out exchanges of pieces.
+        self.is_large = count_arrangements(len(self.seen), rank) > MAX_ARRANGEMENTS
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[Sharding, int] = {}
         self._edges: dict[int, tuple[Edge, ...]] = {}
         self._in_digits: dict[tuple[int, int], bool] = {}
         self._to_come: dict[tuple[int, int], ToCome] = {}
-
-    @property
-    def is_large(self) -> bool:
-        """Whether moves leave out exchanges of pieces."""
-        return count_arrangements(len(self.seen), self.rank) > MAX_ARRANGEMENTS
 
     @property
     def seen(self) -> Axes:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
+from shardc.ir.program import Product
 from shardc.planner.search import Search
 from shardc.planner.space import Space
 from shardc.planner.tables import Table
@@ -55,47 +56,42 @@ def every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Itera
             yield way, price + sum(cost for cost in costs if cost is not None)
 
 
-@dataclass(slots=True)
 class Towards:
     """Prices of ways that lead to one sharding of the result, with as little search as that needs."""
 
-    tables: tuple[Table, ...]
-    search: Search
-    goal: int
+    def __init__(self, expr: Product, tables: tuple[Table, ...], search: Search, goal: int) -> None:
+        self._tables = tables
+        self._goal = goal
+        self._after = cache(lambda number: Table(expr, search, {number: 0}, {}))  # of a result that is moved on
 
     def best(self, ways: list[tuple[Way, int]]) -> list[tuple[Way, int]]:
         """Of ways and the prices of their products, those on a cheapest path to the goal, and what leads there added.
 
         All of them, in their order, so that equal plans are chosen among as in a search of everything.
         """
-        bounds = [self._bound(way, price) for way, price in ways]
+        bounds = [price + sum(table.least(number) for table, number in self._moved(way)) for way, price in ways]
         best, found = None, []
         for place in sorted(range(len(ways)), key=bounds.__getitem__):
             if best is not None and bounds[place] > best:
                 break
-            priced = self._priced(*ways[place], bounds[place], best)
+            priced = self._priced(*ways[place], best)
             if priced is not None:
-                price, total = priced
-                best = total if best is None else min(best, total)
-                found.append((place, price, total))
+                price, best = priced
+                found.append((place, price, best))
         return [(ways[place][0], price) for place, price, total in sorted(found) if total == best]
 
-    def _bound(self, way: Way, price: int) -> int:
-        operands = sum(table.least(number) for table, number in zip(self.tables, way.at, strict=True))
-        return price + operands + self.search.least(way.result, self.goal)
+    def _moved(self, way: Way) -> list[tuple[Table, int]]:
+        """What is moved for a way, and to which sharding: the operands, then the result."""
+        return [*zip(self._tables, way.at, strict=True), (self._after(way.result), self._goal)]
 
-    def _priced(self, way: Way, price: int, bound: int, best: int | None) -> tuple[int, int] | None:
+    def _priced(self, way: Way, price: int, best: int | None) -> tuple[int, int] | None:
         """The price of a way up to the result, and up to the goal; None if that is impossible or above `best`."""
-        total = bound
-        for table, number in zip(self.tables, way.at, strict=True):
-            found = table.price(number)
+        moved = self._moved(way)
+        left = [table.least(number) for table, number in moved]
+        for place, (table, number) in enumerate(moved):
+            before, left[place] = price, 0
+            found = table.price(number, None if best is None else best - price - sum(left))
             if found is None:
                 return None
             price += found
-            total += found - table.least(number)
-            if best is not None and total > best:
-                return None
-        rest = self.search.between(way.result, self.goal)
-        if rest is None or (best is not None and price + rest > best):
-            return None
-        return price, price + rest
+        return before, price
