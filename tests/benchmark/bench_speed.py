@@ -81,10 +81,9 @@ def planning() -> None:
         for objective in Objective:
             times = [plan_seconds(text, mesh, objective) for text in drawn(mesh, arrays, count, "idle" in name)]
             found = statistics.median(times), statistics.quantiles(times, n=100, method="inclusive")[-1]
-            cells = [
-                f"{1e3 * t:.2f} ms" + (f" (< {1e3 * aim:g})" if aims else "")
-                for t, aim in zip(found, aims or found, strict=True)
-            ]
+            cells = [f"{1e3 * t:.2f} ms" for t in found]
+            if aims is not None:
+                cells = [f"{cell} (< {1e3 * aim:g})" for cell, aim in zip(cells, aims, strict=True)]
             rows.append((f"{name}, by {objective.value}", mesh.replace(",", " "), count, *cells))
     headers = ("planned in this process", "mesh", "programs", "median (aim)", "p99 (aim)")
     print(tabulate(rows, headers=headers, disable_numparse=True))
