@@ -8,6 +8,7 @@ route of `rules.routes` does, and is one more edge.
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ from shardc.cost.floors import least_seconds
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.collectives import AllReduce, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
+from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
 from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget, rated
 from shardc.rules.routes import Route, route
@@ -62,6 +64,7 @@ class Search:
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
+        self._times: dict[tuple[Axes, Axes, int], int] = {}
         self._least: dict[tuple[int, int], int] = {}
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
@@ -94,12 +97,13 @@ class Search:
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
+        most = math.inf if limit is None else limit
         while queue:
             least, _, number = heapq.heappop(queue)
+            if least > most:
+                break
             if number in settled:
                 continue
-            if limit is not None and least > limit:
-                break
             settled.add(number)
             if number == goal:
                 break
@@ -107,7 +111,8 @@ class Search:
                 known, cost, step = price.get(target), price[number] + added, (number, moves)
                 if known is None and len(seeds) == 1:
                     cost, step = self._shortcut(seeds, target, goal, (cost, step))
-                if known is None or cost < known:
+                if cost <= most and (known is None or cost < known):
+                    most = cost if target == goal else most
                     price[target], last[target] = cost, step
                     settled.discard(target)  # it may be met again from behind a shortcut
                     count += 1
@@ -138,9 +143,15 @@ class Search:
         if found is None:
             left = self.space.to_come(number, goal)
             wire = max(self.needed(number, goal), self._received(left) if left.summed > 1 else 0)
-            by_time = self.objective is Objective.TIME
-            time = least_seconds(self.model, left.axes, left.moved, wire, self._bytes) if by_time else 0.0
-            found = self._least[number, goal] = self.objective.price(picoseconds(time), wire, steps=0)
+            time = self._least_time(left.axes, left.moved, wire) if self.objective is Objective.TIME else 0
+            found = self._least[number, goal] = self.objective.price(time, wire, steps=0)
+        return found
+
+    def _least_time(self, axes: Axes, moved: Axes, wire: int) -> int:
+        found = self._times.get((axes, moved, wire))
+        if found is None:
+            seconds = least_seconds(self.model, axes, moved, wire, self._bytes)
+            found = self._times[axes, moved, wire] = picoseconds(seconds)
         return found
 
     def _received(self, left: ToCome) -> int:
