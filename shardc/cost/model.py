@@ -17,9 +17,9 @@ and never less than the hops on the way (twice for an AllReduce, once a round) t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
+from functools import lru_cache
 from typing import Protocol, assert_never
 
 from shardc.cost import formulas
@@ -47,13 +47,6 @@ from shardc.ir.sharding import Array, Axes
 
 PICO = 10**12
 _GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
-# Kinds of move, and how many bytes each brings per local byte over n devices. The others take no less for a byte.
-_KINDS: tuple[tuple[Callable[[Axes], Move], Callable[[int], float]], ...] = (
-    (lambda axes: AllGather(axes, 0), lambda n: n - 1),
-    (lambda axes: ReduceScatter(axes, 0), lambda n: (n - 1) / n),
-    (lambda axes: AllToAll(axes, 0, 1), lambda n: (n - 1) / n),
-    (lambda axes: CollectivePermute(axes, ()), lambda n: 1),
-)
 
 
 def picoseconds(seconds: float) -> int:
@@ -78,6 +71,8 @@ class Rate:
 class CostModel(Protocol):
     """What the planner asks of a cost model."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def chip(self) -> Chip: ...
 
@@ -86,10 +81,6 @@ class CostModel(Protocol):
 
     def rate(self, move: Move) -> Rate:
         """The time of a move as a function of the bytes it moves."""
-        ...
-
-    def fastest(self, axes: Axes) -> Rate:
-        """What no move over some of these axes gets below, as a function of its wire bytes."""
         ...
 
     def formula(self, move: Move, before: Array) -> str:
@@ -105,19 +96,21 @@ class CostModel(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LinkModel:
-    """Prices by the links of a network. `book` drops (n-1)/n from gathers, as the book's formulas do."""
+    """Prices by the links of a network. `book` drops (n-1)/n from gathers, as the book's formulas do.
+
+    Of equal parts `of` makes one model, so that programs share the rates of moves; a model is equal to itself alone.
+    """
 
     network: Network
     book: bool = False
-    _rates: dict[Move, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
-    _fastest: dict[Axes, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+    _rates: dict[tuple[type[Move], Axes, int], Rate] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
         """The model of a mesh on a chip; without a layout every mesh axis is a physical axis of its own."""
-        return cls(network(mesh, chip, layout), book)
+        return _model(mesh, chip, layout or Layout(), book)
 
     @property
     def mesh(self) -> Mesh:
@@ -128,9 +121,10 @@ class LinkModel:
         return self.network.chip
 
     def rate(self, move: Move) -> Rate:
-        found = self._rates.get(move)
+        key = (type(move), move.axes, move.rounds if isinstance(move, DirectExchange) else 1)  # dims play no part
+        found = self._rates.get(key)
         if found is None:
-            found = self._rates[move] = self._rate(move)
+            found = self._rates[key] = self._rate(move)
         return found
 
     def _rate(self, move: Move) -> Rate:
@@ -139,20 +133,6 @@ class LinkModel:
             return Rate(0, 0.0)
         gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
         return Rate(self._latency(move).value, factor.value * gathered)
-
-    def fastest(self, axes: Axes) -> Rate:
-        """The least of the kinds of move, over each group of the axes."""
-        found = self._fastest.get(axes)
-        if found is None:
-            wide = [axis for axis in axes if self.mesh.size(axis) > 1]
-            groups = [group for count in range(1, len(wide) + 1) for group in combinations(wide, count)]
-            rates = [
-                (self.rate(kind(group)), share(self.mesh.product(group))) for group in groups for kind, share in _KINDS
-            ]
-            latency = min((rate.latency_s for rate, _ in rates), default=0.0)
-            per_byte = min((rate.s_per_byte / each for rate, each in rates), default=0.0)
-            found = self._fastest[axes] = Rate(latency, per_byte * (1 - 1e-9))  # the order of axes rounds
-        return found
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""
@@ -209,6 +189,11 @@ class LinkModel:
 
     def local_s(self, flops: int, bytes_moved: int, dtype: DType) -> float:
         return max(flops / self.chip.peak(dtype), bytes_moved / self.chip.hbm_bandwidth)
+
+
+@lru_cache(maxsize=64)
+def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool) -> LinkModel:
+    return LinkModel(network(mesh, chip, layout), book)
 
 
 def _exchanges(levels: tuple[Level, ...], book: bool) -> Iterator[Factor]:

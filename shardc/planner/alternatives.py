@@ -18,9 +18,10 @@ from shardc.ir.plan import Strategy
 from shardc.ir.program import Call, Expr, Product, Statement, operands
 from shardc.ir.sharding import Array
 from shardc.planner.build import Builder
+from shardc.planner.idle import mentioned
 from shardc.planner.nodes import Planner
 from shardc.planner.orders import MAX_ORDERS, all_orders, taken
-from shardc.planner.root import cheapest, fixed_if_asked, mentioned, root_table
+from shardc.planner.root import cheapest, fixed_if_asked, root_table
 from shardc.planner.tables import Applied, Origin, Table
 
 MAX_STRATEGIES = 2048

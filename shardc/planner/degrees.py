@@ -72,7 +72,7 @@ class Matmul:
 
 def received(matmul: Matmul) -> int:
     """The words that some device receives at least, for its block of the result."""
-    return max(_to_device(matmul, place) for place in _places(matmul.mesh))
+    return max(_to_device(matmul, place) for place in _places(matmul))
 
 
 def spread(rows: int, columns: int, left: int, right: int) -> int:
@@ -126,6 +126,9 @@ def _held(operand: Operand, place: Mapping[str, int], matmul: Matmul) -> Box | N
 
 def classes(dims: tuple[str, ...], wanted: Box, held: tuple[Box | None, ...]) -> Iterator[tuple[tuple[bool, ...], int]]:
     """How many indices of these dims are wanted and held, for each choice of who holds them and who does not."""
+    if not dims:  # one index, which each holds that holds anything
+        yield tuple(box is not None for box in held), 1
+        return
     for chosen in product((False, True), repeat=len(held)):
         count = 0
         for more in product(*((True,) if yes else (False, True) for yes in chosen)):
@@ -144,9 +147,12 @@ def common(dims: Iterable[str], *boxes: Box) -> int:
     return found
 
 
-def _places(mesh: Mesh) -> Iterator[Mapping[str, int]]:
-    if mesh.devices <= MAX_DEVICES:
-        yield from mesh.coordinates()
-        return
-    for corner in product(*((0, size - 1) for size in mesh.sizes)):
-        yield dict(zip(mesh.names, corner, strict=True))
+def _places(matmul: Matmul) -> Iterator[Mapping[str, int]]:
+    """The devices, or the corners of a large mesh; along an axis that nothing lies over all are alike."""
+    mesh = matmul.mesh
+    used = frozenset[str]().union(*(o.sharding.used for o in (matmul.left, matmul.right, matmul.result)))
+    axes = tuple(axis for axis in mesh.names if axis in used)
+    large = mesh.product(axes) > MAX_DEVICES
+    anywhere = dict.fromkeys(mesh.names, 0)
+    for place in product(*((0, mesh.size(axis) - 1) if large else range(mesh.size(axis)) for axis in axes)):
+        yield anywhere | dict(zip(axes, place, strict=True))

@@ -141,11 +141,7 @@ class _Task:
         if not search.divides(here):
             return None
         there = search.space.number(placed)
-        start, goal = (here, there) if result else (there, here)
-        before, after = (search.space.shardings[n] for n in (start, goal))
-        moving = {axis for old, new in zip(before.dims, after.dims, strict=True) if old != new for axis in old + new}
-        axes = self.planner.mesh.ordered(moving | before.unreduced)
-        return search.at_least_reduced(start, goal, axes) if before.unreduced else search.at_least(start, goal, axes)
+        return search.least(here, there) if result else search.least(there, here)
 
     @property
     def all_places(self) -> list[Place]:

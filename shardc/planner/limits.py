@@ -6,10 +6,10 @@ import math
 
 from shardc.errors import ShardcError
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Program, Statement, operands
+from shardc.ir.program import Program
 from shardc.ir.sharding import Axes
+from shardc.planner.idle import may_be_apart, mentioned, useful_together, width
 from shardc.planner.objective import Objective
-from shardc.planner.root import mentioned
 from shardc.rules.products import count_placements
 
 MAX_PLACEMENTS = 20_000
@@ -20,25 +20,29 @@ def axes_to_search(program: Program, objective: Objective) -> tuple[Axes, tuple[
 
     By time, those that the program writes: what stands along the others is a copy of the same computation, and
     an engineer who keeps it so has reasons that the program does not tell. By bytes, all that exceed 1, since a
-    reduction over X is cheaper on slices over an idle Y; unless that is too many to search.
+    reduction over X is cheaper on slices over an idle Y; the idle ones as one where they are many (`idle`).
     """
-    written = mentioned(program)
-    rank = max((_width(statement) for statement in program.statements), default=0)
-    ways = count_placements(len(written), rank)
+    written, dims = mentioned(program), width(program)
+    ways = count_placements(len(written), dims)
     if ways > MAX_PLACEMENTS:
         raise ShardcError(
             "SHC408",
-            f"{rank} dims meet over {len(written)} mesh axes: {ways} ways to lie; the budget is {MAX_PLACEMENTS}",
+            f"{dims} dims meet over {len(written)} mesh axes: {ways} ways to lie; the budget is {MAX_PLACEMENTS}",
             help="merge mesh axes, or split the statement so that fewer dims or axes meet",
         )
-    if objective is Objective.TIME:
-        return written, ()
     mesh = program.mesh
-    every = tuple(name for name in mesh.names if mesh.size(name) > 1 or name in written)
-    if count_placements(len(every), rank) <= MAX_PLACEMENTS:
-        return every, ()
-    left = [name for name in every if name not in written]
-    return written, (f"searched over the axes written; not over {', '.join(left)}",) if left else ()
+    idle = tuple(name for name in mesh.names if mesh.size(name) > 1 and name not in written)
+    if objective is Objective.TIME or not idle:
+        return written, ()
+    if may_be_apart(program, written + idle):
+        return mesh.ordered(written + idle), ()
+    if count_placements(len(written) + 1, dims) > MAX_PLACEMENTS:
+        return written, (f"searched over the axes written; not over {', '.join(idle)}",)
+    together = useful_together(program, idle)
+    note = f"searched over the axes written, and over {', '.join(together)} as one"
+    left = ", ".join(name for name in idle if name not in together)
+    notes = (note + (f"; not over {left}" if left else ""),) if len(idle) > 1 else ()
+    return mesh.ordered(written + together), notes
 
 
 def check_bytes(schedule: Schedule) -> None:
@@ -51,15 +55,3 @@ def check_bytes(schedule: Schedule) -> None:
                 f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
                 help="make its dims smaller",
             )
-
-
-def _width(statement: Statement) -> int:
-    """The most dims that meet in one operation of a statement."""
-    widest = len(statement.dims)
-    pending = [statement.expr]
-    while pending:
-        expr = pending.pop()
-        below = operands(expr)
-        widest = max(widest, len({dim for operand in below for dim in operand.dims} | set(expr.dims)))
-        pending += below
-    return widest

@@ -26,14 +26,17 @@ from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands, uses
 from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.idle import idle_together
 from shardc.planner.objective import Objective
 from shardc.planner.search import Search
 from shardc.planner.space import Edge, space
 from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, as_written
+from shardc.planner.ways import Towards, Way, every_price, every_way
 from shardc.planner.work import Work
 from shardc.rules.functions import applied
-from shardc.rules.products import count_placements, local_products, placements
+from shardc.rules.products import count_placements, placements
 
+FEW = 4  # shardings that an operand is held in, at most, for its product to be searched towards a goal
 MAX_WAYS = 200  # for the dims to lie that meet in a product, where none that is written has more
 
 
@@ -50,6 +53,11 @@ class Planner:
     cap: int | None = None  # the most bytes per device of a step
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
 
+    together: Axes = field(init=False)  # axes of the pool that move as one
+
+    def __post_init__(self) -> None:
+        self.together = idle_together(self.program, self.pool)
+
     @property
     def mesh(self) -> Mesh:
         return self.program.mesh
@@ -64,21 +72,24 @@ class Planner:
     def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
         key = (shape, dtype.bytes)
         if key not in self._searches:
-            around = space(self.mesh, len(shape), self.pool)
+            around = space(self.mesh, len(shape), self.pool, self.together)
             self._searches[key] = Search(around, shape, dtype.bytes, self.model, self.objective, self.cap)
         return self._searches[key]
 
-    def table(self, expr: Expr) -> Table:
-        """The table of an expression, all strategies and all orders of its products together."""
+    def table(self, expr: Expr, wanted: Sharding | None = None) -> Table:
+        """The table of an expression, all strategies and all orders of its products together.
+
+        With `wanted`, of a product of two given arrays only what leads to that sharding most cheaply.
+        """
         if isinstance(expr, Product) and len(expr.operands) > 1:
-            return self._chain(chain_of(expr))
+            return self._chain(chain_of(expr), wanted)
         return self.combine(expr, tuple(self.table(operand) for operand in operands(expr)))
 
     def as_written(self, expr: Expr) -> Table:
         """The table of an expression with its products in the order as written."""
         return self.combine(expr, tuple(self.as_written(operand) for operand in operands(expr)))
 
-    def _chain(self, chain: Chain) -> Table:
+    def _chain(self, chain: Chain, wanted: Sharding | None) -> Table:
         """Of each part of a chain one table, which has the best of all pairs that make it."""
         tables = {1 << place: self.table(operand) for place, operand in enumerate(chain.operands)}
         for pair in chain.pairs():
@@ -87,12 +98,20 @@ class Planner:
             below = (tables[pair.left], tables[pair.right])
             expr = chain.multiply(pair, *(table.expr for table in below))
             made = tables.get(pair.whole) or Table(expr, self.search(expr.dims, expr.dtype), {}, {})
-            self._seed(made, expr, below)
+            self._seed(made, expr, below, self._goal(chain, below, made.search, wanted))
             if made.seeds:
                 tables[pair.whole] = made
         if chain.whole not in tables:
             raise _impossible(chain.product)
         return tables[chain.whole]
+
+    def _goal(self, chain: Chain, below: tuple[Table, ...], search: Search, wanted: Sharding | None) -> int | None:
+        """The only sharding to be asked of a product, if it is one of two arrays that lie in a few ways."""
+        alone = len(chain.operands) == 2 and not chain.product.local
+        if wanted is None or not alone or self.cap is not None or any(len(table.seeds) > FEW for table in below):
+            return None
+        goal = search.space.number(wanted)
+        return goal if search.divides(goal) else None
 
     def _can_afford(self, chain: Chain, pair: Pair) -> bool:
         """Whether a pair that nobody wrote is as easy to search as one that is written, and its numbers to add."""
@@ -103,7 +122,9 @@ class Planner:
             return False
         widest = max(len(chain.meeting(other)) for other in chain.written)
         meeting = len(chain.meeting(pair))
-        return meeting <= widest or count_placements(len(self.pool), meeting) <= MAX_WAYS
+        return (
+            meeting <= widest or count_placements(len(self.pool) - max(0, len(self.together) - 1), meeting) <= MAX_WAYS
+        )
 
     def combine(self, expr: Expr, tables: tuple[Table, ...]) -> Table:
         """The table of an expression from its operands' tables."""
@@ -117,19 +138,21 @@ class Planner:
         self._seed(found, expr, tables)
         return found if found.seeds else None
 
-    def _seed(self, found: Table, expr: Expr, tables: tuple[Table, ...]) -> None:
-        for number, price, origin in self.ways(expr, tables, found.search):
+    def _seed(self, found: Table, expr: Expr, tables: tuple[Table, ...], goal: int | None = None) -> None:
+        for number, price, origin in self.ways(expr, tables, found.search, goal):
             if self.cap is not None and not isinstance(expr, Use) and not found.search.divides(number):
                 continue
             found.add(number, price, origin)
 
-    def ways(self, expr: Expr, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
-        """Every (sharding, price, origin) that the expression's own operation gives."""
+    def ways(
+        self, expr: Expr, tables: tuple[Table, ...], search: Search, goal: int | None = None
+    ) -> Iterator[tuple[int, int, Origin]]:
+        """Every (sharding, price, origin) that the expression's own operation gives; of a product, towards a goal."""
         match expr:
             case Use():
                 return self._leaf(expr, search)
             case Product():
-                return self._products(expr, tables, search)
+                return self._products(expr, tables, search, goal)
             case Call():
                 return self._calls(expr, tables, search)
             case Named():
@@ -163,32 +186,40 @@ class Planner:
                 yield number
 
     def _matching(self, pattern: Pattern) -> list[Sharding]:
-        free = tuple(axis for axis in self.pool if axis not in pattern.unreduced)
-        every = (Sharding(dims, pattern.unreduced) for dims in placements(free, len(pattern.dims)))
+        around = space(self.mesh, len(pattern.dims), self.pool, self.together)
+        free = tuple(axis for axis in around.seen if axis not in pattern.unreduced)
+        every = (around.wide(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
         return [sharding for sharding in every if pattern.matches(sharding)]
 
-    def _products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
+    def _products(
+        self, expr: Product, tables: tuple[Table, ...], search: Search, goal: int | None = None
+    ) -> Iterator[tuple[int, int, Origin]]:
         usable = tuple(as_written(table) if expr.local else table for table in tables)
-        prices = [table.paths().price for table in usable]
+        ways = self._local_products(expr, usable, search)
+        found = every_price(ways, usable) if goal is None else Towards(expr, usable, search, goal).best(ways)
+        return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
+
+    def _local_products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:
+        """Each local product that the seeds' partial sums allow, and the price of the product itself."""
         partial = tuple(
-            frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in usable
+            frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
         )
         # JAX multiplies no two arguments that both arrive as partial sums: one is reduced first.
-        reduce_one = len(usable) > 1 and all(self._given_unreduced(operand) for operand in expr.operands)
+        reduce_one = len(tables) > 1 and all(self._given_unreduced(operand) for operand in expr.operands)
+        spaces = tuple(table.search.space for table in tables)
+        ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, spaces, search.space, partial)
         work = Work.of(self.program, expr)
-        spaces = [table.search.space for table in usable]
-        for way in local_products(tuple(o.dims for o in expr.operands), expr.dims, self.pool, partial):
-            at = tuple(around.number(s) for around, s in zip(spaces, way.operands, strict=True))
-            costs = [price.get(number) for price, number in zip(prices, at, strict=True)]
-            if None in costs or (reduce_one and all(sharding.unreduced for sharding in way.operands)):
-                continue
-            number = search.space.number(way.result)
-            moved = sum(table.search.local_bytes(n) for table, n in zip(usable, at, strict=True))
-            time = self.model.local_s(
-                work.flops(way.operands, self.mesh), moved + search.local_bytes(number), work.dtype
-            )
-            price = self.objective.price(picoseconds(time), 0) + sum(cost for cost in costs if cost is not None)
-            yield number, price, Multiplied(usable, at)
+        return [
+            (way, self._of_product(work, way, tables, search))
+            for way in ways
+            if not (reduce_one and all(t.sharding(n).unreduced for t, n in zip(tables, way.at, strict=True)))
+        ]
+
+    def _of_product(self, work: Work, way: Way, tables: tuple[Table, ...], search: Search) -> int:
+        """The price of the product itself."""
+        moved = sum(table.search.local_bytes(n) for table, n in zip(tables, way.at, strict=True))
+        time = self.model.local_s(work.total // way.parts, moved + search.local_bytes(way.result), work.dtype)
+        return self.objective.price(picoseconds(time), 0)
 
     def _given_unreduced(self, expr: Expr) -> bool:
         """Whether an expression has an input that arrives unreduced."""

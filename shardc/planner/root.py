@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from shardc.errors import ShardcError
-from shardc.ir.program import Named, Product, Program, Statement, uses
-from shardc.ir.sharding import Axes, spell
+from shardc.ir.program import Named, Product, Statement
+from shardc.ir.sharding import spell
 from shardc.planner.nodes import Planner
 from shardc.planner.tables import Table
 
 
 def root_table(planner: Planner, statement: Statement) -> Table:
     """The table of a statement's expression; one that the user fixed is not moved on."""
-    table = planner.table(statement.expr)
+    table = planner.table(statement.expr, statement.pattern.exact)
     return fixed_if_asked(table)
 
 
@@ -64,14 +64,3 @@ def unreachable(root: Table, statement: Statement) -> ShardcError:
         note=reason,
         help="drop the `{U_…}`, or contract a dim that this axis shards" if missing else "choose another sharding",
     )
-
-
-def mentioned(program: Program, statement: Statement | None = None) -> Axes:
-    """The mesh axes that the program, or one statement, writes, in the order of the mesh."""
-    chosen = program.statements if statement is None else (statement,)
-    names: set[str] = set()
-    for each in chosen:
-        patterns = [each.pattern, *(use.pattern for use in uses(each.expr) if use.pattern is not None)]
-        for pattern in patterns:
-            names |= pattern.unreduced.union(*(axes or () for axes in pattern.dims))
-    return program.mesh.ordered(names)

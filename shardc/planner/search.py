@@ -8,16 +8,20 @@ route of `rules.routes` does, and is one more edge.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.floors import least_seconds
+from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
 from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
-from shardc.planner.space import MAX_STATES, Edge, Space, over_budget
+from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget, rated
 from shardc.rules.routes import Route, route
+
+Step: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Paths:
     """Cheapest prices from the seeds to every sharding reached, and the last moves to each (None at a seed)."""
 
     price: dict[int, int]
-    last: dict[int, tuple[int, Route] | None]
+    last: dict[int, Step | None]
 
     def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
         """The seed from which a sharding is reached, and the moves, in order."""
@@ -56,17 +60,25 @@ class Search:
         self.objective = objective
         self._cap = cap
         self.given: set[int] = set()  # where the array lies before the program begins
+        self._rated = rated(space, model)
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
+        self._times: dict[tuple[Axes, Axes, int], int] = {}
+        self._least: dict[tuple[int, int], int] = {}
+        self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
+        self._divides: dict[int, bool] = {}
         self._priced: dict[int, list[tuple[int, int, Route]]] = {}
         self._from: dict[int, Paths] = {}
 
     def divides(self, number: int) -> bool:
         """Whether the array can lie so: its dims divide, and a block is no larger than the cap."""
-        if self._cap is not None and self.local_bytes(number) > self._cap:
-            return False
-        return all(size % parts == 0 for size, parts in zip(self.shape, self.space.blocks[number], strict=True))
+        found = self._divides.get(number)
+        if found is None:
+            fits = self._cap is None or self.local_bytes(number) <= self._cap
+            sizes = zip(self.shape, self.space.blocks[number], strict=True)
+            found = self._divides[number] = fits and all(size % parts == 0 for size, parts in sizes)
+        return found
 
     def local_bytes(self, number: int) -> int:
         parts = 1
@@ -74,39 +86,44 @@ class Search:
             parts *= count
         return self._bytes // parts
 
-    def paths(self, seeds: dict[int, int], goal: int | None = None) -> Paths:
-        """From priced seeds; up to `goal` if there is one.
+    def paths(self, seeds: dict[int, int], goal: int | None = None, limit: int | None = None) -> Paths:
+        """From priced seeds; up to `goal` if there is one, and if a path there can cost at most the limit.
 
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
         """
         price = dict(seeds)
-        last: dict[int, tuple[int, Route] | None] = dict.fromkeys(seeds)
-        to_come = self._to_come(goal)
-        queue = [(cost + to_come(number), place, number) for place, (number, cost) in enumerate(seeds.items())]
+        last: dict[int, Step | None] = dict.fromkeys(seeds)
+        queue = [(cost + self.least(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
+        most = math.inf if limit is None else limit
         while queue:
-            _, _, number = heapq.heappop(queue)
+            least, _, number = heapq.heappop(queue)
+            if least > most:
+                break
             if number in settled:
                 continue
             settled.add(number)
             if number == goal:
                 break
             for target, added, moves in self._steps(number) + self._routes(number, goal, last[number]):
-                known, cost = price.get(target), price[number] + added
-                if known is None or cost < known:
-                    price[target] = cost
-                    last[target] = (number, moves)
+                known, cost, step = price.get(target), price[number] + added, (number, moves)
+                if known is None and len(seeds) == 1:
+                    cost, step = self._shortcut(seeds, target, goal, (cost, step))
+                if cost <= most and (known is None or cost < known):
+                    most = cost if target == goal else most
+                    price[target], last[target] = cost, step
+                    settled.discard(target)  # it may be met again from behind a shortcut
                     count += 1
-                    heapq.heappush(queue, (cost + to_come(target), count, target))
+                    heapq.heappush(queue, (cost + self.least(target, goal), count, target))
         return Paths({number: price[number] for number in price if number in settled}, last)
 
     def paths_from(self, number: int) -> Paths:
         """The paths from one sharding at price 0; searched once."""
         found = self._from.get(number)
         if found is None:
-            found = self._from[number] = self._with_routes(number, self.paths({number: 0}))
+            found = self._from[number] = self.paths({number: 0})
         return found
 
     def price(self, number: int, edge: Edge) -> int:
@@ -115,43 +132,39 @@ class Search:
 
     def needed(self, number: int, goal: int) -> int:
         """The bytes that some device needs and does not hold, to come from one sharding to another."""
-        block, kept = self.space.needed(number, goal)
-        return self._bytes // block - (self._bytes // kept if kept else 0)
+        left = self.space.to_come(number, goal)
+        return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
 
-    def _to_come(self, goal: int | None) -> Callable[[int], int]:
-        """What the rest of a path to the goal costs at least."""
+    def least(self, number: int, goal: int | None) -> int:
+        """What no path from a sharding to the goal gets below; 0 without a goal."""
         if goal is None:
-            return lambda number: 0
-        found: dict[int, int] = {}
+            return 0
+        found = self._least.get((number, goal))
+        if found is None:
+            left = self.space.to_come(number, goal)
+            wire = max(self.needed(number, goal), self._received(left) if left.summed > 1 else 0)
+            time = self._least_time(left.axes, left.moved, wire) if self.objective is Objective.TIME else 0
+            found = self._least[number, goal] = self.objective.price(time, wire, steps=0)
+        return found
 
-        def to_come(number: int) -> int:
-            if number not in found:
-                found[number] = self.at_least(number, goal)
-            return found[number]
+    def _least_time(self, axes: Axes, moved: Axes, wire: int) -> int:
+        found = self._times.get((axes, moved, wire))
+        if found is None:
+            seconds = least_seconds(self.model, axes, moved, wire, self._bytes)
+            found = self._times[axes, moved, wire] = picoseconds(seconds)
+        return found
 
-        return to_come
+    def _received(self, left: ToCome) -> int:
+        """The bytes that a device receives on average, at least, to sum n partial sums, each element on c devices.
 
-    def at_least(self, number: int, goal: int, axes: Axes | None = None) -> int:
-        """What any method takes from one sharding to another: the bytes needed, by the fastest links of these axes."""
-        return self._least(self.needed(number, goal), self.space.pool if axes is None else axes)
-
-    def _least(self, needed: int, axes: Axes) -> int:
-        timed = needed and self.objective is Objective.TIME
-        fastest = self.model.fastest(axes) if timed else Rate(0, 0)
-        return self.objective.price(fastest.time_ps(needed) if needed else 0, needed, steps=0)
-
-    def at_least_reduced(self, number: int, goal: int, axes: Axes) -> int:
-        """The same of partial sums that are scattered, after what the goal has along idle axes is sliced.
-
-        Of L bytes over n devices (n-1)/n·L come then, and a device has L/n of what it needs.
+        Before some device has a sum, n - 1 others have sent; then it goes to c - 1.
         """
-        before, after = self.space.shardings[number], self.space.shardings[goal]
-        free = tuple(axis for axis in after.sharded if axis not in before.used)
-        sums = self.local_bytes(number) // self.space.mesh.product(free)
-        part = sums // self.space.mesh.product(tuple(before.unreduced))
-        return self._least(sums - part + max(0, self.local_bytes(goal) - part), axes)
+        devices = self.space.mesh.product(left.axes)
+        if self._bytes % devices:
+            return 0  # moves round down
+        return self._bytes * (left.summed + devices // left.block - 2) // devices
 
-    def _routes(self, number: int, goal: int | None, last: tuple[int, Route] | None) -> list[tuple[int, int, Route]]:
+    def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
@@ -163,18 +176,27 @@ class Search:
         """A route that no path of moves replaces, and its price; None where paths do as well."""
         if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
             return None
-        moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
-        price = None if moves is None else self.price_of_route(number, moves)
-        return None if moves is None or price is None else (price, moves)
+        if (number, goal) not in self._routed:
+            moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
+            price = None if moves is None else self.price_of_route(number, moves)
+            self._routed[number, goal] = None if moves is None or price is None else (price, moves)
+        return self._routed[number, goal]
 
-    def _with_routes(self, number: int, paths: Paths) -> Paths:
-        """Routes in place of the paths that bring more bytes than are needed."""
-        for goal in paths.price:
-            if self.objective.wire_bytes(paths.price[goal]) > self.needed(number, goal):
-                found = self._route(number, goal)
-                if found is not None and found[0] < paths.price[goal]:
-                    paths.price[goal], paths.last[goal] = found[0], (number, found[1])
-        return paths
+    def _shortcut(
+        self, seeds: dict[int, int], number: int, goal: int | None, found: tuple[int, Step]
+    ) -> tuple[int, Step]:
+        """A route from the only seed to a sharding just met, if it is cheaper than the path found there.
+
+        Only where that path brings more bytes than are needed; and in large spaces not on the way to a goal.
+        """
+        large = self.space.is_large
+        ((seed, start),) = seeds.items()
+        if (large and goal is not None) or not (large or self.space.needs_digits(seed, number)):
+            return found
+        if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
+            return found
+        way = self._route(seed, number)
+        return found if way is None or start + way[0] >= found[0] else (start + way[0], (seed, way[1]))
 
     def price_of_route(self, number: int, moves: Route) -> int | None:
         """The price of a route; None if it needs more memory than the cap."""
@@ -206,9 +228,11 @@ class Search:
         if found is None:
             if len(self.space.shardings) > MAX_STATES:
                 raise over_budget(self.space)
+            rated, size, price = self._rated.edges(number), self.local_bytes(number), self.objective.price
+            prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in rated.kinds]
             found = self._priced[number] = [
-                (edge.target, self.price(number, edge), (edge.move,))
-                for edge in self.space.edges(number)
-                if self.divides(edge.target) and self._fits(number, edge.target)
+                (target, prices[kind], route)
+                for target, kind, route in rated.edges
+                if self.divides(target) and self._fits(number, target)
             ]
         return found

@@ -6,15 +6,18 @@ numbered, so that a search handles integers. `search` adds what depends on the a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 
+from shardc.cost.model import CostModel, Rate
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, JointGather, JointScatter, Move, ReduceScatter, Slice, apply, wire_bytes
-from shardc.ir.exchange import needed
+from shardc.ir.exchange import needed, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.idle import Bundle
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
 from shardc.rules.products import count_arrangements
 from shardc.rules.routes import needs_digits
@@ -33,24 +36,47 @@ class Edge:
     parts: int
 
 
+@dataclass(frozen=True, slots=True)
+class ToCome:
+    """What is left to do between two shardings, by moves over `axes`.
+
+    Some device needs and does not hold 1/block - 1/kept of the array's bytes, or 1/block (`ir.exchange.needed`);
+    `summed` partial sums become one; and each axis of `moved` is part of some move that is no Slice, since it stands
+    on the first sharding alone, or elsewhere on the second: what is major to it on its dim counts as its place.
+    """
+
+    axes: Axes
+    block: int
+    kept: int | None
+    summed: int
+    moved: Axes
+
+
 class Space:
     """Shardings of rank `rank` over the axes of `pool`, numbered as they are met."""
 
-    def __init__(self, mesh: Mesh, rank: int, pool: Axes) -> None:
+    def __init__(self, mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> None:
         self.mesh = mesh
         self.rank = rank
         self.pool = pool
+        self._bundle = Bundle(mesh, together) if together else None
+        # Whether moves leave out exchanges of pieces.
+        self.is_large = count_arrangements(len(self.seen), rank) > MAX_ARRANGEMENTS
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[Sharding, int] = {}
         self._edges: dict[int, tuple[Edge, ...]] = {}
         self._in_digits: dict[tuple[int, int], bool] = {}
-        self._needed: dict[tuple[int, int], tuple[int, int | None]] = {}
+        self._to_come: dict[tuple[int, int], ToCome] = {}
 
     @property
-    def is_large(self) -> bool:
-        """Whether moves leave out exchanges of pieces."""
-        return count_arrangements(len(self.pool), self.rank) > MAX_ARRANGEMENTS
+    def seen(self) -> Axes:
+        """The pool; of axes that move as one, the first."""
+        return self.pool if self._bundle is None else self._bundle.first(self.pool)
+
+    def wide(self, sharding: Sharding) -> Sharding:
+        """A sharding by the axes seen, by all axes of the pool."""
+        return sharding if self._bundle is None else self._bundle.wide(sharding)
 
     def number(self, sharding: Sharding) -> int:
         found = self._numbers.get(sharding)
@@ -60,12 +86,19 @@ class Space:
             self.blocks.append(sharding.blocks(self.mesh))
         return found
 
-    def needed(self, number: int, goal: int) -> tuple[int, int | None]:
-        """What `ir.exchange.needed` says of two shardings."""
-        found = self._needed.get((number, goal))
+    def to_come(self, number: int, goal: int) -> ToCome:
+        """What every path from one sharding to another has to do."""
+        found = self._to_come.get((number, goal))
         if found is None:
-            found = self._needed[number, goal] = needed(self.shardings[number], self.shardings[goal], self.mesh)
+            found = self._to_come[number, goal] = self._compared(self.shardings[number], self.shardings[goal])
         return found
+
+    def _compared(self, before: Sharding, after: Sharding) -> ToCome:
+        axes = self.mesh.ordered(before.used.union(self.pool))
+        summed = [axis for axis in axes if axis in before.unreduced - after.unreduced and self.mesh.size(axis) > 1]
+        old = [axis for part in tails(before.dims, after.dims, self.mesh) for axis in part.old]
+        block, kept = needed(before, after, self.mesh)
+        return ToCome(axes, block, kept, self.mesh.product(tuple(summed)), self.mesh.ordered(summed + old))
 
     def needs_digits(self, number: int, goal: int) -> bool:
         """What `rules.routes.needs_digits` says of two shardings."""
@@ -79,10 +112,15 @@ class Space:
         found = self._edges.get(number)
         if found is None:
             before = self.shardings[number]
-            found = self._edges[number] = tuple(
-                self._edge(move, before) for move in moves(before, self.mesh, self.pool)
-            )
+            found = self._edges[number] = tuple(self._edge(move, before) for move in self._moves(before))
         return found
+
+    def _moves(self, before: Sharding) -> Iterator[Move]:
+        bundle = self._bundle
+        narrow = None if bundle is None else bundle.narrow(before)
+        if bundle is None or narrow is None:
+            return moves(before, self.mesh, self.pool)
+        return map(bundle.move, moves(narrow, bundle.seen, self.seen))
 
     def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
@@ -101,9 +139,49 @@ class Space:
         return Edge(self.number(apply(move, before, self.mesh)), move, wire, parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """The moves from one sharding: the prices that occur, as (rate, wire, parts), and of each move which is its."""
+
+    kinds: tuple[tuple[Rate, int, int], ...]
+    edges: tuple[tuple[int, int, tuple[Move]], ...]  # target, number of the kind, the move
+
+
+class RatedSpace:
+    """The edges of a space at the rates of a model: many moves from one sharding have one price.
+
+    >>> # of `A[I_X, J_Y]` on X=4, Y=4: 22 moves, 7 prices
+    """
+
+    def __init__(self, space: Space, model: CostModel) -> None:
+        self.space = space
+        self.model = model
+        self._rated: dict[int, Rated] = {}
+
+    def edges(self, number: int) -> Rated:
+        found = self._rated.get(number)
+        if found is None:
+            kinds: dict[tuple[Rate, int, int], int] = {}
+            edges = tuple(
+                (
+                    edge.target,
+                    kinds.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(kinds)),
+                    (edge.move,),
+                )
+                for edge in self.space.edges(number)
+            )
+            found = self._rated[number] = Rated(tuple(kinds), edges)
+        return found
+
+
 @lru_cache(maxsize=64)
-def space(mesh: Mesh, rank: int, pool: Axes) -> Space:
-    return Space(mesh, rank, pool)
+def rated(space: Space, model: CostModel) -> RatedSpace:
+    return RatedSpace(space, model)
+
+
+@lru_cache(maxsize=64)
+def space(mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> Space:
+    return Space(mesh, rank, pool, together)
 
 
 def over_budget(space: Space) -> ShardcError:

@@ -8,9 +8,9 @@ from itertools import islice
 
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Statement, uses
+from shardc.planner.idle import mentioned
 from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
-from shardc.planner.root import mentioned
 
 
 class PlannedStatement:

@@ -69,6 +69,7 @@ class Table:
     fixed: bool = False
     _paths: Paths | None = field(default=None, repr=False)
     _towards: dict[int, Paths] = field(default_factory=dict, repr=False)
+    _above: dict[int, int] = field(default_factory=dict, repr=False)  # limits that prices were found to be above
 
     def paths(self, goal: int | None = None) -> Paths:
         if self.fixed:
@@ -80,6 +81,23 @@ class Table:
         if self._paths is None:
             self._paths = self._spread()
         return self._paths
+
+    def price(self, number: int, limit: int | None) -> int | None:
+        """The price of one sharding; None if it is above the limit, or the array cannot be so."""
+        if self._paths is None and number not in self._towards and not self.fixed:
+            if number not in self.seeds and not self.search.divides(number):
+                return None
+            found = self.search.paths(self.seeds, number, limit)
+            if number not in found.price:
+                self._above[number] = -1 if limit is None else limit
+                return None
+            self._towards[number] = found
+        return self.paths(number).price.get(number)
+
+    def least(self, number: int) -> int:
+        """What the price of a sharding is not below."""
+        bound = min(price + self.search.least(seed, number) for seed, price in self.seeds.items())
+        return max(bound, self._above.get(number, -1) + 1)
 
     def _spread(self) -> Paths:
         """From one seed the search is shared with every other table of the same array."""

@@ -21,6 +21,7 @@ In digits partial sums are reduced and scattered where their axes come to stand,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import TypeAlias
 
@@ -102,6 +103,7 @@ def _digits(source: Sharding, target: Dims) -> list[tuple[_Digit, ...]]:
     return found
 
 
+@lru_cache(maxsize=16384)
 def _in_digits(source: Sharding, target: Dims, mesh: Mesh) -> Route | None:
     moving, digits = _moving(source.dims, target), _digits(source, target)
     every = [digit for dim in digits for digit in dim]

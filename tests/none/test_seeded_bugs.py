@@ -23,7 +23,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
-from shardc.planner import build, limits, nodes, root, search, space
+from shardc.planner import build, idle, limits, nodes, root, search, space, ways
 from shardc.rules import moves, products
 from shardc.rules.functions import applied
 from shardc.simulate import IllegalStep, ReplicaMismatch
@@ -45,7 +45,8 @@ DIMS = {"I": 16, "J": 32, "K": 64}
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
     monkeypatch.setattr(nodes, "space", space.Space)
-    monkeypatch.setattr(nodes, "local_products", products.local_products.__wrapped__)
+    monkeypatch.setattr(nodes, "every_way", ways.every_way.__wrapped__)
+    monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
 
 
 def planned(text, mesh=MESH, dims=DIMS, **options):
@@ -326,7 +327,7 @@ def operands_stay_where_they_are(patch):
     """Pruned too early: operands are never moved before a product."""
     right = nodes.Planner._products
 
-    def in_place(self, expr, tables, search):
+    def in_place(self, expr, tables, search, goal):
         fixed = tuple(nodes.Table(t.expr, t.search, t.seeds, t.origins, fixed=True) for t in tables)
         return right(self, expr, fixed, search)
 
@@ -400,11 +401,20 @@ def test_a_search_may_have_as_many_states_as_the_limit_and_no_more(monkeypatch):
 
 
 def test_a_search_over_as_many_placements_as_the_limit_is_not_narrowed(monkeypatch):
-    """Two axes have 11 placements on two dims."""
+    """Two axes have 11 placements on two dims, three have 49."""
+
+    def note(*axes):
+        return " ".join(planned("A[I_X, J] → A[I, J]", mesh=dict.fromkeys(axes, 2)).notes)
+
+    monkeypatch.setattr(idle, "MAX_APART", 49)
+    assert "searched over" not in note("X", "Y", "Z")
+    monkeypatch.setattr(idle, "MAX_APART", 48)
+    assert "and over Y, Z as one" in note("X", "Y", "Z")
+    monkeypatch.setattr(idle, "MAX_APART", 10)
     monkeypatch.setattr(limits, "MAX_PLACEMENTS", 11)
-    assert not any("searched over" in note for note in planned("A[I_X, J] → A[I, J]").notes)
+    assert "searched over" not in note("X", "Y")
     monkeypatch.setattr(limits, "MAX_PLACEMENTS", 10)
-    assert any("searched over" in note for note in planned("A[I_X, J] → A[I, J]").notes)
+    assert "not over Y" in note("X", "Y")
 
 
 # --- bounds and prices

@@ -1,0 +1,126 @@
+"""Mesh axes that a program does not write, in a search by bytes.
+
+An idle axis saves bytes: a reduction over X is cheaper on slices over idle Y, which are gathered afterwards. Several
+of them save most together, as if they were one axis as large as all: what is gathered over S and T at the end does
+not depend on how they share the work, and a step on slices over both costs least. (Apart they do better only where S
+may cut one array and T another, or a dim that both together do not divide; of 120 random products on up to 6
+devices beside idle axes of 4 to 8, in 3.) Each axis searched for itself multiplies the ways to lie, by seven for a
+third axis and more for a fourth. So where they would be many, idle axes move as one: under the name of the first.
+
+    mesh X=2, Y=2, S=2, T=4      searched as X=2, Y=2, S=8
+    A[I_XS, J]                   stands for A[I_XST, J]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    Move,
+    ReduceScatter,
+    Slice,
+)
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Expr, Program, Statement, operands, uses
+from shardc.ir.sharding import Axes, Sharding
+from shardc.rules.products import count_placements
+
+MAX_APART = 1000  # ways to lie for the dims that meet, while idle axes are searched each for itself
+
+
+def mentioned(program: Program, statement: Statement | None = None) -> Axes:
+    """The mesh axes that the program, or one statement, writes, in the order of the mesh."""
+    chosen = program.statements if statement is None else (statement,)
+    names: set[str] = set()
+    for each in chosen:
+        patterns = [each.pattern, *(use.pattern for use in uses(each.expr) if use.pattern is not None)]
+        for pattern in patterns:
+            names |= pattern.unreduced.union(*(axes or () for axes in pattern.dims))
+    return program.mesh.ordered(names)
+
+
+def width(program: Program) -> int:
+    """The most dims that meet in one operation."""
+    widest = 0
+    pending: list[Statement | Expr] = list(program.statements)
+    while pending:
+        node = pending.pop()
+        below = (node.expr,) if isinstance(node, Statement) else operands(node)
+        widest = max(widest, len({dim for operand in below for dim in operand.dims} | set(node.dims)))
+        pending += below
+    return widest
+
+
+def idle_together(program: Program, pool: Axes) -> Axes:
+    """The idle axes of a pool if they move as one; none if each is searched for itself."""
+    written = mentioned(program)
+    idle = tuple(axis for axis in pool if axis not in written)
+    return idle if len(idle) > 1 and not may_be_apart(program, pool) else ()
+
+
+def may_be_apart(program: Program, pool: Axes) -> bool:
+    """Whether each axis of a pool is searched for itself."""
+    return count_placements(len(pool), width(program)) <= MAX_APART
+
+
+def useful_together(program: Program, idle: Axes) -> Axes:
+    """Idle axes from the first on; without those that, with the ones before, divide no dim."""
+    found: Axes = ()
+    for axis in idle:
+        size = program.mesh.product((*found, axis))
+        if any(extent % size == 0 for _, extent in program.sizes):
+            found = (*found, axis)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Axes that move as one. `mesh` has them; `seen` has the first alone, as large as all."""
+
+    mesh: Mesh
+    axes: Axes
+
+    @property
+    def seen(self) -> Mesh:
+        first, *others = self.axes
+        sizes = ((name, self.mesh.product(self.axes) if name == first else size) for name, size in self.mesh.axes)
+        return Mesh(tuple((name, size) for name, size in sizes if name not in others))
+
+    def first(self, axes: Axes) -> Axes:
+        """`IST` as `IS`."""
+        return tuple(axis for axis in axes if axis not in self.axes[1:])
+
+    def every(self, axes: Iterable[str]) -> Axes:
+        """`IS` as `IST`."""
+        return tuple(name for axis in axes for name in (self.axes if axis == self.axes[0] else (axis,)))
+
+    def narrow(self, sharding: Sharding) -> Sharding | None:
+        """By the first alone; None if the axes do not stand together."""
+        found = Sharding(tuple(map(self.first, sharding.dims)), sharding.unreduced.difference(self.axes[1:]))
+        return found if self.wide(found) == sharding else None
+
+    def wide(self, sharding: Sharding) -> Sharding:
+        return Sharding(tuple(map(self.every, sharding.dims)), frozenset(self.every(sharding.unreduced)))
+
+    def move(self, move: Move) -> Move:
+        """A move between shardings by the first alone, of all axes."""
+        match move:
+            case AllGather() | ReduceScatter() | AllToAll() | Slice() | AllReduce():
+                return replace(move, axes=self.every(move.axes))
+            case JointGather() | JointScatter():
+                return replace(move, parts=tuple((dim, self.every(axes)) for dim, axes in move.parts))
+            case JointExchange() | CollectivePermute() | DirectExchange():
+                axes = self.mesh.ordered(self.every(move.axes))
+                return replace(move, axes=axes, dims=tuple(map(self.every, move.dims)))
+            case _:
+                assert_never(move)

@@ -1,0 +1,130 @@
+"""What a search skips: what floors rule out, products that cannot be best, axes that a program leaves idle."""
+
+import math
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost import LinkModel, chip
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Sharding, spell
+from shardc.planner import Objective, idle
+from shardc.planner.nodes import Planner
+from shardc.planner.root import cheapest
+from shardc.planner.search import Search
+from shardc.planner.space import Space
+from shardc.simulate import run, sample_inputs
+from shardc.testing import assert_schedule_legal, meshes, shardings
+
+CHIPS = st.sampled_from(["v5e", "v5p", "H100"])
+OBJECTIVES = st.sampled_from(list(Objective))
+SHAPES = st.sampled_from([(12, 24), (1728, 3456), (3456 * 64, 1728 * 64)])
+
+
+@st.composite
+def searches(draw):
+    """A search, and two shardings of its array, the second without partial sums."""
+    mesh = draw(meshes(max_axes=3, max_size=4))
+    source, target = draw(shardings(mesh, 2)), draw(shardings(mesh, 2, unreduced=False))
+    shape = draw(SHAPES)
+    made = Search(Space(mesh, 2, mesh.names), shape, 2, LinkModel.of(mesh, chip(draw(CHIPS))), draw(OBJECTIVES))
+    around = made.space
+    assume(made.divides(around.number(source)) and made.divides(around.number(target)))
+    return made, around.number(source), around.number(target)
+
+
+@settings(max_examples=100)
+@given(searches())
+def test_no_path_is_cheaper_than_its_floor(case):
+    search, source, goal = case
+    prices = search.paths({source: 0}).price
+    assert all(search.least(source, number) <= price for number, price in prices.items())
+    assert search.least(source, goal) <= search.paths({source: 0}, goal).price.get(goal, math.inf)
+
+
+@settings(max_examples=100)
+@given(searches())
+def test_a_move_saves_no_more_than_it_costs(case):
+    """So a search towards a goal settles each sharding once."""
+    search, source, goal = case
+    for edge in search.space.edges(source):
+        if search.divides(edge.target):
+            assert search.least(source, goal) <= search.price(source, edge) + search.least(edge.target, goal)
+
+
+@settings(max_examples=100)
+@given(searches())
+def test_a_search_towards_a_goal_is_no_dearer_than_one_of_everything_and_keeps_its_limit(case):
+    search, source, goal = case
+    every, found = search.paths({source: 0}).price, search.paths({source: 0}, goal).price
+    assert found[goal] <= every[goal]
+    assert search.paths({source: 0}, goal, found[goal]).price[goal] == found[goal]
+    assert goal == source or goal not in search.paths({source: 0}, goal, found[goal] - 1).price
+
+
+@st.composite
+def products(draw, most=3):
+    mesh = draw(meshes(max_axes=most, max_size=4))
+    arrays = [draw(shardings(mesh, 2, unreduced=False)) for _ in range(3)]
+    a, b, c = (name + spell(dims, lies) for name, dims, lies in zip("ABC", ("IJ", "JK", "IK"), arrays, strict=True))
+    return shardc.parse(f"{a} · {b} → {c}", mesh=mesh, dims=dict.fromkeys("IJK", 1728), dtype="bf16")
+
+
+@settings(max_examples=60)
+@given(products(), OBJECTIVES, CHIPS)
+def test_a_product_towards_its_goal_is_no_dearer_than_the_best_of_all_local_products(program, objective, name):
+    (statement,) = program.statements
+    planner = Planner(program, LinkModel.of(program.mesh, chip(name)), objective, program.mesh.names)
+    for array in program.inputs:
+        planner.held[array.name] = [len(planner.shardings)]
+        planner.shardings.append(array.pattern.exact)
+    every, few = planner.table(statement.expr), planner.table(statement.expr, statement.pattern.exact)
+    goal = cheapest(few, statement)
+    assert few.paths(goal).price[goal] <= every.paths(goal).price[goal]
+    assert len(few.seeds) <= len(every.seeds)
+
+
+@settings(max_examples=15)
+@given(products(most=2), st.integers(2, 3))
+def test_idle_axes_together_save_bytes_and_mean_the_same(program, count):
+    names = "STU"[:count]
+    wide = Mesh((*program.mesh.axes, *((name, 2) for name in names)))
+    text = program.statements[0].text
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(idle, "MAX_APART", 1)
+        beside = shardc.plan(text, mesh=wide, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
+    alone = shardc.plan(text, mesh=program.mesh, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
+    assert beside.cost.wire_bytes <= alone.cost.wire_bytes
+    assert any(" as one" in note for note in beside.notes)
+    assert_schedule_legal(beside.schedule)
+    for array in beside.schedule.values:
+        places = [[axis for axis in axes if axis in names] for axes in array.sharding.dims]
+        assert sorted(places)[-1] in ([], list(names))
+
+
+def test_axes_that_move_as_one_are_seen_as_one():
+    bundle = idle.Bundle(Mesh.of({"X": 2, "S": 2, "T": 4}), ("S", "T"))
+    assert bundle.seen == Mesh.of({"X": 2, "S": 8})
+    together, apart = Sharding.of([["X", "S", "T"], []]), Sharding.of([["S"], ["T"]])
+    assert bundle.narrow(together) == Sharding.of([["X", "S"], []])
+    assert bundle.wide(bundle.narrow(together)) == together
+    assert bundle.narrow(apart) is None
+
+
+def test_an_idle_axis_that_no_dim_has_room_for_is_left_out():
+    mesh = {"X": 2, "Y": 2, "S": 2, "T": 2, "U": 7}
+    plan = shardc.plan(
+        "A[I_X, J_Y] · B[J, K] → C[I, K]", mesh=mesh, dims=dict.fromkeys("IJK", 64), dtype="bf16", objective="bytes"
+    )
+    assert any("over S, T as one; not over U" in note for note in plan.notes)
+
+
+def test_plans_with_axes_as_one_compute_the_reference():
+    text, mesh = "A[I, J_X] · B[J_X, K] → C[I, K]", {"X": 2, "R": 2, "S": 2, "T": 2, "U": 2}
+    plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys("IJK", 32), dtype="int32", objective="bytes")
+    assert "R, S, T, U" in " ".join(plan.notes)
+    wholes = sample_inputs(plan.program)
+    (blocks,) = run(plan.schedule, wholes)
+    assert (blocks[0] == wholes[0] @ wholes[1]).all()
