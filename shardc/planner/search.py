@@ -97,7 +97,7 @@ class Search:
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
-        most = math.inf if limit is None else limit
+        most, first = math.inf if limit is None else limit, next(iter(seeds), -1)
         while queue:
             least, _, number = heapq.heappop(queue)
             if least > most:
@@ -110,7 +110,7 @@ class Search:
             for target, added, moves in self._steps(number) + self._routes(number, goal, last[number]):
                 known, cost, step = price.get(target), price[number] + added, (number, moves)
                 if known is None and len(seeds) == 1:
-                    cost, step = self._shortcut(seeds, target, goal, (cost, step))
+                    cost, step = self._shortcut(first, seeds[first], target, goal, (cost, step))
                 if cost <= most and (known is None or cost < known):
                     most = cost if target == goal else most
                     price[target], last[target] = cost, step
@@ -183,14 +183,15 @@ class Search:
         return self._routed[number, goal]
 
     def _shortcut(
-        self, seeds: dict[int, int], number: int, goal: int | None, found: tuple[int, Step]
+        self, seed: int, start: int, number: int, goal: int | None, found: tuple[int, Step]
     ) -> tuple[int, Step]:
         """A route from the only seed to a sharding just met, if it is cheaper than the path found there.
+
+        What no search comes by is not tried, so of two searches the wider may find a cheaper path.
 
         Only where that path brings more bytes than are needed; and in large spaces not on the way to a goal.
         """
         large = self.space.is_large
-        ((seed, start),) = seeds.items()
         if (large and goal is not None) or not (large or self.space.needs_digits(seed, number)):
             return found
         if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):

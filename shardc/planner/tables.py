@@ -92,7 +92,8 @@ class Table:
                 self._above[number] = -1 if limit is None else limit
                 return None
             self._towards[number] = found
-        return self.paths(number).price.get(number)
+        price = self.paths(number).price.get(number)
+        return None if price is None or (limit is not None and price > limit) else price
 
     def least(self, number: int) -> int:
         """What the price of a sharding is not below."""
