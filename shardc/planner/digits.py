@@ -8,8 +8,9 @@ digits, each by a route of `rules.routes`, which needs no search:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from operator import itemgetter
 
@@ -17,7 +18,8 @@ from shardc.cost.model import picoseconds
 from shardc.ir.collectives import Move, apply
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.program import Product
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.digit_floors import Floor
 from shardc.planner.nodes import Planner
 from shardc.planner.search import Search
 from shardc.planner.work import Work
@@ -26,7 +28,6 @@ from shardc.rules.routes import Route, route
 
 MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
 MAX_PRICED = 16  # and as many as may be as good as the last of them
-SUMMED: Place = ("", 1)  # on a dim that the result lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,31 +70,21 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
         if least >= below or least > most:
             break
         for way in every.ways(chosen, task.digits):
-            found = task.priced(way)
+            found = task.priced(way, below)
             if found is not None and found.price < below:
                 best, below = found, found.price
     return best
 
 
 def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[Place, ...]]]:
-    """The choices that may cost less than that, and what they cost at least.
-
-    What an array costs depends on the axes that stand on its own dims, and of the result on which are summed: so it is
-    worked out once for those, and a choice of all is a look into a table for each array.
-    """
-    tables = []
-    for number, (dims, _) in enumerate(task.placed):
-        summed = number == len(task.placed) - 1
-        shown = {at: at if at[0] in dims else SUMMED if summed and at[0] else NOWHERE for at in task.all_places}
-        tables.append((number, shown, dict[tuple[Place, ...], int | None]()))
+    """The choices that may cost less than that, and what they cost at least."""
+    floors = task.floors(every.axes)
+    sizes = [task.planner.mesh.size(axis) for axis in every.axes]
     for chosen in product(*every.places):
-        total = 0
-        for number, shown, known in tables:
-            own = tuple([shown[place] for place in chosen])
-            if own not in known:
-                ways = every.ways(chosen, task.digits)
-                known[own] = min((n for way in ways if (n := task.at_least(number, way)) is not None), default=None)
-            least = known[own]
+        parts = math.prod(size for size, place in zip(sizes, chosen, strict=True) if place != NOWHERE)
+        total = task.arithmetic(parts)
+        for floor in floors:
+            least = floor.least(chosen)
             if least is None or (total := total + least) >= below:
                 break
         else:
@@ -124,6 +115,7 @@ class _Task:
     placed: list[tuple[Dims, Sharding]]
     searches: tuple[Search, ...]
     work: Work
+    _arithmetic: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, planner: Planner, expr: Product, whole: list[tuple[Dims, Sharding]], digits: Digits) -> _Task:
@@ -133,19 +125,22 @@ class _Task:
         searches = (planner.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
         return cls(planner, expr, digits, placed, tuple(searches), Work.of(planner.program, expr))
 
-    def at_least(self, number: int, way: Way) -> int | None:
-        """The least price of an operand's moves, or of the result's; None if blocks do not divide."""
-        (dims, placed), search = self.placed[number], self.searches[number]
-        result = number == len(self.placed) - 1
-        here = search.space.number(way.result(dims) if result else way.operand(dims))
-        if not search.divides(here):
-            return None
-        there = search.space.number(placed)
-        return search.least(here, there) if result else search.least(there, here)
+    def floors(self, axes: Axes) -> list[Floor]:
+        """What each array costs at least, the result first."""
+        every, mesh = self.digits.places(tuple(self.digits.sizes)), self.planner.mesh
+        result = len(self.placed) - 1
+        found = [
+            Floor.of(search, mesh, axes, self.digits.places(dims), every, lies, number == result)
+            for number, (search, (dims, lies)) in enumerate(zip(self.searches, self.placed, strict=True))
+        ]
+        return found[::-1]
 
-    @property
-    def all_places(self) -> list[Place]:
-        return [NOWHERE, *self.digits.places(tuple(self.digits.sizes))]
+    def arithmetic(self, parts: int) -> int:
+        """The least price of the product itself, shared by so many devices."""
+        if parts not in self._arithmetic:
+            time = self.planner.model.local_s(self.work.total // parts, 0, self.work.dtype)
+            self._arithmetic[parts] = self.planner.objective.price(picoseconds(time), 0)
+        return self._arithmetic[parts]
 
     def _product(self, way: Way) -> int:
         shardings = [way.operand(dims) for dims, _ in self.placed[:-1]]
@@ -154,8 +149,8 @@ class _Task:
         time = self.planner.model.local_s(self.work.flops(shardings, self.planner.mesh), moved, self.work.dtype)
         return self.planner.objective.price(picoseconds(time), 0)
 
-    def priced(self, way: Way) -> InDigits | None:
-        """A way with its moves; None if an exchange does not fit, or would need digits of digits."""
+    def priced(self, way: Way, below: int | None = None) -> InDigits | None:
+        """A way with its moves; None if an exchange does not fit, or would need digits of digits; or is no cheaper."""
         total, found = self._product(way), list[Route]()
         for number, (dims, source) in enumerate(self.placed[:-1]):
             moved = self._route(number, source, way.operand(dims))
@@ -163,7 +158,7 @@ class _Task:
                 return None
             total += moved[0]
             found.append(moved[1])
-        left = self._from_product(way.result(self.expr.dims))
+        left = None if below is not None and total >= below else self._from_product(way.result(self.expr.dims))
         if left is None:
             return None
         reshapes = sum(any(op.sizes) for op in (self.digits.op(dims) for dims, _ in self.placed))

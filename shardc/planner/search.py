@@ -141,11 +141,15 @@ class Search:
             return 0
         found = self._least.get((number, goal))
         if found is None:
-            left = self.space.to_come(number, goal)
-            wire = max(self.needed(number, goal), self._received(left) if left.summed > 1 else 0)
-            time = self._least_time(left.axes, left.moved, wire) if self.objective is Objective.TIME else 0
-            found = self._least[number, goal] = self.objective.price(time, wire, steps=0)
+            found = self._least[number, goal] = self.floor(self.space.to_come(number, goal))
         return found
+
+    def floor(self, left: ToCome) -> int:
+        """What all that is left to do costs at least."""
+        wire = self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
+        wire = max(wire, self._received(left) if left.summed > 1 else 0)
+        time = self._least_time(left.axes, left.moved, wire) if self.objective is Objective.TIME else 0
+        return self.objective.price(time, wire, steps=0)
 
     def _least_time(self, axes: Axes, moved: Axes, wire: int) -> int:
         found = self._times.get((axes, moved, wire))
