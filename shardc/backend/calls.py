@@ -11,8 +11,9 @@ from shardc.backend.allowed import JOINED
 from shardc.backend.exchanges import joint_exchange, reshape
 from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
-from shardc.backend.moves import exchange, gather, permute, scatter, slice_of, slice_of_partial
+from shardc.backend.moves import exchange, gather, permute, slice_of, slice_of_partial
 from shardc.backend.pieces import direct_exchange, spread
+from shardc.backend.scattering import scatter
 from shardc.backend.variables import variables
 from shardc.errors import ShardcError
 from shardc.ir.collectives import (
@@ -30,6 +31,7 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.scatters import scattering
 from shardc.ir.sharding import Array, Axes, Sharding
 
 
@@ -105,8 +107,10 @@ class _Writer:
             case AllReduce(axes):
                 return [call("jax.lax.psum", value, axes_argument(axes))]
             case ReduceScatter(axes, dim):
-                array = self.schedule.values[operand]
-                return scatter(value, axes, dim, array.local_shape(self.mesh), array.dtype, self.mesh)
+                array, is_typed = self.schedule.values[operand], bool(self.flow.unreduced[operand])
+                local = array.local_shape(self.mesh)
+                way = scattering(axes, dim, local, array.dtype, self.schedule.program, is_typed)
+                return self._read(step, scatter(way, dim, array.dtype))
             case AllToAll(axes, source, dim):
                 return [exchange(value, axes, source, dim)]
             case CollectivePermute():

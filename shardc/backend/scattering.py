@@ -1,0 +1,54 @@
+"""The JAX calls of a ReduceScatter: see `ir.scatters`. Each expression reads the one before, as the variable ""."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from shardc.backend.exprs import Call, Const, Expr, Name, axes_argument, call, method
+from shardc.backend.local import as_type, type_name
+from shardc.ir.dtypes import DType, Kind, accumulator
+from shardc.ir.scatters import FOLD, Form, Round, Scattering
+
+_VALUE = Name("")
+
+
+def scatter(way: Scattering, dim: int, dtype: DType) -> list[Expr]:
+    """`A[I]{U_X} → A[I_X]`."""
+    stacked = call("jnp.stack", call("jnp.split", _VALUE, Const(way.parts), axis=Const(dim)))
+    match way.form:
+        case Form.PLAIN:
+            return [_scattered(each, dim, is_tiled=True) for each in way.rounds]
+        case Form.FOLDED:
+            folded = method(_VALUE, "reshape", Const(-1), Const(FOLD))
+            return [folded, *(_scattered(each, 0, is_tiled=True) for each in way.rounds), method(_VALUE, "ravel")]
+        case Form.STACKED:
+            *first, last = way.rounds
+            return [stacked, *(_scattered(each, 0, is_tiled=True) for each in first), _scattered(last, 0)]
+        case Form.EXCHANGED:
+            axes = axes_argument(way.rounds[0].axes)
+            sent = call("jax.lax.all_to_all", _VALUE, axes, split_axis=Const(0), concat_axis=Const(0))
+            return [stacked, sent, _added_up(dtype)]
+        case _:
+            assert_never(way.form)
+
+
+def _scattered(each: Round, dim: int, is_tiled: bool = False) -> Call:
+    keywords: dict[str, Expr] = {"scatter_dimension": Const(dim)}
+    if is_tiled:
+        keywords["tiled"] = Name("True")
+    if each.split is not None:
+        keywords["axis_index_groups"] = _groups(each.split, each.is_major)
+    return call("jax.lax.psum_scatter", _VALUE, axes_argument(each.axes), **keywords)
+
+
+def _groups(split: tuple[int, int], is_major: bool) -> Expr:
+    """Of 8 devices as 4·2 the major groups are 0 2 4 6 and 1 3 5 7, the minor ones 0 1, 2 3, 4 5, 6 7."""
+    numbers = method(call("np.arange", Const(split[0] * split[1])), "reshape", *map(Const, split))
+    return method(method(numbers, "transpose") if is_major else numbers, "tolist")
+
+
+def _added_up(dtype: DType) -> Expr:
+    """Floats in f32; integers wrap in their own type, as they would on the way."""
+    summing = accumulator(dtype) if dtype.kind is Kind.FLOAT else dtype
+    total = call("jnp.sum", _VALUE, axis=Const(0), dtype=type_name(summing))
+    return total if summing == dtype else as_type(total, dtype)
