@@ -8,7 +8,7 @@ from typing import assert_never
 
 from shardc.backend import local
 from shardc.backend.allowed import JOINED
-from shardc.backend.exchanges import joint_exchange, reshape
+from shardc.backend.exchanges import exchange_of_blocks, joint_exchange, reshape
 from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
 from shardc.backend.moves import exchange, gather, permute, slice_of, slice_of_partial
@@ -112,6 +112,9 @@ class _Writer:
                 way = scattering(axes, dim, local, array.dtype, self.schedule.program, is_typed)
                 return self._read(step, scatter(way, dim, array.dtype))
             case AllToAll(axes, source, dim):
+                local = self.schedule.values[operand].local_shape(self.mesh)
+                if local[source] == 1 and len(local) > 2:
+                    return self._read(step, exchange_of_blocks(move, len(local), self.mesh))
                 return [exchange(value, axes, source, dim)]
             case CollectivePermute():
                 return [permute(value, move, self._before(step), self.mesh)]

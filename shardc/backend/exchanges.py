@@ -1,4 +1,4 @@
-"""The JAX calls of an exchange between dims at once: pieces are brought to the front, sent, and laid where they belong.
+"""The JAX calls of an exchange in which pieces are brought to the front, sent, and laid where they belong.
 
 Each expression reads the one before, as the variable named "". Sizes come from the array, so that the text does
 not go stale.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from shardc.backend.exprs import Const, Expr, Name, axes_argument, call, method, over, size_of, times
-from shardc.ir.collectives import JointExchange
+from shardc.ir.collectives import AllToAll, JointExchange
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
@@ -26,12 +26,31 @@ def joint_exchange(move: JointExchange, before: Sharding, mesh: Mesh) -> list[Ex
     """`A[I_XY, J, K] → A[I, J_X, K_Y]` on X=2, Y=4: the eight pieces [8, I, J/2, K/4] to the front, piece n to
     device n of X and Y; what came from device n is part n of I."""
     parts = tails(before.dims, move.dims, mesh)
-    axes = axes_argument(move.axes)
     return [
         *_to_front([_by_axis(part.new, mesh) for part in parts], move.axes),
-        call("jax.lax.all_to_all", _VALUE, axes, split_axis=Const(0), concat_axis=Const(0), tiled=Name("True")),
+        _sent(move.axes),
         *_from_front([_by_axis(part.old, mesh) for part in parts], move.axes),
     ]
+
+
+def exchange_of_blocks(move: AllToAll, rank: int, mesh: Mesh) -> list[Expr]:
+    """`A[I0_X, I1, J] → A[I0, I1, J_X]`, where a device holds one I0.
+
+    Left to itself, the TPU's compiler transposes the array so that J comes first and I1 lies in lanes, of which it
+    may have few: that takes several times the room. The blocks [X, 1, I1, J/X] keep their lanes.
+    """
+    label = move.axes[0]  # of all of them
+    blocks: Parts = ((label, mesh.product(move.axes)),)
+    cut = [blocks if dim == move.dim else () for dim in range(rank)]
+    joined = [blocks if dim == move.source else () for dim in range(rank)]
+    return [*_to_front(cut, (label,)), _sent(move.axes), *_from_front(joined, (label,))]
+
+
+def _sent(axes: Axes) -> Expr:
+    """Piece n to device n, and from it."""
+    return call(
+        "jax.lax.all_to_all", _VALUE, axes_argument(axes), split_axis=Const(0), concat_axis=Const(0), tiled=Name("True")
+    )
 
 
 def reshape(op: Reshape, digits: Array, mesh: Mesh) -> Expr:
