@@ -28,7 +28,7 @@ def joint_exchange(move: JointExchange, before: Sharding, mesh: Mesh) -> list[Ex
     parts = tails(before.dims, move.dims, mesh)
     return [
         *_to_front([_by_axis(part.new, mesh) for part in parts], move.axes),
-        _sent(move.axes),
+        sent(move.axes),
         *_from_front([_by_axis(part.old, mesh) for part in parts], move.axes),
     ]
 
@@ -43,10 +43,10 @@ def exchange_of_blocks(move: AllToAll, rank: int, mesh: Mesh) -> list[Expr]:
     blocks: Parts = ((label, mesh.product(move.axes)),)
     cut = [blocks if dim == move.dim else () for dim in range(rank)]
     joined = [blocks if dim == move.source else () for dim in range(rank)]
-    return [*_to_front(cut, (label,)), _sent(move.axes), *_from_front(joined, (label,))]
+    return [*_to_front(cut, (label,)), sent(move.axes), *_from_front(joined, (label,))]
 
 
-def _sent(axes: Axes) -> Expr:
+def sent(axes: Axes) -> Expr:
     """Piece n to device n, and from it."""
     return call(
         "jax.lax.all_to_all", _VALUE, axes_argument(axes), split_axis=Const(0), concat_axis=Const(0), tiled=Name("True")

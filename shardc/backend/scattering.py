@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from shardc.backend.exchanges import sent
 from shardc.backend.exprs import Call, Const, Expr, Name, axes_argument, call, method
 from shardc.backend.local import as_type, type_name
 from shardc.ir.dtypes import DType, Kind, accumulator
@@ -17,25 +18,22 @@ def scatter(way: Scattering, dim: int, dtype: DType) -> list[Expr]:
     stacked = call("jnp.stack", call("jnp.split", _VALUE, Const(way.parts), axis=Const(dim)))
     match way.form:
         case Form.PLAIN:
-            return [_scattered(each, dim, is_tiled=True) for each in way.rounds]
+            return [_scattered(each, dim) for each in way.rounds]
         case Form.FOLDED:
             folded = method(_VALUE, "reshape", Const(-1), Const(FOLD))
-            return [folded, *(_scattered(each, 0, is_tiled=True) for each in way.rounds), method(_VALUE, "ravel")]
+            return [folded, *(_scattered(each, 0) for each in way.rounds), method(_VALUE, "ravel")]
         case Form.STACKED:
-            *first, last = way.rounds
-            return [stacked, *(_scattered(each, 0, is_tiled=True) for each in first), _scattered(last, 0)]
+            share = call("jnp.squeeze", _VALUE, axis=Const(0))
+            return [stacked, *(_scattered(each, 0) for each in way.rounds), share]
         case Form.EXCHANGED:
-            axes = axes_argument(way.rounds[0].axes)
-            sent = call("jax.lax.all_to_all", _VALUE, axes, split_axis=Const(0), concat_axis=Const(0))
-            return [stacked, sent, _added_up(dtype)]
+            return [stacked, sent(way.rounds[0].axes), _added_up(dtype)]
         case _:
             assert_never(way.form)
 
 
-def _scattered(each: Round, dim: int, is_tiled: bool = False) -> Call:
-    keywords: dict[str, Expr] = {"scatter_dimension": Const(dim)}
-    if is_tiled:
-        keywords["tiled"] = Name("True")
+def _scattered(each: Round, dim: int) -> Call:
+    """Always tiled: without, vmap mixes up the dims of what is left."""
+    keywords: dict[str, Expr] = {"scatter_dimension": Const(dim), "tiled": Name("True")}
     if each.split is not None:
         keywords["axis_index_groups"] = _groups(each.split, each.is_major)
     return call("jax.lax.psum_scatter", _VALUE, axes_argument(each.axes), **keywords)
