@@ -29,6 +29,7 @@ NAMES: frozenset[str] = frozenset(
         "jnp.sum",
         "jnp.split",
         "jnp.stack",
+        "jnp.squeeze",
         "jnp.add",
         "jnp.multiply",
         "jnp.transpose",

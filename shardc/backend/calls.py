@@ -8,11 +8,12 @@ from typing import assert_never
 
 from shardc.backend import local
 from shardc.backend.allowed import JOINED
-from shardc.backend.exchanges import joint_exchange, joint_scatter, reshape
+from shardc.backend.exchanges import joint_exchange, reshape
 from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
-from shardc.backend.moves import exchange, gather, permute, scatter, slice_of, slice_of_partial
+from shardc.backend.moves import exchange, gather, permute, slice_of, slice_of_partial
 from shardc.backend.pieces import direct_exchange, spread
+from shardc.backend.scattering import scatter
 from shardc.backend.variables import variables
 from shardc.errors import ShardcError
 from shardc.ir.collectives import (
@@ -32,6 +33,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import is_thin
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.scatters import Parts, scattering
 from shardc.ir.sharding import Array, Axes, Sharding
 
 
@@ -107,10 +109,9 @@ class _Writer:
             case AllReduce(axes):
                 return [call("jax.lax.psum", value, axes_argument(axes))]
             case ReduceScatter(axes, dim):
-                array = self.schedule.values[operand]
-                return scatter(value, axes, dim, array.local_shape(self.mesh), array.dtype, self.mesh)
+                return self._scattered(step, ((dim, axes),))
             case JointScatter(parts):
-                return self._read(step, joint_scatter(parts, len(self._before(step).dims), self.mesh))
+                return self._scattered(step, parts)
             case AllToAll(axes, source, dim):
                 if is_thin(self.schedule.values[operand].local_shape(self.mesh)):
                     after = self.schedule.values[step.result].sharding.dims
@@ -130,6 +131,11 @@ class _Writer:
                 return self._read(step, [reshape(move, digits, self.mesh)])
             case _:
                 assert_never(move)
+
+    def _scattered(self, step: Step, parts: Parts) -> list[Expr]:
+        array, is_typed = self.schedule.values[step.operands[0]], bool(self.flow.unreduced[step.operands[0]])
+        way = scattering(parts, array.local_shape(self.mesh), array.dtype, self.schedule.program, is_typed)
+        return self._read(step, scatter(way, parts, array, self.mesh))
 
     def _gathered(self, step: Step, axes: Axes, dim: int) -> list[Expr]:
         # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.

@@ -1,4 +1,4 @@
-"""The JAX calls of an exchange between dims at once: pieces are brought to the front, sent, and laid where they belong.
+"""The JAX calls of an exchange in which pieces are brought to the front, sent, and laid where they belong.
 
 Each expression reads the one before, as the variable named "". Sizes come from the array, so that the text does
 not go stale.
@@ -24,24 +24,19 @@ _VALUE = Name("")
 def joint_exchange(axes: Axes, before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> list[Expr]:
     """`A[I_XY, J, K] → A[I, J_X, K_Y]` on X=2, Y=4: the eight pieces [8, I, J/2, K/4] to the front, piece n to
     device n of X and Y; what came from device n is part n of I."""
-    parts, first = tails(before, after, mesh), Const(0)
+    parts = tails(before, after, mesh)
     return [
-        *_to_front([_by_axis(part.new, mesh) for part in parts], axes),
-        call(
-            "jax.lax.all_to_all", _VALUE, axes_argument(axes), split_axis=first, concat_axis=first, tiled=Name("True")
-        ),
-        *_from_front([_by_axis(part.old, mesh) for part in parts], axes),
+        *to_front([by_axis(part.new, mesh) for part in parts], axes),
+        sent(axes),
+        *_from_front([by_axis(part.old, mesh) for part in parts], axes),
     ]
 
 
-def joint_scatter(parts: tuple[tuple[int, Axes], ...], rank: int, mesh: Mesh) -> list[Expr]:
-    """`A[I, J]{U_XY} → A[I_X, J_Y]` on X=2, Y=4: the eight blocks [8, I/2, J/4] to the front, block n to device n."""
-    of_dims = dict(parts)
-    axes = tuple(axis for _, some in parts for axis in some)
-    return [
-        *_to_front([_by_axis(of_dims.get(dim, ()), mesh) for dim in range(rank)], axes),
-        call("jax.lax.psum_scatter", _VALUE, axes_argument(axes), scatter_dimension=Const(0)),
-    ]
+def sent(axes: Axes) -> Expr:
+    """Piece n to device n, and from it."""
+    return call(
+        "jax.lax.all_to_all", _VALUE, axes_argument(axes), split_axis=Const(0), concat_axis=Const(0), tiled=Name("True")
+    )
 
 
 def reshape(op: Reshape, digits: Array, mesh: Mesh) -> Expr:
@@ -57,7 +52,7 @@ def reshape(op: Reshape, digits: Array, mesh: Mesh) -> Expr:
     return method(_VALUE, "reshape", *sizes)
 
 
-def _to_front(dims: Sequence[Parts], order: Sequence[str]) -> list[Expr]:
+def to_front(dims: Sequence[Parts], order: Sequence[str]) -> list[Expr]:
     """[I, J] with parts p of I and q of J → [p·q, I/p, J/q]: dims are cut, the parts come first and become one."""
     cut, labels = list[Expr](), list[str]()
     for dim, parts in enumerate(dims):
@@ -96,5 +91,5 @@ def _transposed(order: Sequence[int]) -> list[Expr]:
     return [] if list(order) == sorted(order) else [method(_VALUE, "transpose", *map(Const, order))]
 
 
-def _by_axis(axes: Axes, mesh: Mesh) -> Parts:
+def by_axis(axes: Axes, mesh: Mesh) -> Parts:
     return tuple((axis, mesh.size(axis)) for axis in axes)

@@ -6,7 +6,6 @@ import math
 
 from shardc.backend.exprs import Attr, BinOp, Call, Const, Expr, Index, Items, Name, Star, axes_argument, call, method
 from shardc.ir.collectives import CollectivePermute
-from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 
@@ -14,24 +13,6 @@ from shardc.ir.sharding import Axes, Sharding
 _FEW = 8
 # A slice of so many devices is large.
 _LARGE = 64
-
-
-# The tile of a TPU: 8 rows of 128 lanes.
-_TILE = (8, 128)
-
-
-def scatter(value: Expr, axes: Axes, dim: int, local: tuple[int, ...], dtype: DType, mesh: Mesh) -> list[Expr]:
-    """`A[I]{U_X} → A[I_X]`.
-
-    Where a device's share of a two-byte type is one tile, the TPU's compiler sums all of it, at twice the bytes,
-    and slices. The blocks one behind the other it scatters: A[M, 512] over four devices as A[4, M, 128].
-    """
-    parts = mesh.product(axes)
-    if dtype.bytes != 2 or local[dim] // parts != dict(enumerate(reversed(_TILE))).get(len(local) - 1 - dim):
-        whole = axes_argument(axes)
-        return [call("jax.lax.psum_scatter", value, whole, scatter_dimension=Const(dim), tiled=Name("True"))]
-    blocks = call("jnp.stack", call("jnp.split", value, Const(parts), axis=Const(dim)))
-    return [blocks, call("jax.lax.psum_scatter", Name(""), axes_argument(axes), scatter_dimension=Const(0))]
 
 
 def gather(value: Expr, axes: Axes, dim: int, keywords: dict[str, Expr], mesh: Mesh) -> list[Expr]:

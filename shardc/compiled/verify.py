@@ -6,10 +6,12 @@ Collectives are compared as they are, but for what is stated here:
 - *nothing moves*: a collective of one device, or of none that changes places, is left out on both sides;
 - *combined*: several steps of one kind over the same axes may be one collective of their bytes;
 - *in parts*: one step may be several collectives of its kind, whose bytes add up, as an AllGather over all of a
-  large slice is, which is emitted in two;
+  large slice is, and a ReduceScatter over all of some slices, which are emitted in two;
+- *exchanged*: a ReduceScatter of small shares, or of integers, is emitted as an AllToAll, and added up: the same bytes;
 - *padding*: the rows that a padded ReduceScatter puts on the neighbour come back in small permutes, not counted.
 
-Some compilers also put one collective in another's place. That is not forgiven, but named (`REWRITES`).
+One collective may also be put in another's place, by a compiler or by the emitter. Where that takes more bytes it is
+not forgiven; either way it is named (`REWRITES`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One collective put in another's place: its name here, and when the compiler does it."""
+    """One collective put in another's place: its name here, and when that is done."""
 
     name: str
     why: str
@@ -45,6 +47,9 @@ REWRITES = {
     ("ReduceScatter", "AllReduce"): Rewrite(
         "summed whole",
         "all of it is summed, then sliced, where shares are less than a few tiles or all chips take part",
+    ),
+    ("ReduceScatter", "AllToAll"): Rewrite(
+        "exchanged", "emitted so: shares are exchanged and then added up, the same bytes, which the compiler keeps"
     ),
     ("AllGather", "AllReduce"): Rewrite(
         "zeros summed", "blocks among zeros are summed in place of a gather, where all chips take part"

@@ -8,6 +8,7 @@ that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds 
 - an AllToAll copies its operand, unless it splits the first dim, and its result, twice if it joins the last of three;
 - an exchange over several dims at once, or of thin blocks, copies its operand and its result;
 - in an exchange in rounds up to five pieces are on their way at a time, in two buffers each;
+- a ReduceScatter in two rounds leaves what is between them, and an exchanged one its shares, before they are added;
 - an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
 - an AllGather over several dims is copied, piece by piece;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
@@ -39,6 +40,7 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import is_thin, tails
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.scatters import Form, Parts, scattering
 
 _ROWS, _LANES = 8, 128
 _SLICE, _LAID = 2**23, 2**24  # bytes of a slice, and of what is laid from pieces, that stay on the chip
@@ -159,7 +161,11 @@ class _Walk:
                 self._gather_jointly(step)
             case AllGather():
                 self._collective(step, copies=self._copied_before(step, step.op))
-            case AllReduce() | ReduceScatter() | JointScatter() | CollectivePermute():
+            case ReduceScatter(axes, dim):
+                self._scatter(step, ((dim, axes),))
+            case JointScatter(parts):
+                self._scatter(step, parts)
+            case AllReduce() | CollectivePermute():
                 self._collective(step, copies=False)
             case _:
                 assert_never(step.op)
@@ -172,6 +178,20 @@ class _Walk:
         copy = self._copy_operand(step) if copies else None
         result = self.heap.take(self.sizes[step.result])
         self._leave(step, result, *([] if copy is None else [copy]))
+
+    def _scatter(self, step: Step, parts: Parts) -> None:
+        before, mesh = self.schedule.values[step.operands[0]], self.schedule.mesh
+        way = scattering(parts, before.local_shape(mesh), before.dtype, self.schedule.program)
+        if way.form is Form.EXCHANGED:
+            shares = self.heap.take(self.sizes[step.operands[0]])
+            self._end(step)
+            self._leave(step, self._result(step, self.sizes[step.result]), shares)
+        elif len(way.rounds) > 1:
+            between = self.heap.take(self.sizes[step.result] * way.rounds[-1].parts(mesh))
+            self._end(step)
+            self._leave(step, self.heap.take(self.sizes[step.result]), between)
+        else:
+            self._collective(step, copies=False)
 
     def _exchange(self, step: Step, op: AllToAll) -> None:
         """Operand, copy split first; exchanged; copy joined; and again if joined along the last dim."""

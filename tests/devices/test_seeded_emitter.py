@@ -128,7 +128,7 @@ def from_the_start(function, plain, keywords):
 
 def digits_swapped(function, plain, keywords):
     """Rows are dealt out to the digits like cards."""
-    if len(plain) == 3:
+    if len(plain) != 2:
         return made(function, plain, keywords)
     turned = Call(Attr(function.value, "transpose"), (Const(1), Const(0), Const(2)))
     return Call(Attr(turned, "reshape"), (BinOp(Const(2), "*", Index(Attr(function.value, "shape"), 1)), plain[1]))
@@ -164,6 +164,7 @@ BUGS = {
     "pieces put one on the other": (IN_ROUNDS, "jax.lax.dynamic_update_slice_in_dim", at_the_start, "values"),
     "pieces of a gather put one on the other": (SPREAD, "jax.lax.dynamic_update_slice_in_dim", at_the_start, "values"),
     "pieces sent where they were": ("A[I_YX, J] → A[I, J_XY]", "jax.lax.all_to_all", left_out, "values"),
+    "blocks not sent": ("A[I_XY, J] → A[I, J_X]", "jax.lax.all_to_all", left_out, "values"),
     "digits in the other order": ("A[I_XY, J] → A[I, J_X]", ".reshape", digits_swapped, "values"),
     "operands swapped": ("A[I, J] · B[J, K_X] → C[I, K_X]", "jnp.einsum", operands_swapped, "types"),
     "square operands swapped": ("A[I, J] · B[J, K] → C[I, K]", "jnp.einsum", operands_swapped, "values"),

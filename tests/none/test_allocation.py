@@ -97,6 +97,21 @@ def test_pieces_on_their_way(text, dims, pieces):
     assert allocation(schedule).temporary_bytes == pieces * block // step.op.rounds
 
 
+@pytest.mark.parametrize(
+    ("mesh", "topology", "dtype", "temporary"),
+    [
+        ({"X": 4}, "v5p:2x2x1", "bf16", 16 + 4),  # the partial sums, and the share
+        ({"X": 4}, "v5p:2x2x1", "int32", 32 + 32),  # the partial sums, and the shares received
+        ({"X": 8}, "v5p:2x2x2", "bf16", 16 + 4),  # a quarter between the rounds; its half fits where the sums were
+    ],
+)
+def test_scatters_by_hand(mesh, topology, dtype, temporary):
+    dims = {"I": 4096, "J": 4096, "K": 2048}
+    text = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
+    plan = shardc.plan(text, mesh=mesh, dims=dims, dtype=dtype, topology=topology, objective="bytes")
+    assert allocation(plan.schedule).temporary_bytes == temporary * MEGA
+
+
 @given(st.sampled_from(["A[I_X, J_Y] → A[I, J]", "A[I_XY, J] → A[I, J_X]", "A[I_X, J] · B[J_Y, K] → C[I, K_X]"]))
 def test_the_compiler_never_needs_less_than_the_values_do(text):
     plan = shardc.plan(text, mesh={"X": 2, "Y": 4}, dims={"I": 2048, "J": 4096, "K": 2048})

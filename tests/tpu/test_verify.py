@@ -8,6 +8,8 @@ from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 from click.testing import CliRunner
 
@@ -42,20 +44,74 @@ def test_random_plans_are_compiled_as_planned():
 
 @pytest.mark.parametrize("number", (2, 4))
 def test_reshards_take_at_most_twice_their_size(number):
-    """In temporaries, of the larger of input and output: sixty by bytes, of which four may take more."""
+    """In temporaries, of the larger of input and output: sixty by bytes, of which two may take more."""
     topology = f"v5p:{number}x{number}x{number}"
     drawn = [c for c in bench().cases(240, seed=2) if "·" not in c.text and c.topology == topology][:30]
     plans = [replace(case, objective="bytes").plan() for case in drawn]
     memory = [plan.verify().compiled_memory for plan in plans if plan.steps]
     over = [m for m in memory if m.temporary_bytes > 2.001 * max(m.argument_bytes, m.output_bytes)]
-    assert len(memory) > 20 and len(over) <= 2
+    assert len(memory) > 20 and len(over) <= 1
 
 
-def test_small_arrays_are_rewritten_by_name():
+@pytest.mark.parametrize(
+    ("text", "mesh", "dims", "topology"),
+    [
+        ("A[I_XY, J] → A[I, J_X]", "X=64,Y=4", "I=8192,J=8192", "v5p:4x8x8"),
+        ("A[I, J_YZX] → A[I_YZ, J]", "X=4,Y=4,Z=4", "I=4096,J=16384", "v5p:4x4x4"),
+    ],
+)
+def test_exchanges_onto_a_digit_keep_their_lanes(text, mesh, dims, topology):
+    plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, dtype="bf16", objective="bytes")
+    memory = plan.verify().compiled_memory
+    assert memory.temporary_bytes <= 2.01 * max(memory.argument_bytes, memory.output_bytes)
+
+
+def test_small_arrays_are_compiled_as_planned():
     verified = [case.plan().verify() for case in bench().cases(30, seed=3, small=True)]
-    wrong = [match for v in verified for match in v.steps if not match.agrees]
-    assert wrong and all(match.rewrite is not None for match in wrong)
-    assert not any(v.unforeseen for v in verified)
+    assert all(v.agrees for v in verified)
+    assert any(match.remark == "exchanged" for v in verified for match in v.steps)
+
+
+ROWS, COLUMNS = "A[I, J_{0}] · B[J_{0}, K] → C[I_{0}, K]", "A[I, J_{0}] · B[J_{0}, K] → C[I, K_{0}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "mesh", "topology", "size", "dtype"),
+    [
+        (ROWS.format("XYZ"), "X=2,Y=2,Z=2", "v5p:2x2x2", (1024, 1024), "bf16"),
+        (COLUMNS.format("XY"), "X=4,Y=4", "v5e:4x4", (4096, 4096), "f32"),
+        (ROWS.format("X"), "X=64", "v5p:4x4x4", (4096, 1000), "bf16"),  # one axis, in two parts; stacked
+        (COLUMNS.format("X"), "X=8", "v5p:2x2x2", (640, 1024), "bf16"),
+        (ROWS.format("X"), "X=8", "v5e:2x4", (1024, 1024), "int32"),
+        (COLUMNS.format("X"), "X=4", "v5p:2x2x1", (2048, 2560), "f32"),  # five tiles a share
+        (ROWS.format("X"), "X=4", "v6e:2x2", (64, 100), "f32"),
+        ("A[I, J_X] · B[J_X] → C[I_X]", "X=4", "v5p:2x2x1", (65536, 1), "bf16"),
+    ],
+)
+def test_a_scatter_is_compiled_at_its_bytes(text, mesh, topology, size, dtype):
+    dims = {"I": size[0], "J": 16384, "K": size[1]}
+    plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, dtype=dtype, objective="bytes")
+    verified = plan.verify()
+    assert "ReduceScatter" in [match.kind for match in verified.steps]
+    assert verified.agrees, [(match.kind, match.remark) for match in verified.steps]
+
+
+def test_no_waste_is_found_in_scatters_of_ours():
+    """They are as cheap as any, in whichever way they are written."""
+    mesh = jax.sharding.AbstractMesh((8,), ("X",), axis_types=(jax.sharding.AxisType.Explicit,))
+    for size, dtype in ((4096, "bf16"), (640, "bf16"), (64, "int32")):
+        dims = {"I": size, "J": 16384, "K": size}
+        plan = shardc.plan(
+            ROWS.format("X"), mesh={"X": 8}, dims=dims, topology="v5p:2x2x2", dtype=dtype, objective="bytes"
+        )
+        arguments = [
+            jax.ShapeDtypeStruct(
+                shape, jnp.dtype({"bf16": "bfloat16"}.get(dtype, dtype)), sharding=jax.NamedSharding(mesh, spec)
+            )
+            for shape, spec in (((size, 16384), jax.P(None, "X")), ((16384, size), jax.P("X")))
+        ]
+        found = shardc.explain(plan.compile(), *arguments, topology="v5p:2x2x2")
+        assert found.findings == () and found.wire_bytes <= 1.1 * plan.cost.wire_bytes  # halos
 
 
 @pytest.mark.parametrize(
@@ -99,13 +155,13 @@ def test_verify_is_quiet_and_two_may_run_at_once():
 
 
 def test_a_difference_is_exit_1_and_json_says_where():
-    text = "A[I, J_XYZ] · B[J_XYZ, K] → C[I_XYZ, K]"  # a scatter over the whole slice is summed
-    options = ["--mesh", "X=2,Y=2,Z=2", "--dims", "I=1024,J=1024,K=1024", "--topology", "v5p:2x2x2"]
+    text = "A[I_X, J] → A[I, J]"  # a gather over the whole slice, by one axis, is a sum of zeros
+    options = ["--mesh", "X=64", "--dims", "I=1024,J=1024", "--topology", "v5p:4x4x4"]
     result = CliRunner().invoke(cli.shardc, ["verify", text, *options, "--json"], standalone_mode=False)
     found = json.loads(result.stdout)["verification"]
     assert result.return_value == 1 and not found["agrees"]
     assert [step["remark"] for step in found["steps"] if step["predicted_bytes"] != step["compiled_bytes"]] == [
-        "summed whole"
+        "zeros summed"
     ]
 
 
