@@ -33,7 +33,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import is_thin
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
-from shardc.ir.scatters import Parts, scattering
+from shardc.ir.scatters import Parts, one_after_another, scattering, share_of
 from shardc.ir.sharding import Array, Axes, Sharding
 
 
@@ -134,8 +134,12 @@ class _Writer:
 
     def _scattered(self, step: Step, parts: Parts) -> list[Expr]:
         array, is_typed = self.schedule.values[step.operands[0]], bool(self.flow.unreduced[step.operands[0]])
-        way = scattering(parts, array.local_shape(self.mesh), array.dtype, self.schedule.program, is_typed)
-        return self._read(step, scatter(way, parts, array, self.mesh))
+        local, found = array.local_shape(self.mesh), list[Expr]()
+        for some in one_after_another(parts, self.schedule.program):
+            way = scattering(some, local, array.dtype, self.schedule.program, is_typed)
+            found += scatter(way, some, array, self.mesh)
+            local = share_of(some, local, self.mesh)
+        return self._read(step, found)
 
     def _gathered(self, step: Step, axes: Axes, dim: int) -> list[Expr]:
         # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.

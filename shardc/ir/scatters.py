@@ -69,14 +69,25 @@ def scattering(parts: Parts, local: Shape, dtype: DType, program: Program, is_ty
     `is_typed`: JAX types the value as unreduced; such a value it does not exchange, nor scatter over part of an axis.
     """
     slice_, axes = slice_of(program), tuple(axis for _, some in parts for axis in some)
-    counts = {dim: program.mesh.product(some) for dim, some in parts}
-    share = tuple(size // counts.get(dim, 1) for dim, size in enumerate(local))
-    form = _form(share, dtype, may_exchange=slice_ is not None and not is_typed)
+    form = _form(share_of(parts, local, program.mesh), dtype, may_exchange=slice_ is not None and not is_typed)
     if len(parts) > 1 and form is not Form.EXCHANGED:
         form = Form.STACKED
     count = program.mesh.product(axes)
     at_once = form is Form.EXCHANGED or not _is_whole(axes, program.mesh, slice_)
     return Scattering(form, count, (Round(axes),) if at_once else _rounds(axes, program.mesh, slice_, is_typed))
+
+
+def one_after_another(parts: Parts, program: Program) -> tuple[Parts, ...]:
+    """Over a whole slice, scattered in rounds, several dims take a round each, with no shares to be stacked."""
+    axes = tuple(axis for _, some in parts for axis in some)
+    in_rounds = len(parts) > 1 and _is_whole(axes, program.mesh, slice_of(program))
+    return tuple((part,) for part in parts) if in_rounds else (parts,)
+
+
+def share_of(parts: Parts, local: Shape, mesh: Mesh) -> Shape:
+    """What of a block each device gets."""
+    counts = {dim: mesh.product(axes) for dim, axes in parts}
+    return tuple(size // counts.get(dim, 1) for dim, size in enumerate(local))
 
 
 def slice_of(program: Program) -> Shape | None:

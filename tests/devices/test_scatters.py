@@ -15,6 +15,8 @@ EXPLICIT, AUTO = jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto
 ROWS, COLUMNS = "A[I, J_X] · B[J_X, K] → C[I_X, K]", "A[I, J_X] · B[J_X, K] → C[I, K_X]"
 VECTOR = "A[I, J_X] · B[J_X] → C[I_X]"
 WHOLE = "A[I, J_XYZ] · B[J_XYZ, K] → C[I_XZY, K]"
+BOTH, EACH = "A[I, J_XY] · B[J_XY, K] → C[I_X, K_Y]", "A[I, J_XYZ] · B[J_XYZ, K] → C[I_Z, K_YX]"
+TWO = "X=2,Y=4", "v5e:2x4"
 FOUR, EIGHT, THREE = ("X=4", "v5p:2x2x1"), ("X=8", "v5p:2x2x2"), ("X=2,Y=2,Z=2", "v5p:2x2x2")
 # What is planned, its mesh and slice, dims, dtype, and what marks its text.
 CASES = {
@@ -26,6 +28,9 @@ CASES = {
     "exchanged int32": (COLUMNS, FOUR, {"I": 16, "J": 2048, "K": 1024}, "int32", ("dtype=jnp.int32",)),
     "in rounds": (WHOLE, THREE, {"I": 128, "J": 2048, "K": 256}, "f32", ('C, ("X", "Z"), scatter', '"Y"')),
     "in rounds, stacked": (WHOLE, THREE, {"I": 1032, "J": 2048, "K": 130}, "f32", ("jnp.stack", '("X", "Z")')),
+    "two dims": (BOTH, TWO, {"I": 128, "J": 2048, "K": 1024}, "f32", ("transpose(0, 2, 1, 3)", "squeeze")),
+    "two dims, exchanged": (BOTH, TWO, {"I": 8, "J": 2048, "K": 12}, "f32", ("all_to_all", "jnp.sum")),
+    "two dims, in rounds": (EACH, THREE, {"I": 128, "J": 2048, "K": 1024}, "f32", ('"Z", scatter', '("Y", "X"), s')),
     "in parts": (ROWS, EIGHT, {"I": 128, "J": 2048, "K": 256}, "f32", ("reshape(4, 2).transpose()",)),
     "in parts, stacked": (COLUMNS, EIGHT, {"I": 256, "J": 2048, "K": 520}, "f32", ("reshape(4, 2)", "jnp.stack")),
     "in parts, folded": (VECTOR, EIGHT, {"I": 16384, "J": 2048}, "f32", ("reshape(4, 2)", "ravel()")),
@@ -99,7 +104,7 @@ def test_the_gradient_and_vmap_are_those_of_a_product(name, kind):
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.sampled_from([FOUR, EIGHT, THREE, ("X=2,Y=4", "v5e:2x4"), ("X=8", None)]),
+    st.sampled_from([FOUR, EIGHT, THREE, TWO, ("X=8", None)]),
     st.lists(st.sampled_from([1, 3, 16, 128, 256]), min_size=2, max_size=2),
     st.sampled_from(["f32", "bf16", "int32", "f16"]),
     st.integers(0, 1),
