@@ -42,6 +42,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes
 
 PICO = 10**12
@@ -103,6 +104,10 @@ class CostModel(Protocol):
         """The time of a local product: FLOPs over peak, or bytes through HBM, whichever is longer."""
         ...
 
+    def refined(self, by: Refinement) -> CostModel | None:
+        """The model of the same devices seen as a finer mesh; None where it cannot tell."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LinkModel:
@@ -117,6 +122,11 @@ class LinkModel:
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
         """The model of a mesh on a chip; without a layout every mesh axis is a physical axis of its own."""
         return cls(network(mesh, chip, layout), book)
+
+    def refined(self, by: Refinement) -> LinkModel | None:
+        """The same hardware under the axes of a finer mesh; None where parts of axes are not parts of its links."""
+        found = self.network.refined(by)
+        return None if found is None else LinkModel(found, self.book)
 
     @property
     def mesh(self) -> Mesh:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
 
 
@@ -60,6 +61,13 @@ class Links(Protocol):
 
     def symbols(self) -> dict[str, float]:
         """The bandwidths that formulas name, in B/s."""
+        ...
+
+    def refined(self, by: Refinement) -> Links | None:
+        """The same links under the axes of a finer mesh; None where parts of axes are not parts of links.
+
+        Parts that are all of an axis are priced as the axis is.
+        """
         ...
 
 
