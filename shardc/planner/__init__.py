@@ -4,5 +4,6 @@ from shardc.planner.objective import Objective
 from shardc.planner.pareto import pareto
 from shardc.planner.program import PlannedProgram, plan_program
 from shardc.planner.statement import PlannedStatement
+from shardc.planner.subaxes import plan_with_subaxes
 
-__all__ = ["Objective", "PlannedProgram", "PlannedStatement", "pareto", "plan_program"]
+__all__ = ["Objective", "PlannedProgram", "PlannedStatement", "pareto", "plan_program", "plan_with_subaxes"]

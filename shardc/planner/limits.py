@@ -23,7 +23,7 @@ def axes_to_search(program: Program, objective: Objective) -> tuple[Axes, tuple[
     reduction over X is cheaper on slices over an idle Y; unless that is too many to search.
     """
     written = mentioned(program)
-    rank = max((_width(statement) for statement in program.statements), default=0)
+    rank = max((width(statement) for statement in program.statements), default=0)
     ways = count_placements(len(written), rank)
     if ways > MAX_PLACEMENTS:
         raise ShardcError(
@@ -53,7 +53,7 @@ def check_bytes(schedule: Schedule) -> None:
             )
 
 
-def _width(statement: Statement) -> int:
+def width(statement: Statement) -> int:
     """The most dims that meet in one operation of a statement."""
     widest = len(statement.dims)
     pending = [statement.expr]

@@ -56,7 +56,9 @@ class Line:
     def inner(self, size: int) -> Line:
         """The neighbours among which an axis' minor part runs: a ring is cut open."""
         kept = self.size == size
-        return replace(self, axis=Factor(str(size), size), shape=LINE if self.shape is RING and not kept else self.shape)
+        return replace(
+            self, axis=Factor(str(size), size), shape=LINE if self.shape is RING and not kept else self.shape
+        )
 
     def outer(self, size: int) -> Line:
         """The devices among which the major part runs, which skip over the others and share their links."""

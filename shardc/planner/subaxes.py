@@ -1,0 +1,127 @@
+"""Plans in which an axis is cut, where that is cheaper: 4 = 2·2.
+
+`A[I_X, J] · B[J, K_X] → C[I, K_X]` on X=16: an operand is needed whole, unless the devices are seen as a grid of 4·4,
+I over the one half of the axis and K over the other. The plan is then that of the refined program (`ir.refine`), and
+searched in the same way.
+
+The search grows quickly with the number of axes. So a plan at its bound is left as it is; cuts into few parts are
+tried, the most even ones; and of a product first a bound on what any plan on the finer mesh costs is worked out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+from shardc.cost.model import CostModel, picoseconds
+from shardc.errors import ShardcError
+from shardc.ir.program import Program
+from shardc.ir.refine import Refinement, refined, refinement
+from shardc.planner.floor import floor
+from shardc.planner.limits import axes_to_search, width
+from shardc.planner.objective import Objective
+from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
+from shardc.rules.products import count_placements
+
+MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
+MOST_EVEN = 2  # so many cuts are tried for each number of axes
+MARGIN = 100  # by time a plan on a finer mesh must save one part in so many
+
+
+def plan_with_subaxes(
+    program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
+) -> PlannedProgram:
+    """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective.
+
+    By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
+    sums are left on their mesh.
+    """
+    best = whole = plan_program(program, model, objective, memory)
+    for by in _cuts(whole, objective):
+        finer = model.refined(by)
+        if finer is None:
+            continue
+        schedule = whole.schedule
+        inputs = [schedule.values[number].sharding for number in schedule.inputs]
+        outputs = [schedule.values[number].sharding for number in schedule.outputs]
+        found = _planned(refined(program, by, inputs, outputs), finer, objective, memory, best)
+        if found is not None:
+            schedule = replace(found.schedule, by=by)
+            best = replace(found, schedule=schedule, notes=(*whole.notes, str(by)))
+    return best
+
+
+def _planned(
+    program: Program, model: CostModel, objective: Objective, memory: int | None, best: PlannedProgram
+) -> PlannedProgram | None:
+    """The plan of a refined program if it is better than the best so far."""
+    pool, _ = axes_to_search(program, objective)
+    if not _is_better(floor(program, model, objective, pool), best, objective):
+        return None
+    try:
+        found = planned_at_once(program, model, objective, memory, None, best.bound_bytes)
+    except ShardcError:  # too wide, or over the memory limit
+        return None
+    if memory is not None and found.cost.peak_bytes > memory:
+        return None
+    return found if _is_better(measure(found, objective), best, objective) else None
+
+
+def measure(planned: PlannedProgram, objective: Objective) -> int:
+    """What the objective counts; time in whole picoseconds."""
+    return picoseconds(planned.cost.time_s) if objective is Objective.TIME else planned.cost.wire_bytes
+
+
+def _is_better(found: int, best: PlannedProgram, objective: Objective) -> bool:
+    limit = measure(best, objective)
+    return found < (limit - limit // MARGIN if objective is Objective.TIME else limit)
+
+
+def _cuts(whole: PlannedProgram, objective: Objective) -> list[Refinement]:
+    """The finer meshes to try, those of fewer axes first."""
+    schedule, cost = whole.schedule, whole.cost
+    program = schedule.program
+    border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
+    if any(sharding.unreduced for sharding in border) or not cost.wire_bytes:
+        return []
+    at_best = cost.wire_bytes <= whole.bound_bytes and objective is Objective.BYTES
+    if at_best or (objective is Objective.TIME and cost.communication_s * MARGIN < cost.time_s):
+        return []
+    pool, _ = axes_to_search(program, objective)
+    most = _most_axes(program)
+    cuts = _even_cuts(tuple((axis, program.mesh.size(axis)) for axis in pool), most)
+    names = [dim for dim, _ in program.sizes]
+    return [refinement(program.mesh, cut, names) for cut in cuts]
+
+
+def _most_axes(program: Program) -> int:
+    """How many axes the search has time for."""
+    widths = [width(statement) for statement in program.statements]
+    return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > MAX_WAYS)
+
+
+@lru_cache(maxsize=256)
+def _even_cuts(axes: tuple[tuple[str, int], ...], most: int) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+    """Of all ways to cut some axes that leave at most so many, the most even for each number of axes."""
+    if len(axes) >= most:
+        return ()
+    ways: dict[int, list[tuple[int, Mapping[str, tuple[int, ...]]]]] = {}
+    for cut in product(*(list(_factorings(size, most - len(axes) + 1)) for _, size in axes)):
+        sizes = [part for parts in cut for part in parts]
+        cuts = {axis: parts for (axis, _), parts in zip(axes, cut, strict=True) if len(parts) > 1}
+        if cuts and len(sizes) <= most:
+            ways.setdefault(len(sizes), []).append((sum(sizes), cuts))
+    for found in ways.values():
+        found.sort(key=lambda way: way[0])
+    return tuple(cut for count in sorted(ways) for _, cut in ways[count][:MOST_EVEN])
+
+
+def _factorings(size: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write a size as a product of at most so many factors above 1, in order: 4, 2·2."""
+    yield (size,)
+    if most > 1:
+        for first in range(2, size // 2 + 1):
+            if size % first == 0:
+                yield from ((first, *rest) for rest in _factorings(size // first, most - 1))
