@@ -116,6 +116,9 @@ class LinkModel:
     network: Network
     book: bool = False
     _rates: dict[Move, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+    _kinds: dict[tuple[type[Move], Axes, int], Rate] = field(
+        default_factory=dict, init=False, repr=False, compare=False, hash=False
+    )
     _fastest: dict[Axes, Rate] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
 
     @classmethod
@@ -143,11 +146,15 @@ class LinkModel:
         return found
 
     def _rate(self, move: Move) -> Rate:
-        factor = self.factor(move)
-        if factor is None:
-            return Rate(0, 0.0)
-        gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
-        return Rate(self._latency(move).value, factor.value * gathered)
+        """Moves of one kind over the same axes take the same time: only the rounds of an exchange differ."""
+        key = type(move), move.axes, move.rounds if isinstance(move, DirectExchange) else 0
+        found = self._kinds.get(key)
+        if found is None:
+            factor = self.factor(move)
+            gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
+            found = Rate(0, 0.0) if factor is None else Rate(self._latency(move).value, factor.value * gathered)
+            self._kinds[key] = found
+        return found
 
     def fastest(self, axes: Axes) -> Rate:
         """The least of the kinds of move, over each group of the axes."""

@@ -19,40 +19,40 @@ from shardc.ir.sharding import Array
 from shardc.planner.build import Builder
 from shardc.planner.nodes import Planner
 from shardc.planner.orders import MAX_ORDERS, all_orders, taken
-from shardc.planner.root import cheapest, fixed_if_asked, mentioned, root_table
+from shardc.planner.root import Root, cheapest, fixed_if_asked, mentioned
 from shardc.planner.tables import Applied, Origin, Table
 
 MAX_STRATEGIES = 2048
 
 
 def strategies(
-    planner: Planner, statement: Statement, number: int, values: tuple[Array, ...], taken: set[str]
+    planner: Planner, statement: Statement, number: int, values: tuple[Array, ...], taken: set[str], root: Root
 ) -> Iterator[Strategy]:
     """Every strategy, the cheapest first; the plan's own is the first. At most MAX_STRATEGIES, the cheapest."""
     seen: set[object] = set()
-    for root, goal in candidates(planner, statement):
-        strategy = _build(planner, root, goal, statement.name, number, values, taken)
+    for table, goal in candidates(planner, statement, root):
+        strategy = _build(planner, table, goal, statement.name, number, values, taken)
         if (signature := _signature(strategy)) not in seen:
             seen.add(signature)
             yield strategy
 
 
-def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, int]]:
+def candidates(planner: Planner, statement: Statement, root: Root) -> Iterator[tuple[Table, int]]:
     """The table and the sharding of its result, of each strategy: the plan's own, then all, the cheapest first."""
-    best = root_table(planner, statement)
-    yield best, cheapest(best, statement)
+    best, goal = root(planner, statement)
+    yield best, goal
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)
     priced: list[tuple[int, Table, int]] = []
-    order = taken(best, cheapest(best, statement))
+    order = taken(best, goal)
     found = [*_tables(narrow, order), *_others(narrow, statement.expr, order)]
-    for root in map(fixed_if_asked, found):
+    for table in map(fixed_if_asked, found):
         try:
-            goal = cheapest(root, statement)
+            goal = cheapest(table, statement)
         except ShardcError:  # this strategy does not lead to the result
             continue
-        priced.append((root.paths().price[goal], root, goal))
+        priced.append((table.paths().price[goal], table, goal))
     priced.sort(key=lambda entry: entry[0])
-    yield from ((root, goal) for _, root, goal in priced[:MAX_STRATEGIES])
+    yield from ((table, goal) for _, table, goal in priced[:MAX_STRATEGIES])
 
 
 def _others(planner: Planner, expr: Expr, order: Expr) -> Iterator[Table]:

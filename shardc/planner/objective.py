@@ -23,6 +23,10 @@ class Objective(Enum):
         first, second = (time_ps, wire_bytes) if self is Objective.TIME else (wire_bytes, time_ps)
         return (((first << _PART_BITS) | second) << _STEP_BITS) | steps
 
+    def first(self, price: int) -> int:
+        """What the objective counts, of a price: picoseconds or bytes."""
+        return price >> (_PART_BITS + _STEP_BITS)
+
     def wire_bytes(self, price: int) -> int:
         """The wire bytes of a price."""
         first, second = divmod(price >> _STEP_BITS, 1 << _PART_BITS)

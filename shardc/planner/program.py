@@ -16,6 +16,7 @@ from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
 from shardc.planner.orders import order_notes
 from shardc.planner.progress import Progress
+from shardc.planner.root import Root, cheapest_root
 from shardc.planner.statement import PlannedStatement
 
 
@@ -100,11 +101,15 @@ def planned_at_once(
     memory: int | None,
     cap: int | None,
     bound_bytes: int | None = None,
+    root: Root = cheapest_root,
 ) -> PlannedProgram:
-    """The plan within `memory` among the strategies, no step larger than `cap`. `bound_bytes` if that is known."""
+    """The plan within `memory` among the strategies, no step larger than `cap`. `bound_bytes` if that is known.
+
+    `root` finds the cheapest plan of each statement.
+    """
     check_divisible(program)
     pool, notes = axes_to_search(program, objective)
-    state = Progress(Planner(program, model, objective, pool, cap=cap), memory)
+    state = Progress(Planner(program, model, objective, pool, cap=cap), memory, root)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
     check_bytes(schedule)

@@ -15,7 +15,7 @@ from shardc.ir.sharding import Array
 from shardc.planner.alternatives import candidates, strategies
 from shardc.planner.build import Builder
 from shardc.planner.nodes import Planner
-from shardc.planner.root import cheapest, root_table
+from shardc.planner.root import Root, cheapest, cheapest_root, root_table
 from shardc.planner.statement import PlannedStatement, ranking, shares, shown_cases
 
 
@@ -25,6 +25,7 @@ class Progress:
 
     planner: Planner
     memory: int | None
+    root: Root = cheapest_root  # how a statement's cheapest plan is found
     values: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)  # the value of each input
@@ -69,7 +70,7 @@ class Progress:
 
     def _trials(self, number: int, statement: Statement) -> Iterator[tuple[Builder, int]]:
         """The steps of each strategy, and the value of its result."""
-        for root, goal in candidates(self.planner, statement):
+        for root, goal in candidates(self.planner, statement, self.root):
             builder = self._builder(number)
             yield builder, builder.build(root, goal, statement.name)
 
@@ -155,7 +156,7 @@ class Progress:
         )
         values = tuple(self.values[:size])
         taken = self._builder(number).taken
-        return lambda: strategies(before, statement, number, values, taken)
+        return lambda: strategies(before, statement, number, values, taken, self.root)
 
     def needed_steps(self) -> tuple[Step, ...]:
         """Those that an output depends on: a name may be bound again and never used."""

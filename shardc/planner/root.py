@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from shardc.errors import ShardcError
 from shardc.ir.program import Named, Product, Program, Statement, uses
 from shardc.ir.sharding import Axes, spell
 from shardc.planner.nodes import Planner
 from shardc.planner.tables import Table
+
+Root: TypeAlias = Callable[[Planner, Statement], tuple[Table, int]]
+
+
+def cheapest_root(planner: Planner, statement: Statement) -> tuple[Table, int]:
+    """The table of a statement's expression, and the cheapest sharding that its result may have."""
+    table = root_table(planner, statement)
+    return table, cheapest(table, statement)
 
 
 def root_table(planner: Planner, statement: Statement) -> Table:

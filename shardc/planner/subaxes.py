@@ -17,12 +17,15 @@ from itertools import product
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.program import Program
+from shardc.ir.program import Program, Statement
 from shardc.ir.refine import Refinement, refined, refinement
-from shardc.planner.floor import floor
+from shardc.planner.bounded import NothingCheaper, cheapest_product, is_bounded
 from shardc.planner.limits import axes_to_search, width
+from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
 from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
+from shardc.planner.root import cheapest_root
+from shardc.planner.tables import Table
 from shardc.rules.products import count_placements
 
 MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
@@ -57,16 +60,19 @@ def _planned(
     program: Program, model: CostModel, objective: Objective, memory: int | None, best: PlannedProgram
 ) -> PlannedProgram | None:
     """The plan of a refined program if it is better than the best so far."""
-    pool, _ = axes_to_search(program, objective)
-    if not _is_better(floor(program, model, objective, pool), best, objective):
-        return None
+    limit = _below(best, objective)
+
+    def bounded(planner: Planner, statement: Statement) -> tuple[Table, int]:
+        return cheapest_product(planner, statement, limit)
+
+    root = bounded if is_bounded(program) else cheapest_root
     try:
-        found = planned_at_once(program, model, objective, memory, None, best.bound_bytes)
-    except ShardcError:  # too wide, or over the memory limit
+        found = planned_at_once(program, model, objective, memory, None, best.bound_bytes, root)
+    except (NothingCheaper, ShardcError):  # or too wide to search, or over the memory limit
         return None
     if memory is not None and found.cost.peak_bytes > memory:
         return None
-    return found if _is_better(measure(found, objective), best, objective) else None
+    return found if measure(found, objective) < limit else None
 
 
 def measure(planned: PlannedProgram, objective: Objective) -> int:
@@ -74,9 +80,10 @@ def measure(planned: PlannedProgram, objective: Objective) -> int:
     return picoseconds(planned.cost.time_s) if objective is Objective.TIME else planned.cost.wire_bytes
 
 
-def _is_better(found: int, best: PlannedProgram, objective: Objective) -> bool:
+def _below(best: PlannedProgram, objective: Objective) -> int:
+    """What a longer program must stay below."""
     limit = measure(best, objective)
-    return found < (limit - limit // MARGIN if objective is Objective.TIME else limit)
+    return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 
 def _cuts(whole: PlannedProgram, objective: Objective) -> list[Refinement]:
