@@ -14,7 +14,7 @@ from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
 from shardc.notation import parse_dims, parse_mesh
-from shardc.planner import Objective, PlannedProgram, plan_program, sizes
+from shardc.planner import Objective, PlannedProgram, plan_with_subaxes, sizes
 from shardc.report import table, to_json, view
 from shardc.report.view import ArrayView, Bound, StatementView, StepView
 
@@ -114,7 +114,7 @@ def planned(program: Program, hardware: Hardware | None = None, objective: str =
     hardware = Hardware() if hardware is None else hardware
     model = hardware.model(program)
     try:
-        return Plan(plan_program(program, model, _objective(objective), hardware.memory), model)
+        return Plan(plan_with_subaxes(program, model, _objective(objective), hardware.memory), model)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

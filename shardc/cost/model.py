@@ -104,6 +104,10 @@ class CostModel(Protocol):
         """The time of a local product: FLOPs over peak, or bytes through HBM, whichever is longer."""
         ...
 
+    def has_parts(self, axis: str) -> bool:
+        """Whether parts of a mesh axis have links of their own."""
+        ...
+
     def refined(self, by: Refinement) -> CostModel | None:
         """The model of the same devices seen as a finer mesh; None where it cannot tell."""
         ...
@@ -125,6 +129,9 @@ class LinkModel:
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
         """The model of a mesh on a chip; without a layout every mesh axis is a physical axis of its own."""
         return cls(network(mesh, chip, layout), book)
+
+    def has_parts(self, axis: str) -> bool:
+        return self.network.has_parts(axis)
 
     def refined(self, by: Refinement) -> LinkModel | None:
         """The same hardware under the axes of a finer mesh; None where parts of axes are not parts of its links."""

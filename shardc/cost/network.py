@@ -39,6 +39,10 @@ class Network:
     def dcn(self) -> Axes:
         return self.layout.dcn if self.by is None else self.by.axes(self.layout.dcn)
 
+    def has_parts(self, axis: str) -> bool:
+        """Whether parts of a mesh axis have links of their own."""
+        return axis not in self.dcn and self.links.has_parts(axis)
+
     def refined(self, by: Refinement) -> Network | None:
         """The same network under the axes of a finer mesh; None where parts of axes are not parts of links."""
         links = self.links.refined(by)

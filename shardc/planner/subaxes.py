@@ -5,7 +5,9 @@ I over the one half of the axis and K over the other. The plan is then that of t
 searched in the same way.
 
 The search grows quickly with the number of axes. So a plan at its bound is left as it is; cuts into few parts are
-tried, the most even ones; and of a product first a bound on what any plan on the finer mesh costs is worked out.
+tried, the most even ones; and of a product first bounds on what plans on the finer mesh cost are worked out
+(`bounded`). By time only axes are cut whose parts have links of their own, as X=16 on a torus of 4·4 has: the parts
+of a ring share its links, where a cut seldom saves more than a few hundredths.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from itertools import product
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.program import Program, Statement
+from shardc.ir.program import Named, Program, Statement, Use
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.planner.bounded import NothingCheaper, cheapest_product, is_bounded
 from shardc.planner.limits import axes_to_search, width
@@ -42,7 +44,7 @@ def plan_with_subaxes(
     sums are left on their mesh.
     """
     best = whole = plan_program(program, model, objective, memory)
-    for by in _cuts(whole, objective):
+    for by in _cuts(whole, model, objective):
         finer = model.refined(by)
         if finer is None:
             continue
@@ -86,38 +88,52 @@ def _below(best: PlannedProgram, objective: Objective) -> int:
     return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 
-def _cuts(whole: PlannedProgram, objective: Objective) -> list[Refinement]:
+def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective) -> list[Refinement]:
     """The finer meshes to try, those of fewer axes first."""
     schedule, cost = whole.schedule, whole.cost
-    program = schedule.program
+    program, mesh = schedule.program, schedule.mesh
     border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
     if any(sharding.unreduced for sharding in border) or not cost.wire_bytes:
         return []
-    at_best = cost.wire_bytes <= whole.bound_bytes and objective is Objective.BYTES
-    if at_best or (objective is Objective.TIME and cost.communication_s * MARGIN < cost.time_s):
+    by_time = objective is Objective.TIME
+    if cost.communication_s * MARGIN < cost.time_s if by_time else cost.wire_bytes <= whole.bound_bytes:
         return []
     pool, _ = axes_to_search(program, objective)
-    most = _most_axes(program)
-    cuts = _even_cuts(tuple((axis, program.mesh.size(axis)) for axis in pool), most)
+    used = {axis for array in schedule.inputs for axis in schedule.values[array].sharding.used}
+
+    def may_cut(axis: str) -> bool:
+        """By time, of an array that only moves, what is sliced in part: an axis that holds copies."""
+        return not by_time or (model.has_parts(axis) and not (_only_moves(program) and axis in used))
+
+    wide = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in pool if mesh.size(axis) > 1)
     names = [dim for dim, _ in program.sizes]
-    return [refinement(program.mesh, cut, names) for cut in cuts]
+    return [refinement(mesh, cut, names) for cut in _even_cuts(wide, _most_axes(program))]
+
+
+def _only_moves(program: Program) -> bool:
+    return all(isinstance(statement.expr, Use | Named) for statement in program.statements)
 
 
 def _most_axes(program: Program) -> int:
-    """How many axes the search has time for."""
+    """How many axes the search has time for; that of an array which only moves is to be quick."""
     widths = [width(statement) for statement in program.statements]
-    return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > MAX_WAYS)
+    ways = MAX_WAYS // 4 if _only_moves(program) else MAX_WAYS
+    return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > ways)
 
 
 @lru_cache(maxsize=256)
-def _even_cuts(axes: tuple[tuple[str, int], ...], most: int) -> tuple[Mapping[str, tuple[int, ...]], ...]:
-    """Of all ways to cut some axes that leave at most so many, the most even for each number of axes."""
-    if len(axes) >= most:
+def _even_cuts(axes: tuple[tuple[str, int, bool], ...], most: int) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+    """Of all ways to cut some axes that leave at most so many, the most even for each number of axes.
+
+    `axes` are names, sizes, and whether they may be cut.
+    """
+    room = most - len(axes)
+    if room < 1:
         return ()
     ways: dict[int, list[tuple[int, Mapping[str, tuple[int, ...]]]]] = {}
-    for cut in product(*(list(_factorings(size, most - len(axes) + 1)) for _, size in axes)):
+    for cut in product(*(list(_factorings(size, room + 1 if may else 1)) for _, size, may in axes)):
         sizes = [part for parts in cut for part in parts]
-        cuts = {axis: parts for (axis, _), parts in zip(axes, cut, strict=True) if len(parts) > 1}
+        cuts = {axis: parts for (axis, _, _), parts in zip(axes, cut, strict=True) if len(parts) > 1}
         if cuts and len(sizes) <= most:
             ways.setdefault(len(sizes), []).append((sum(sizes), cuts))
     for found in ways.values():

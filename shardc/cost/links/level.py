@@ -63,6 +63,10 @@ class Links(Protocol):
         """The bandwidths that formulas name, in B/s."""
         ...
 
+    def has_parts(self, axis: str) -> bool:
+        """Whether parts of a mesh axis have links of their own: it lies on several lines, or on two kinds of link."""
+        ...
+
     def refined(self, by: Refinement) -> Links | None:
         """The same links under the axes of a finer mesh; None where parts of axes are not parts of links.
 

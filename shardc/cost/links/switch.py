@@ -75,6 +75,9 @@ class SwitchLinks:
             return Factor(str(count), count)
         return product(Factor(axis, self.mesh.size(axis)) for axis in axes)
 
+    def has_parts(self, axis: str) -> bool:
+        return min(self.parts[axis]) > 1
+
     def refined(self, by: Refinement) -> SwitchLinks | None:
         """A sub-axis is inside a domain as far as the axis is: X=16 with 8 inside as X0=4, X1=4 has 2·2 and 4."""
         parts = {}

@@ -149,6 +149,9 @@ class TorusLinks:
         widths = (line.width for lines in self.lines.values() for line in lines)
         return {width.text: width.value for width in widths}
 
+    def has_parts(self, axis: str) -> bool:
+        return len(self.lines[axis]) > 1
+
     def refined(self, by: Refinement) -> TorusLinks | None:
         lines: dict[str, tuple[Line, ...]] = {}
         for axis, run in _every_run(by, self.lines):
