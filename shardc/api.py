@@ -126,8 +126,11 @@ class Plan:
 
     def __init__(self, found: PlannedProgram, model: LinkModel) -> None:
         self._found = found
-        self._model = model
-        self._view = view(found, model)
+        by = found.schedule.by
+        refined = model if by is None else model.refined(by)
+        assert refined is not None, "the plan is priced by it"
+        self._model = refined
+        self._view = view(found, refined)
 
     @property
     def program(self) -> Program:

@@ -10,6 +10,7 @@ import numpy as np
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Sharding, spell
 
 _WIDE = {"f64", "int64", "uint64"}
@@ -41,6 +42,12 @@ def make_mesh(mesh: Mesh, devices: list[Any] | None = None) -> jax.sharding.Mesh
             "or `shardc run`",
         )
     return jax.make_mesh(mesh.sizes, mesh.names, devices=present[: mesh.devices])
+
+
+def finer(mesh: jax.sharding.Mesh, by: Refinement, kind: jax.sharding.AxisType) -> jax.sharding.Mesh:
+    """The same devices in the same order, under the axes of a finer mesh."""
+    fine = by.fine
+    return jax.sharding.Mesh(mesh.devices.reshape(fine.sizes), fine.names, axis_types=(kind,) * len(fine.names))
 
 
 def check_mesh(wanted: Mesh, found: Any) -> None:

@@ -7,6 +7,7 @@ from shardc.backend.calls import Body, body
 from shardc.backend.exprs import Call as CallExpr
 from shardc.backend.exprs import Keyword, Name, lines_of, names_in
 from shardc.backend.layout import lay_out, written
+from shardc.backend.refined_source import program_lines
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
@@ -21,15 +22,18 @@ def source(schedule: Schedule, chip: str) -> str:
         "",
         "",
         *_decorators(schedule),
-        *_signature(described.parameters),
+        *_signature("program" if schedule.by is None else "refined", described.parameters),
         *(text for code in described.code for text in written(code)),
         *lay_out_return(described.results),
     ]
+    if schedule.by is not None:
+        lines += ["", "", *program_lines(schedule, schedule.by, described.parameters)]
     return check_source("\n".join(lines) + "\n")
 
 
 def _docstring(schedule: Schedule, chip: str) -> list[str]:
-    mesh = f"mesh {schedule.mesh}" if schedule.mesh.axes else "one device"
+    mesh = f"mesh {schedule.given_mesh}" if schedule.mesh.axes else "one device"
+    mesh += f"; {schedule.by}" if schedule.by is not None else ""
     first, *rest = [statement.text for statement in schedule.program.statements]
     if not rest:
         return [f'"""{first}, planned for {chip}, {mesh}."""']
@@ -46,15 +50,17 @@ def _imports(described: Body, sharded: bool) -> list[str]:
 
 
 def _decorators(schedule: Schedule) -> list[str]:
+    if schedule.by is not None:
+        return []  # it is called by `program`
     if not schedule.mesh.axes:
         return ["@jax.jit"]
     specs = (Keyword("in_specs", in_specs(schedule)), Keyword("out_specs", out_specs(schedule)))
     return ["@jax.jit", *lay_out(CallExpr(Name("jax.shard_map"), specs), 0, "@", "")]
 
 
-def _signature(parameters: tuple[str, ...]) -> list[str]:
-    names = tuple(Name(name) for name in parameters)
-    return lay_out(CallExpr(Name("program"), names), 0, "def ", ":")
+def _signature(name: str, parameters: tuple[str, ...]) -> list[str]:
+    names = tuple(Name(parameter) for parameter in parameters)
+    return lay_out(CallExpr(Name(name), names), 0, "def ", ":")
 
 
 def lay_out_return(results: tuple[str, ...]) -> list[str]:
