@@ -44,6 +44,14 @@ def make_mesh(mesh: Mesh, devices: list[Any] | None = None) -> jax.sharding.Mesh
     return jax.make_mesh(mesh.sizes, mesh.names, devices=present[: mesh.devices])
 
 
+def mesh_in_force() -> jax.sharding.Mesh:
+    """The mesh of `jax.set_mesh` with its devices, also while JAX traces, when `jax.sharding.get_mesh` refuses."""
+    with jax.ensure_compile_time_eval():
+        found = jax.device_put(0, jax.P()).sharding
+    assert isinstance(found, jax.NamedSharding) and isinstance(found.mesh, jax.sharding.Mesh)
+    return found.mesh
+
+
 def finer(mesh: jax.sharding.Mesh, by: Refinement, kind: jax.sharding.AxisType) -> jax.sharding.Mesh:
     """The same devices in the same order, under the axes of a finer mesh."""
     fine = by.fine
@@ -111,8 +119,8 @@ def check_sharding(given: Any, wanted: Array, mesh: Any) -> None:
 
 def _check_devices(given: Any, wanted: Array) -> None:
     """SHC305 for an array that lies on other devices than those of the mesh in force."""
-    mesh = jax.sharding.get_mesh()
-    if not mesh.empty and given.sharding.device_set != set(mesh.devices.flat):
+    mesh = mesh_in_force()
+    if given.sharding.device_set != set(mesh.devices.flat):
         raise ShardcError(
             "SHC305",
             f"`{wanted.name}` lies on {len(given.sharding.device_set)} devices, the mesh in force has {mesh.size}",

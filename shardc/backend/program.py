@@ -9,7 +9,6 @@ import jax
 
 from shardc.backend import placing
 from shardc.backend.callable import function
-from shardc.backend.refined import mesh_in_force
 from shardc.errors import ShardcError
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
@@ -44,7 +43,7 @@ class CompiledProgram:
 
         Where axes are cut it also remembers the devices.
         """
-        mesh = jax.sharding.get_abstract_mesh() if self._schedule.by is None else mesh_in_force()
+        mesh = jax.sharding.get_abstract_mesh() if self._schedule.by is None else placing.mesh_in_force()
         if mesh not in self._jitted:
             self._jitted[mesh] = jax.jit(function(self._schedule, scopes=True))
         return self._jitted[mesh]
@@ -66,13 +65,9 @@ class CompiledProgram:
             return given
         mesh = jax.sharding.get_abstract_mesh()
         if not placing.is_traced(given):
-            given = placing.place(given, wanted, self._concrete())
+            given = placing.place(given, wanted, placing.mesh_in_force())
         placing.check_sharding(given, wanted, mesh)
         return given
-
-    def _concrete(self) -> jax.sharding.Mesh:
-        mesh: jax.sharding.Mesh = jax.sharding.get_mesh()
-        return mesh
 
     def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
         """The mesh in force if there is one, else the program's own."""

@@ -17,17 +17,9 @@ from typing import Any
 
 import jax
 
-from shardc.backend.placing import finer, spec_of
+from shardc.backend.placing import finer, mesh_in_force, spec_of
 from shardc.ir.plan import Schedule
 from shardc.ir.refine import Refinement
-
-
-def mesh_in_force() -> jax.sharding.Mesh:
-    """The mesh of `jax.set_mesh` with its devices, also while JAX traces."""
-    with jax.ensure_compile_time_eval():
-        found = jax.device_put(0, jax.P()).sharding
-    assert isinstance(found, jax.NamedSharding) and isinstance(found.mesh, jax.sharding.Mesh)
-    return found.mesh
 
 
 def on_given_mesh(schedule: Schedule, by: Refinement, mapped: Callable[[jax.sharding.Mesh], Any]) -> Any:
