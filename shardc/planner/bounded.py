@@ -24,7 +24,6 @@ from shardc.planner.tables import Multiplied, Table
 from shardc.planner.work import Work
 from shardc.rules.products import LocalProduct, local_products
 
-TRIED = 8  # so many local products, those with the least bounds; by bytes the best was always among the first 6
 _NONE: frozenset[str] = frozenset()
 
 
@@ -55,7 +54,7 @@ def cheapest_product(planner: Planner, statement: Statement, limit: int) -> tupl
     tables = tuple(planner.table(operand) for operand in expr.operands)
     floors = _Floors(planner, expr, tables, wanted)
     goal, best = planner.search(expr.dims, expr.dtype).space.number(wanted), None
-    for floor, way in sorted(floors.every(), key=lambda found: found[0])[:TRIED]:
+    for floor, way in sorted(floors.every(), key=lambda found: found[0]):
         if floor >= limit:
             break
         made = _table(planner, expr, tables, way, floors.local(way))

@@ -32,49 +32,62 @@ from shardc.rules.products import count_placements
 
 MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
 MOST_EVEN = 2  # so many cuts are tried for each number of axes
+_NO_LIMIT = 1 << 90
 MARGIN = 100  # by time a plan on a finer mesh must save one part in so many
 
 
 def plan_with_subaxes(
     program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
 ) -> PlannedProgram:
-    """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective.
+    """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective, or alone keeps the limit.
 
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
-    best = whole = plan_program(program, model, objective, memory)
-    for by in _cuts(whole, model, objective):
-        finer = model.refined(by)
-        if finer is None:
-            continue
-        schedule = whole.schedule
-        inputs = [schedule.values[number].sharding for number in schedule.inputs]
-        outputs = [schedule.values[number].sharding for number in schedule.outputs]
-        found = _planned(refined(program, by, inputs, outputs), finer, objective, memory, best)
-        if found is not None:
-            schedule = replace(found.schedule, by=by)
-            best = replace(found, schedule=schedule, notes=(*whole.notes, str(by)))
+    refusal = None
+    try:
+        whole = plan_program(program, model, objective, memory)
+    except ShardcError as error:
+        if error.code != "SHC410":
+            raise
+        refusal, whole = error, plan_program(program, model, objective)
+    best = whole if refusal is None else None
+    for by in _cuts(whole, model, objective, needed=refusal is not None):
+        found = _on(by, whole, model, objective, memory, best)
+        best = found if found is not None else best
+    if best is None:
+        assert refusal is not None
+        raise refusal
     return best
 
 
-def _planned(
-    program: Program, model: CostModel, objective: Objective, memory: int | None, best: PlannedProgram
+def _on(
+    by: Refinement,
+    whole: PlannedProgram,
+    model: CostModel,
+    objective: Objective,
+    memory: int | None,
+    best: PlannedProgram | None,
 ) -> PlannedProgram | None:
-    """The plan of a refined program if it is better than the best so far."""
-    limit = _below(best, objective)
+    """The plan on a finer mesh, if it keeps the memory limit and is better than the best so far."""
+    finer, schedule = model.refined(by), whole.schedule
+    if finer is None:
+        return None
+    inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
+    program, limit = refined(schedule.program, by, inputs, outputs), _below(best, objective)
 
     def bounded(planner: Planner, statement: Statement) -> tuple[Table, int]:
-        return cheapest_product(planner, statement, limit)
+        found = cheapest_product(planner, statement, limit)
+        return found if objective is Objective.BYTES else cheapest_root(planner, statement)
 
     root = bounded if is_bounded(program) else cheapest_root
     try:
-        found = planned_at_once(program, model, objective, memory, None, best.bound_bytes, root)
+        found = planned_at_once(program, finer, objective, memory, None, whole.bound_bytes, root)
     except (NothingCheaper, ShardcError):  # or too wide to search, or over the memory limit
         return None
-    if memory is not None and found.cost.peak_bytes > memory:
+    if (memory is not None and found.cost.peak_bytes > memory) or measure(found, objective) >= limit:
         return None
-    return found if measure(found, objective) < limit else None
+    return replace(found, schedule=replace(found.schedule, by=by), notes=(*whole.notes, str(by)))
 
 
 def measure(planned: PlannedProgram, objective: Objective) -> int:
@@ -82,21 +95,23 @@ def measure(planned: PlannedProgram, objective: Objective) -> int:
     return picoseconds(planned.cost.time_s) if objective is Objective.TIME else planned.cost.wire_bytes
 
 
-def _below(best: PlannedProgram, objective: Objective) -> int:
+def _below(best: PlannedProgram | None, objective: Objective) -> int:
     """What a longer program must stay below."""
-    limit = measure(best, objective)
+    limit = _NO_LIMIT if best is None else measure(best, objective)
     return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 
-def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective) -> list[Refinement]:
-    """The finer meshes to try, those of fewer axes first."""
+def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool) -> list[Refinement]:
+    """The finer meshes to try, those of fewer axes first; `needed` if no plan on the mesh as it is will do."""
     schedule, cost = whole.schedule, whole.cost
     program, mesh = schedule.program, schedule.mesh
     border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
     if any(sharding.unreduced for sharding in border) or not cost.wire_bytes:
         return []
-    by_time = objective is Objective.TIME
-    if cost.communication_s * MARGIN < cost.time_s if by_time else cost.wire_bytes <= whole.bound_bytes:
+    by_time = objective is Objective.TIME and not needed
+    if not needed and (
+        cost.communication_s * MARGIN < cost.time_s if by_time else cost.wire_bytes <= whole.bound_bytes
+    ):
         return []
     pool, _ = axes_to_search(program, objective)
     used = {axis for array in schedule.inputs for axis in schedule.values[array].sharding.used}
