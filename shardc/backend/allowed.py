@@ -54,12 +54,12 @@ TAKEN = RESERVED | frozenset(LOOPED) | {name for name in NAMES if "." not in nam
 _HEADER = frozenset({"jax.jit", "jax.shard_map"})
 _BORDER_CALLS = frozenset(
     {
-        "jax.device_put",
         "jax.ensure_compile_time_eval",
         "jax.lax.with_sharding_constraint",
         "jax.sharding.Mesh",
         "jax.sharding.auto_axes",
         "jax.sharding.use_abstract_mesh",
+        "jnp.zeros",
         "mapped",
     }
 )

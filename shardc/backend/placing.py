@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardc.errors import ShardcError
@@ -45,11 +46,17 @@ def make_mesh(mesh: Mesh, devices: list[Any] | None = None) -> jax.sharding.Mesh
 
 
 def mesh_in_force() -> jax.sharding.Mesh:
-    """The mesh of `jax.set_mesh` with its devices, also while JAX traces, when `jax.sharding.get_mesh` refuses."""
-    with jax.ensure_compile_time_eval():
-        found = jax.device_put(0, jax.P()).sharding
-    assert isinstance(found, jax.NamedSharding) and isinstance(found.mesh, jax.sharding.Mesh)
-    return found.mesh
+    """The mesh of `jax.set_mesh` with its devices, also while JAX traces: an array made at once lies on them.
+
+    `device_put` would do as well but for devices of other processes.
+    """
+    try:
+        mesh: jax.sharding.Mesh = jax.sharding.get_mesh()
+    except ValueError:  # within a transformation it refuses
+        with jax.ensure_compile_time_eval():
+            lies: Any = jnp.zeros((), out_sharding=jax.P()).sharding
+        mesh = lies.mesh
+    return mesh
 
 
 def finer(mesh: jax.sharding.Mesh, by: Refinement, kind: jax.sharding.AxisType) -> jax.sharding.Mesh:
@@ -120,7 +127,7 @@ def check_sharding(given: Any, wanted: Array, mesh: Any) -> None:
 def _check_devices(given: Any, wanted: Array) -> None:
     """SHC305 for an array that lies on other devices than those of the mesh in force."""
     mesh = mesh_in_force()
-    if given.sharding.device_set != set(mesh.devices.flat):
+    if not mesh.empty and given.sharding.device_set != set(mesh.devices.flat):
         raise ShardcError(
             "SHC305",
             f"`{wanted.name}` lies on {len(given.sharding.device_set)} devices, the mesh in force has {mesh.size}",

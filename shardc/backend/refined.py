@@ -6,8 +6,7 @@
 The arrows at both ends move nothing: the devices have the same order. JAX lets a shard_map run on another mesh than
 the one in force where that mesh is set aside (`use_abstract_mesh`), and where no array is typed by its axes
 (`auto_axes`, which does nothing where they are Auto already). The fine mesh has to have devices: with an abstract one
-JAX 0.12 numbers the devices of a collective wrongly, and 0.10 refuses. What is in force while JAX traces has none,
-but an array that is put there then has.
+JAX 0.12 numbers the devices of a collective wrongly, and 0.10 refuses (`placing.mesh_in_force` finds them).
 """
 
 from __future__ import annotations

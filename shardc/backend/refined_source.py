@@ -32,7 +32,7 @@ def program_lines(schedule: Schedule, by: Refinement, parameters: tuple[str, ...
         *lay_out(Call(Name("program"), names), 0, "def ", ":"),
         *lay_out(constrained, 4, f"{', '.join(parameters)} = ", ""),
         "    with jax.ensure_compile_time_eval():",
-        "        mesh = jax.device_put(0, P()).sharding.mesh  # that of jax.set_mesh",
+        "        mesh = jnp.zeros((), out_sharding=P()).sharding.mesh  # that of jax.set_mesh",
         *lay_out(fine, 4, "fine = ", ""),
         "    with jax.sharding.use_abstract_mesh(fine.abstract_mesh):",
         *lay_out(mapped, 8, "mapped = ", ""),

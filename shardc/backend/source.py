@@ -18,7 +18,7 @@ def source(schedule: Schedule, chip: str) -> str:
     lines = [
         *_docstring(schedule, chip),
         "",
-        *_imports(described, bool(schedule.mesh.axes)),
+        *_imports(described, schedule),
         "",
         "",
         *_decorators(schedule),
@@ -40,12 +40,12 @@ def _docstring(schedule: Schedule, chip: str) -> list[str]:
     return [f'"""Planned for {chip}, {mesh}.', "", first, *rest, '"""']
 
 
-def _imports(described: Body, sharded: bool) -> list[str]:
+def _imports(described: Body, schedule: Schedule) -> list[str]:
     used = {name.split(".")[0] for line in lines_of(described.code) for name in names_in(line.expr) if "." in name}
     lines = ["import jax"]
-    lines += ["import jax.numpy as jnp"] if "jnp" in used else []
+    lines += ["import jax.numpy as jnp"] if "jnp" in used or schedule.by is not None else []
     lines += ["import numpy as np"] if "np" in used else []
-    lines += ["from jax import P"] if sharded else []
+    lines += ["from jax import P"] if schedule.mesh.axes else []
     return lines
 
 
