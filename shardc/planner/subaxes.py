@@ -12,15 +12,16 @@ of a ring share its links, where a cut seldom saves more than a few hundredths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.program import Named, Program, Statement, Use
 from shardc.ir.refine import Refinement, refined, refinement
+from shardc.ir.sharding import Sharding
 from shardc.planner.bounded import NothingCheaper, cheapest_product, is_bounded
 from shardc.planner.limits import axes_to_search, width
 from shardc.planner.nodes import Planner
@@ -51,14 +52,15 @@ def plan_with_subaxes(
         if error.code != "SHC410":
             raise
         refusal, whole = error, plan_program(program, model, objective)
-    best = whole if refusal is None else None
+    best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
     for by in _cuts(whole, model, objective, needed=refusal is not None):
-        found = _on(by, whole, model, objective, memory, best)
-        best = found if found is not None else best
+        found = _on(by, whole, model, objective, memory, limit)
+        if found is not None:
+            best, limit = found, _below(found, objective)
     if best is None:
         assert refusal is not None
         raise refusal
-    return best
+    return _plainer(best, whole, model, objective, memory)
 
 
 def _on(
@@ -67,14 +69,14 @@ def _on(
     model: CostModel,
     objective: Objective,
     memory: int | None,
-    best: PlannedProgram | None,
+    limit: int,
 ) -> PlannedProgram | None:
-    """The plan on a finer mesh, if it keeps the memory limit and is better than the best so far."""
+    """The plan on a finer mesh, if it keeps the memory limit and costs less than another limit."""
     finer, schedule = model.refined(by), whole.schedule
     if finer is None:
         return None
     inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
-    program, limit = refined(schedule.program, by, inputs, outputs), _below(best, objective)
+    program = refined(schedule.program, by, inputs, outputs)
 
     def bounded(planner: Planner, statement: Statement) -> tuple[Table, int]:
         found = cheapest_product(planner, statement, limit)
@@ -90,14 +92,53 @@ def _on(
     return replace(found, schedule=replace(found.schedule, by=by), notes=(*whole.notes, str(by)))
 
 
+def _plainer(
+    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, memory: int | None
+) -> PlannedProgram:
+    """Of X0·X1·X2 whose X0 and X1 always stand together, the plan on X0·X1, if it costs no more."""
+    by = best.schedule.by
+    cut = by and joined(by, [array.sharding for array in best.schedule.values])
+    if by is None or not cut or cut == {axis: tuple(size for _, size in parts) for axis, parts in by.parts}:
+        return best
+    plainer = refinement(by.coarse, cut, [dim for dim, _ in whole.schedule.program.sizes])
+    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1)
+    return best if found is None else found
+
+
+def joined(by: Refinement, shardings: Sequence[Sharding]) -> dict[str, tuple[int, ...]]:
+    """The sizes of the parts of axes if parts are joined that are neighbours in all shardings, in order."""
+    found: dict[str, tuple[int, ...]] = {}
+    for axis, parts in by.parts:
+        (last, size), *others = parts
+        sizes = [size]
+        for name, size in others:
+            if all(_together(last, name, sharding) for sharding in shardings):
+                sizes[-1] *= size
+            else:
+                sizes.append(size)
+            last = name
+        if len(sizes) > 1:
+            found[axis] = tuple(sizes)
+    return found
+
+
+def _together(first: str, second: str, sharding: Sharding) -> bool:
+    """Whether the second follows the first wherever one of them is."""
+    if (first in sharding.unreduced) != (second in sharding.unreduced):
+        return False
+    if first not in sharding.sharded or second not in sharding.sharded:
+        return first not in sharding.sharded and second not in sharding.sharded
+    return any((first, second) in pairwise(axes) for axes in sharding.dims)
+
+
 def measure(planned: PlannedProgram, objective: Objective) -> int:
     """What the objective counts; time in whole picoseconds."""
     return picoseconds(planned.cost.time_s) if objective is Objective.TIME else planned.cost.wire_bytes
 
 
-def _below(best: PlannedProgram | None, objective: Objective) -> int:
+def _below(best: PlannedProgram, objective: Objective) -> int:
     """What a longer program must stay below."""
-    limit = _NO_LIMIT if best is None else measure(best, objective)
+    limit = measure(best, objective)
     return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 

@@ -27,7 +27,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes, sizes
-from shardc.planner.subaxes import MARGIN, measure
+from shardc.planner.subaxes import MARGIN, joined, measure
 from shardc.rules.products import placements
 from shardc.testing import (
     assert_equal_on_every_device,
@@ -105,6 +105,13 @@ def planned(text, mesh, dims, objective=Objective.BYTES, name="v5p", layout=None
     return plan_program(program, model, objective), plan_with_subaxes(program, model, objective)
 
 
+MESHES = st.sampled_from([{"X": 4}, {"X": 6}, {"X": 8}, {"X": 4, "Y": 2}, {"X": 2, "Y": 4}])
+
+
+def all_shardings(mesh):
+    return [Sharding(dims) for dims in placements(tuple(mesh), 2)]
+
+
 # What refining keeps
 
 
@@ -129,6 +136,28 @@ def test_a_sharding_is_of_whole_axes_or_is_none(by, data):
     owners = {name: axis for axis, cut in by.parts for name, _ in cut}
     alone = [name for name in split if {n for n in split if owners[n] == owners[name]} - sharding.used]
     assert whole is None or not set(alone) & sharding.used
+
+
+def test_parts_that_always_stand_together_are_joined():
+    by = refinement(Mesh.of({"X": 8, "Y": 4}), {"X": (2, 2, 2), "Y": (2, 2)}, ())
+    lies = [Sharding.of([["X0", "X1"], ["Y0", "Y1", "X2"]]), Sharding.of([["X2"], ["Y0", "Y1"]], ["X0", "X1"])]
+    assert joined(by, lies) == {"X": (4, 2)}
+    assert joined(by, [*lies, Sharding.of([["X0"], []])]) == {"X": (2, 2, 2)}
+    assert joined(by, [Sharding.of([["X1", "X0"], []])])["X"] == (2, 2, 2)
+    assert joined(by, [Sharding.of([["X0"], ["X1"]])])["X"] == (2, 2, 2)
+    assert joined(by, [Sharding.of([[], []], ["X0"])])["X"] == (2, 4)
+    assert joined(by, [Sharding.replicated(2)]) == {}
+
+
+@settings(max_examples=30)
+@given(MESHES, st.data())
+def test_no_plan_has_parts_that_always_stand_together(mesh, data):
+    a, b, c = (data.draw(st.sampled_from(all_shardings(mesh))) for _ in range(3))
+    text = f"A{spell('IJ', a)} · B{spell('JK', b)} → C{spell('IK', c)}"
+    schedule = planned(text, mesh, dict.fromkeys("IJK", 48))[1].schedule
+    if schedule.by is not None:
+        parts = {axis: tuple(size for _, size in cut) for axis, cut in schedule.by.parts}
+        assert joined(schedule.by, [array.sharding for array in schedule.values]) == parts
 
 
 def test_names_of_sub_axes_are_not_taken():
@@ -252,13 +281,6 @@ def assert_as_cheap(found, expected):
     """As brute force, or cheaper, where dims are seen as digits."""
     in_digits = any(step.name == "Reshape" for step in found.schedule.steps)
     assert found.cost.wire_bytes <= expected if in_digits else found.cost.wire_bytes == expected
-
-
-MESHES = st.sampled_from([{"X": 4}, {"X": 6}, {"X": 8}, {"X": 4, "Y": 2}, {"X": 2, "Y": 4}])
-
-
-def all_shardings(mesh):
-    return [Sharding(dims) for dims in placements(tuple(mesh), 2)]
 
 
 @settings(max_examples=60)
