@@ -233,6 +233,15 @@ def test_where_parts_of_an_axis_lie():
     assert lines_of({"X": 16, "Y": 4}, both, "v5p", (2, 8), "X1") == [(2, 1, "line"), (4, 1, "ring")]
 
 
+def test_an_axis_on_two_lines_counts_the_last_one_first():
+    """X=16 on 2·8 chips: x is 8·row + column."""
+    layout = Layout(topology("v5e:2x8"))
+    assert lines_of({"X": 16}, layout, "v5e", (2, 8), "X0") == [(2, 1, "line")]
+    assert lines_of({"X": 16}, layout, "v5e", (2, 8), "X1") == [(8, 1, "line")]
+    assert lines_of({"X": 16}, layout, "v5e", (4, 4), "X0") == [(2, 1, "line"), (2, 4, "line")]
+    assert lines_of({"X": 16}, layout, "v5e", (4, 4), "X1") == [(4, 1, "line")]
+
+
 def test_parts_of_an_axis_in_and_out_of_a_domain():
     """X=16 on nodes of 8: X0=2 is between nodes, X1=8 inside; of X0=4 half is inside."""
     mesh = Mesh.of({"X": 16})
@@ -343,7 +352,8 @@ def test_a_plan_is_the_plain_one_or_cheaper(case, objective):
         (GRID, {"X": 7}),  # prime
         ("A[I_X, J] · B[J_X, K] → C[I_X, K]", {"X": 2, "Y": 2}),
         ("A[I, J_X] → A[I_X, J]", {"X": 16}),  # at its bound
-        ("A[I, J_X] · B[J_X, K] → C[I, K]{U_X}", {"X": 16}),  # gives partial sums
+        (GRID + "; D[I, J_X] · E[J_X, K] → F[I, K]{U_X}", {"X": 16}),  # gives partial sums
+        (GRID + "; F[I, K]{U_X} → H[I_X, K]", {"X": 16}),  # takes them
         ("A[I_X, J] · B[J, K] → C[I_X, K]", {"X": 16}),  # nothing moves
         ("A[I_X, J_Y] · B[J_Z, K_X] → C[I_Z, K_Y]", {"X": 4, "Y": 4, "Z": 4}),  # too many axes to search
     ],
@@ -359,6 +369,20 @@ def test_by_time_an_axis_is_cut_whose_parts_have_links_of_their_own():
         coarse, found = planned(text, {"X": 16}, dims, Objective.TIME, "v5e", layout)
         assert (found.schedule.by is not None) is cut
         assert found.cost.time_s < 0.99 * coarse.cost.time_s or not cut
+
+
+def test_by_time_the_parts_of_a_line_share_its_links():
+    """Even where a cut would save some time, as here."""
+    text, dims = "A[I_X, J] · B[J, K_X] → C[I, K_X]", {"I": 1536, "J": 4608, "K": 1536}
+    assert planned(text, {"X": 8}, dims, Objective.TIME, "v5e", dtype="bf16")[1].schedule.by is None
+
+
+def test_a_plan_on_three_parts_of_which_two_stand_together():
+    """The even cuts that are tried are 4·4, 2·8, 2·2·4 and 2·4·2; what is found is 8·2."""
+    dims, layout = dict.fromkeys("IJK", 4608), Layout(topology("v5e:4x4"))
+    text = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
+    found = planned(text, {"X": 16}, dims, Objective.TIME, "v5e", layout, dtype="bf16")[1]
+    assert found.notes[-1] == "X = X0·X1 (16 = 8·2)"
 
 
 def test_what_the_planner_chose_for_open_shardings_stays():
