@@ -185,17 +185,17 @@ def test_the_wrong_mesh_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("text", "mesh"),
+    ("text", "mesh", "shape"),
     [
-        (TEXT, {"X": 8}),
-        ("A[I_X, J] · B[J, K_X] → C[I, K_X]", {"X": 6}),
-        ("A[I, J_X] · B[J_X, K] → C[I_X, K]", {"X": 8}),
-        ("A[I_Y, J] · B[J, K_Y] → C[I, K_XY]", {"X": 2, "Y": 4}),
-        (TWO, {"X": 8}),
+        (TEXT, {"X": 8}, (48, 96, 72)),
+        ("A[I_X, J] · B[J, K_X] → C[I, K_X]", {"X": 6}, (48, 96, 72)),
+        ("A[I, J_X] · B[J_X, K] → C[I_X, K]", {"X": 8}, (48, 96, 72)),
+        ("A[I_Y, J] · B[J, K_Y] → C[I, K_XY]", {"X": 2, "Y": 4}, (48, 192, 48)),
+        (TWO, {"X": 8}, (48, 96, 72)),
     ],
 )
-def test_every_shard_equals_numpy(text, mesh):
-    plan = shardc.plan(text, mesh=mesh, dims={"I": 48, "J": 192, "K": 48}, dtype="f32", objective="bytes")
+def test_every_shard_equals_numpy(text, mesh, shape):
+    plan = shardc.plan(text, mesh=mesh, dims=dict(zip("IJK", shape, strict=True)), dtype="f32", objective="bytes")
     assert plan.schedule.by is not None
     report = run(plan.schedule)
     assert report.ok and report.devices == np.prod(list(mesh.values()))
