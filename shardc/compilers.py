@@ -52,7 +52,7 @@ def compare(found: PlannedProgram, model: LinkModel, rounds: int = 15) -> Compar
     schedule = found.schedule
     on_slice = model.network.layout.topology is not None
     with caught_stderr() as caught:
-        mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule, schedule.mesh)
+        mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule)
         ours = tpu.compile_schedule(schedule, mesh)
         theirs = compile_baseline(schedule, mesh)
         timed = () if on_slice else measured(schedule, mesh, rounds)

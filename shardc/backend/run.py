@@ -82,14 +82,17 @@ def run(schedule: Schedule, seed: int = 0) -> RunReport:
     return compare(schedule, wholes, results)
 
 
-def simulated_mesh(schedule: Schedule, mesh: Mesh) -> Any:
-    """A JAX mesh of simulated devices, started if JAX has not: SHC301, SHC302, SHC409."""
+def simulated_mesh(schedule: Schedule, mesh: Mesh | None = None) -> Any:
+    """A JAX mesh of simulated devices, started if JAX has not; that of the steps if no other is asked for.
+
+    SHC301, SHC302, SHC409.
+    """
     _start_devices(schedule)
     import jax
 
     from shardc.backend.placing import make_mesh
 
-    return make_mesh(mesh, jax.devices("cpu"))
+    return make_mesh(schedule.mesh if mesh is None else mesh, jax.devices("cpu"))
 
 
 def compare(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -> RunReport:
