@@ -13,7 +13,7 @@ from shardc.hardware import Hardware
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import Objective, PlannedProgram, pareto, plan_program, sizes
+from shardc.planner import Objective, PlannedProgram, pareto, plan_with_subaxes, sizes
 from shardc.planner.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.view import ArrayView, Bound, StatementView, StepView
@@ -111,7 +111,7 @@ def planned(program: Program, hardware: Hardware | None = None, objective: str =
     hardware = Hardware() if hardware is None else hardware
     asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory)
     try:
-        return Plan(plan_program(asked.program, asked.model, asked.objective, asked.memory), asked)
+        return Plan(plan_with_subaxes(asked.program, asked.model, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"
@@ -134,8 +134,11 @@ class Plan:
     def __init__(self, found: PlannedProgram, asked: Asked) -> None:
         self._found = found
         self._asked = asked
-        self._model = asked.model
-        self._view = view(found, self._model)
+        by = found.schedule.by
+        refined = asked.model if by is None else asked.model.refined(by)
+        assert refined is not None, "the plan is priced by it"
+        self._model = refined
+        self._view = view(found, refined)
 
     @property
     def program(self) -> Program:

@@ -86,16 +86,18 @@ def _warning(found: Rematerialization) -> str:
 
 def slice_mesh(mesh: Mesh, model: LinkModel, warns: bool = False) -> Any:
     """A JAX mesh on the chips of the model's slice, each axis where the model lays it; see `tpu.slice_mesh`."""
-    from shardc.backend import tpu
+    from shardc.backend import placing, tpu
 
-    topology, layout = _topology(model), model.network.layout
+    topology, layout, by = _topology(model), model.network.layout, model.network.by
     if layout.dcn:
         raise ShardcError(
             "SHC224", f"axes over DCN: {', '.join(layout.dcn)}; the compiler is asked for one slice", help="drop --dcn"
         )
-    laid = place(mesh, topology.shape, topology.chip.wraps(topology.shape), dict(layout.map))
+    coarse = mesh if by is None else by.coarse
+    laid = place(coarse, topology.shape, topology.chip.wraps(topology.shape), dict(layout.map))
     places = {name: tuple((part.axis, part.size, part.stride) for part in parts) for name, parts in laid.items()}
-    return tpu.slice_mesh(mesh, topology.chip.name, topology.shape, places, warns)
+    found = tpu.slice_mesh(coarse, topology.chip.name, topology.shape, places, warns)
+    return found if by is None else placing.finer(found, by, found.axis_types[0])
 
 
 def _topology(model: LinkModel) -> Topology:

@@ -48,9 +48,23 @@ METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel"
 # What emitted loops count with, and the variables that they are about.
 TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
 # Names that a program's variable must not take.
+# What the emitted code of a program with axes cut names, beside its arrays.
+BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
 TAKEN = RESERVED | frozenset(LOOPED) | {name for name in NAMES if "." not in name}
 
 _HEADER = frozenset({"jax.jit", "jax.shard_map"})
+_BORDER_CALLS = frozenset(
+    {
+        "jax.ensure_compile_time_eval",
+        "jax.lax.with_sharding_constraint",
+        "jax.sharding.Mesh",
+        "jax.sharding.auto_axes",
+        "jax.sharding.use_abstract_mesh",
+        "jnp.zeros",
+        "mapped",
+    }
+)
+_WITH = re.compile(r"jax\.ensure_compile_time_eval\(\)|jax\.sharding\.use_abstract_mesh\(fine\.abstract_mesh\)")
 _LOOP = re.compile(rf"for {TURN} in range\([0-9]+\)")
 _VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _IMPORTS = frozenset({"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"})
@@ -76,6 +90,8 @@ _NODES = (
     ast.Set,
     ast.Starred,
     ast.For,
+    ast.With,
+    ast.withitem,
     ast.BinOp,
     ast.UnaryOp,
     ast.USub,
@@ -103,11 +119,14 @@ def check_source(text: str) -> str:
             _check_targets(node.targets)
         if isinstance(node, ast.For):
             _check_loop(node)
+        if isinstance(node, ast.With) and not all(_WITH.fullmatch(ast.unparse(item)) for item in node.items):
+            raise _refused("a context of another form")
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     kinds = [type(node) for node in tree.body]
-    if kinds[0] is not ast.Expr or kinds[-1] is not ast.FunctionDef or kinds.count(ast.FunctionDef) != 1:
+    if kinds[0] is not ast.Expr or functions not in (["program"], ["refined", "program"]):
         raise _refused("a module of another shape")
-    if any(kind not in (ast.Import, ast.ImportFrom) for kind in kinds[1:-1]):
-        raise _refused("a statement beside the imports and the function")
+    if any(kind not in (ast.Import, ast.ImportFrom) for kind in kinds[1 : -len(functions)]):
+        raise _refused("a statement beside the imports and the functions")
     return text
 
 
@@ -120,7 +139,7 @@ def check_variable(name: str) -> str:
 
 def _check_function(function: ast.expr) -> None:
     dotted = ast.unparse(function)
-    if dotted in NAMES or dotted in _HEADER:
+    if dotted in NAMES or dotted in _HEADER or dotted in _BORDER_CALLS:
         return
     if isinstance(function, ast.Attribute) and function.attr in METHODS:
         return
@@ -128,10 +147,12 @@ def _check_function(function: ast.expr) -> None:
 
 
 def _check_targets(targets: list[ast.expr]) -> None:
-    if len(targets) != 1 or not isinstance(targets[0], ast.Name):
-        raise _refused("an assignment of another form")
-    if targets[0].id not in LOOPED:
-        check_variable(targets[0].id)
+    names = targets[0].elts if len(targets) == 1 and isinstance(targets[0], ast.Tuple) else targets
+    for name in names:
+        if len(targets) != 1 or not isinstance(name, ast.Name):
+            raise _refused("an assignment of another form")
+        if name.id not in LOOPED:
+            check_variable(name.id)
 
 
 def _check_loop(loop: ast.For) -> None:

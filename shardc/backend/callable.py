@@ -14,6 +14,7 @@ import numpy as np
 from shardc.backend.allowed import METHODS, NAMES, TURN
 from shardc.backend.calls import Body, body
 from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Star
+from shardc.backend.refined import on_given_mesh
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
@@ -34,11 +35,19 @@ def function(schedule: Schedule, scopes: bool = False) -> Callable[..., Any]:
 
     With `scopes` the operations of step 2 are named `step2` for the compiler.
     """
+    if schedule.by is None:
+        return on_steps_mesh(schedule, scopes)
+    whole: Callable[..., Any] = on_given_mesh(schedule, schedule.by, lambda mesh: on_steps_mesh(schedule, scopes, mesh))
+    return whole
+
+
+def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) -> Callable[..., Any]:
+    """The same for arrays that lie on the mesh of the steps, where axes are cut."""
     per_device = _per_device(body(schedule), scopes)
     if not schedule.mesh.axes:
         return per_device
     ins, outs = evaluate(in_specs(schedule), {}), evaluate(out_specs(schedule), {})
-    mapped: Callable[..., Any] = jax.shard_map(per_device, in_specs=ins, out_specs=outs)
+    mapped: Callable[..., Any] = jax.shard_map(per_device, mesh=mesh, in_specs=ins, out_specs=outs)
     return mapped
 
 

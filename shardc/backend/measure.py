@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from shardc import simulate
 from shardc.backend import placing
 from shardc.backend.baseline import jitted, with_auto_axes
-from shardc.backend.callable import function
+from shardc.backend.callable import on_steps_mesh
 from shardc.ir.plan import Schedule
 
 Rounds = tuple[tuple[float, float], ...]
@@ -26,7 +26,7 @@ def measured(schedule: Schedule, mesh: Any, rounds: int = 15, seed: int = 0) -> 
     """
     automatic = with_auto_axes(mesh)
     theirs = jitted(schedule, automatic)
-    ours = jax.jit(function(schedule))
+    ours = jax.jit(on_steps_mesh(schedule))
     wholes = simulate.sample_inputs(schedule.program, seed)
     with jax.set_mesh(mesh):
         planned = ours.lower(*_arguments(schedule, wholes, mesh)).compile()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Sharding, spell
 
 _WIDE = {"f64", "int64", "uint64"}
@@ -41,6 +43,26 @@ def make_mesh(mesh: Mesh, devices: list[Any] | None = None) -> jax.sharding.Mesh
             "or `shardc run`",
         )
     return jax.make_mesh(mesh.sizes, mesh.names, devices=present[: mesh.devices])
+
+
+def mesh_in_force() -> jax.sharding.Mesh:
+    """The mesh of `jax.set_mesh` with its devices, also while JAX traces: an array made at once lies on them.
+
+    `device_put` would do as well but for devices of other processes.
+    """
+    try:
+        mesh: jax.sharding.Mesh = jax.sharding.get_mesh()
+    except ValueError:  # within a transformation it refuses
+        with jax.ensure_compile_time_eval():
+            lies: Any = jnp.zeros((), out_sharding=jax.P()).sharding
+        mesh = lies.mesh
+    return mesh
+
+
+def finer(mesh: jax.sharding.Mesh, by: Refinement, kind: jax.sharding.AxisType) -> jax.sharding.Mesh:
+    """The same devices in the same order, under the axes of a finer mesh."""
+    fine = by.fine
+    return jax.sharding.Mesh(mesh.devices.reshape(fine.sizes), fine.names, axis_types=(kind,) * len(fine.names))
 
 
 def check_mesh(wanted: Mesh, found: Any) -> None:
@@ -104,7 +126,7 @@ def check_sharding(given: Any, wanted: Array, mesh: Any) -> None:
 
 def _check_devices(given: Any, wanted: Array) -> None:
     """SHC305 for an array that lies on other devices than those of the mesh in force."""
-    mesh = jax.sharding.get_mesh()
+    mesh = mesh_in_force()
     if not mesh.empty and given.sharding.device_set != set(mesh.devices.flat):
         raise ShardcError(
             "SHC305",

@@ -39,14 +39,17 @@ class CompiledProgram:
             return self._function().lower(*self._arguments(arrays))
 
     def _function(self) -> Any:
-        """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto."""
-        mesh = jax.sharding.get_abstract_mesh()
+        """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto.
+
+        Where axes are cut it also remembers the devices.
+        """
+        mesh = jax.sharding.get_abstract_mesh() if self._schedule.by is None else placing.mesh_in_force()
         if mesh not in self._jitted:
             self._jitted[mesh] = jax.jit(function(self._schedule, scopes=True))
         return self._jitted[mesh]
 
     def _arguments(self, arrays: tuple[Any, ...]) -> list[Any]:
-        wanted = [self._schedule.values[number] for number in self._schedule.inputs]
+        wanted = [self._schedule.given(number) for number in self._schedule.inputs]
         if len(arrays) != len(wanted):
             names = ", ".join(array.name for array in wanted)
             raise ShardcError(
@@ -62,13 +65,9 @@ class CompiledProgram:
             return given
         mesh = jax.sharding.get_abstract_mesh()
         if not placing.is_traced(given):
-            given = placing.place(given, wanted, self._concrete())
+            given = placing.place(given, wanted, placing.mesh_in_force())
         placing.check_sharding(given, wanted, mesh)
         return given
-
-    def _concrete(self) -> jax.sharding.Mesh:
-        mesh: jax.sharding.Mesh = jax.sharding.get_mesh()
-        return mesh
 
     def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
         """The mesh in force if there is one, else the program's own."""
@@ -76,12 +75,12 @@ class CompiledProgram:
             return nullcontext()
         current = jax.sharding.get_abstract_mesh()
         if not current.empty:
-            placing.check_mesh(self._schedule.mesh, current)
+            placing.check_mesh(self._schedule.given_mesh, current)
             return nullcontext()
         if any(placing.is_traced(array) for array in arrays):
             raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …, around jax.jit")
         if self._mesh is None:
-            self._mesh = placing.make_mesh(self._schedule.mesh)
-        placing.check_mesh(self._schedule.mesh, self._mesh)
+            self._mesh = placing.make_mesh(self._schedule.given_mesh)
+        placing.check_mesh(self._schedule.given_mesh, self._mesh)
         context: AbstractContextManager[Any] = jax.set_mesh(self._mesh)
         return context

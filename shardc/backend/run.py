@@ -66,14 +66,14 @@ def run(schedule: Schedule, seed: int = 0) -> RunReport:
 
     Starts the simulated devices itself, so JAX must not have started with fewer: SHC301, SHC302, SHC409.
     """
-    mesh = simulated_mesh(schedule)
+    mesh = simulated_mesh(schedule, schedule.given_mesh)
     import jax
 
     from shardc.backend.program import CompiledProgram
 
     wholes = simulate.sample_inputs(schedule.program, seed)
     arrays = [
-        _placed(whole, schedule.values[number], schedule.mesh, mesh, seed + place)
+        _placed(whole, schedule.given(number), schedule.given_mesh, mesh, seed + place)
         for place, (whole, number) in enumerate(zip(wholes, schedule.inputs, strict=True))
     ]
     results = CompiledProgram(schedule, mesh)(*arrays)
@@ -82,14 +82,17 @@ def run(schedule: Schedule, seed: int = 0) -> RunReport:
     return compare(schedule, wholes, results)
 
 
-def simulated_mesh(schedule: Schedule) -> Any:
-    """A JAX mesh of simulated devices, started if JAX has not: SHC301, SHC302, SHC409."""
+def simulated_mesh(schedule: Schedule, mesh: Mesh | None = None) -> Any:
+    """A JAX mesh of simulated devices, started if JAX has not; that of the steps if no other is asked for.
+
+    SHC301, SHC302, SHC409.
+    """
     _start_devices(schedule)
     import jax
 
     from shardc.backend.placing import make_mesh
 
-    return make_mesh(schedule.mesh, jax.devices("cpu"))
+    return make_mesh(schedule.mesh if mesh is None else mesh, jax.devices("cpu"))
 
 
 def compare(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -> RunReport:
@@ -97,7 +100,7 @@ def compare(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -
     expected = simulate.reference(schedule.program, wholes)
     bounds = simulate.error_bound(schedule.program, wholes)
     reports = [
-        _compare(schedule.values[number], result, whole, bound, schedule.mesh)
+        _compare(schedule.given(number), result, whole, bound, schedule.given_mesh)
         for number, result, whole, bound in zip(schedule.outputs, results, expected, bounds, strict=True)
     ]
     return RunReport(schedule.mesh.devices, tuple(reports))
@@ -151,7 +154,7 @@ def _start_devices(schedule: Schedule) -> None:
     if count > MAX_SIMULATED:
         raise ShardcError(
             "SHC409",
-            f"the mesh {schedule.mesh} has {count} devices; at most {MAX_SIMULATED} are simulated",
+            f"the mesh {schedule.given_mesh} has {count} devices; at most {MAX_SIMULATED} are simulated",
             help="give a smaller --mesh, or check the plan in NumPy: plan.simulate(*arrays)",
         )
     if any(schedule.values[number].dtype.name in _WIDE for number in (*schedule.inputs, *schedule.outputs)):

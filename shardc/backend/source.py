@@ -7,6 +7,7 @@ from shardc.backend.calls import Body, body
 from shardc.backend.exprs import Call as CallExpr
 from shardc.backend.exprs import Keyword, Name, lines_of, names_in
 from shardc.backend.layout import lay_out, written
+from shardc.backend.refined_source import program_lines
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
@@ -17,44 +18,49 @@ def source(schedule: Schedule, chip: str) -> str:
     lines = [
         *_docstring(schedule, chip),
         "",
-        *_imports(described, bool(schedule.mesh.axes)),
+        *_imports(described, schedule),
         "",
         "",
         *_decorators(schedule),
-        *_signature(described.parameters),
+        *_signature("program" if schedule.by is None else "refined", described.parameters),
         *(text for code in described.code for text in written(code)),
         *lay_out_return(described.results),
     ]
+    if schedule.by is not None:
+        lines += ["", "", *program_lines(schedule, schedule.by, described.parameters)]
     return check_source("\n".join(lines) + "\n")
 
 
 def _docstring(schedule: Schedule, chip: str) -> list[str]:
-    mesh = f"mesh {schedule.mesh}" if schedule.mesh.axes else "one device"
+    mesh = f"mesh {schedule.given_mesh}" if schedule.mesh.axes else "one device"
+    mesh += f"; {schedule.by}" if schedule.by is not None else ""
     first, *rest = [statement.text for statement in schedule.program.statements]
     if not rest:
         return [f'"""{first}, planned for {chip}, {mesh}."""']
     return [f'"""Planned for {chip}, {mesh}.', "", first, *rest, '"""']
 
 
-def _imports(described: Body, sharded: bool) -> list[str]:
+def _imports(described: Body, schedule: Schedule) -> list[str]:
     used = {name.split(".")[0] for line in lines_of(described.code) for name in names_in(line.expr) if "." in name}
     lines = ["import jax"]
-    lines += ["import jax.numpy as jnp"] if "jnp" in used else []
+    lines += ["import jax.numpy as jnp"] if "jnp" in used or schedule.by is not None else []
     lines += ["import numpy as np"] if "np" in used else []
-    lines += ["from jax import P"] if sharded else []
+    lines += ["from jax import P"] if schedule.mesh.axes else []
     return lines
 
 
 def _decorators(schedule: Schedule) -> list[str]:
+    if schedule.by is not None:
+        return []  # it is called by `program`
     if not schedule.mesh.axes:
         return ["@jax.jit"]
     specs = (Keyword("in_specs", in_specs(schedule)), Keyword("out_specs", out_specs(schedule)))
     return ["@jax.jit", *lay_out(CallExpr(Name("jax.shard_map"), specs), 0, "@", "")]
 
 
-def _signature(parameters: tuple[str, ...]) -> list[str]:
-    names = tuple(Name(name) for name in parameters)
-    return lay_out(CallExpr(Name("program"), names), 0, "def ", ":")
+def _signature(name: str, parameters: tuple[str, ...]) -> list[str]:
+    names = tuple(Name(parameter) for parameter in parameters)
+    return lay_out(CallExpr(Name(name), names), 0, "def ", ":")
 
 
 def lay_out_return(results: tuple[str, ...]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, axes_argument
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
@@ -23,5 +25,8 @@ def in_specs(schedule: Schedule) -> Items:
 
 def out_specs(schedule: Schedule) -> Expr:
     """One spec for one result, else a tuple."""
-    specs = tuple(spec(schedule.values[value].sharding, schedule.mesh) for value in schedule.outputs)
-    return specs[0] if len(specs) == 1 else Items(specs)
+    return joined([spec(schedule.values[value].sharding, schedule.mesh) for value in schedule.outputs])
+
+
+def joined(specs: Sequence[Expr]) -> Expr:
+    return specs[0] if len(specs) == 1 else Items(tuple(specs))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardc.backend import placing
-from shardc.backend.callable import function
+from shardc.backend.callable import on_steps_mesh
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
@@ -69,12 +69,12 @@ def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], places: Places, wa
 
 
 def compile_schedule(schedule: Schedule, mesh: Any) -> Any:
-    """The plan's program, compiled for that mesh: a `jax.stages.Compiled`."""
+    """The plan's program, compiled for that mesh, which is that of its steps: a `jax.stages.Compiled`."""
     import jax
 
     arguments = arguments_of(schedule, mesh)
     with jax.set_mesh(mesh):
-        return compiled(jax.jit(function(schedule, scopes=True)).lower(*arguments))
+        return compiled(jax.jit(on_steps_mesh(schedule, scopes=True)).lower(*arguments))
 
 
 def arguments_of(schedule: Schedule, mesh: Any) -> list[Any]:

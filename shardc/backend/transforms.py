@@ -101,7 +101,7 @@ def _source(x: Any) -> Sharding | None:
     if not isinstance(x, jax.Array):
         return None
     if not placing.is_traced(x):
-        lies, here = x.sharding, jax.sharding.get_mesh()
+        lies, here = x.sharding, placing.mesh_in_force()
         if isinstance(lies, jax.NamedSharding) and lies.mesh.shape != here.shape:
             where = dict(lies.mesh.shape)
             raise ShardcError(
@@ -118,7 +118,7 @@ def _without_source(x: Any, spec: jax.P) -> Any:
     """From nowhere on the mesh there is no path to plan: the array is put there; a traced one is constrained."""
     if placing.is_traced(x):
         return jax.lax.with_sharding_constraint(x, spec)
-    return jax.device_put(x, jax.NamedSharding(jax.sharding.get_mesh(), spec))
+    return jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec))
 
 
 @lru_cache(maxsize=512)

@@ -6,7 +6,7 @@ A value takes its array's name where that holds nothing that is still needed, so
 
 from __future__ import annotations
 
-from shardc.backend.allowed import TAKEN, check_variable
+from shardc.backend.allowed import BORDER, TAKEN, check_variable
 from shardc.ir.names import check_name
 from shardc.ir.plan import Schedule
 
@@ -16,22 +16,22 @@ LONGEST = 24
 
 def variables(schedule: Schedule) -> tuple[str, ...]:
     """The variable of each value, by number."""
-    last = _last_uses(schedule)
+    last, taken = _last_uses(schedule), TAKEN if schedule.by is None else TAKEN | BORDER
     names: dict[int, str] = {}
     held: dict[str, int] = {}  # by variable: the last step that needs what it holds
     for value in schedule.inputs:
-        names[value] = _choose(schedule.values[value].name, held, -1)
+        names[value] = _choose(schedule.values[value].name, held, -1, taken)
         held[names[value]] = last.get(value, -1)
     for number, step in enumerate(schedule.steps):
-        names[step.result] = _choose(schedule.values[step.result].name, held, number)
+        names[step.result] = _choose(schedule.values[step.result].name, held, number, taken)
         held[names[step.result]] = last.get(step.result, number)
     return tuple(names.get(value, "") for value in range(len(schedule.values)))
 
 
-def _choose(wanted: str, held: dict[str, int], now: int) -> str:
+def _choose(wanted: str, held: dict[str, int], now: int, taken: frozenset[str]) -> str:
     base = check_name(wanted, "dim")[:LONGEST]
     number, name = 0, base
-    while name in TAKEN or held.get(name, now) > now or (now < 0 and name in held):
+    while name in taken or held.get(name, now) > now or (now < 0 and name in held):
         number += 1
         name = f"{base}_{number}"
     return check_variable(name)

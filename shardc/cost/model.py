@@ -43,6 +43,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes
 
 PICO = 10**12
@@ -95,6 +96,14 @@ class CostModel(Protocol):
         """The time of a local product: FLOPs over peak, or bytes through HBM, whichever is longer."""
         ...
 
+    def has_parts(self, axis: str) -> bool:
+        """Whether parts of a mesh axis have links of their own."""
+        ...
+
+    def refined(self, by: Refinement) -> CostModel | None:
+        """The model of the same devices seen as a finer mesh; None where it cannot tell."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkModel:
@@ -106,11 +115,22 @@ class LinkModel:
     network: Network
     book: bool = False
     _rates: dict[tuple[type[Move], Axes, int], Rate] = field(default_factory=dict, init=False, repr=False)
+    _finer: dict[Refinement, LinkModel | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
         """The model of a mesh on a chip; without a layout every mesh axis is a physical axis of its own."""
         return _model(mesh, chip, layout or Layout(), book)
+
+    def has_parts(self, axis: str) -> bool:
+        return self.network.has_parts(axis)
+
+    def refined(self, by: Refinement) -> LinkModel | None:
+        """The same hardware under the axes of a finer mesh; None where parts of axes are not parts of its links."""
+        if by not in self._finer:
+            network = self.network.refined(by)
+            self._finer[by] = None if network is None else LinkModel(network, self.book)
+        return self._finer[by]
 
     @property
     def mesh(self) -> Mesh:

@@ -20,6 +20,7 @@ from shardc.cost.links import KINDS, Level, Links
 from shardc.cost.links.level import Factor, product
 from shardc.cost.links.switch import Switch
 from shardc.ir.mesh import Mesh
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
 
 
@@ -30,12 +31,22 @@ class Network:
     mesh: Mesh
     chip: Chip
     links: Links
-    layout: Layout
+    layout: Layout  # speaks of the axes of `by.coarse` where axes are cut
+    by: Refinement | None = None
     _levels: dict[Axes, tuple[Level, ...]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def dcn(self) -> Axes:
-        return self.layout.dcn
+        return self.layout.dcn if self.by is None else self.by.axes(self.layout.dcn)
+
+    def has_parts(self, axis: str) -> bool:
+        """Whether parts of a mesh axis have links of their own."""
+        return axis not in self.dcn and self.links.has_parts(axis)
+
+    def refined(self, by: Refinement) -> Network | None:
+        """The same network under the axes of a finer mesh; None where parts of axes are not parts of links."""
+        links = self.links.refined(by)
+        return None if links is None else Network(by.fine, self.chip, links, self.layout, by)
 
     def levels(self, axes: Axes) -> tuple[Level, ...]:
         """The levels of a group over these axes, the innermost first; axes of one device are left out."""

@@ -6,13 +6,14 @@ dims, global shape, sharding and dtype, from which local shapes and bytes follow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from shardc.ir.collectives import DirectExchange, JointExchange, JointGather, JointScatter, Move
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array
 
 
@@ -100,14 +101,33 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The steps of a whole program. `inputs` and `outputs` are numbers of values."""
+    """The steps of a whole program. `inputs` and `outputs` are numbers of values.
+
+    Where axes are cut (`by`), program and values are on the fine mesh; inputs and outputs lie by whole axes.
+    """
 
     program: Program
     values: tuple[Array, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     steps: tuple[Step, ...]
+    by: Refinement | None = None
 
     @property
     def mesh(self) -> Mesh:
+        """The mesh of the steps."""
         return self.program.mesh
+
+    @property
+    def given_mesh(self) -> Mesh:
+        """The mesh of the arguments and results, as the program was written."""
+        return self.mesh if self.by is None else self.by.coarse
+
+    def given(self, value: int) -> Array:
+        """An input or an output, by the axes of that mesh."""
+        array = self.values[value]
+        if self.by is None:
+            return array
+        sharding = self.by.whole(array.sharding)
+        assert sharding is not None, "arguments and results lie by whole axes"
+        return replace(array, sharding=sharding)

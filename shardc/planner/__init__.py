@@ -4,5 +4,14 @@ from shardc.planner.objective import Objective
 from shardc.planner.pareto import Front, pareto
 from shardc.planner.program import PlannedProgram, plan_program
 from shardc.planner.statement import PlannedStatement
+from shardc.planner.subaxes import plan_with_subaxes
 
-__all__ = ["Front", "Objective", "PlannedProgram", "PlannedStatement", "pareto", "plan_program"]
+__all__ = [
+    "Front",
+    "Objective",
+    "PlannedProgram",
+    "PlannedStatement",
+    "pareto",
+    "plan_program",
+    "plan_with_subaxes",
+]

@@ -31,7 +31,7 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Expr, Program, Statement, operands, uses
+from shardc.ir.program import Program, Statement, operands, uses
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.products import count_placements
 
@@ -51,12 +51,16 @@ def mentioned(program: Program, statement: Statement | None = None) -> Axes:
 
 def width(program: Program) -> int:
     """The most dims that meet in one operation."""
-    widest = 0
-    pending: list[Statement | Expr] = list(program.statements)
+    return max(map(width_of, program.statements), default=0)
+
+
+def width_of(statement: Statement) -> int:
+    widest = len(statement.dims)
+    pending = [statement.expr]
     while pending:
-        node = pending.pop()
-        below = (node.expr,) if isinstance(node, Statement) else operands(node)
-        widest = max(widest, len({dim for operand in below for dim in operand.dims} | set(node.dims)))
+        expr = pending.pop()
+        below = operands(expr)
+        widest = max(widest, len({dim for operand in below for dim in operand.dims} | set(expr.dims)))
         pending += below
     return widest
 

@@ -51,6 +51,7 @@ class Planner:
     held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
     shardings: list[Sharding] = field(default_factory=list)  # of the values
     cap: int | None = None  # the most bytes per device of a step
+    limit: int | None = None  # the highest price that a product of two given arrays may have
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
 
     together: Axes = field(init=False)  # axes of the pool that move as one
@@ -196,7 +197,9 @@ class Planner:
     ) -> Iterator[tuple[int, int, Origin]]:
         usable = tuple(as_written(table) if expr.local else table for table in tables)
         ways = self._local_products(expr, usable, search)
-        found = every_price(ways, usable) if goal is None else Towards(expr, usable, search, goal).best(ways)
+        found = (
+            every_price(ways, usable) if goal is None else Towards(expr, usable, search, goal).best(ways, self.limit)
+        )
         return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
 
     def _local_products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:

@@ -23,14 +23,20 @@ class Objective(Enum):
         first, second = (time_ps, wire_bytes) if self is Objective.TIME else (wire_bytes, time_ps)
         return (((first << _PART_BITS) | second) << _STEP_BITS) | steps
 
+    def first(self, price: int) -> int:
+        """What the objective counts, of a price: picoseconds or bytes."""
+        return price >> (_PART_BITS + _STEP_BITS)
+
     def wire_bytes(self, price: int) -> int:
         """The wire bytes of a price."""
         first, second = divmod(price >> _STEP_BITS, 1 << _PART_BITS)
         return second if self is Objective.TIME else first
 
+    def below(self, first: int) -> int:
+        """The highest price of less than so many picoseconds, or bytes."""
+        return (first << (_PART_BITS + _STEP_BITS)) - 1
+
     def clearly_below(self, price: int) -> int:
-        """Prices less than this are better by a byte, or by a fiftieth of the time: worth longer code."""
-        first = (price >> _STEP_BITS) >> _PART_BITS
-        if self is Objective.TIME:
-            first -= first // 50
-        return first << (_PART_BITS + _STEP_BITS)
+        """Prices up to this are better by a byte, or by a fiftieth of the time: worth longer code."""
+        first = self.first(price)
+        return self.below(first - first // 50 if self is Objective.TIME else first)

@@ -8,7 +8,8 @@ from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.planner.objective import Objective
-from shardc.planner.program import PlannedProgram, plan_program
+from shardc.planner.program import PlannedProgram
+from shardc.planner.subaxes import plan_with_subaxes
 
 MAX_POINTS = 16
 
@@ -28,7 +29,7 @@ def pareto(
     memory: int | None = None,
     most: int = MAX_POINTS,
 ) -> Front:
-    """What `plan_program` finds under every limit up to `memory`, less what another equals or betters in both.
+    """What `plan_with_subaxes` finds under every limit up to `memory`, less what another equals or betters in both.
 
         limit        none    46 MB - 1    41 MB - 1    37 MB - 1    33 MB - 1
         its plan     340 µs  410 µs       434 µs       457 µs       SHC410: the front is whole
@@ -41,7 +42,7 @@ def pareto(
     front: list[PlannedProgram] = []
     for _ in range(most):
         try:
-            found = plan_program(program, model, objective, memory)
+            found = plan_with_subaxes(program, model, objective, memory)
         except ShardcError as error:
             if error.code != "SHC410" or not front:
                 raise

@@ -37,7 +37,7 @@ def plan_program(
 
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
     """
-    free = _planned(program, model, objective, None, None)
+    free = planned_at_once(program, model, objective, None, None)
     if memory is None or free.cost.peak_bytes <= memory:
         return free
     return _within(program, model, objective, memory, free)
@@ -53,7 +53,7 @@ def _within(
         if not largest or (cap is not None and largest > cap):
             break
         try:
-            found = _planned(program, model, objective, memory, cap)
+            found = planned_at_once(program, model, objective, memory, cap)
             if found.cost.peak_bytes <= memory:
                 return found
             least = min(least, found.cost.peak_bytes)
@@ -63,7 +63,7 @@ def _within(
                 least = min(least, int(error.note))
         try:
             cap = largest - 1
-            free = _planned(program, model, objective, None, cap)
+            free = planned_at_once(program, model, objective, None, cap)
         except ShardcError:
             break
         least = min(least, free.cost.peak_bytes)
@@ -93,17 +93,28 @@ def _moves(step: Step) -> bool:
     return step.is_collective or isinstance(step.op, Reshape)
 
 
-def _planned(
-    program: Program, model: CostModel, objective: Objective, memory: int | None, cap: int | None
+def planned_at_once(
+    program: Program,
+    model: CostModel,
+    objective: Objective,
+    memory: int | None,
+    cap: int | None,
+    bound_bytes: int | None = None,
+    limit: int | None = None,
 ) -> PlannedProgram:
-    """The plan within `memory` among the strategies, no step larger than `cap`."""
+    """The plan within `memory` among the strategies, no step larger than `cap`. `bound_bytes` if that is known.
+
+    Of one product, SHC220 where none costs less than `limit`, in picoseconds or bytes.
+    """
     check_divisible(program)
     pool, notes = axes_to_search(program, objective)
-    state = Progress(Planner(program, model, objective, pool, cap=cap), memory)
+    most = None if limit is None else objective.below(limit)
+    state = Progress(Planner(program, model, objective, pool, cap=cap, limit=most), memory)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
     check_bytes(schedule)
-    return PlannedProgram(schedule, statements, cost_of(schedule), lower_bound(schedule), notes + order_notes(program))
+    bound = lower_bound(schedule) if bound_bytes is None else bound_bytes
+    return PlannedProgram(schedule, statements, cost_of(schedule), bound, notes + order_notes(program))
 
 
 def cost_of(schedule: Schedule) -> Cost:

@@ -64,13 +64,14 @@ class Towards:
         self._goal = goal
         self._after = cache(lambda number: Table(expr, search, {number: 0}, {}))  # of a result that is moved on
 
-    def best(self, ways: list[tuple[Way, int]]) -> list[tuple[Way, int]]:
+    def best(self, ways: list[tuple[Way, int]], limit: int | None = None) -> list[tuple[Way, int]]:
         """Of ways and the prices of their products, those on a cheapest path to the goal, and what leads there added.
 
+        None if that path costs more than the limit.
         All of them, in their order, so that equal plans are chosen among as in a search of everything.
         """
         bounds = [price + sum(table.least(number) for table, number in self._moved(way)) for way, price in ways]
-        best, found = None, []
+        best, found = limit, []
         for place in sorted(range(len(ways)), key=bounds.__getitem__):
             if best is not None and bounds[place] > best:
                 break

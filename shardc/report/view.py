@@ -86,7 +86,8 @@ class PlanView:
     """The plan, in the names of its JSON."""
 
     version: int
-    mesh: dict[str, int]
+    mesh: dict[str, int]  # as given
+    split: dict[str, dict[str, int]]  # of each axis that the steps see cut: its sub-axes, major to minor
     chip: str
     dims: dict[str, int]
     dtype: str
@@ -107,17 +108,18 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
     outputs = zip(schedule.outputs, program.outputs, strict=True)
     return PlanView(
         VERSION,
-        dict(mesh.axes),
+        dict(schedule.given_mesh.axes),
+        {} if schedule.by is None else {axis: dict(cut) for axis, cut in schedule.by.parts},
         model.chip.name,
         dict(program.sizes),
         program.dtype.name,
-        tuple(_array(schedule.values[number], mesh) for number in schedule.inputs),
-        tuple(_array(schedule.values[number], mesh, names[statement]) for number, statement in outputs),
+        tuple(_array(schedule.given(number), schedule.given_mesh) for number in schedule.inputs),
+        tuple(_array(schedule.given(number), schedule.given_mesh, names[statement]) for number, statement in outputs),
         tuple(StatementView(statement, mesh) for statement in planned.statements),
         steps(schedule.steps, schedule.values, mesh),
         planned.cost,
         Bound(planned.bound_bytes),
-        model.symbols() | dict(mesh.axes) | dict(program.sizes),
+        model.symbols() | dict(schedule.given_mesh.axes) | dict(mesh.axes) | dict(program.sizes),
         (*program.warnings, *planned.notes),
     )
 
@@ -136,6 +138,7 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
     return {
         "version": plan.version,
         "mesh": plan.mesh,
+        **({"split": plan.split} if plan.split else {}),
         "chip": plan.chip,
         "dims": plan.dims,
         "dtype": plan.dtype,

@@ -32,10 +32,10 @@ CHAINS = [
 def run(mesh, text, dtype, objective):
     plan = shardc.plan(text, mesh=mesh, dims=SIZES, dtype=dtype, objective=objective)
     wholes = simulate.sample_inputs(plan.program, seed=3)
-    devices, placed = make_mesh(plan.schedule.mesh), []
+    devices, placed = make_mesh(plan.schedule.given_mesh), []
     for whole, number in zip(wholes, plan.schedule.inputs, strict=True):
-        array = plan.schedule.values[number]
-        blocks = simulate.scatter(whole, array, plan.schedule.mesh).astype(array.dtype.jax)
+        array = plan.schedule.given(number)
+        blocks = simulate.scatter(whole, array, plan.schedule.given_mesh).astype(array.dtype.jax)
         flat = blocks.reshape(-1, *blocks.shape[len(plan.mesh) :])
         placed.append(from_blocks(list(flat), array, devices, jax.NamedSharding(devices, spec_of(array.sharding))))
     return compare(plan.schedule, wholes, [plan.compile(devices)(*placed)])

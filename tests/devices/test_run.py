@@ -18,7 +18,6 @@ from shardc.backend.placing import from_blocks, make_mesh, spec_of
 from shardc.backend.run import compare
 from shardc.compiled.hlo.stablehlo import collectives
 from shardc.ir.collectives import DirectExchange
-from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.rules.products import placements
 
@@ -123,8 +122,8 @@ def arguments(plan, wholes, mesh, seed=0):
     """Placed arrays; unreduced ones as partial sums that differ from device to device."""
     placed = []
     for whole, number in zip(wholes, plan.schedule.inputs, strict=True):
-        array = plan.schedule.values[number]
-        blocks = simulate.scatter(whole, array, plan.schedule.mesh, seed).astype(array.dtype.jax)
+        array = plan.schedule.given(number)
+        blocks = simulate.scatter(whole, array, plan.schedule.given_mesh, seed).astype(array.dtype.jax)
         flat = blocks.reshape(-1, *blocks.shape[len(plan.mesh) :])
         placed.append(from_blocks(list(flat), array, mesh, jax.NamedSharding(mesh, spec_of(array.sharding))))
     return placed
@@ -133,7 +132,7 @@ def arguments(plan, wholes, mesh, seed=0):
 def executed(text, mesh, dtype="int32", objective="time"):
     plan = shardc.plan(text, mesh=mesh, dims=SIZES, dtype=dtype, objective=objective)
     wholes = simulate.sample_inputs(plan.program, seed=3)
-    devices = make_mesh(plan.schedule.mesh)
+    devices = make_mesh(plan.schedule.given_mesh)
     program = plan.compile(devices)
     placed = arguments(plan, wholes, devices)
     results = program(*placed)
@@ -158,7 +157,7 @@ def test_a_program_equals_numpy_on_every_shard_and_moves_the_bytes_foreseen(plac
     assert report.ok, report
     assert all(output.bound == 0 for output in report.outputs), "integers are compared bitwise"
     assert all(output.shards == plan.schedule.mesh.devices for output in report.outputs)
-    lowered = collectives(program.lower(*placed), Mesh.of(mesh))
+    lowered = collectives(program.lower(*placed), plan.schedule.mesh)
     assert sum(c.total_bytes for c in lowered) == plan.cost.wire_bytes
     for found, (kind, wire, axes) in zip(lowered, foreseen(plan.schedule), strict=True):
         assert (found.kind, found.wire_bytes) == (kind, wire)
@@ -178,7 +177,7 @@ def test_a_dropped_sum_is_seen(monkeypatch):
     wholes = simulate.sample_inputs(plan.program)
     half = [whole.copy() for whole in wholes]
     half[0][:, : half[0].shape[1] // 2] = 0
-    devices = make_mesh(plan.schedule.mesh)
+    devices = make_mesh(plan.schedule.given_mesh)
     result = plan.compile(devices)(*arguments(plan, half, devices))
     assert not compare(plan.schedule, wholes, [result]).ok
 
@@ -272,7 +271,7 @@ def test_the_emitted_file_and_the_callable_are_one(mesh, text, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         exec(compile(plan.source(), "emitted", "exec"), scope)
-        with jax.set_mesh(make_mesh(plan.schedule.mesh)):
+        with jax.set_mesh(make_mesh(plan.schedule.given_mesh)):
             found = scope["program"](*placed)
             lowered = scope["program"].lower(*placed).as_text()
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(program(*placed)), strict=True):

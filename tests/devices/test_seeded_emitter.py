@@ -23,8 +23,8 @@ SIZES = {"I": 16, "J": 16, "K": 16, "L": 512}  # square, so that a shape alone d
 def arguments(plan, wholes, devices):
     placed = []
     for whole, number in zip(wholes, plan.schedule.inputs, strict=True):
-        array = plan.schedule.values[number]
-        blocks = simulate.scatter(whole, array, plan.schedule.mesh).astype(array.dtype.jax)
+        array = plan.schedule.given(number)
+        blocks = simulate.scatter(whole, array, plan.schedule.given_mesh).astype(array.dtype.jax)
         flat = blocks.reshape(-1, *blocks.shape[len(plan.mesh) :])
         placed.append(from_blocks(list(flat), array, devices, jax.NamedSharding(devices, spec_of(array.sharding))))
     return placed
@@ -34,7 +34,7 @@ def refused_by(text, dtype="int32", mesh=MESH):
     """What sees that a program is wrong: JAX's types, the shapes, the values, the bytes; None if nothing does."""
     plan = shardc.plan(text, mesh=mesh, dims=SIZES, dtype=dtype, objective="bytes")
     wholes = simulate.sample_inputs(plan.program, seed=1)
-    devices = make_mesh(plan.schedule.mesh)
+    devices = make_mesh(plan.schedule.given_mesh)
     program, placed = plan.compile(devices), arguments(plan, wholes, devices)
     try:
         result = program(*placed)
@@ -191,7 +191,7 @@ def test_swapped_specs_are_refused(monkeypatch):
 
 def test_the_outputs_keep_their_order():
     plan = shardc.plan("B[I_X, J] = A[I, J]; C[I, J_Y] = -A", mesh=MESH, dims=SIZES, dtype="int32")
-    devices = make_mesh(plan.schedule.mesh)
+    devices = make_mesh(plan.schedule.given_mesh)
     wholes = simulate.sample_inputs(plan.program)
     results = plan.compile(devices)(*arguments(plan, wholes, devices))
     assert compare(plan.schedule, wholes, results).ok
@@ -201,7 +201,7 @@ def test_the_outputs_keep_their_order():
 @pytest.mark.parametrize("dtype", ["bf16", "int32"])
 def test_a_result_has_the_type_of_the_plan(dtype):
     plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K]", mesh=MESH, dims=SIZES, dtype=dtype)
-    devices = make_mesh(plan.schedule.mesh)
+    devices = make_mesh(plan.schedule.given_mesh)
     result = plan.compile(devices)(*arguments(plan, simulate.sample_inputs(plan.program), devices))
     assert result.dtype.name == plan.schedule.values[plan.schedule.outputs[0]].dtype.jax
 
@@ -227,7 +227,7 @@ def test_where_types_are_not_checked_the_values_still_tell(monkeypatch):
 def test_types_are_checked():
     """Of the callable and of the emitted text, which says nothing of it: it is JAX's default."""
     plan = shardc.plan(REDUCED, mesh=MESH, dims=SIZES, dtype="int32")
-    devices = make_mesh(plan.schedule.mesh)
+    devices = make_mesh(plan.schedule.given_mesh)
     placed = arguments(plan, simulate.sample_inputs(plan.program), devices)
     with jax.set_mesh(devices):
         traced = jax.make_jaxpr(emitter.function(plan.schedule))(*placed)
@@ -240,7 +240,7 @@ def test_one_wrong_shard_is_seen(device):
     """Every device's copy is compared, not only the first."""
     plan = shardc.plan("A[I_X, J] → A[I_X, J]", mesh=MESH, dims=SIZES, dtype="int32")
     (whole,) = wholes = simulate.sample_inputs(plan.program)
-    devices, array = make_mesh(plan.schedule.mesh), plan.schedule.values[0]
+    devices, array = make_mesh(plan.schedule.given_mesh), plan.schedule.values[0]
     blocks = simulate.expected_blocks(whole, array, plan.schedule.mesh).astype(np.int32).reshape(8, 8, 16).copy()
     sharding = jax.NamedSharding(devices, spec_of(array.sharding))
     assert compare(plan.schedule, wholes, [from_blocks(list(blocks), array, devices, sharding)]).ok

@@ -183,7 +183,7 @@ def test_a_fault_of_ours_ends_with_70_and_a_replay(shardc, monkeypatch):
     def broken(*_arguments, **_options):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("shardc.api.plan_program", broken)
+    monkeypatch.setattr("shardc.api.plan_with_subaxes", broken)
     status, out, err = shardc("plan", MATMUL, *MESH)
     assert (status, out) == (70, "")
     assert "SHC900" in err
@@ -195,7 +195,7 @@ def test_an_interrupt_ends_with_130_and_no_output(shardc, monkeypatch):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("shardc.api.plan_program", interrupted)
+    monkeypatch.setattr("shardc.api.plan_with_subaxes", interrupted)
     assert shardc("plan", MATMUL, *MESH)[:2] == (130, "")
 
 

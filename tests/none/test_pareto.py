@@ -13,7 +13,7 @@ import shardc
 from shardc import cli, simulate
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
-from shardc.planner import Objective, plan_program
+from shardc.planner import Objective, plan_with_subaxes
 from shardc.planner.pareto import MAX_POINTS, pareto
 from shardc.report import FrontView, front_table
 from shardc.report.units import in_bytes, in_seconds
@@ -59,14 +59,14 @@ def test_each_plan_of_the_front_needs_less_memory_and_costs_more(case, objective
 @given(st.one_of(matmuls(max_axes=2), programs()), OBJECTIVES)
 def test_the_front_begins_as_good_as_the_plan_without_a_limit_and_ends_where_nothing_fits(case, objective):
     program = parsed(case)
-    free = plan_program(program, model_of(program), objective)
+    free = plan_with_subaxes(program, model_of(program), objective)
     found = pareto(program, model_of(program), objective)
     assert found.whole
     front = found.points
     assert measure(front[0], objective) <= measure(free, objective)
     assert front[0].schedule == free.schedule or front[0].cost.peak_bytes < free.cost.peak_bytes
     with pytest.raises(ShardcError, match="SHC410"):
-        plan_program(program, model_of(program), objective, front[-1].cost.peak_bytes - 1)
+        plan_with_subaxes(program, model_of(program), objective, front[-1].cost.peak_bytes - 1)
 
 
 LONG = "A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]"
@@ -79,7 +79,7 @@ def example(text, mesh):
 
 def test_a_front_has_the_fast_plan_and_the_lean_ones():
     front = pareto(*example(LONG, {"X": 4, "Y": 2})).points
-    free = plan_program(*example(LONG, {"X": 4, "Y": 2}))
+    free = plan_with_subaxes(*example(LONG, {"X": 4, "Y": 2}))
     assert len(front) > 2
     assert front[0].schedule == free.schedule
     assert front[-1].cost.peak_bytes < 0.75 * free.cost.peak_bytes

@@ -363,20 +363,20 @@ def test_ties_are_broken_by_the_order_of_dims():
 
 
 def test_each_type_is_priced_by_its_own_bytes(monkeypatch):
-    """`A · B → C` with I = J = K = 64 on X=4, A and B int8, C int32.
+    """`A · B → C` with I = J = K = 48 on X=3, A and B int8, C int32.
 
-    Exchange A (3/4 · 1,024 B) and gather B (3 · 1,024 B): 3,840 B. Reducing and scattering C is
-    3/4 · 16,384 B; counted as int8 it would seem 3,072 B, and be taken.
+    Exchange A (2/3 · 768 B) and gather B (2 · 768 B): 2,048 B. Reducing and scattering C is
+    2/3 · 9,216 B; counted as int8 it would seem 1,536 B, and be taken.
     """
-    text, sizes = "C: int32[I_X, K] = A: int8[I, J_X] · B: int8[J_X, K]", {"I": 64, "J": 64, "K": 64}
-    assert wire_bytes(text, {"X": 4}, sizes) == 3840
+    text, sizes = "C: int32[I_X, K] = A: int8[I, J_X] · B: int8[J_X, K]", {"I": 48, "J": 48, "K": 48}
+    assert wire_bytes(text, {"X": 3}, sizes) == 2048
     right = nodes.Search
 
     def one_for_all(around, shape, itemsize, *others):
         return right(around, shape, 1, *others)
 
     monkeypatch.setattr(nodes, "Search", one_for_all)
-    assert wire_bytes(text, {"X": 4}, sizes) == 12288
+    assert wire_bytes(text, {"X": 3}, sizes) == 6144
 
 
 @pytest.mark.parametrize("first, second", [({"X": 2, "Y": 4}, {"X": 4, "Y": 2}), ({"X": 2, "Y": 4}, {"Y": 4, "X": 2})])

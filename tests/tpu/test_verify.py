@@ -205,3 +205,19 @@ def test_memory_that_is_not_there_is_a_coded_error():
     with pytest.raises(shardc.ShardcError) as caught:
         plan.verify()
     assert caught.value.code == "SHC308"
+
+
+@pytest.mark.parametrize(
+    ("text", "objective"),
+    [("A[I_X, J] · B[J, K_X] → C[I_X, K]", "bytes"), ("A[I, J_X] · B[J_X, K] → C[I_X, K]", "time")],
+)
+def test_a_plan_with_axes_cut_is_compiled_as_planned(text, objective):
+    """X=16 on 4·4 chips: the chips of the fine mesh are those of X, in order."""
+    dims = dict.fromkeys("IJK", 4608)
+    plan = shardc.plan(text, mesh={"X": 16}, dims=dims, topology="v5e:4x4", objective=objective)
+    assert plan.schedule.by is not None
+    found = plan.verify()
+    assert found.agrees and found.compiled_bytes == plan.cost.wire_bytes
+    assert not found.unforeseen
+    compared = plan.compare()
+    assert compared.ours.wire_bytes < compared.theirs.wire_bytes

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
 
 
@@ -60,6 +61,17 @@ class Links(Protocol):
 
     def symbols(self) -> dict[str, float]:
         """The bandwidths that formulas name, in B/s."""
+        ...
+
+    def has_parts(self, axis: str) -> bool:
+        """Whether parts of a mesh axis have links of their own: it lies on several lines, or on two kinds of link."""
+        ...
+
+    def refined(self, by: Refinement) -> Links | None:
+        """The same links under the axes of a finer mesh; None where parts of axes are not parts of links.
+
+        Parts that are all of an axis are priced as the axis is.
+        """
         ...
 
 

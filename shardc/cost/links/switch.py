@@ -15,6 +15,7 @@ from shardc.cost.layout import Layout
 from shardc.cost.links.level import Factor, Level, less_one, product
 from shardc.cost.topology import place
 from shardc.ir.mesh import Mesh
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
 
 
@@ -73,6 +74,21 @@ class SwitchLinks:
         if self.mesh.product(axes) != count:
             return Factor(str(count), count)
         return product(Factor(axis, self.mesh.size(axis)) for axis in axes)
+
+    def has_parts(self, axis: str) -> bool:
+        return min(self.parts[axis]) > 1
+
+    def refined(self, by: Refinement) -> SwitchLinks | None:
+        """A sub-axis is inside a domain as far as the axis is: X=16 with 8 inside as X0=4, X1=4 has 2·2 and 4."""
+        parts = {}
+        for axis, (inside, _) in self.parts.items():
+            for name in by.axes((axis,)):
+                size, after = by.fine.size(name), by.around(axis, (name,))[1]
+                near = 1 if after >= inside else min(size, inside // after)
+                if max(after, inside) % min(after, inside) or size % near or (inside // after or 1) % near:
+                    return None
+                parts[name] = (near, size // near)
+        return SwitchLinks(by.fine, self.chip, parts)
 
     def symbols(self) -> dict[str, float]:
         return {"W_nvlink": self.chip.link_bandwidth, "W_node": self.chip.dcn_bandwidth}

@@ -1,0 +1,199 @@
+"""Plans in which an axis is cut, where that is cheaper: 4 = 2·2.
+
+`A[I_X, J] · B[J, K_X] → C[I, K_X]` on X=16: an operand is needed whole, unless the devices are seen as a grid of 4·4,
+I over the one half of the axis and K over the other. The plan is then that of the refined program (`ir.refine`), and
+searched in the same way.
+
+The search grows quickly with the number of axes. So a plan at its bound is left as it is; cuts into few parts are
+tried, the most even ones; and of a product no way is searched whose bound is above what is known (`ways`). By time
+only axes are cut whose parts have links of their own, as X=16 on a torus of 4·4 has: the parts of a ring share its
+links, where a cut seldom saves more than a few hundredths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise, product
+
+from shardc.cost.model import CostModel, picoseconds
+from shardc.errors import ShardcError
+from shardc.ir.program import Named, Program, Use
+from shardc.ir.refine import Refinement, refined, refinement
+from shardc.ir.sharding import Sharding
+from shardc.planner.idle import width_of
+from shardc.planner.limits import axes_to_search
+from shardc.planner.objective import Objective
+from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
+from shardc.rules.products import count_placements
+
+MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
+MOST_EVEN = 2  # so many cuts are tried for each number of axes
+_NO_LIMIT = 1 << 90
+MARGIN = 100  # by time a plan on a finer mesh must save one part in so many
+
+
+def plan_with_subaxes(
+    program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
+) -> PlannedProgram:
+    """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective, or alone keeps the limit.
+
+    By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
+    sums are left on their mesh.
+    """
+    refusal = None
+    try:
+        whole = plan_program(program, model, objective, memory)
+    except ShardcError as error:
+        if error.code != "SHC410":
+            raise
+        refusal, whole = error, plan_program(program, model, objective)
+    best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
+    for by in _cuts(whole, model, objective, needed=refusal is not None):
+        found = _on(by, whole, model, objective, memory, limit)
+        if found is not None:
+            best, limit = found, _below(found, objective)
+    if best is None:
+        assert refusal is not None
+        raise refusal
+    return _plainer(best, whole, model, objective, memory)
+
+
+def _on(
+    by: Refinement,
+    whole: PlannedProgram,
+    model: CostModel,
+    objective: Objective,
+    memory: int | None,
+    limit: int,
+) -> PlannedProgram | None:
+    """The plan on a finer mesh, if it keeps the memory limit and costs less than another limit."""
+    finer, schedule = model.refined(by), whole.schedule
+    if finer is None:
+        return None
+    inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
+    program = refined(schedule.program, by, inputs, outputs)
+
+    alone = limit if len(program.statements) == 1 else None
+    try:
+        found = planned_at_once(program, finer, objective, memory, None, whole.bound_bytes, alone)
+    except ShardcError:  # nothing cheaper; or too wide to search, or over the memory limit
+        return None
+    if (memory is not None and found.cost.peak_bytes > memory) or measure(found, objective) >= limit:
+        return None
+    return replace(found, schedule=replace(found.schedule, by=by), notes=(*whole.notes, str(by)))
+
+
+def _plainer(
+    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, memory: int | None
+) -> PlannedProgram:
+    """Of X0·X1·X2 whose X0 and X1 always stand together, the plan on X0·X1, if it costs no more."""
+    by = best.schedule.by
+    cut = by and joined(by, [array.sharding for array in best.schedule.values])
+    if by is None or not cut or cut == {axis: tuple(size for _, size in parts) for axis, parts in by.parts}:
+        return best
+    plainer = refinement(by.coarse, cut, [dim for dim, _ in whole.schedule.program.sizes])
+    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1)
+    return best if found is None else found
+
+
+def joined(by: Refinement, shardings: Sequence[Sharding]) -> dict[str, tuple[int, ...]]:
+    """The sizes of the parts of axes if parts are joined that are neighbours in all shardings, in order."""
+    found: dict[str, tuple[int, ...]] = {}
+    for axis, parts in by.parts:
+        (last, size), *others = parts
+        sizes = [size]
+        for name, size in others:
+            if all(_together(last, name, sharding) for sharding in shardings):
+                sizes[-1] *= size
+            else:
+                sizes.append(size)
+            last = name
+        if len(sizes) > 1:
+            found[axis] = tuple(sizes)
+    return found
+
+
+def _together(first: str, second: str, sharding: Sharding) -> bool:
+    """Whether the second follows the first wherever one of them is."""
+    if (first in sharding.unreduced) != (second in sharding.unreduced):
+        return False
+    if first not in sharding.sharded or second not in sharding.sharded:
+        return first not in sharding.sharded and second not in sharding.sharded
+    return any((first, second) in pairwise(axes) for axes in sharding.dims)
+
+
+def measure(planned: PlannedProgram, objective: Objective) -> int:
+    """What the objective counts; time in whole picoseconds."""
+    return picoseconds(planned.cost.time_s) if objective is Objective.TIME else planned.cost.wire_bytes
+
+
+def _below(best: PlannedProgram, objective: Objective) -> int:
+    """What a longer program must stay below."""
+    limit = measure(best, objective)
+    return limit - limit // MARGIN if objective is Objective.TIME else limit
+
+
+def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool) -> list[Refinement]:
+    """The finer meshes to try, those of fewer axes first; `needed` if no plan on the mesh as it is will do."""
+    schedule, cost = whole.schedule, whole.cost
+    program, mesh = schedule.program, schedule.mesh
+    border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
+    if any(sharding.unreduced for sharding in border) or not cost.wire_bytes:
+        return []
+    by_time = objective is Objective.TIME and not needed
+    if not needed and (
+        cost.communication_s * MARGIN < cost.time_s if by_time else cost.wire_bytes <= whole.bound_bytes
+    ):
+        return []
+    pool, _ = axes_to_search(program, objective)
+    used = {axis for array in schedule.inputs for axis in schedule.values[array].sharding.used}
+
+    def may_cut(axis: str) -> bool:
+        """By time, of an array that only moves, what is sliced in part: an axis that holds copies."""
+        return not by_time or (model.has_parts(axis) and not (_only_moves(program) and axis in used))
+
+    wide = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in pool if mesh.size(axis) > 1)
+    names = [dim for dim, _ in program.sizes]
+    return [refinement(mesh, cut, names) for cut in _even_cuts(wide, _most_axes(program))]
+
+
+def _only_moves(program: Program) -> bool:
+    return all(isinstance(statement.expr, Use | Named) for statement in program.statements)
+
+
+def _most_axes(program: Program) -> int:
+    """How many axes the search has time for; that of an array which only moves is to be quick."""
+    widths = [width_of(statement) for statement in program.statements]
+    ways = MAX_WAYS // 4 if _only_moves(program) else MAX_WAYS
+    return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > ways)
+
+
+@lru_cache(maxsize=256)
+def _even_cuts(axes: tuple[tuple[str, int, bool], ...], most: int) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+    """Of all ways to cut some axes that leave at most so many, the most even for each number of axes.
+
+    `axes` are names, sizes, and whether they may be cut.
+    """
+    room = most - len(axes)
+    if room < 1:
+        return ()
+    ways: dict[int, list[tuple[int, Mapping[str, tuple[int, ...]]]]] = {}
+    for cut in product(*(list(_factorings(size, room + 1 if may else 1)) for _, size, may in axes)):
+        sizes = [part for parts in cut for part in parts]
+        cuts = {axis: parts for (axis, _, _), parts in zip(axes, cut, strict=True) if len(parts) > 1}
+        if cuts and len(sizes) <= most:
+            ways.setdefault(len(sizes), []).append((sum(sizes), cuts))
+    for found in ways.values():
+        found.sort(key=lambda way: way[0])
+    return tuple(cut for count in sorted(ways) for _, cut in ways[count][:MOST_EVEN])
+
+
+def _factorings(size: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write a size as a product of at most so many factors above 1, in order: 4, 2·2."""
+    yield (size,)
+    if most > 1:
+        for first in range(2, size // 2 + 1):
+            if size % first == 0:
+                yield from ((first, *rest) for rest in _factorings(size // first, most - 1))
