@@ -73,7 +73,7 @@ def scattering(
     share = (*local[:dim], local[dim] // parts, *local[dim + 1 :])
     form = _form(share, dtype, may_exchange=slice_ is not None and not is_typed)
     at_once = form is Form.EXCHANGED or not _is_whole(axes, program.mesh, slice_)
-    return Scattering(form, parts, (Round(axes),) if at_once else _rounds(axes, program.mesh, slice_, is_typed))
+    return Scattering(form, parts, (Round(axes),) if at_once else rounds(axes, program, may_split=not is_typed))
 
 
 def slice_of(program: Program) -> Shape | None:
@@ -103,12 +103,16 @@ def _is_whole(axes: Axes, mesh: Mesh, slice_: Shape | None) -> bool:
     return len(set(slice_)) < len(slice_) and mesh.devices > 4
 
 
-def _rounds(axes: Axes, mesh: Mesh, slice_: Shape | None, is_typed: bool) -> tuple[Round, ...]:
-    """The major axes, then the minor one; of a single axis the major part, then the last side of the slice."""
-    wide = tuple(axis for axis in axes if mesh.size(axis) > 1)
+def rounds(axes: Axes, program: Program, may_split: bool) -> tuple[Round, ...]:
+    """Of all of a slice the major axes, then the minor one.
+
+    Of a single axis, if it `may_split` and the slice is named, the major part, then the slice's last side.
+    """
+    mesh, slice_ = program.mesh, slice_of(program)
+    wide = [place for place, axis in enumerate(axes) if mesh.size(axis) > 1]
     if len(wide) > 1:
-        return Round(wide[:-1]), Round(wide[-1:])
-    if slice_ is None or is_typed:
+        return Round(axes[: wide[-1]]), Round(axes[wide[-1] :])
+    if not slice_ or not may_split or slice_[-1] == mesh.product(axes):
         return (Round(axes),)
     split = (mesh.product(axes) // slice_[-1], slice_[-1])
     return Round(axes, split, is_major=True), Round(axes, split)
