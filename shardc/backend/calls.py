@@ -145,7 +145,7 @@ class _Writer:
         # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
         equal = self.flow.equal[step.result].intersection(axes)
         keywords: dict[str, Expr] = {"to": Const("invarying")} if equal else {}
-        return gather(self._name(step.operands[0]), axes, dim, keywords, self.mesh)
+        return gather(self._name(step.operands[0]), axes, dim, keywords, self.schedule.program)
 
     def _product(self, step: Step) -> tuple[Expr, ...]:
         arrays, result = self._arrays(step), self.schedule.values[step.result]

@@ -7,6 +7,8 @@ import math
 from shardc.backend.exprs import Attr, BinOp, Call, Const, Expr, Index, Items, Name, Star, axes_argument, call, method
 from shardc.ir.collectives import CollectivePermute
 from shardc.ir.mesh import Mesh
+from shardc.ir.program import Program
+from shardc.ir.scatters import Round, rounds
 from shardc.ir.sharding import Axes, Sharding
 
 # Up to so many devices the pairs of a permute are written out.
@@ -15,20 +17,31 @@ _FEW = 8
 _LARGE = 64
 
 
-def gather(value: Expr, axes: Axes, dim: int, keywords: dict[str, Expr], mesh: Mesh) -> list[Expr]:
-    """`A[I_XY] → A[I]`.
+def gather(value: Expr, axes: Axes, dim: int, keywords: dict[str, Expr], program: Program) -> list[Expr]:
+    """`A[I_X] → A[I]`.
 
     Over all of a large slice at once the TPU's compiler sums zeros, at twice the bytes; so there the minor axis
-    comes first: `A[I_XYZ] → A[I_XY] → A[I]`.
+    comes first: `A[I_XYZ] → A[I_XY] → A[I]`. JAX takes no part of an axis where the result is to be equal.
     """
-    wide = tuple(axis for axis in axes if mesh.size(axis) > 1)
-    whole = mesh.product(wide) == mesh.devices >= _LARGE and len(wide) > 1
-    groups = [wide[-1:], wide[:-1]] if whole else [axes]
+    whole = program.mesh.product(axes) == program.mesh.devices >= _LARGE
+    found = rounds(axes, program, may_split=not keywords)[::-1] if whole else (Round(axes),)
     names = [value, Name("")]
+    fixed = {"axis": Const(dim), "tiled": Name("True"), **keywords}
     return [
-        call("jax.lax.all_gather", name, axes_argument(group), axis=Const(dim), tiled=Name("True"), **keywords)
-        for name, group in zip(names, groups, strict=False)
+        call("jax.lax.all_gather", name, axes_argument(each.axes), **fixed, **groups(each))
+        for name, each in zip(names, found, strict=False)
     ]
+
+
+def groups(each: Round) -> dict[str, Expr]:
+    """The devices along a part of an axis: of 8 as 4·2 the major groups are 0 2 4 6 and 1 3 5 7, the minor 0 1, 2 3, ….
+
+    Nothing for a round over whole axes.
+    """
+    if each.split is None:
+        return {}
+    numbers = method(call("np.arange", Const(math.prod(each.split))), "reshape", *map(Const, each.split))
+    return {"axis_index_groups": method(method(numbers, "transpose") if each.is_major else numbers, "tolist")}
 
 
 def exchange(value: Expr, axes: Axes, source: int, dim: int) -> Call:

@@ -7,6 +7,7 @@ from typing import assert_never
 from shardc.backend.exchanges import by_axis, sent, to_front
 from shardc.backend.exprs import Call, Const, Expr, Name, axes_argument, call, method
 from shardc.backend.local import as_type, type_name
+from shardc.backend.moves import groups
 from shardc.ir.dtypes import DType, Kind, accumulator
 from shardc.ir.mesh import Mesh
 from shardc.ir.scatters import FOLD, Form, Parts, Round, Scattering
@@ -44,15 +45,7 @@ def _stacked(way: Scattering, parts: Parts, rank: int, mesh: Mesh) -> list[Expr]
 def _scattered(each: Round, dim: int) -> Call:
     """Always tiled: without, vmap mixes up the dims of what is left."""
     keywords: dict[str, Expr] = {"scatter_dimension": Const(dim), "tiled": Name("True")}
-    if each.split is not None:
-        keywords["axis_index_groups"] = _groups(each.split, each.is_major)
-    return call("jax.lax.psum_scatter", _VALUE, axes_argument(each.axes), **keywords)
-
-
-def _groups(split: tuple[int, int], is_major: bool) -> Expr:
-    """Of 8 devices as 4·2 the major groups are 0 2 4 6 and 1 3 5 7, the minor ones 0 1, 2 3, 4 5, 6 7."""
-    numbers = method(call("np.arange", Const(split[0] * split[1])), "reshape", *map(Const, split))
-    return method(method(numbers, "transpose") if is_major else numbers, "tolist")
+    return call("jax.lax.psum_scatter", _VALUE, axes_argument(each.axes), **keywords, **groups(each))
 
 
 def _added_up(dtype: DType) -> Expr:

@@ -74,7 +74,7 @@ def scattering(parts: Parts, local: Shape, dtype: DType, program: Program, is_ty
         form = Form.STACKED
     count = program.mesh.product(axes)
     at_once = form is Form.EXCHANGED or not _is_whole(axes, program.mesh, slice_)
-    return Scattering(form, count, (Round(axes),) if at_once else _rounds(axes, program.mesh, slice_, is_typed))
+    return Scattering(form, count, (Round(axes),) if at_once else rounds(axes, program, may_split=not is_typed))
 
 
 def one_after_another(parts: Parts, program: Program) -> tuple[Parts, ...]:
@@ -117,12 +117,16 @@ def _is_whole(axes: Axes, mesh: Mesh, slice_: Shape | None) -> bool:
     return len(set(slice_)) < len(slice_) and mesh.devices > 4
 
 
-def _rounds(axes: Axes, mesh: Mesh, slice_: Shape | None, is_typed: bool) -> tuple[Round, ...]:
-    """The major axes, then the minor one; of a single axis the major part, then the last side of the slice."""
-    wide = tuple(axis for axis in axes if mesh.size(axis) > 1)
+def rounds(axes: Axes, program: Program, may_split: bool) -> tuple[Round, ...]:
+    """Of all of a slice the major axes, then the minor one.
+
+    Of a single axis, if it `may_split` and the slice is named, the major part, then the slice's last side.
+    """
+    mesh, slice_ = program.mesh, slice_of(program)
+    wide = [place for place, axis in enumerate(axes) if mesh.size(axis) > 1]
     if len(wide) > 1:
-        return Round(wide[:-1]), Round(wide[-1:])
-    if slice_ is None or is_typed:
+        return Round(axes[: wide[-1]]), Round(axes[wide[-1] :])
+    if not slice_ or not may_split or slice_[-1] == mesh.product(axes):
         return (Round(axes),)
     split = (mesh.product(axes) // slice_[-1], slice_[-1])
     return Round(axes, split, is_major=True), Round(axes, split)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.backend import moves
 from shardc.backend.run import run
 from shardc.compiled.hlo.stablehlo import collectives
 
@@ -33,6 +34,13 @@ CASES = {
     "two dims, in rounds": (EACH, THREE, {"I": 128, "J": 2048, "K": 1024}, "f32", ('"Z", scatter', '("Y", "X"), s')),
     "in parts": (ROWS, EIGHT, {"I": 128, "J": 2048, "K": 256}, "f32", ("reshape(4, 2).transpose()",)),
     "in parts, stacked": (COLUMNS, EIGHT, {"I": 256, "J": 2048, "K": 520}, "f32", ("reshape(4, 2)", "jnp.stack")),
+    "in parts, beside an axis of one": (
+        ROWS.replace("X]", "XW]").replace("J_X,", "J_XW,").replace("I_X,", "I_XW,"),
+        ("X=8,W=1", "v5p:2x2x2"),
+        {"I": 128, "J": 2048, "K": 256},
+        "f32",
+        ("reshape(4, 2)",),
+    ),
     "in parts, folded": (VECTOR, EIGHT, {"I": 16384, "J": 2048}, "f32", ("reshape(4, 2)", "ravel()")),
 }
 cases = pytest.mark.parametrize("name", CASES)
@@ -100,6 +108,15 @@ def test_the_gradient_and_vmap_are_those_of_a_product(name, kind):
     for found, wanted in ((twice, np.stack([product, 2 * product])), (da, outer), (db, a64.T @ product)):
         rounding = 0.01 * np.abs(wanted).max() if a.dtype == "bfloat16" else 0
         np.testing.assert_allclose(np.asarray(found, np.float64), wanted, rtol=0, atol=rounding)
+
+
+def test_a_gather_over_a_part_of_an_axis_after_another(monkeypatch):
+    """Of large slices; here already of eight devices."""
+    monkeypatch.setattr(moves, "_LARGE", 8)
+    text = "A[I_X, J] · B[J_X, K] → C[I_X, K]"
+    plan = shardc.plan(text, mesh={"X": 8}, dims={"I": 4096, "J": 64, "K": 48}, dtype="int32", topology="v5p:2x2x2")
+    assert plan.source().count("reshape(4, 2)") == 2
+    assert run(plan._found.schedule).ok
 
 
 @settings(max_examples=15, deadline=None)

@@ -60,7 +60,7 @@ def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
         ("X=8,Y=8", None, "XY", (Round(("X",)), Round(("Y",)))),  # as many as that: the slice is not named
         ("X=4,Y=4", None, "XY", (Round(("X", "Y")),)),
         ("X=8", "v5e:2x4", "X", (Round(("X",)),)),  # no two sides are equal
-        ("X=2,Y=4,Z=1", "v5p:2x2x2", "XYZ", (Round(("X",)), Round(("Y",)))),
+        ("X=2,Y=4,Z=1", "v5p:2x2x2", "XYZ", (Round(("X",)), Round(("Y", "Z")))),
         ("X=2,Y=2", "v5p:2x2x1", "XY", (Round(("X", "Y")),)),
     ],
 )
