@@ -106,7 +106,7 @@ def test_pieces_on_their_way(text, dims, pieces):
     ],
 )
 def test_scatters_by_hand(mesh, topology, dtype, temporary):
-    dims = {"I": 4096, "J": 4096, "K": 2048}
+    dims = {"I": 4096, "J": 65536, "K": 2048}
     text = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
     plan = shardc.plan(text, mesh=mesh, dims=dims, dtype=dtype, topology=topology, objective="bytes")
     assert allocation(plan.schedule).temporary_bytes == temporary * MEGA
