@@ -15,7 +15,7 @@ from itertools import product
 from operator import itemgetter
 
 from shardc.cost.model import picoseconds
-from shardc.ir.collectives import Move, apply
+from shardc.ir.collectives import apply
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.program import Product
 from shardc.ir.sharding import Axes, Sharding
@@ -116,6 +116,7 @@ class _Task:
     searches: tuple[Search, ...]
     work: Work
     _arithmetic: dict[int, int] = field(default_factory=dict)
+    _known: dict[tuple[int, Sharding], tuple[int, Route] | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, planner: Planner, expr: Product, whole: list[tuple[Dims, Sharding]], digits: Digits) -> _Task:
@@ -151,47 +152,51 @@ class _Task:
 
     def priced(self, way: Way, below: int | None = None) -> InDigits | None:
         """A way with its moves; None if an exchange does not fit, or would need digits of digits; or is no cheaper."""
-        total, found = self._product(way), list[Route]()
-        for number, (dims, source) in enumerate(self.placed[:-1]):
-            moved = self._route(number, source, way.operand(dims))
-            if moved is None:
+        reshapes = sum(any(self.digits.op(dims).sizes) for dims, _ in self.placed)
+        total = self._product(way) + self.planner.objective.price(0, 0, steps=reshapes)
+        routes = list[Route]()
+        for number in range(len(self.placed)):
+            found = None if below is not None and total >= below else self._moved(number, way)
+            if found is None:
                 return None
-            total += moved[0]
-            found.append(moved[1])
-        left = None if below is not None and total >= below else self._from_product(way.result(self.expr.dims))
-        if left is None:
+            total += found[0]
+            routes.append(found[1])
+        return InDigits(self.digits, tuple(routes[:-1]), way, routes[-1], total)
+
+    def _moved(self, number: int, way: Way) -> tuple[int, Route] | None:
+        """What an operand's moves to the product cost, or the result's from it, and these; worked out once."""
+        dims, lies = self.placed[number]
+        is_result = number == len(self.placed) - 1
+        at = way.result(dims) if is_result else way.operand(dims)
+        if (number, at) not in self._known:
+            search = self.searches[number]
+            found = self._from_product(search, at, lies) if is_result else self._route(search, lies, at)
+            self._known[number, at] = found
+        return self._known[number, at]
+
+    def _route(self, search: Search, source: Sharding, target: Sharding) -> tuple[int, Route] | None:
+        moves = () if source == target else route(source, target, search.shape, self.planner.mesh)
+        if moves is None or any(isinstance(move, Reshape) for move in moves):
             return None
-        reshapes = sum(any(op.sizes) for op in (self.digits.op(dims) for dims, _ in self.placed))
-        total += left[0] + self.planner.objective.price(0, 0, steps=reshapes)
-        return InDigits(self.digits, tuple(found), way, left[1], total)
+        price = search.price_of_route(search.space.number(source), moves)
+        return None if price is None else (price, moves)
 
-    def _route(
-        self, number: int, source: Sharding, target: Sharding, first: tuple[Move, ...] = ()
-    ) -> tuple[int, Route] | None:
-        """A route, after some moves; with its price from where those began."""
-        search, mesh = self.searches[number], self.planner.mesh
-        after = source
-        for move in first:
-            after = apply(move, after, mesh)
-        rest = () if after == target else route(after, target, search.shape, mesh)
-        if rest is None or not self._divide(search, source, (*first, *rest)):
-            return None
-        price = search.price_of_route(search.space.number(source), (*first, *rest))
-        return None if price is None else (price, (*first, *rest))
-
-    def _divide(self, search: Search, after: Sharding, moves: Route) -> bool:
-        """Whether blocks divide all the way; no digits of digits."""
-        for move in moves:
-            if isinstance(move, Reshape):
-                return False
-            after = apply(move, after, self.planner.mesh)
-            if not search.divides(search.space.number(after)):
-                return False
-        return True
-
-    def _from_product(self, left: Sharding) -> tuple[int, Route] | None:
-        """From the product to the goal: partial sums are reduced, then a route."""
-        number, (dims, goal) = len(self.placed) - 1, self.placed[-1]
-        firsts = reductions(left, goal, self.digits.rests(dims), self.planner.mesh)
-        routes = (self._route(number, left, goal, first) for first in firsts)
-        return min((found for found in routes if found is not None), key=itemgetter(0), default=None)
+    def _from_product(self, search: Search, left: Sharding, goal: Sharding) -> tuple[int, Route] | None:
+        """From the product to the goal: partial sums are reduced, then a route. Those that may be best are priced."""
+        start, end = search.space.number(left), search.space.number(goal)
+        bounded = []
+        for place, moves in enumerate(reductions(left, goal, self.digits.rests(self.expr.dims), self.planner.mesh)):
+            price = search.price_of_route(start, moves)
+            if price is not None:
+                after = left
+                for move in moves:
+                    after = apply(move, after, self.planner.mesh)
+                bounded.append((price + search.least(search.space.number(after), end), place, price, moves, after))
+        best: tuple[int, Route] | None = None
+        for least, _, price, moves, after in sorted(bounded, key=itemgetter(0, 1)):
+            if best is not None and least >= best[0]:
+                break
+            rest = self._route(search, after, goal)
+            if rest is not None and (best is None or price + rest[0] < best[0]):
+                best = price + rest[0], (*moves, *rest[1])
+        return best

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from shardc.cost.floors import least_seconds
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter, apply, wire_bytes
-from shardc.ir.digits import Reshape, reshaped
+from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
 from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget, rated
@@ -204,17 +204,19 @@ class Search:
         return found if way is None or start + way[0] >= found[0] else (start + way[0], (seed, way[1]))
 
     def price_of_route(self, number: int, moves: Route) -> int | None:
-        """The price of a route; None if it needs more memory than the cap."""
-        mesh, sharding, total = self.space.mesh, self.space.shardings[number], 0
+        """The price of a route; None if blocks do not divide, or it needs more memory than the cap."""
+        mesh, sharding, shape, total = self.space.mesh, self.space.shardings[number], self.shape, 0
         size, held = self.local_bytes(number), 0 if number in self.given else self.local_bytes(number)
         for move in moves:
             if isinstance(move, Reshape):
-                sharding = reshaped(move, sharding, mesh)
+                sharding, shape = reshaped(move, sharding, mesh), shape_after(move, shape)
                 total += self.objective.price(0, 0)
             else:
                 time = self.model.rate(move).time_ps(size)
                 total += self.objective.price(time, wire_bytes(move, sharding, mesh, size))
                 sharding = apply(move, sharding, mesh)
+            if not sharding.divides(shape, mesh):
+                return None
             size = self._bytes // mesh.product(sharding.sharded)
             if self._cap is not None and held + size > self._cap:
                 return None
