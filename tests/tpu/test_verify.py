@@ -67,7 +67,7 @@ def test_exchanges_onto_a_digit_keep_their_lanes(text, mesh, dims, topology):
 
 
 def test_small_arrays_are_compiled_as_planned():
-    verified = [case.plan().verify() for case in bench().cases(30, seed=3, small=True)]
+    verified = [case.plan().verify() for case in bench().cases(30, seed=4, small=True)]
     assert all(v.agrees for v in verified)
     assert any(match.remark == "exchanged" for v in verified for match in v.steps)
 
@@ -89,7 +89,7 @@ ROWS, COLUMNS = "A[I, J_{0}] · B[J_{0}, K] → C[I_{0}, K]", "A[I, J_{0}] · B[
     ],
 )
 def test_a_scatter_is_compiled_at_its_bytes(text, mesh, topology, size, dtype):
-    dims = {"I": size[0], "J": 16384, "K": size[1]}
+    dims = {"I": size[0], "J": 262144, "K": size[1]}
     plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, dtype=dtype, objective="bytes")
     verified = plan.verify()
     assert "ReduceScatter" in [match.kind for match in verified.steps]
