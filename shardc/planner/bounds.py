@@ -70,7 +70,14 @@ def _origins(schedule: Schedule) -> dict[int, str]:
 
 
 def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
-    """The most bytes that some device needs and does not hold."""
+    """The most bytes that some device needs and does not hold; or what devices receive on average to add partial sums.
+
+    Before some device has a sum of n, n - 1 others have sent; then it goes to the others that are to have it.
+    """
     total = math.prod(before.shape) * before.dtype.bytes
     block, kept = needed(before.sharding, after, mesh)
-    return total // block - (total // kept if kept else 0)
+    missing = total // block - (total // kept if kept else 0)
+    summed = mesh.product(tuple(before.sharding.unreduced))
+    if summed == 1 or after.unreduced or total % mesh.devices:  # collectives round down
+        return missing
+    return max(missing, total * (summed + mesh.devices // block - 2) // mesh.devices)
