@@ -290,7 +290,9 @@ if __name__ == "__main__":
         print(f"≤ {edge}: {number}")
 
 
-@pytest.mark.parametrize("text", ["A[I, J]{U_XY} → A[I_X, J_Y]", "A[I_Y, J]{U_X} → A[I_Y, J]", "A[I, J]{U_XY} → A[I, J]"])
+@pytest.mark.parametrize(
+    "text", ["A[I, J]{U_XY} → A[I_X, J_Y]", "A[I_Y, J]{U_X} → A[I_Y, J]", "A[I, J]{U_XY} → A[I, J]"]
+)
 def test_collectives_that_add_are_at_their_bound(text):
     plan = shardc.plan(text, mesh={"X": 4, "Y": 2}, dims={"I": 64, "J": 128})
     assert plan.cost.wire_bytes == plan.bound.wire_bytes > 0
