@@ -85,6 +85,8 @@ class Table:
     def price(self, number: int, limit: int | None) -> int | None:
         """The price of one sharding; None if it is above the limit, or the array cannot be so."""
         if self._paths is None and number not in self._towards and not self.fixed:
+            if limit is not None and self._above.get(number, -1) >= limit:
+                return None
             if number not in self.seeds and not self.search.divides(number):
                 return None
             found = self.search.paths(self.seeds, number, limit)

@@ -89,6 +89,8 @@ class Towards:
         """The price of a way up to the result, and up to the goal; None if that is impossible or above `best`."""
         moved = self._moved(way)
         left = [table.least(number) for table, number in moved]
+        if best is not None and price + sum(left) > best:
+            return None  # what was learned of other ways since this one was bounded
         for place, (table, number) in enumerate(moved):
             before, left[place] = price, 0
             found = table.price(number, None if best is None else best - price - sum(left))
