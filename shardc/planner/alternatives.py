@@ -69,7 +69,7 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
             goal = cheapest(root, statement)
         except ShardcError:  # this strategy does not lead to the result
             continue
-        priced.append((root.paths().price[goal], root, goal))
+        priced.append((root.paths(goal).price[goal], root, goal))
     priced.sort(key=lambda entry: entry[0])
     yield from ((root, goal, False) for _, root, goal in priced[:MAX_STRATEGIES])
 
