@@ -5,7 +5,7 @@ Run it with `python examples/use_in_jax.py`; it needs no accelerator.
 
 import jax
 
-jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_num_cpu_devices", 8)  # before anything starts JAX's devices: hence E402 below
 
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402

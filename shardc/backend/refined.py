@@ -32,7 +32,7 @@ def on_given_mesh(schedule: Schedule, by: Refinement, mapped: Callable[[jax.shar
         with jax.sharding.use_abstract_mesh(fine.abstract_mesh):
             results = mapped(fine)(*arrays)
         results = results if isinstance(results, tuple) else (results,)
-        return jax.lax.with_sharding_constraint(results, outs)  # type: ignore[no-any-return]
+        return jax.lax.with_sharding_constraint(results, outs)  # type: ignore[no-any-return]  # JAX types it as Any
 
     def program(*arrays: Any) -> Any:
         results = jax.sharding.auto_axes(whole, out_sharding=tuple(map(_typed, outs)))(*arrays)

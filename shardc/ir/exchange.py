@@ -94,6 +94,15 @@ def needed(before: Sharding, after: Sharding, mesh: Mesh) -> tuple[int, int | No
     return block, math.prod(map(max, before.blocks(mesh), after.blocks(mesh)))
 
 
+def received_to_add(total: int, summed: int, block: int, devices: int) -> int:
+    """The bytes that a device receives on average, at least, to sum partial sums of an array of so many bytes.
+
+    Before some device has a sum of n, n - 1 others have sent; then it goes to the others of the c that are to have it:
+    `devices` / `block`. 0 where devices do not share the bytes evenly, since there collectives round down.
+    """
+    return 0 if total % devices else total * (summed + devices // block - 2) // devices
+
+
 @lru_cache(maxsize=1 << 14)
 def _tail(old: Axes, new: Axes, mesh: Mesh) -> Tail:
     old = tuple(axis for axis in old if mesh.size(axis) > 1)

@@ -58,11 +58,12 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
     The plan's own may do its products in digits, as nobody would on paper; then it comes without them as well.
     """
     best = root_table(planner, statement)
-    yield best, cheapest(best, statement), True
-    yield best, cheapest(best, statement), False
+    own = cheapest(best, statement)
+    yield best, own, True
+    yield best, own, False
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)
     priced: list[tuple[int, Table, int]] = []
-    order = taken(best, cheapest(best, statement))
+    order = taken(best, own)
     found = [*_tables(narrow, order), *_others(narrow, statement.expr, order)]
     for root in map(fixed_if_asked, found):
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shardc.ir.exchange import needed
+from shardc.ir.exchange import needed, received_to_add
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Named, Product, Use
@@ -70,14 +70,11 @@ def _origins(schedule: Schedule) -> dict[int, str]:
 
 
 def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
-    """The most bytes that some device needs and does not hold; or what devices receive on average to add partial sums.
-
-    Before some device has a sum of n, n - 1 others have sent; then it goes to the others that are to have it.
-    """
+    """The most bytes that some device needs and does not hold; or what devices receive at least to add partial sums."""
     total = math.prod(before.shape) * before.dtype.bytes
     block, kept = needed(before.sharding, after, mesh)
     missing = total // block - (total // kept if kept else 0)
     summed = mesh.product(tuple(before.sharding.unreduced))
-    if summed == 1 or after.unreduced or total % mesh.devices:  # collectives round down
+    if summed == 1 or after.unreduced:
         return missing
-    return max(missing, total * (summed + mesh.devices // block - 2) // mesh.devices)
+    return max(missing, received_to_add(total, summed, block, mesh.devices))

@@ -112,13 +112,8 @@ class Builder:
         self._note_cases(expr, origin)
         values = tuple(self.build(t, n, self._inner(t.expr), expr) for t, n in origin.operands)
         result = self._array(expr, table.sharding(seed), name)
-        return self._append(
-            Einsum(),
-            values,
-            result,
-            self._product_cost(expr, [*(self.values[value] for value in values), result]),
-            "local product",
-        )
+        cost = self._product_cost(expr, [*(self.values[value] for value in values), result])
+        return self._append(Einsum(), values, result, cost, "local product")
 
     def _note_cases(self, expr: Product, origin: Multiplied) -> None:
         found = [t.sharding(seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
@@ -148,11 +143,8 @@ class Builder:
         split = digits.op(expr.dims)
         shape = shape_after(split, self.planner.program.shape(expr.dims))
         left = Array(name, digits.of_dims(expr.dims, names), shape, found.way.result(expr.dims), expr.dtype)
-        arrays = (
-            *((self.values[value], o.dims) for value, o in zip(values, expr.operands, strict=True)),
-            (left, expr.dims),
-        )
-        cost = self._product_cost(expr, [digits.joined(array, dims) for array, dims in arrays])
+        arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
+        cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
         value = self._append(Einsum(), tuple(values), left, cost, "local product")
         value = self._moved(value, found.result, table, digits_of(expr.dims, split), None, name)
         return self._reshape(value, replace(split, joins=True), expr.dims, name) if any(split.sizes) else value

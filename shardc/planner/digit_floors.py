@@ -16,9 +16,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.search import Search
 from shardc.planner.space import ToCome
-from shardc.rules.digit_products import Place
+from shardc.rules.digit_products import NOWHERE, Place
 
-ELSEWHERE: Place = ("", 0)  # on no dim of the array
 SUMMED: Place = ("", 1)  # on a dim that the result lacks
 
 
@@ -52,8 +51,8 @@ class Floor:
         """`places` are the array's own digits, `every` those of the product."""
         at = {place: some for place, some in zip(places, lies.dims, strict=True) if some}
         home = {axis: place for place, some in at.items() for axis in some}
-        others = SUMMED if is_result else ELSEWHERE
-        shown = {place: place if place in places else others for place in every} | {ELSEWHERE: ELSEWHERE}
+        others = SUMMED if is_result else NOWHERE
+        shown = {place: place if place in places else others for place in every} | {NOWHERE: NOWHERE}
         extents = dict(zip(places, search.shape, strict=True))
         pool = mesh.ordered({*search.space.pool, *lies.sharded})
         sizes = tuple(map(mesh.size, axes))
@@ -75,14 +74,14 @@ class Floor:
             if place == SUMMED:
                 summed *= size
                 moved.append(axis)
-            elif place != ELSEWHERE:
+            elif place != NOWHERE:
                 cut[place] = cut.get(place, 1) * size
                 if self.extents[place] % cut[place]:
                     return None
                 block *= size
                 plain = plain and len(self.at.get(place, ())) < 2
                 kept = kept if place == home else 0 if place in self.at else kept * size
-            if place != home and (place != ELSEWHERE if self.is_result else home is not None):
+            if place != home and (place != NOWHERE if self.is_result else home is not None):
                 moved.append(axis)
         goal = self.parts if self.is_result else block
         if not plain:  # of digits with several axes some may stay

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel
 from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.planner.objective import Objective
 from shardc.planner.program import PlannedProgram
-from shardc.planner.subaxes import plan_with_subaxes
+from shardc.planner.subaxes import measure, plan_with_subaxes
 
 MAX_POINTS = 16
 
@@ -47,13 +47,8 @@ def pareto(
             if error.code != "SHC410" or not front:
                 raise
             return Front(tuple(front), whole=True)
-        while front and _measure(found, objective) <= _measure(front[-1], objective):
+        while front and measure(found, objective) <= measure(front[-1], objective):
             front.pop()
         front.append(found)
         memory = found.cost.peak_bytes - 1
     return Front(tuple(front), whole=False)
-
-
-def _measure(planned: PlannedProgram, objective: Objective) -> int:
-    """Time in whole picoseconds: two plans of the same steps in another order differ in the last bits of a float."""
-    return picoseconds(planned.cost.time_s) if objective is Objective.TIME else planned.cost.wire_bytes

@@ -16,6 +16,7 @@ from shardc.cost.floors import least_seconds
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped, shape_after
+from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
 from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget, rated
@@ -147,7 +148,9 @@ class Search:
     def floor(self, left: ToCome) -> int:
         """What all that is left to do costs at least."""
         wire = self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
-        wire = max(wire, self._received(left) if left.summed > 1 else 0)
+        if left.summed > 1:
+            devices = self.space.mesh.product(left.axes)
+            wire = max(wire, received_to_add(self._bytes, left.summed, left.block, devices))
         time = self._least_time(left.axes, left.moved, wire) if self.objective is Objective.TIME else 0
         return self.objective.price(time, wire, steps=0)
 
@@ -157,16 +160,6 @@ class Search:
             seconds = least_seconds(self.model, axes, moved, wire, self._bytes)
             found = self._times[axes, moved, wire] = picoseconds(seconds)
         return found
-
-    def _received(self, left: ToCome) -> int:
-        """The bytes that a device receives on average, at least, to sum n partial sums, each element on c devices.
-
-        Before some device has a sum, n - 1 others have sent; then it goes to c - 1.
-        """
-        devices = self.space.mesh.product(left.axes)
-        if self._bytes % devices:
-            return 0  # moves round down
-        return self._bytes * (left.summed + devices // left.block - 2) // devices
 
     def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""

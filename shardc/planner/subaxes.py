@@ -125,7 +125,7 @@ def _together(first: str, second: str, sharding: Sharding) -> bool:
 
 
 def measure(planned: PlannedProgram, objective: Objective) -> int:
-    """What the objective counts; time in whole picoseconds."""
+    """What the objective counts. Time in whole picoseconds: sums of floats differ in their last bits by their order."""
     return picoseconds(planned.cost.time_s) if objective is Objective.TIME else planned.cost.wire_bytes
 
 

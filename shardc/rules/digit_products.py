@@ -22,7 +22,7 @@ from shardc.rules.routes import added, scattered
 
 Dims = tuple[str, ...]
 Place: TypeAlias = tuple[str, int]  # a dim, and which of its digits
-NOWHERE: Place = ("", 0)
+NOWHERE: Place = ("", 0)  # on no dim
 
 
 @dataclass(frozen=True, slots=True)

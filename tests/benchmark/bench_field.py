@@ -283,7 +283,7 @@ def _child() -> None:
     import jax
 
     request = json.load(sys.stdin)
-    jax.config.update("jax_num_cpu_devices", request["devices"])  # type: ignore[no-untyped-call]
+    jax.config.update("jax_num_cpu_devices", request["devices"])  # type: ignore[no-untyped-call]  # JAX gives it no types
     for case in request["cases"]:
         print(json.dumps(_on_simulated_devices(Case(**case), request["run"])), flush=True)
 
