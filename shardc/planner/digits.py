@@ -15,7 +15,6 @@ from itertools import product
 from operator import itemgetter
 
 from shardc.cost.model import picoseconds
-from shardc.ir.collectives import apply
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.program import Product
 from shardc.ir.sharding import Axes, Sharding
@@ -23,8 +22,8 @@ from shardc.planner.digit_floors import Floor
 from shardc.planner.nodes import Planner
 from shardc.planner.search import Search
 from shardc.planner.work import Work
-from shardc.rules.digit_products import NOWHERE, Choices, Digits, Dims, Place, Way, choices, digits_of_dims, reductions
-from shardc.rules.routes import Route, route
+from shardc.rules.digit_products import NOWHERE, Choices, Digits, Dims, Place, Way, choices, digits_of_dims
+from shardc.rules.routes import Route
 
 MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
 MAX_PRICED = 16  # and as many as may be as good as the last of them
@@ -66,29 +65,30 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
         return None
     bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
     most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
-    for least, chosen in bounded:
+    for least, parts, chosen in bounded:
         if least >= below or least > most:
             break
         for way in every.ways(chosen, task.digits):
-            found = task.priced(way, below)
-            if found is not None and found.price < below:
+            found = task.priced(way, parts, below)
+            if found is not None:
                 best, below = found, found.price
     return best
 
 
-def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[Place, ...]]]:
-    """The choices that may cost less than that, and what they cost at least."""
+def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Place, ...]]]:
+    """The choices that may cost less than that: what they cost at least, and of that each array's part."""
     floors = task.floors(every.axes)
     sizes = [task.planner.mesh.size(axis) for axis in every.axes]
     for chosen in product(*every.places):
         parts = math.prod(size for size, place in zip(sizes, chosen, strict=True) if place != NOWHERE)
-        total = task.arithmetic(parts)
+        total, leasts = task.arithmetic(parts), list[int]()
         for floor in floors:
             least = floor.least(chosen)
             if least is None or (total := total + least) >= below:
                 break
+            leasts.append(least)
         else:
-            yield total, chosen
+            yield total, tuple(leasts[::-1]), chosen
 
 
 def _with_fewest_digits(
@@ -99,9 +99,7 @@ def _with_fewest_digits(
         way = found.way.joined(found.digits, dim, upper, planner.mesh)
         if way is not None:
             task = _Task.of(planner, expr, placed, found.digits.without(dim, upper))
-            fewer = task.priced(way)
-            if fewer is not None and fewer.price <= found.price:
-                found = fewer
+            found = task.priced(way, (0,) * len(placed), found.price + 1) or found
     return found
 
 
@@ -115,6 +113,7 @@ class _Task:
     placed: list[tuple[Dims, Sharding]]
     searches: tuple[Search, ...]
     work: Work
+    reshapes: int
     _arithmetic: dict[int, int] = field(default_factory=dict)
     _known: dict[tuple[int, Sharding], tuple[int, Route] | None] = field(default_factory=dict)
 
@@ -124,7 +123,8 @@ class _Task:
         arrays = (*expr.operands, expr)
         shapes = [shape_after(digits.op(array.dims), planner.program.shape(array.dims)) for array in arrays]
         searches = (planner.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
-        return cls(planner, expr, digits, placed, tuple(searches), Work.of(planner.program, expr))
+        reshapes = sum(any(digits.op(dims).sizes) for dims, _ in placed)
+        return cls(planner, expr, digits, placed, tuple(searches), Work.of(planner.program, expr), reshapes)
 
     def floors(self, axes: Axes) -> list[Floor]:
         """What each array costs at least, the result first."""
@@ -150,18 +150,20 @@ class _Task:
         time = self.planner.model.local_s(self.work.flops(shardings, self.planner.mesh), moved, self.work.dtype)
         return self.planner.objective.price(picoseconds(time), 0)
 
-    def priced(self, way: Way, below: int | None = None) -> InDigits | None:
-        """A way with its moves; None if an exchange does not fit, or would need digits of digits; or is no cheaper."""
-        reshapes = sum(any(self.digits.op(dims).sizes) for dims, _ in self.placed)
-        total = self._product(way) + self.planner.objective.price(0, 0, steps=reshapes)
+    def priced(self, way: Way, leasts: tuple[int, ...], below: int) -> InDigits | None:
+        """A way with its moves; None if an exchange does not fit, or would need digits of digits; or is no cheaper.
+
+        `leasts` are what the moves of each array cost at least.
+        """
+        total = self._product(way) + self.planner.objective.price(0, 0, steps=self.reshapes) + sum(leasts)
         routes = list[Route]()
-        for number in range(len(self.placed)):
-            found = None if below is not None and total >= below else self._moved(number, way)
+        for number, least in enumerate(leasts):
+            found = None if total >= below else self._moved(number, way)
             if found is None:
                 return None
-            total += found[0]
+            total += found[0] - least
             routes.append(found[1])
-        return InDigits(self.digits, tuple(routes[:-1]), way, routes[-1], total)
+        return None if total >= below else InDigits(self.digits, tuple(routes[:-1]), way, routes[-1], total)
 
     def _moved(self, number: int, way: Way) -> tuple[int, Route] | None:
         """What an operand's moves to the product cost, or the result's from it, and these; worked out once."""
@@ -170,33 +172,26 @@ class _Task:
         at = way.result(dims) if is_result else way.operand(dims)
         if (number, at) not in self._known:
             search = self.searches[number]
-            found = self._from_product(search, at, lies) if is_result else self._route(search, lies, at)
+            there, here = search.space.number(at), search.space.number(lies)
+            found = self._from_product(search, there, here) if is_result else self._route(search, here, there)
             self._known[number, at] = found
         return self._known[number, at]
 
-    def _route(self, search: Search, source: Sharding, target: Sharding) -> tuple[int, Route] | None:
-        moves = () if source == target else route(source, target, search.shape, self.planner.mesh)
-        if moves is None or any(isinstance(move, Reshape) for move in moves):
-            return None
-        price = search.price_of_route(search.space.number(source), moves)
-        return None if price is None else (price, moves)
+    def _route(self, search: Search, source: int, target: int) -> tuple[int, Route] | None:
+        found = (0, ()) if source == target else search.route(source, target)
+        return None if found is None or any(isinstance(move, Reshape) for move in found[1]) else found
 
-    def _from_product(self, search: Search, left: Sharding, goal: Sharding) -> tuple[int, Route] | None:
+    def _from_product(self, search: Search, left: int, goal: int) -> tuple[int, Route] | None:
         """From the product to the goal: partial sums are reduced, then a route. Those that may be best are priced."""
-        start, end = search.space.number(left), search.space.number(goal)
-        bounded = []
-        for place, moves in enumerate(reductions(left, goal, self.digits.rests(self.expr.dims), self.planner.mesh)):
-            price = search.price_of_route(start, moves)
-            if price is not None:
-                after = left
-                for move in moves:
-                    after = apply(move, after, self.planner.mesh)
-                bounded.append((price + search.least(search.space.number(after), end), place, price, moves, after))
+        found = search.reductions(left, goal, self.digits.rests(self.expr.dims))
+        bounded = [
+            (price + search.least(first.end, goal), place, price, first) for place, (price, first) in enumerate(found)
+        ]
         best: tuple[int, Route] | None = None
-        for least, _, price, moves, after in sorted(bounded, key=itemgetter(0, 1)):
+        for least, _, price, first in sorted(bounded, key=itemgetter(0, 1)):
             if best is not None and least >= best[0]:
                 break
-            rest = self._route(search, after, goal)
+            rest = self._route(search, first.end, goal)
             if rest is not None and (best is None or price + rest[0] < best[0]):
-                best = price + rest[0], (*moves, *rest[1])
+                best = price + rest[0], (*first.route, *rest[1])
         return best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from shardc.cost.memory import peak_bytes
 from shardc.cost.model import CostModel
@@ -19,15 +20,20 @@ from shardc.planner.progress import Progress
 from shardc.planner.statement import PlannedStatement
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlannedProgram:
-    """The steps, their cost, what each statement could do instead, and a bound below which no method gets."""
+    """The steps, their cost, and what each statement could do instead."""
 
     schedule: Schedule
     statements: tuple[PlannedStatement, ...]
     cost: Cost
-    bound_bytes: int
     notes: tuple[str, ...] = ()
+    whole: Schedule | None = None  # of a plan on a finer mesh, the one on the mesh as given
+
+    @cached_property
+    def bound_bytes(self) -> int:
+        """The wire bytes below which no method gets."""
+        return lower_bound(self.whole or self.schedule)
 
 
 def plan_program(
@@ -99,10 +105,9 @@ def planned_at_once(
     objective: Objective,
     memory: int | None,
     cap: int | None,
-    bound_bytes: int | None = None,
     limit: int | None = None,
 ) -> PlannedProgram:
-    """The plan within `memory` among the strategies, no step larger than `cap`. `bound_bytes` if that is known.
+    """The plan within `memory` among the strategies, no step larger than `cap`.
 
     Of one product, SHC220 where none costs less than `limit`, in picoseconds or bytes.
     """
@@ -113,8 +118,7 @@ def planned_at_once(
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
     check_bytes(schedule)
-    bound = lower_bound(schedule) if bound_bytes is None else bound_bytes
-    return PlannedProgram(schedule, statements, cost_of(schedule), bound, notes + order_notes(program))
+    return PlannedProgram(schedule, statements, cost_of(schedule), notes + order_notes(program))
 
 
 def cost_of(schedule: Schedule) -> Cost:

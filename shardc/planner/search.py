@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import heapq
 import math
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from shardc.cost.floors import least_seconds
 from shardc.cost.model import CostModel, picoseconds
-from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter, apply, wire_bytes
-from shardc.ir.digits import Reshape, reshaped, shape_after
+from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter
+from shardc.ir.digits import Reshape
 from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
-from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget, rated
-from shardc.rules.routes import Route, route
+from shardc.planner.rated import RatedRoute, rated
+from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget
+from shardc.rules.routes import Route
 
 Step: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
 
@@ -166,18 +169,14 @@ class Search:
         if goal is None:
             return []
         first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter | JointScatter)
-        found = self._route(number, goal) if first or self.space.needs_digits(number, goal) else None
+        found = self._shorter(number, goal) if first or self.space.needs_digits(number, goal) else None
         return [] if found is None else [(goal, *found)]
 
-    def _route(self, number: int, goal: int) -> tuple[int, Route] | None:
+    def _shorter(self, number: int, goal: int) -> tuple[int, Route] | None:
         """A route that no path of moves replaces, and its price; None where paths do as well."""
         if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
             return None
-        if (number, goal) not in self._routed:
-            moves = route(self.space.shardings[number], self.space.shardings[goal], self.shape, self.space.mesh)
-            price = None if moves is None else self.price_of_route(number, moves)
-            self._routed[number, goal] = None if moves is None or price is None else (price, moves)
-        return self._routed[number, goal]
+        return self.route(number, goal)
 
     def _shortcut(
         self, seed: int, start: int, number: int, goal: int | None, found: tuple[int, Step]
@@ -193,28 +192,40 @@ class Search:
             return found
         if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
             return found
-        way = self._route(seed, number)
+        way = self._shorter(seed, number)
         return found if way is None or start + way[0] >= found[0] else (start + way[0], (seed, way[1]))
 
-    def price_of_route(self, number: int, moves: Route) -> int | None:
+    def route(self, number: int, goal: int) -> tuple[int, Route] | None:
+        """The price of the route of `rules.routes`, and the route; None if there is none, or it does not fit."""
+        if (number, goal) not in self._routed:
+            found = self._rated.route(number, goal, self.shape)
+            price = None if found is None else self._price_along(number, found)
+            self._routed[number, goal] = None if found is None or price is None else (price, found.route)
+        return self._routed[number, goal]
+
+    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> Iterator[tuple[int, RatedRoute]]:
+        """The prices of the ways to make partial sums sums, on the way to the goal."""
+        for found in self._rated.reductions(left, goal, rests):
+            price = self._price_along(left, found)
+            if price is not None:
+                yield price, found
+
+    def _price_along(self, number: int, found: RatedRoute) -> int | None:
         """The price of a route; None if blocks do not divide, or it needs more memory than the cap."""
-        mesh, sharding, shape, total = self.space.mesh, self.space.shardings[number], self.shape, 0
-        size, held = self.local_bytes(number), 0 if number in self.given else self.local_bytes(number)
-        for move in moves:
-            if isinstance(move, Reshape):
-                sharding, shape = reshaped(move, sharding, mesh), shape_after(move, shape)
-                total += self.objective.price(0, 0)
-            else:
-                time = self.model.rate(move).time_ps(size)
-                total += self.objective.price(time, wire_bytes(move, sharding, mesh, size))
-                sharding = apply(move, sharding, mesh)
-            if not sharding.divides(shape, mesh):
-                return None
-            size = self._bytes // mesh.product(sharding.sharded)
-            if self._cap is not None and held + size > self._cap:
-                return None
-            held = size
-        return total
+        if any(map(operator.mod, self.shape, found.divisors)):
+            return None
+        if self._cap is not None:
+            held = 0 if number in self.given else self.local_bytes(number)
+            for count in found.blocks:
+                if held + self._bytes // count > self._cap:
+                    return None
+                held = self._bytes // count
+        time = wire = 0
+        for leg in found.legs:
+            size = self._bytes // leg.blocks
+            time += leg.rate.time_ps(size)
+            wire += leg.wire * size // leg.parts
+        return self.objective.price(time, wire, len(found.route))
 
     def _fits(self, number: int, target: int) -> bool:
         """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 
-from shardc.cost.model import CostModel, Rate
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, JointGather, JointScatter, Move, ReduceScatter, Slice, apply, wire_bytes
 from shardc.ir.exchange import needed, tails
@@ -137,46 +136,6 @@ class Space:
         # wire_bytes is linear: for L = parts it is the numerator over `parts`.
         wire = wire_bytes(move, before, self.mesh, parts)
         return Edge(self.number(apply(move, before, self.mesh)), move, wire, parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Rated:
-    """The moves from one sharding: the prices that occur, as (rate, wire, parts), and of each move which is its."""
-
-    kinds: tuple[tuple[Rate, int, int], ...]
-    edges: tuple[tuple[int, int, tuple[Move]], ...]  # target, number of the kind, the move
-
-
-class RatedSpace:
-    """The edges of a space at the rates of a model: many moves from one sharding have one price.
-
-    >>> # of `A[I_X, J_Y]` on X=4, Y=4: 22 moves, 7 prices
-    """
-
-    def __init__(self, space: Space, model: CostModel) -> None:
-        self.space = space
-        self.model = model
-        self._rated: dict[int, Rated] = {}
-
-    def edges(self, number: int) -> Rated:
-        found = self._rated.get(number)
-        if found is None:
-            kinds: dict[tuple[Rate, int, int], int] = {}
-            edges = tuple(
-                (
-                    edge.target,
-                    kinds.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(kinds)),
-                    (edge.move,),
-                )
-                for edge in self.space.edges(number)
-            )
-            found = self._rated[number] = Rated(tuple(kinds), edges)
-        return found
-
-
-@lru_cache(maxsize=64)
-def rated(space: Space, model: CostModel) -> RatedSpace:
-    return RatedSpace(space, model)
 
 
 @lru_cache(maxsize=64)

@@ -77,12 +77,12 @@ def _on(
 
     alone = limit if len(program.statements) == 1 else None
     try:
-        found = planned_at_once(program, finer, objective, memory, None, whole.bound_bytes, alone)
+        found = planned_at_once(program, finer, objective, memory, None, alone)
     except ShardcError:  # nothing cheaper; or too wide to search, or over the memory limit
         return None
     if (memory is not None and found.cost.peak_bytes > memory) or measure(found, objective) >= limit:
         return None
-    return replace(found, schedule=replace(found.schedule, by=by), notes=(*whole.notes, str(by)))
+    return replace(found, schedule=replace(found.schedule, by=by), notes=(*whole.notes, str(by)), whole=schedule)
 
 
 def _plainer(
@@ -143,9 +143,7 @@ def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed:
     if any(sharding.unreduced for sharding in border) or not cost.wire_bytes:
         return []
     by_time = objective is Objective.TIME and not needed
-    if not needed and (
-        cost.communication_s * MARGIN < cost.time_s if by_time else cost.wire_bytes <= whole.bound_bytes
-    ):
+    if by_time and cost.communication_s * MARGIN < cost.time_s:
         return []
     pool, _ = axes_to_search(program, objective)
     used = {axis for array in schedule.inputs for axis in schedule.values[array].sharding.used}
@@ -155,8 +153,11 @@ def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed:
         return not by_time or (model.has_parts(axis) and not (_only_moves(program) and axis in used))
 
     wide = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in pool if mesh.size(axis) > 1)
+    cuts = _even_cuts(wide, _most_axes(program))
+    if cuts and not by_time and not needed and cost.wire_bytes <= whole.bound_bytes:
+        return []
     names = [dim for dim, _ in program.sizes]
-    return [refinement(mesh, cut, names) for cut in _even_cuts(wide, _most_axes(program))]
+    return [refinement(mesh, cut, names) for cut in cuts]
 
 
 def _only_moves(program: Program) -> bool:

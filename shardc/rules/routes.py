@@ -45,6 +45,11 @@ def route(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh
     return None if source.unreduced else _in_pieces(source.dims, target.dims, shape, mesh)
 
 
+def depends_on_shape(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
+    """Whether the route is chosen by where blocks divide: in pieces."""
+    return not keeps_some(tails(source.dims, target.dims, mesh))
+
+
 def needs_digits(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
     """Whether an axis that is gathered or sliced stands below one that moves: whole axes do not get there so."""
     if not _scatters(source, target) or not keeps_some(tails(source.dims, target.dims, mesh)):
