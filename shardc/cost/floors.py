@@ -1,14 +1,19 @@
-"""What no move gets below, so that a search need not look at what cannot be best.
+"""What no moves get below, so that a search need not look at what cannot be best.
 
-A gather over many axes brings a byte in the least time, over the links of all; but it brings many: over n devices
-n - 1 blocks, and no block is smaller than a device's share where all axes shard the array. An exchange is slower for a
-byte and can bring few. Bytes that are to come by several moves take at least what they would all take by the
-fastest of those moves, and that move alone takes its least.
+The blocks that moves start from are whole numbers of shares, the least that a device holds where all axes shard the
+array. Of k shares on each of n devices, a gather brings k·(n - 1), an exchange k·(n - 1)/n: a gather over many axes
+brings a byte in the least time, over the links of all, but it brings many; an exchange can bring few.
+
+    X=2, Y=2, Z=2; one share to come, W the bandwidth of a link
+    gather X        1 share   in 1/W
+    gather XYZ      7 shares  in 7/3/W
+    exchange XYZ    7/8       in 1/2/W: not enough, and two take 1/W, or one of two shares
+
+So bytes take at least the time of the cheapest moves that bring as many or more.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations
@@ -18,34 +23,34 @@ from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, Move, ReduceScatter
 from shardc.ir.sharding import Axes
 
+FEW = 4  # shares
 _LESS = 1 - 1e-9  # sums of floats round, and so does the order of axes
 
 
 class Pace(NamedTuple):
-    """A move takes no less than any of these: seconds, per byte of a device's share, per wire byte."""
+    """A move of the fewest shares that it can start from: seconds per byte of a share, and what it brings.
 
-    latency_s: float
-    s_per_share: float
-    s_per_byte: float
+    That is in parts of a share, as many to a share as there are devices, so that it is whole.
+    """
 
-    def seconds(self, share: float, wire: int) -> float:
-        return max(self.latency_s, share * self.s_per_share, wire * self.s_per_byte)
+    seconds: float
+    brings: int
 
 
 class _Kind(NamedTuple):
-    """A kind of move, the bytes that it brings per local byte over n devices, and its least local bytes in shares."""
+    """A kind of move, the least shares that it starts from on each of n devices, and n times what they bring."""
 
     move: Callable[[Axes], Move]
-    wire: Callable[[int], float]
     least: Callable[[int], int]
+    brings: Callable[[int], int]
 
 
 # The others take no less for a byte.
 _KINDS = (
-    _Kind(lambda axes: AllGather(axes, 0), lambda n: n - 1, lambda n: 1),
-    _Kind(lambda axes: ReduceScatter(axes, 0), lambda n: (n - 1) / n, lambda n: n),
-    _Kind(lambda axes: AllToAll(axes, 0, 1), lambda n: (n - 1) / n, lambda n: 1),
-    _Kind(lambda axes: CollectivePermute(axes, ()), lambda n: 1, lambda n: 1),
+    _Kind(lambda axes: AllGather(axes, 0), lambda n: 1, lambda n: n * (n - 1)),
+    _Kind(lambda axes: ReduceScatter(axes, 0), lambda n: n, lambda n: n * (n - 1)),
+    _Kind(lambda axes: AllToAll(axes, 0, 1), lambda n: 1, lambda n: n - 1),
+    _Kind(lambda axes: CollectivePermute(axes, ()), lambda n: 1, lambda n: n),
 )
 
 
@@ -57,24 +62,41 @@ def least_seconds(model: CostModel, axes: Axes, moved: Axes, wire: int, size: in
     latency = _latency(model, axes, moved)
     if not wire:
         return latency
-    share = size / model.mesh.product(axes) * _LESS
-    return max(latency, min(pace.seconds(share, wire) for pace in _paces(model, axes)))
+    devices = model.mesh.product(axes)
+    return max(latency, _least_hop(model, axes), _to_bring(model, axes, wire * devices**2 // size) * size / devices)
+
+
+@lru_cache(maxsize=16384)
+def _to_bring(model: CostModel, axes: Axes, parts: int) -> float:
+    """Seconds per byte of a share of the cheapest moves that bring so many parts of a share."""
+    paces = _paces(model, axes)
+    if parts > FEW * model.mesh.product(axes):  # no faster than by the fastest of the moves, and that one is whole
+        return min(max(1.0, parts / pace.brings) * pace.seconds for pace in paces)
+    return min(
+        pace.seconds + (_to_bring(model, axes, parts - pace.brings) if parts > pace.brings else 0.0) for pace in paces
+    )
 
 
 @lru_cache(maxsize=1024)
 def _paces(model: CostModel, axes: Axes) -> tuple[Pace, ...]:
     """Of each kind of move over each group of the axes; without those that another is below in all."""
-    every = sorted({_pace(model, kind, group) for group in _groups(model, axes) for kind in _KINDS})
+    every = sorted({_pace(model, kind, group, axes) for group in _groups(model, axes) for kind in _KINDS})
     kept: list[Pace] = []
     for pace in every:
-        if not any(all(map(operator.le, other, pace)) for other in kept):
+        if not any(other.brings >= pace.brings for other in kept):
             kept.append(pace)
     return tuple(kept)
 
 
-def _pace(model: CostModel, kind: _Kind, group: Axes) -> Pace:
-    n, rate = model.mesh.product(group), model.rate(kind.move(group))
-    return Pace(rate.latency_s, rate.s_per_byte * kind.least(n), rate.s_per_byte / kind.wire(n) * _LESS)
+def _pace(model: CostModel, kind: _Kind, group: Axes, axes: Axes) -> Pace:
+    n = model.mesh.product(group)
+    seconds = model.rate(kind.move(group)).s_per_byte * kind.least(n)
+    return Pace(seconds * _LESS, kind.brings(n) * model.mesh.product(axes) // n)
+
+
+@lru_cache(maxsize=1024)
+def _least_hop(model: CostModel, axes: Axes) -> float:
+    return min(model.rate(kind.move(group)).latency_s for group in _groups(model, axes) for kind in _KINDS) * _LESS
 
 
 def _groups(model: CostModel, axes: Axes) -> list[Axes]:

@@ -9,39 +9,46 @@ made. With one axis to a digit, as nearly always, it is what `Search.least` says
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial, reduce
+from itertools import chain
+from operator import or_
 
-from shardc.ir.mesh import Mesh
+from shardc.cost.model import CostModel, Rate
+from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, Move, ReduceScatter
 from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.rated import Leg
 from shardc.planner.search import Search
 from shardc.planner.space import ToCome
 from shardc.rules.digit_products import NOWHERE, Place
 
 SUMMED: Place = ("", 1)  # on a dim that the result lacks
+# What becomes of axes: held where the route starts, or once slices are taken; summed; moved; gathered; clashing, if one
+# stands before where the other does after: then some device holds nothing of what it needs.
+ROLES = ("held", "summed", "moved", "gathered", "clashing")
 
 
 @dataclass(slots=True)
 class Floor:
-    """An operand's moves to the product, or the result's from there. `axes` are those that a way places."""
+    """An operand's moves to the product, or the result's from there. `axes` are those that a way places.
+
+    Sets of these axes are bits. A code has five such sets, `ROLES`, then a bit for digits with several axes, then one
+    for each place of the array: codes of single axes, put together, are that of the whole array.
+    """
 
     search: Search
     axes: Axes
-    sizes: tuple[int, ...]
     extents: dict[Place, int]
     at: dict[Place, Axes]  # where the operand lies, or where the result is wanted
-    home: dict[str, Place]
-    parts: int
-    pool: Axes
     is_result: bool
-    shown: dict[Place, Place]  # each place of the product, as the array sees it
-    _known: dict[tuple[Place, ...], int | None] = field(default_factory=dict)
+    codes: list[dict[Place, int | None]]  # of each axis, by its place of the product; None if it does not divide
+    _known: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
         search: Search,
-        mesh: Mesh,
         axes: Axes,
         places: Sequence[Place],
         every: Sequence[Place],
@@ -50,40 +57,113 @@ class Floor:
     ) -> Floor:
         """`places` are the array's own digits, `every` those of the product."""
         at = {place: some for place, some in zip(places, lies.dims, strict=True) if some}
-        home = {axis: place for place, some in at.items() for axis in some}
+        found = cls(search, axes, dict(zip(places, search.shape, strict=True)), at, is_result, [])
         others = SUMMED if is_result else NOWHERE
         shown = {place: place if place in places else others for place in every} | {NOWHERE: NOWHERE}
-        extents = dict(zip(places, search.shape, strict=True))
-        pool = mesh.ordered({*search.space.pool, *lies.sharded})
-        sizes = tuple(map(mesh.size, axes))
-        return cls(search, axes, sizes, extents, at, home, mesh.product(lies.sharded), pool, is_result, shown)
+        found.codes = [{place: found._code(axis, own) for place, own in shown.items()} for axis in axes]
+        return found
+
+    @property
+    def _several(self) -> int:
+        return 1 << len(ROLES) * len(self.axes)
+
+    def _code(self, axis: str, own: Place) -> int | None:
+        """The code of one axis on one of the array's own places, or summed, or nowhere."""
+        size = self.search.space.mesh.size(axis)
+        if own in self.extents and self.extents[own] % size:
+            return None
+        home = next((place for place, some in self.at.items() if axis in some), NOWHERE)
+        before, after = (own, home) if self.is_result else (home, own)
+        others = tuple(other for other in self.at.get(own, ()) if other != axis)
+        roles = {
+            "held": before != SUMMED and (before, after) != (NOWHERE, NOWHERE),
+            "summed": before == SUMMED,
+            "moved": NOWHERE not in (before, after) and before not in (SUMMED, after),
+            "gathered": before != NOWHERE and after == NOWHERE,
+            "clashing": bool(others),
+        }
+        bits, count = 1 << self.axes.index(axis), len(self.axes)
+        code = sum(bits << number * count for number, role in enumerate(ROLES) if roles[role])
+        code |= sum(1 << self.axes.index(other) + ROLES.index("clashing") * count for other in others)
+        if len(self.at.get(own, ())) > 1:
+            code |= self._several
+        if own in self.extents:
+            code |= self._several << 1 + list(self.extents).index(own)
+        return code
 
     def least(self, chosen: Sequence[Place]) -> int | None:
         """For each axis a place of the product. None if blocks do not divide."""
-        own = tuple([self.shown[place] for place in chosen])
-        if own not in self._known:
-            left = self._to_come(own)
-            self._known[own] = None if left is None else self.search.floor(left)
-        return self._known[own]
+        code, several = 0, self._several
+        for codes, place in zip(self.codes, chosen, strict=True):
+            found = codes[place]
+            if found is None:
+                return None
+            if code & found >= several:  # a place that another axis has taken
+                return self._sharing(chosen)
+            code |= found
+        return self._sharing(chosen) if code & several else self._of_route(code % several)
 
-    def _to_come(self, own: tuple[Place, ...]) -> ToCome | None:
-        block, kept, summed, moved, plain = 1, self.parts, 1, list[str](), True
-        cut: dict[Place, int] = {}
-        for axis, size, place in zip(self.axes, self.sizes, own, strict=True):
-            home = self.home.get(axis)
-            if place == SUMMED:
-                summed *= size
-                moved.append(axis)
-            elif place != NOWHERE:
-                cut[place] = cut.get(place, 1) * size
-                if self.extents[place] % cut[place]:
-                    return None
-                block *= size
-                plain = plain and len(self.at.get(place, ())) < 2
-                kept = kept if place == home else 0 if place in self.at else kept * size
-            if place != home and (place != NOWHERE if self.is_result else home is not None):
-                moved.append(axis)
-        goal = self.parts if self.is_result else block
-        if not plain:  # of digits with several axes some may stay
-            return ToCome(self.pool, goal, max(self.parts, block), summed, ())
-        return ToCome(self.pool, goal, kept or None, summed, tuple(dict.fromkeys(moved)))
+    def _sharing(self, chosen: Sequence[Place]) -> int | None:
+        """The same where axes share a digit."""
+        mesh, own = self.search.space.mesh, dict[Place, Axes]()
+        for axis, place in zip(self.axes, chosen, strict=True):
+            own[place] = (*own.get(place, ()), axis)
+        on = {place: axes for place, axes in own.items() if place in self.extents}
+        if any(self.extents[place] % mesh.product(axes) for place, axes in on.items()):
+            return None
+        if all(len(axes) == len(self.at[place]) == 1 for place, axes in on.items() if place in self.at):
+            code = reduce(or_, (codes[place] or 0 for codes, place in zip(self.codes, chosen, strict=True)))
+            return self._of_route(code % self._several)
+        here = mesh.product(tuple(chain.from_iterable(self.at.values())))
+        there = mesh.product(tuple(chain.from_iterable(on.values())))
+        before, after = (there, here) if self.is_result else (here, there)
+        summed = tuple(axis for place, axes in own.items() if place not in (*on, NOWHERE) for axis in axes)
+        pool = mesh.ordered({*self.search.space.pool, *chain.from_iterable(self.at.values())})
+        # Some of them may stay.
+        left = ToCome(pool, after, max(before, after), mesh.product(summed if self.is_result else ()), ())
+        return self.search.floor(left)
+
+    def _of_route(self, code: int) -> int:
+        """Slices, a reduction, an exchange, a gather."""
+        if code not in self._known:
+            self._known[code] = self.search.price_of(list(self._legs(code)), steps=0)
+        return self._known[code]
+
+    def _legs(self, code: int) -> Iterator[Leg]:
+        mesh, rate, count = self.search.space.mesh, partial(_rate, self.search.model), len(self.axes)
+        held, summed, moved, gathered, clashing = (
+            tuple(axis for place, axis in enumerate(self.axes) if code >> number * count + place & 1)
+            for number in range(len(ROLES))
+        )
+        blocks, n = mesh.product(held), mesh.product(summed)
+        if summed:
+            yield Leg(rate(_scatter, summed), blocks, n - 1, n)
+            blocks *= n
+        if clashing:
+            yield Leg(rate(_permute, mesh.ordered({*clashing, *moved})), blocks, 1, 1)
+        elif moved:
+            n = mesh.product(moved)
+            yield Leg(rate(_exchange, moved), blocks, n - 1, n)
+        if gathered:
+            yield Leg(rate(_gather, gathered), blocks, mesh.product(gathered) - 1, 1)
+
+
+def _gather(axes: Axes) -> Move:
+    return AllGather(axes, 0)
+
+
+def _scatter(axes: Axes) -> Move:
+    return ReduceScatter(axes, 0)
+
+
+def _exchange(axes: Axes) -> Move:
+    return AllToAll(axes, 0, 1)
+
+
+def _permute(axes: Axes) -> Move:
+    return CollectivePermute(axes, ())
+
+
+@lru_cache(maxsize=16384)
+def _rate(model: CostModel, move: Callable[[Axes], Move], axes: Axes) -> Rate:
+    return model.rate(move(axes))  # in which dims play no part

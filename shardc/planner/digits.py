@@ -26,7 +26,7 @@ from shardc.rules.digit_products import NOWHERE, Choices, Digits, Dims, Place, W
 from shardc.rules.routes import Route
 
 MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
-MAX_PRICED = 16  # and as many as may be as good as the last of them
+MAX_PRICED = 128  # and as many as may be as good as the last of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,10 @@ class _Task:
 
     def floors(self, axes: Axes) -> list[Floor]:
         """What each array costs at least, the result first."""
-        every, mesh = self.digits.places(tuple(self.digits.sizes)), self.planner.mesh
+        every = self.digits.places(tuple(self.digits.sizes))
         result = len(self.placed) - 1
         found = [
-            Floor.of(search, mesh, axes, self.digits.places(dims), every, lies, number == result)
+            Floor.of(search, axes, self.digits.places(dims), every, lies, number == result)
             for number, (search, (dims, lies)) in enumerate(zip(self.searches, self.placed, strict=True))
         ]
         return found[::-1]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import Move, Slice, apply, wire_bytes
@@ -23,8 +24,7 @@ class Rated:
     edges: tuple[tuple[int, int, tuple[Move]], ...]  # target, number of the kind, the move
 
 
-@dataclass(frozen=True, slots=True)
-class Leg:
+class Leg(NamedTuple):
     """A move that is no Slice: from blocks of L = bytes / `blocks`, bringing `wire` · L / `parts`."""
 
     rate: Rate
@@ -57,6 +57,7 @@ class RatedSpace:
         self.space = space
         self.model = model
         self._rated: dict[int, Rated] = {}
+        self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
         self._routes: dict[tuple[int, int, tuple[int, ...] | None], RatedRoute | None] = {}
         self._reductions: dict[tuple[int, int, tuple[int, ...]], tuple[RatedRoute, ...]] = {}
 
@@ -68,7 +69,7 @@ class RatedSpace:
                 (
                     edge.target,
                     kinds.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(kinds)),
-                    (edge.move,),
+                    self._alone.setdefault(edge.move, (edge.move,)),
                 )
                 for edge in self.space.edges(number)
             )

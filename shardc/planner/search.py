@@ -21,7 +21,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
-from shardc.planner.rated import RatedRoute, rated
+from shardc.planner.rated import Leg, RatedRoute, rated
 from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget
 from shardc.rules.routes import Route
 
@@ -220,12 +220,16 @@ class Search:
                 if held + self._bytes // count > self._cap:
                     return None
                 held = self._bytes // count
+        return self.price_of(found.legs, len(found.route))
+
+    def price_of(self, legs: Sequence[Leg], steps: int) -> int:
+        """The price of moves one after another, so many with those that bring nothing."""
         time = wire = 0
-        for leg in found.legs:
-            size = self._bytes // leg.blocks
-            time += leg.rate.time_ps(size)
-            wire += leg.wire * size // leg.parts
-        return self.objective.price(time, wire, len(found.route))
+        for rate, blocks, brings, parts in legs:
+            size = self._bytes // blocks
+            time += rate.time_ps(size)
+            wire += brings * size // parts
+        return self.objective.price(time, wire, steps)
 
     def _fits(self, number: int, target: int) -> bool:
         """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""

@@ -64,7 +64,6 @@ class Space:
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[Sharding, int] = {}
-        self._edges: dict[int, tuple[Edge, ...]] = {}
         self._in_digits: dict[tuple[int, int], bool] = {}
         self._to_come: dict[tuple[int, int], ToCome] = {}
 
@@ -107,12 +106,10 @@ class Space:
             found = self._in_digits[number, goal] = needs_digits(source, target, self.mesh)
         return found
 
-    def edges(self, number: int) -> tuple[Edge, ...]:
-        found = self._edges.get(number)
-        if found is None:
-            before = self.shardings[number]
-            found = self._edges[number] = tuple(self._edge(move, before) for move in self._moves(before))
-        return found
+    def edges(self, number: int) -> Iterator[Edge]:
+        """The moves from one sharding."""
+        before = self.shardings[number]
+        return (self._edge(move, before) for move in self._moves(before))
 
     def _moves(self, before: Sharding) -> Iterator[Move]:
         bundle = self._bundle
