@@ -113,7 +113,7 @@ class _Writer:
             case JointScatter(parts):
                 return self._scattered(step, parts)
             case AllToAll(axes, source, dim):
-                if is_thin(self.schedule.values[operand].local_shape(self.mesh)):
+                if is_thin(self.schedule.values[operand].local_shape(self.mesh), self.mesh.product(axes)):
                     after = self.schedule.values[step.result].sharding.dims
                     return self._read(step, joint_exchange(axes, self._before(step).dims, after, self.mesh))
                 return [exchange(value, axes, source, dim)]

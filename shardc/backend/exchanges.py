@@ -24,11 +24,11 @@ _VALUE = Name("")
 def joint_exchange(axes: Axes, before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> list[Expr]:
     """`A[I_XY, J, K] → A[I, J_X, K_Y]` on X=2, Y=4: the eight pieces [8, I, J/2, K/4] to the front, piece n to
     device n of X and Y; what came from device n is part n of I."""
-    parts = tails(before, after, mesh)
+    parts, wide = tails(before, after, mesh), tuple(axis for axis in axes if mesh.size(axis) > 1)
     return [
-        *to_front([by_axis(part.new, mesh) for part in parts], axes),
-        sent(axes),
-        *_from_front([by_axis(part.old, mesh) for part in parts], axes),
+        *to_front([by_axis(part.new, mesh) for part in parts], wide),
+        sent(wide),
+        *_from_front([by_axis(part.old, mesh) for part in parts], wide),
     ]
 
 

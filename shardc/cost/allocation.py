@@ -41,6 +41,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import is_thin, tails
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.ir.scatters import Form, Parts, scattering
+from shardc.ir.sharding import Axes
 
 _ROWS, _LANES = 8, 128
 _SLICE, _LAID = 2**23, 2**24  # bytes of a slice, and of what is laid from pieces, that stay on the chip
@@ -149,7 +150,7 @@ class _Walk:
                 self._leave(step, self._result(step, self.sizes[step.result]))
             case Slice():
                 self._leave(step, self._result(step, _beyond(_SLICE, self.sizes[step.result])))
-            case AllToAll() if not self._is_thin(step):
+            case AllToAll(axes) if not self._is_thin(step, axes):
                 self._exchange(step, step.op)
             case AllToAll() | JointExchange():
                 self._exchange_jointly(step)
@@ -208,8 +209,9 @@ class _Walk:
             result = joined
         self._leave(step, result)
 
-    def _is_thin(self, step: Step) -> bool:
-        return is_thin(self.schedule.values[step.operands[0]].local_shape(self.schedule.mesh))
+    def _is_thin(self, step: Step, axes: Axes) -> bool:
+        mesh = self.schedule.mesh
+        return is_thin(self.schedule.values[step.operands[0]].local_shape(mesh), mesh.product(axes))
 
     def _exchange_jointly(self, step: Step) -> None:
         """Pieces brought to the front, exchanged, and laid where they belong."""

@@ -40,10 +40,6 @@ class Tail:
         """Into how many pieces each block is cut."""
         return max(1, self.after // self.before)
 
-    @property
-    def fits(self) -> bool:
-        return self.before % self.after == 0 or self.after % self.before == 0
-
 
 def tails(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> tuple[Tail, ...]:
     """The tails of each dim; axes of one device are left out."""
@@ -52,10 +48,15 @@ def tails(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> tupl
 
 def pieces(parts: tuple[Tail, ...]) -> int | None:
     """Into how many pieces each device's block is cut; None if blocks do not fit one another."""
-    if not all(part.fits for part in parts):
-        return None
-    cut = math.prod(part.cut for part in parts)
-    return cut if cut == math.prod(part.joined for part in parts) else None
+    cut = joined = 1
+    for part in parts:
+        if part.before % part.after == 0:
+            joined *= part.before // part.after
+        elif part.after % part.before == 0:
+            cut *= part.after // part.before
+        else:
+            return None
+    return cut if cut == joined else None
 
 
 def keeps_some(parts: tuple[Tail, ...]) -> bool:
@@ -67,12 +68,12 @@ def keeps_some(parts: tuple[Tail, ...]) -> bool:
     return all(not part.old or not part.new for part in parts)
 
 
-def is_thin(shape: Sequence[int]) -> bool:
-    """Whether a block has a dim of one element among three or more, as digits have.
+def is_thin(shape: Sequence[int], devices: int) -> bool:
+    """Whether a block to be exchanged among so many has a dim of one element among three or more, as digits have.
 
     The TPU's compiler then exchanges in a layout of two rows to a tile, unless the pieces come first.
     """
-    return len(shape) > 2 and 1 in shape
+    return devices > 1 and len(shape) > 2 and 1 in shape
 
 
 def moved(parts: tuple[Tail, ...], mesh: Mesh) -> Axes:

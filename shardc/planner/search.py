@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from shardc.cost.floors import least_seconds
@@ -101,7 +102,7 @@ class Search:
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
-        most, first = math.inf if limit is None else limit, next(iter(seeds), -1)
+        most, first, alone = math.inf if limit is None else limit, next(iter(seeds), -1), len(seeds) == 1
         while queue:
             least, _, number = heapq.heappop(queue)
             if least > most:
@@ -111,16 +112,22 @@ class Search:
             settled.add(number)
             if number == goal:
                 break
-            for target, added, moves in self._steps(number) + self._routes(number, goal, last[number]):
-                known, cost, step = price.get(target), price[number] + added, (number, moves)
-                if known is None and len(seeds) == 1:
-                    cost, step = self._shortcut(first, seeds[first], target, goal, (cost, step))
-                if cost <= most and (known is None or cost < known):
-                    most = cost if target == goal else most
-                    price[target], last[target] = cost, step
-                    settled.discard(target)  # it may be met again from behind a shortcut
-                    count += 1
-                    heapq.heappush(queue, (cost + self.least(target, goal), count, target))
+            here = price[number]
+            for target, added, moves in chain(self._routes(number, goal, last[number]), self._steps(number)):
+                known, cost, before = price.get(target), here + added, number
+                if known is None:
+                    if alone:
+                        cost, before, moves = self._shortcut(first, seeds[first], target, goal, (cost, number, moves))
+                elif cost >= known:
+                    continue
+                least = cost + self.least(target, goal)
+                if least > most:
+                    continue
+                most = cost if target == goal else most
+                price[target], last[target] = cost, (before, moves)
+                settled.discard(target)  # it may be met again from behind a shortcut
+                count += 1
+                heapq.heappush(queue, (least, count, target))
         return Paths({number: price[number] for number in price if number in settled}, last)
 
     def paths_from(self, number: int) -> Paths:
@@ -179,8 +186,8 @@ class Search:
         return self.route(number, goal)
 
     def _shortcut(
-        self, seed: int, start: int, number: int, goal: int | None, found: tuple[int, Step]
-    ) -> tuple[int, Step]:
+        self, seed: int, start: int, number: int, goal: int | None, found: tuple[int, int, Route]
+    ) -> tuple[int, int, Route]:
         """A route from the only seed to a sharding just met, if it is cheaper than the path found there.
 
         What no search comes by is not tried, so of two searches the wider may find a cheaper path.
@@ -193,7 +200,7 @@ class Search:
         if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
             return found
         way = self._shorter(seed, number)
-        return found if way is None or start + way[0] >= found[0] else (start + way[0], (seed, way[1]))
+        return found if way is None or start + way[0] >= found[0] else (start + way[0], seed, way[1])
 
     def route(self, number: int, goal: int) -> tuple[int, Route] | None:
         """The price of the route of `rules.routes`, and the route; None if there is none, or it does not fit."""

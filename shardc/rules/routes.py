@@ -52,6 +52,8 @@ def depends_on_shape(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
 
 def needs_digits(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
     """Whether an axis that is gathered or sliced stands below one that moves: whole axes do not get there so."""
+    if all(abs(len(old) - len(new)) < 2 for old, new in zip(source.dims, target.dims, strict=True)):
+        return False  # no axis is below another that one side lacks
     if not _scatters(source, target) or not keeps_some(tails(source.dims, target.dims, mesh)):
         return False
     return any(len(digits) > 1 for digits in _digits(source, target.dims))

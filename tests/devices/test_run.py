@@ -164,6 +164,12 @@ def test_a_program_equals_numpy_on_every_shard_and_moves_the_bytes_foreseen(plac
         assert set(found.axes) == axes or (kind == "CollectivePermute" and set(found.axes) < axes)  # some may stay
 
 
+def test_blocks_of_one_row_are_exchanged_with_nobody():
+    """Over an axis of one device, which the lowered program does not name."""
+    *_, report = executed("A[B_X, I, J_Y] → A[B_X, I_Y, J]", {"X": 8, "Y": 1})
+    assert report.ok, report
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
 def test_floats_are_within_the_derived_bound(dtype):
     for mesh, text in [*TRIPLES[:4], *RANK_4[:3]]:

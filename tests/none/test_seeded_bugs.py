@@ -23,7 +23,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
-from shardc.planner import build, idle, limits, nodes, root, search, space, ways
+from shardc.planner import build, idle, limits, nodes, rated, root, search, space, ways
 from shardc.rules import moves, products
 from shardc.rules.functions import applied
 from shardc.simulate import IllegalStep, ReplicaMismatch
@@ -119,7 +119,7 @@ def rewritten(patch, change):
         return change(move, before) or right(move, before, mesh)
 
     patch.setattr(space, "apply", apply)
-    patch.setattr(search, "apply", apply)
+    patch.setattr(rated, "apply", apply)
     patch.setattr(build, "apply", apply)
 
 
