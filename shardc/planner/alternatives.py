@@ -8,6 +8,7 @@ statement writes, as one would on paper; the search for the plan itself runs ove
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from itertools import islice
 
@@ -62,17 +63,33 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
     yield best, own, True
     yield best, own, False
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)
-    priced: list[tuple[int, Table, int]] = []
     order = taken(best, own)
     found = [*_tables(narrow, order), *_others(narrow, statement.expr, order)]
-    for root in map(fixed_if_asked, found):
+    for root, goal in islice(_cheapest_first([*map(fixed_if_asked, found)], statement), MAX_STRATEGIES):
+        yield root, goal, False
+
+
+def _cheapest_first(roots: list[Table], statement: Statement) -> Iterator[tuple[Table, int]]:
+    """Tables that can lead to the result, and to which sharding of it; each is searched when its turn comes."""
+    queue: list[tuple[int, int, int | None]] = []
+    for place, root in enumerate(roots):
+        heapq.heappush(queue, (_at_least(root, statement), place, None))
+    while queue:
+        _, place, goal = heapq.heappop(queue)
+        if goal is not None:
+            yield roots[place], goal
+            continue
         try:
-            goal = cheapest(root, statement)
+            goal = cheapest(roots[place], statement)
         except ShardcError:  # this strategy does not lead to the result
             continue
-        priced.append((root.paths(goal).price[goal], root, goal))
-    priced.sort(key=lambda entry: entry[0])
-    yield from ((root, goal, False) for _, root, goal in priced[:MAX_STRATEGIES])
+        heapq.heappush(queue, (roots[place].paths(goal).price[goal], place, goal))
+
+
+def _at_least(root: Table, statement: Statement) -> int:
+    """What a strategy costs at least."""
+    exact = statement.pattern.exact
+    return min(root.seeds.values()) if exact is None else root.least(root.search.space.number(exact))
 
 
 def _others(planner: Planner, expr: Expr, order: Expr) -> Iterator[Table]:
