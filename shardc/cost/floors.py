@@ -66,6 +66,17 @@ def least_seconds(model: CostModel, axes: Axes, moved: Axes, wire: int, size: in
     return max(latency, _least_hop(model, axes), _to_bring(model, axes, wire * devices**2 // size) * size / devices)
 
 
+def least_to_sum(model: CostModel, axes: Axes, summed: Axes, size: int, block: int) -> float:
+    """What moves take at least that make partial sums over `summed` sums, in blocks of so many bytes.
+
+    Each sum is scattered from the least blocks, and the rest brought; or each block is scattered where it stays.
+    """
+    devices, n = model.mesh.product(axes), model.mesh.product(summed)
+    share, rate = size / devices, model.rate(ReduceScatter(summed, 0)).s_per_byte * _LESS
+    rest = _to_bring(model, axes, (block * devices - size) * devices // size) if block * devices > size else 0.0
+    return min(rate * n * share + rest * share, rate * n * block)
+
+
 @lru_cache(maxsize=16384)
 def _to_bring(model: CostModel, axes: Axes, parts: int) -> float:
     """Seconds per byte of a share of the cheapest moves that bring so many parts of a share."""

@@ -120,7 +120,7 @@ class Floor:
         summed = tuple(axis for place, axes in own.items() if place not in (*on, NOWHERE) for axis in axes)
         pool = mesh.ordered({*self.search.space.pool, *chain.from_iterable(self.at.values())})
         # Some of them may stay.
-        left = ToCome(pool, after, max(before, after), mesh.product(summed if self.is_result else ()), ())
+        left = ToCome(pool, after, max(before, after), summed if self.is_result else (), ())
         return self.search.floor(left)
 
     def _of_route(self, code: int) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from shardc.cost.floors import least_seconds
+from shardc.cost.floors import least_seconds, least_to_sum
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter
 from shardc.ir.digits import Reshape
@@ -69,7 +69,7 @@ class Search:
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
-        self._times: dict[tuple[Axes, Axes, int], int] = {}
+        self._times: dict[tuple[Axes, Axes, Axes, int, int], int] = {}
         self._least: dict[tuple[int, int], int] = {}
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
@@ -157,18 +157,22 @@ class Search:
 
     def floor(self, left: ToCome) -> int:
         """What all that is left to do costs at least."""
-        wire = self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
-        if left.summed > 1:
-            devices = self.space.mesh.product(left.axes)
-            wire = max(wire, received_to_add(self._bytes, left.summed, left.block, devices))
-        time = self._least_time(left.axes, left.moved, wire) if self.objective is Objective.TIME else 0
+        wire, mesh = self._bytes // left.block - (self._bytes // left.kept if left.kept else 0), self.space.mesh
+        if left.summed:
+            to_add = received_to_add(self._bytes, mesh.product(left.summed), left.block, mesh.product(left.axes))
+            wire = max(wire, to_add)
+        time = self._least_time(left, wire) if self.objective is Objective.TIME else 0
         return self.objective.price(time, wire, steps=0)
 
-    def _least_time(self, axes: Axes, moved: Axes, wire: int) -> int:
-        found = self._times.get((axes, moved, wire))
+    def _least_time(self, left: ToCome, wire: int) -> int:
+        key = (left.axes, left.moved, left.summed, left.block, wire)
+        found = self._times.get(key)
         if found is None:
-            seconds = least_seconds(self.model, axes, moved, wire, self._bytes)
-            found = self._times[axes, moved, wire] = picoseconds(seconds)
+            seconds = least_seconds(self.model, left.axes, left.moved, wire, self._bytes)
+            if left.summed:
+                summing = least_to_sum(self.model, left.axes, left.summed, self._bytes, self._bytes // left.block)
+                seconds = max(seconds, summing)
+            found = self._times[key] = picoseconds(seconds)
         return found
 
     def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:

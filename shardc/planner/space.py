@@ -52,14 +52,15 @@ class ToCome:
     """What is left to do between two shardings, by moves over `axes`.
 
     Some device needs and does not hold 1/block - 1/kept of the array's bytes, or 1/block (`ir.exchange.needed`);
-    `summed` partial sums become one; and each axis of `moved` is part of some move that is no Slice, since it stands
-    on the first sharding alone, or elsewhere on the second: what is major to it on its dim counts as its place.
+    partial sums over the axes `summed` become sums; and each axis of `moved` is part of some move that is no Slice,
+    since it stands on the first sharding alone, or elsewhere on the second: what is major to it on its dim counts as
+    its place.
     """
 
     axes: Axes
     block: int
     kept: int | None
-    summed: int
+    summed: Axes
     moved: Axes
 
 
@@ -108,7 +109,7 @@ class Space:
         summed = [axis for axis in axes if axis in before.unreduced - after.unreduced and self.mesh.size(axis) > 1]
         old = [axis for part in tails(before.dims, after.dims, self.mesh) for axis in part.old]
         block, kept = needed(before, after, self.mesh)
-        return ToCome(axes, block, kept, self.mesh.product(tuple(summed)), self.mesh.ordered(summed + old))
+        return ToCome(axes, block, kept, tuple(summed), self.mesh.ordered(summed + old))
 
     def needs_digits(self, number: int, goal: int) -> bool:
         """What `rules.routes.needs_digits` says of two shardings."""
