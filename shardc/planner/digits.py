@@ -9,7 +9,7 @@ digits, each by a route of `rules.routes`, which needs no search:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from operator import itemgetter
@@ -94,12 +94,28 @@ def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tup
 def _with_fewest_digits(
     planner: Planner, expr: Product, placed: list[tuple[Dims, Sharding]], found: InDigits
 ) -> InDigits:
-    """The same with digits seen as one wherever that costs nothing, for the reader and for the compiler."""
-    for dim, upper in reversed(found.digits.cuts):
-        way = found.way.joined(found.digits, dim, upper, planner.mesh)
-        if way is not None:
-            task = _Task.of(planner, expr, placed, found.digits.without(dim, upper))
-            found = task.priced(way, (0,) * len(placed), found.price + 1) or found
+    """The same with digits seen as one wherever that costs nothing, for the reader and for the compiler.
+
+    All that can be, if that does; else one after another.
+    """
+
+    def without(cuts: Iterable[Place]) -> InDigits | None:
+        digits, way = found.digits, found.way
+        for dim, upper in cuts:
+            fewer = way.joined(digits, dim, upper, planner.mesh)
+            if fewer is not None:
+                digits, way = digits.without(dim, upper), fewer
+        if digits == found.digits:
+            return found
+        task = _Task.of(planner, expr, placed, digits)
+        return task.priced(way, (0,) * len(placed), found.price + 1)
+
+    cuts = found.digits.cuts[::-1]
+    at_once = without(cuts)
+    if at_once is not None:
+        return at_once
+    for cut in cuts:
+        found = without([cut]) or found
     return found
 
 
