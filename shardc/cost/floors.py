@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
-from shardc.cost.model import CostModel
+from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, Move, ReduceScatter
 from shardc.ir.sharding import Axes
 
@@ -54,38 +54,36 @@ _KINDS = (
 )
 
 
-def least_seconds(model: CostModel, axes: Axes, moved: Axes, wire: int, size: int) -> float:
-    """What moves over some of the axes take at least, that bring `wire` bytes of an array of `size` bytes.
+def least_rate(model: CostModel, axes: Axes, moved: Axes, summed: Axes, block: int, kept: int | None) -> Rate:
+    """What moves over some of the axes take at least, of the bytes of an array.
 
-    Each axis of `moved` is part of one of them.
+    They bring each device 1/block - 1/kept of it, or 1/block; and each axis of `moved` is part of one. Partial sums
+    over `summed` are scattered from the least blocks there are, and the rest brought; or each is where it stays.
     """
-    latency = _latency(model, axes, moved)
-    if not wire:
-        return latency
-    devices = model.mesh.product(axes)
-    return max(latency, _least_hop(model, axes), _to_bring(model, axes, wire * devices**2 // size) * size / devices)
-
-
-def least_to_sum(model: CostModel, axes: Axes, summed: Axes, size: int, block: int) -> float:
-    """What moves take at least that make partial sums over `summed` sums, in blocks of so many bytes.
-
-    Each sum is scattered from the least blocks, and the rest brought; or each block is scattered where it stays.
-    """
-    devices, n = model.mesh.product(axes), model.mesh.product(summed)
-    share, rate = size / devices, model.rate(ReduceScatter(summed, 0)).s_per_byte * _LESS
-    rest = _to_bring(model, axes, (block * devices - size) * devices // size) if block * devices > size else 0.0
-    return min(rate * n * share + rest * share, rate * n * block)
+    latency, devices = _latency(model, axes, moved), model.mesh.product(axes)
+    wanted = devices // block  # shares
+    parts = devices**2 // block - (devices**2 // kept if kept else 0)
+    to_sum = 0.0
+    if summed:
+        n = model.mesh.product(summed)
+        parts = max(parts, (n + wanted - 2) * devices)  # as `ir.exchange.received_to_add`
+        scatter = n * model.rate(ReduceScatter(summed, 0)).s_per_byte * _LESS
+        to_sum = min(scatter + _to_bring(model, axes, (wanted - 1) * devices), scatter * wanted)
+    if not parts:
+        return Rate(latency, 0.0)
+    per_share = max(to_sum, _to_bring(model, axes, parts))
+    return Rate(max(latency, _least_hop(model, axes)), per_share / devices)
 
 
 @lru_cache(maxsize=16384)
 def _to_bring(model: CostModel, axes: Axes, parts: int) -> float:
     """Seconds per byte of a share of the cheapest moves that bring so many parts of a share."""
+    if parts <= 0:
+        return 0.0
     paces = _paces(model, axes)
     if parts > FEW * model.mesh.product(axes):  # no faster than by the fastest of the moves, and that one is whole
         return min(max(1.0, parts / pace.brings) * pace.seconds for pace in paces)
-    return min(
-        pace.seconds + (_to_bring(model, axes, parts - pace.brings) if parts > pace.brings else 0.0) for pace in paces
-    )
+    return min(pace.seconds + _to_bring(model, axes, parts - pace.brings) for pace in paces)
 
 
 @lru_cache(maxsize=1024)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from shardc.cost.floors import least_rate
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import Move, Slice, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
-from shardc.planner.space import Space
+from shardc.planner.space import Space, ToCome
 from shardc.rules.digit_products import reductions
 from shardc.rules.routes import Route, depends_on_shape, route
 
@@ -59,6 +60,7 @@ class RatedSpace:
         self._rated: dict[int, Rated] = {}
         self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
         self._routes: dict[tuple[int, int, tuple[int, ...] | None], RatedRoute | None] = {}
+        self._to_come: dict[tuple[int, int], tuple[ToCome, Rate]] = {}
         self._reductions: dict[tuple[int, int, tuple[int, ...]], tuple[RatedRoute, ...]] = {}
 
     def edges(self, number: int) -> Rated:
@@ -75,6 +77,18 @@ class RatedSpace:
             )
             found = self._rated[number] = Rated(tuple(kinds), edges)
         return found
+
+    def to_come(self, number: int, goal: int) -> tuple[ToCome, Rate]:
+        """What every path from one sharding to another has to do, and the least time of that."""
+        found = self._to_come.get((number, goal))
+        if found is None:
+            left = self.space.to_come(number, goal)
+            found = self._to_come[number, goal] = (left, self.least_rate(left))
+        return found
+
+    def least_rate(self, left: ToCome) -> Rate:
+        """The least time of all that is left to do, of the bytes of an array."""
+        return least_rate(self.model, left.axes, left.moved, left.summed, left.block, left.kept)
 
     def route(self, number: int, goal: int, shape: tuple[int, ...]) -> RatedRoute | None:
         """The route of `rules.routes` for an array of this shape."""

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from shardc.cost.floors import least_seconds, least_to_sum
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import received_to_add
-from shardc.ir.sharding import Axes
 from shardc.planner.objective import Objective
 from shardc.planner.rated import Leg, RatedRoute, rated
 from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget
@@ -69,7 +67,6 @@ class Search:
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
-        self._times: dict[tuple[Axes, Axes, Axes, int, int], int] = {}
         self._least: dict[tuple[int, int], int] = {}
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
@@ -152,28 +149,20 @@ class Search:
             return 0
         found = self._least.get((number, goal))
         if found is None:
-            found = self._least[number, goal] = self.floor(self.space.to_come(number, goal))
+            found = self._least[number, goal] = self._floor(*self._rated.to_come(number, goal))
         return found
 
     def floor(self, left: ToCome) -> int:
         """What all that is left to do costs at least."""
-        wire, mesh = self._bytes // left.block - (self._bytes // left.kept if left.kept else 0), self.space.mesh
-        if left.summed:
-            to_add = received_to_add(self._bytes, mesh.product(left.summed), left.block, mesh.product(left.axes))
-            wire = max(wire, to_add)
-        time = self._least_time(left, wire) if self.objective is Objective.TIME else 0
-        return self.objective.price(time, wire, steps=0)
+        return self._floor(left, self._rated.least_rate(left))
 
-    def _least_time(self, left: ToCome, wire: int) -> int:
-        key = (left.axes, left.moved, left.summed, left.block, wire)
-        found = self._times.get(key)
-        if found is None:
-            seconds = least_seconds(self.model, left.axes, left.moved, wire, self._bytes)
-            if left.summed:
-                summing = least_to_sum(self.model, left.axes, left.summed, self._bytes, self._bytes // left.block)
-                seconds = max(seconds, summing)
-            found = self._times[key] = picoseconds(seconds)
-        return found
+    def _floor(self, left: ToCome, rate: Rate) -> int:
+        wire = self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
+        if left.summed:
+            summed, devices = map(self.space.mesh.product, (left.summed, left.axes))
+            wire = max(wire, received_to_add(self._bytes, summed, left.block, devices))
+        time = rate.time_ps(self._bytes) if self.objective is Objective.TIME else 0
+        return self.objective.price(time, wire, steps=0)
 
     def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
