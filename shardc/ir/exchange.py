@@ -41,6 +41,7 @@ class Tail:
         return max(1, self.after // self.before)
 
 
+@lru_cache(maxsize=1 << 14)
 def tails(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> tuple[Tail, ...]:
     """The tails of each dim; axes of one device are left out."""
     return tuple(_tail(old, new, mesh) for old, new in zip(before, after, strict=True))
