@@ -6,14 +6,21 @@ import itertools
 from functools import cache
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.api import parse
+from shardc.cost import LinkModel, chip
+from shardc.ir.collectives import CollectivePermute, DirectExchange
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
+from shardc.ir.program import operands
 from shardc.ir.sharding import Array, Sharding, spell
-from shardc.rules.digit_products import Digits, Way, digits_of_dims
+from shardc.planner import Objective
+from shardc.planner.digits import _Task
+from shardc.planner.nodes import Planner
+from shardc.rules.digit_products import Digits, Way, choices, digits_of_dims
 from shardc.rules.products import placements
 from shardc.simulate import error_bound, reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal
@@ -181,3 +188,48 @@ def test_digits_seen_as_one():
 def test_partial_sums_given_or_wanted_are_left_to_whole_axes(text):
     schedule = shardc.plan(text, mesh=CUBE, dims=SIZES, objective="bytes").schedule
     assert not any(step.name == "Reshape" for step in schedule.steps)
+
+
+@st.composite
+def tasks(draw):
+    """A product in digits, and where each axis may stand."""
+    text, sizes = draw(products())
+    program = parse(
+        text, mesh=Mesh.of(sizes), dims=dict.fromkeys("IJK", draw(st.sampled_from([96, 2304]))), dtype="bf16"
+    )
+    model = LinkModel.of(program.mesh, chip(draw(st.sampled_from(["v5e", "v5p", "H100"]))))
+    planner = Planner(program, model, draw(st.sampled_from(list(Objective))), program.mesh.names)
+    (statement,) = program.statements
+    arrays = [
+        *((use.dims, use.pattern.exact) for use in operands(statement.expr)),
+        (statement.dims, statement.pattern.exact),
+    ]
+    assume(all(program.mesh.size(axis) > 1 for _, sharding in arrays for axis in sharding.sharded))
+    task = _Task.of(planner, statement.expr, arrays, digits_of_dims(arrays, program.mesh))
+    wide = tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1)
+    return task, choices(task.placed, task.digits, wide)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tasks(), st.randoms(use_true_random=False))
+def test_a_floor_is_the_price_of_the_route_and_never_above_it(case, random):
+    task, every = case
+    floors = task.floors(every.axes)[::-1]
+    for _ in range(20):
+        chosen = tuple(map(random.choice, every.places))
+        leasts = [floor.least(chosen) for floor in floors]
+        for way in every.ways(chosen, task.digits) if None not in leasts else ():
+            for number, (least, (dims, lies)) in enumerate(zip(leasts, task.placed, strict=True)):
+                found = task._moved(number, way)
+                if found is None:
+                    continue
+                price, moves = found
+                assert least <= price
+                at = way.operand(dims)
+                one_each = all(len(old) < 2 and len(new) < 2 for old, new in zip(lies.dims, at.dims, strict=True))
+                if (
+                    number < 2
+                    and one_each
+                    and not any(isinstance(m, CollectivePermute | DirectExchange) for m in moves)
+                ):
+                    assert least == price - task.planner.objective.price(0, 0, steps=len(moves))
