@@ -99,7 +99,7 @@ class Search:
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
-        most, first, alone = math.inf if limit is None else limit, next(iter(seeds), -1), len(seeds) == 1
+        most, origin = math.inf if limit is None else limit, {number: number for number in seeds}
         while queue:
             least, _, number = heapq.heappop(queue)
             if least > most:
@@ -109,19 +109,22 @@ class Search:
             settled.add(number)
             if number == goal:
                 break
+            if goal is None and len(seeds) > 1:
+                for seed, route in self._from_seeds(number, seeds, price[number]):
+                    price[number], last[number], origin[number] = seeds[seed] + route[0], (seed, route[1]), seed
             here = price[number]
             for target, added, moves in chain(self._routes(number, goal, last[number]), self._steps(number)):
                 known, cost, before = price.get(target), here + added, number
                 if known is None:
-                    if alone:
-                        cost, before, moves = self._shortcut(first, seeds[first], target, goal, (cost, number, moves))
+                    seed = origin[number]
+                    cost, before, moves = self._shortcut(seed, seeds[seed], target, goal, (cost, number, moves))
                 elif cost >= known:
                     continue
                 least = cost + self.least(target, goal)
                 if least > most:
                     continue
                 most = cost if target == goal else most
-                price[target], last[target] = cost, (before, moves)
+                price[target], last[target], origin[target] = cost, (before, moves), origin[before]
                 settled.discard(target)  # it may be met again from behind a shortcut
                 count += 1
                 heapq.heappush(queue, (least, count, target))
@@ -181,7 +184,7 @@ class Search:
     def _shortcut(
         self, seed: int, start: int, number: int, goal: int | None, found: tuple[int, int, Route]
     ) -> tuple[int, int, Route]:
-        """A route from the only seed to a sharding just met, if it is cheaper than the path found there.
+        """A route from the seed of a path to the sharding that it just met, if that is cheaper.
 
         What no search comes by is not tried, so of two searches the wider may find a cheaper path.
 
@@ -194,6 +197,15 @@ class Search:
             return found
         way = self._shorter(seed, number)
         return found if way is None or start + way[0] >= found[0] else (start + way[0], seed, way[1])
+
+    def _from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]:
+        """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
+        for seed, start in seeds.items():
+            if start < price and self.space.needs_digits(seed, number) and start + self.least(seed, number) < price:
+                found = self.route(seed, number)
+                if found is not None and start + found[0] < price:
+                    price = start + found[0]
+                    yield seed, found
 
     def route(self, number: int, goal: int) -> tuple[int, Route] | None:
         """The price of the route of `rules.routes`, and the route; None if there is none, or it does not fit."""

@@ -195,7 +195,7 @@ def _scattered(
     if not axes:
         yield dims
         return
-    wanted = (place for place, new in enumerate(goal) if (*dims[place], axes[0]) == new[: len(dims[place]) + 1])
+    wanted = (place for place, new in enumerate(goal) if axes[0] in new)
     for place in dict.fromkeys([*wanted, *rests]):
         longer = (*dims[:place], (*dims[place], axes[0]), *dims[place + 1 :])
         yield from _scattered(longer, axes[1:], goal, rests)
