@@ -155,6 +155,18 @@ def test_an_inner_product_of_a_chain_is_done_in_digits_too():
     assert wire_bytes(schedule) > 0
 
 
+def test_sums_are_scattered_below_an_axis_that_the_goal_has_above():
+    """K_X{U_Y} → K_XY → K_YX: a permute of the result is cheaper than one of A, gathered after."""
+    schedule = planned("A[I, J_XY] · B[J, K_X] → C[I, K_YX]", {"X": 2, "Y": 3}, {"I": 1, "J": 6, "K": 6}, dtype="f32")
+    assert wire_bytes(schedule) == 16
+
+
+def test_partial_sums_within_a_chain_are_scattered_in_digits():
+    """T[J]{U_X} → T[J0_X, J1_Y]: of many shardings that T is made in, this one needs digits to get where it is used."""
+    text, sizes = "A[I, J_XY] · B[J, K_X] · D[K_X, L] → C[I]", {"I": 1, "J": 6, "K": 2, "L": 1}
+    assert wire_bytes(planned(text, {"X": 2, "Y": 3}, sizes, dtype="f32")) == 10
+
+
 def test_digits_bear_the_same_names_on_all_arrays():
     """I0 is a dim of the program, so I's digits are called otherwise, and alike on A and on C."""
     text = "A[I_Z, J] · B[J, I0_YZ] → C[I_XYZ, I0]"
