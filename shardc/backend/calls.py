@@ -8,7 +8,7 @@ from typing import assert_never
 
 from shardc.backend import local
 from shardc.backend.allowed import JOINED
-from shardc.backend.exchanges import joint_exchange, reshape
+from shardc.backend.exchanges import joint_exchange, reshape, rows, rows_apart
 from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
 from shardc.backend.moves import exchange, gather, permute, slice_of, slice_of_partial
@@ -29,7 +29,7 @@ from shardc.ir.collectives import (
     ReduceScatter,
     Slice,
 )
-from shardc.ir.digits import Reshape
+from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.exchange import is_thin
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
@@ -145,7 +145,22 @@ class _Writer:
         # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
         equal = self.flow.equal[step.result].intersection(axes)
         keywords: dict[str, Expr] = {"to": Const("invarying")} if equal else {}
-        return gather(self._name(step.operands[0]), axes, dim, keywords, self.schedule.program)
+        operand, program = step.operands[0], self.schedule.program
+        local = self.schedule.values[operand].local_shape(self.mesh)
+        if not (dim == len(local) - 1 > 1 and self._is_below(operand, dim)):
+            return gather(self._name(operand), axes, dim, keywords, program)
+        apart = len(local), local[dim - 1]
+        return self._read(step, [rows(*apart), *gather(Name(""), axes, dim - 1, keywords, program), rows_apart(*apart)])
+
+    def _is_below(self, value: int, dim: int) -> bool:
+        """Whether a dim of a value is a digit that another of the same dim stands above."""
+        for step in self.schedule.steps:
+            if isinstance(step.op, Reshape):
+                digits = self.schedule.values[step.operands[0] if step.op.joins else step.result]
+                if digits.dims == self.schedule.values[value].dims:
+                    of = digits_of(tuple(map(str, range(len(step.op.sizes)))), step.op)
+                    return of[dim - 1] == of[dim]
+        return False
 
     def _product(self, step: Step) -> tuple[Expr, ...]:
         arrays, result = self._arrays(step), self.schedule.values[step.result]
