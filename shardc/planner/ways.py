@@ -9,7 +9,7 @@ taken in the order of that bound, and none is searched whose bound is above the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -56,10 +56,6 @@ def every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Itera
             yield way, price + sum(cost for cost in costs if cost is not None)
 
 
-def _called(function: Callable[[int], int], number: int) -> int:
-    return function(number)
-
-
 class Towards:
     """Prices of ways that lead to one sharding of the result, with as little search as that needs."""
 
@@ -76,7 +72,10 @@ class Towards:
         """
         least = [cache(table.least) for table in self._tables]
         after = cache(lambda result: self._after(result).least(self._goal))
-        bounds = [price + sum(map(_called, least, way.at)) + after(way.result) for way, price in ways]
+        bounds = [
+            price + sum(bound(number) for bound, number in zip(least, way.at, strict=True)) + after(way.result)
+            for way, price in ways
+        ]
         best, found = limit, []
         for place in sorted(range(len(ways)), key=bounds.__getitem__):
             if best is not None and bounds[place] > best:
