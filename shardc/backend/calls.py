@@ -8,7 +8,7 @@ from typing import assert_never
 
 from shardc.backend import local
 from shardc.backend.allowed import JOINED
-from shardc.backend.exchanges import joint_exchange, reshape, rows, rows_apart
+from shardc.backend.exchanges import joint_exchange, may_be_rows, reshape, rows, rows_apart
 from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
 from shardc.backend.flow import Flow, flow
 from shardc.backend.moves import exchange, gather, permute, slice_of, slice_of_partial
@@ -147,7 +147,7 @@ class _Writer:
         keywords: dict[str, Expr] = {"to": Const("invarying")} if equal else {}
         operand, program = step.operands[0], self.schedule.program
         local = self.schedule.values[operand].local_shape(self.mesh)
-        if not (dim == len(local) - 1 > 1 and self._is_below(operand, dim)):
+        if not (dim == len(local) - 1 > 1 and may_be_rows(local, program) and self._is_below(operand, dim)):
             return gather(self._name(operand), axes, dim, keywords, program)
         apart = len(local), local[dim - 1]
         return self._read(step, [rows(*apart), *gather(Name(""), axes, dim - 1, keywords, program), rows_apart(*apart)])
