@@ -41,10 +41,9 @@ class Tail:
         return max(1, self.after // self.before)
 
 
-@lru_cache(maxsize=1 << 14)
 def tails(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> tuple[Tail, ...]:
     """The tails of each dim; axes of one device are left out."""
-    return tuple(_tail(old, new, mesh) for old, new in zip(before, after, strict=True))
+    return tuple([_tail(old, new, mesh) for old, new in zip(before, after, strict=True)])
 
 
 def pieces(parts: tuple[Tail, ...]) -> int | None:
@@ -66,7 +65,7 @@ def keeps_some(parts: tuple[Tail, ...]) -> bool:
     `A[I_X, J] → A[I, J_X]` keeps some. `A[I_X, J_Y] → A[I_Y, J_X]` does not: device (0, 1) holds the first half
     of I and needs the second.
     """
-    return all(not part.old or not part.new for part in parts)
+    return not any([part.old and part.new for part in parts])
 
 
 def is_thin(shape: Sequence[int], devices: int) -> bool:
@@ -79,7 +78,7 @@ def is_thin(shape: Sequence[int], devices: int) -> bool:
 
 def moved(parts: tuple[Tail, ...], mesh: Mesh) -> Axes:
     """The axes of the tails, in the order of the mesh."""
-    return mesh.ordered(axis for part in parts for axis in part.old + part.new)
+    return mesh.ordered([axis for part in parts for axis in part.old + part.new])
 
 
 def needed(before: Sharding, after: Sharding, mesh: Mesh) -> tuple[int, int | None]:

@@ -69,7 +69,7 @@ class Mesh:
     def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
         """The same names in the order of the mesh."""
         wanted = set(names)
-        return tuple(name for name, _ in self.axes if name in wanted)
+        return tuple([name for name in self._sizes if name in wanted])
 
     def coordinates(self) -> Iterator[dict[str, int]]:
         """Every device's coordinates, in order of device number."""

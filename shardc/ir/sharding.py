@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
@@ -44,7 +45,7 @@ class Sharding:
     @property
     def sharded(self) -> Axes:
         """The axes that shard some dim, in order of the dims."""
-        return tuple(axis for axes in self.dims for axis in axes)
+        return tuple(chain.from_iterable(self.dims))
 
     @property
     def used(self) -> frozenset[str]:
@@ -56,7 +57,7 @@ class Sharding:
 
     def blocks(self, mesh: Mesh) -> tuple[int, ...]:
         """Into how many blocks each dim is cut."""
-        return tuple(mesh.product(axes) for axes in self.dims)
+        return tuple(map(mesh.product, self.dims))
 
     def divides(self, shape: Sequence[int], mesh: Mesh) -> bool:
         return all(not axes or size % mesh.product(axes) == 0 for size, axes in zip(shape, self.dims, strict=True))

@@ -9,14 +9,14 @@ made. With one axis to a digit, as nearly always, it is what `Search.least` says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from itertools import chain
 from operator import or_
 
-from shardc.cost.model import CostModel, Rate
-from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, Move, ReduceScatter
+from shardc.cost.model import CostModel
+from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, ReduceScatter
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.rated import Leg
 from shardc.planner.search import Search
@@ -126,44 +126,27 @@ class Floor:
     def _of_route(self, code: int) -> int:
         """Slices, a reduction, an exchange, a gather."""
         if code not in self._known:
-            self._known[code] = self.search.price_of(list(self._legs(code)), steps=0)
+            self._known[code] = self.search.price_of(_legs(self.search.model, self.axes, code), steps=0)
         return self._known[code]
-
-    def _legs(self, code: int) -> Iterator[Leg]:
-        mesh, rate, count = self.search.space.mesh, partial(_rate, self.search.model), len(self.axes)
-        held, summed, moved, gathered, clashing = (
-            tuple(axis for place, axis in enumerate(self.axes) if code >> number * count + place & 1)
-            for number in range(len(ROLES))
-        )
-        blocks, n = mesh.product(held), mesh.product(summed)
-        if summed:
-            yield Leg(rate(_scatter, summed), blocks, n - 1, n)
-            blocks *= n
-        if clashing:
-            yield Leg(rate(_permute, mesh.ordered({*clashing, *moved})), blocks, 1, 1)
-        elif moved:
-            n = mesh.product(moved)
-            yield Leg(rate(_exchange, moved), blocks, n - 1, n)
-        if gathered:
-            yield Leg(rate(_gather, gathered), blocks, mesh.product(gathered) - 1, 1)
-
-
-def _gather(axes: Axes) -> Move:
-    return AllGather(axes, 0)
-
-
-def _scatter(axes: Axes) -> Move:
-    return ReduceScatter(axes, 0)
-
-
-def _exchange(axes: Axes) -> Move:
-    return AllToAll(axes, 0, 1)
-
-
-def _permute(axes: Axes) -> Move:
-    return CollectivePermute(axes, ())
 
 
 @lru_cache(maxsize=16384)
-def _rate(model: CostModel, move: Callable[[Axes], Move], axes: Axes) -> Rate:
-    return model.rate(move(axes))  # in which dims play no part
+def _legs(model: CostModel, axes: Axes, code: int) -> tuple[Leg, ...]:
+    """The legs of a route, from the roles that the axes play."""
+    mesh, legs = model.mesh, list[Leg]()
+    held, summed, moved, gathered, clashing = (
+        tuple(axis for place, axis in enumerate(axes) if code >> number * len(axes) + place & 1)
+        for number in range(len(ROLES))
+    )
+    blocks, n = mesh.product(held), mesh.product(summed)
+    if summed:
+        legs.append(Leg(model.rate(ReduceScatter(summed, 0)), blocks, n - 1, n))
+        blocks *= n
+    if clashing:
+        legs.append(Leg(model.rate(CollectivePermute(mesh.ordered({*clashing, *moved}), ())), blocks, 1, 1))
+    elif moved:
+        n = mesh.product(moved)
+        legs.append(Leg(model.rate(AllToAll(moved, 0, 1)), blocks, n - 1, n))
+    if gathered:
+        legs.append(Leg(model.rate(AllGather(gathered, 0)), blocks, mesh.product(gathered) - 1, 1))
+    return tuple(legs)

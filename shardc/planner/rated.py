@@ -60,7 +60,7 @@ class RatedSpace:
         self._rated: dict[int, Rated] = {}
         self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
         self._routes: dict[tuple[int, int, tuple[int, ...] | None], RatedRoute | None] = {}
-        self._to_come: dict[tuple[int, int], tuple[ToCome, Rate]] = {}
+        self._least: dict[ToCome, Rate] = {}
         self._reductions: dict[tuple[int, int, tuple[int, ...]], tuple[RatedRoute, ...]] = {}
 
     def edges(self, number: int) -> Rated:
@@ -78,17 +78,13 @@ class RatedSpace:
             found = self._rated[number] = Rated(tuple(kinds), edges)
         return found
 
-    def to_come(self, number: int, goal: int) -> tuple[ToCome, Rate]:
-        """What every path from one sharding to another has to do, and the least time of that."""
-        found = self._to_come.get((number, goal))
-        if found is None:
-            left = self.space.to_come(number, goal)
-            found = self._to_come[number, goal] = (left, self.least_rate(left))
-        return found
-
     def least_rate(self, left: ToCome) -> Rate:
         """The least time of all that is left to do, of the bytes of an array."""
-        return least_rate(self.model, left.axes, left.moved, left.summed, left.block, left.kept)
+        found = self._least.get(left)
+        if found is None:
+            found = least_rate(self.model, left.axes, left.moved, left.summed, left.block, left.kept)
+            self._least[left] = found
+        return found
 
     def route(self, number: int, goal: int, shape: tuple[int, ...]) -> RatedRoute | None:
         """The route of `rules.routes` for an array of this shape."""

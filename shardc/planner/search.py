@@ -12,10 +12,11 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import received_to_add
@@ -67,7 +68,7 @@ class Search:
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
-        self._least: dict[tuple[int, int], int] = {}
+        self._least: dict[int, int] = {}
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
         self._priced: dict[int, list[tuple[int, int, Route]]] = {}
@@ -93,16 +94,17 @@ class Search:
 
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
         """
+        least = partial(self.least, goal=goal)
         price = dict(seeds)
         last: dict[int, Step | None] = dict.fromkeys(seeds)
-        queue = [(cost + self.least(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
+        queue = [(cost + least(number), place, number) for place, (number, cost) in enumerate(seeds.items())]
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
         most, origin = math.inf if limit is None else limit, {number: number for number in seeds}
         while queue:
-            least, _, number = heapq.heappop(queue)
-            if least > most:
+            bound, _, number = heapq.heappop(queue)
+            if bound > most:
                 break
             if number in settled:
                 continue
@@ -115,19 +117,21 @@ class Search:
             here = price[number]
             for target, added, moves in chain(self._routes(number, goal, last[number]), self._steps(number)):
                 known, cost, before = price.get(target), here + added, number
+                if known is not None and cost >= known:
+                    continue
+                left = least(target)
                 if known is None:
                     seed = origin[number]
+                    if cost + left > most and seeds[seed] + self.least(seed, target) + left > most:
+                        continue  # not even by a shortcut
                     cost, before, moves = self._shortcut(seed, seeds[seed], target, goal, (cost, number, moves))
-                elif cost >= known:
-                    continue
-                least = cost + self.least(target, goal)
-                if least > most:
+                if cost + left > most:
                     continue
                 most = cost if target == goal else most
                 price[target], last[target], origin[target] = cost, (before, moves), origin[before]
                 settled.discard(target)  # it may be met again from behind a shortcut
                 count += 1
-                heapq.heappush(queue, (least, count, target))
+                heapq.heappush(queue, (cost + left, count, target))
         return Paths({number: price[number] for number in price if number in settled}, last)
 
     def paths_from(self, number: int) -> Paths:
@@ -143,28 +147,28 @@ class Search:
 
     def needed(self, number: int, goal: int) -> int:
         """The bytes that some device needs and does not hold, to come from one sharding to another."""
-        left = self.space.to_come(number, goal)
+        return self._needed(self.space.kinds[self.space.to_come(number, goal)])
+
+    def _needed(self, left: ToCome) -> int:
         return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
 
     def least(self, number: int, goal: int | None) -> int:
         """What no path from a sharding to the goal gets below; 0 without a goal."""
         if goal is None:
             return 0
-        found = self._least.get((number, goal))
+        kind = self.space.to_come(number, goal)
+        found = self._least.get(kind)
         if found is None:
-            found = self._least[number, goal] = self._floor(*self._rated.to_come(number, goal))
+            found = self._least[kind] = self.floor(self.space.kinds[kind])
         return found
 
     def floor(self, left: ToCome) -> int:
         """What all that is left to do costs at least."""
-        return self._floor(left, self._rated.least_rate(left))
-
-    def _floor(self, left: ToCome, rate: Rate) -> int:
-        wire = self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
+        wire = self._needed(left)
         if left.summed:
             summed, devices = map(self.space.mesh.product, (left.summed, left.axes))
             wire = max(wire, received_to_add(self._bytes, summed, left.block, devices))
-        time = rate.time_ps(self._bytes) if self.objective is Objective.TIME else 0
+        time = self._rated.least_rate(left).time_ps(self._bytes) if self.objective is Objective.TIME else 0
         return self.objective.price(time, wire, steps=0)
 
     def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
@@ -191,9 +195,11 @@ class Search:
         Only where that path brings more bytes than are needed; and in large spaces not on the way to a goal.
         """
         large = self.space.is_large
-        if (large and goal is not None) or not (large or self.space.needs_digits(seed, number)):
+        if (large and goal is not None) or found[0] <= start + self.least(seed, number):
             return found
         if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
+            return found
+        if not (large or self.space.needs_digits(seed, number)):
             return found
         way = self._shorter(seed, number)
         return found if way is None or start + way[0] >= found[0] else (start + way[0], seed, way[1])

@@ -6,10 +6,12 @@ numbered, so that a search handles integers. `search` adds what depends on the a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
+from typing import NamedTuple
 
 from shardc.errors import ShardcError
 from shardc.ir.collectives import (
@@ -25,7 +27,7 @@ from shardc.ir.collectives import (
     apply,
     wire_bytes,
 )
-from shardc.ir.exchange import needed, tails
+from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.idle import Bundle
@@ -64,6 +66,15 @@ class ToCome:
     moved: Axes
 
 
+class _Met(NamedTuple):
+    """One dim before and after."""
+
+    kept: (
+        int  # 1/kept of it a device keeps; 0 if it is cut by other axes than before, so that some device keeps nothing
+    )
+    left: int  # the axes that leave, or come to stand elsewhere, as bits in the order of the mesh
+
+
 class Space:
     """Shardings of rank `rank` over the axes of `pool`, numbered as they are met."""
 
@@ -78,7 +89,10 @@ class Space:
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[Sharding, int] = {}
         self._in_digits: dict[tuple[int, int], bool] = {}
-        self._to_come: dict[tuple[int, int], ToCome] = {}
+        self._to_come: dict[tuple[int, int], int] = {}
+        self._met: dict[tuple[Axes, Axes], _Met] = {}
+        self._kinds: dict[tuple[int, int, int, frozenset[str], frozenset[str]], int] = {}
+        self.kinds: list[ToCome] = []  # of what is to come: far fewer than there are pairs of shardings
 
     @property
     def seen(self) -> Axes:
@@ -97,19 +111,42 @@ class Space:
             self.blocks.append(sharding.blocks(self.mesh))
         return found
 
-    def to_come(self, number: int, goal: int) -> ToCome:
-        """What every path from one sharding to another has to do."""
+    def to_come(self, number: int, goal: int) -> int:
+        """What every path from one sharding to another has to do: its place in `kinds`."""
         found = self._to_come.get((number, goal))
         if found is None:
-            found = self._to_come[number, goal] = self._compared(self.shardings[number], self.shardings[goal])
+            found = self._to_come[number, goal] = self._compared(number, goal)
         return found
 
-    def _compared(self, before: Sharding, after: Sharding) -> ToCome:
-        axes = self.mesh.ordered(before.used.union(self.pool))
-        summed = [axis for axis in axes if axis in before.unreduced - after.unreduced and self.mesh.size(axis) > 1]
-        old = [axis for part in tails(before.dims, after.dims, self.mesh) for axis in part.old]
-        block, kept = needed(before, after, self.mesh)
-        return ToCome(axes, block, kept, tuple(summed), self.mesh.ordered(summed + old))
+    def _compared(self, number: int, goal: int) -> int:
+        before, after = self.shardings[number], self.shardings[goal]
+        kept, left = 1, 0
+        for pair in zip(before.dims, after.dims, strict=True):
+            met = self._met.get(pair)
+            if met is None:
+                met = self._met[pair] = self._meet(*pair)
+            kept *= met.kept
+            left |= met.left
+        summed = before.unreduced - after.unreduced
+        block = math.prod(self.blocks[goal])
+        key = (block, kept, left, summed, before.used.difference(self.pool))
+        found = self._kinds.get(key)
+        if found is None:
+            found = self._kinds[key] = len(self.kinds)
+            self.kinds.append(self._kind(*key))
+        return found
+
+    def _meet(self, old: Axes, new: Axes) -> _Met:
+        (tail,) = parts = tails((old,), (new,), self.mesh)
+        kept = max(self.mesh.product(old), self.mesh.product(new)) if keeps_some(parts) else 0
+        return _Met(kept, sum(1 << self.mesh.names.index(axis) for axis in tail.old))
+
+    def _kind(self, block: int, kept: int, left: int, summed: frozenset[str], others: frozenset[str]) -> ToCome:
+        mesh = self.mesh
+        wide = tuple(axis for axis in mesh.ordered(summed) if mesh.size(axis) > 1)
+        moved = (axis for place, axis in enumerate(mesh.names) if left >> place & 1)
+        axes = mesh.ordered(others.union(self.pool))
+        return ToCome(axes, block, None if wide or not kept else kept, wide, mesh.ordered((*wide, *moved)))
 
     def needs_digits(self, number: int, goal: int) -> bool:
         """What `rules.routes.needs_digits` says of two shardings."""
