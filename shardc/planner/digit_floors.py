@@ -33,8 +33,9 @@ ROLES = ("held", "summed", "moved", "gathered", "clashing")
 class Floor:
     """An operand's moves to the product, or the result's from there. `axes` are those that a way places.
 
-    Sets of these axes are bits. A code has five such sets, `ROLES`, then a bit for digits with several axes, then one
-    for each place of the array: codes of single axes, put together, are that of the whole array.
+    Sets of these axes are bits. A code has five such sets, `ROLES`, a bit for digits with several axes, one for axes
+    that do not divide their digits, and one for each place of the array: codes of single axes, put together, are that
+    of the whole array. `prices` are by codes without those bits.
     """
 
     search: Search
@@ -42,8 +43,8 @@ class Floor:
     extents: dict[Place, int]
     at: dict[Place, Axes]  # where the operand lies, or where the result is wanted
     is_result: bool
-    codes: list[dict[Place, int | None]]  # of each axis, by its place of the product; None if it does not divide
-    _known: dict[int, int] = field(default_factory=dict)
+    codes: list[dict[Place, int]]  # of each axis, by its place of the product
+    prices: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -67,41 +68,50 @@ class Floor:
     def _several(self) -> int:
         return 1 << len(ROLES) * len(self.axes)
 
-    def _code(self, axis: str, own: Place) -> int | None:
+    def _code(self, axis: str, own: Place) -> int:
         """The code of one axis on one of the array's own places, or summed, or nowhere."""
         size = self.search.space.mesh.size(axis)
         if own in self.extents and self.extents[own] % size:
-            return None
+            return self._several << 1
         home = next((place for place, some in self.at.items() if axis in some), NOWHERE)
         before, after = (own, home) if self.is_result else (home, own)
         others = tuple(other for other in self.at.get(own, ()) if other != axis)
-        roles = {
-            "held": before != SUMMED and (before, after) != (NOWHERE, NOWHERE),
-            "summed": before == SUMMED,
-            "moved": NOWHERE not in (before, after) and before not in (SUMMED, after),
-            "gathered": before != NOWHERE and after == NOWHERE,
-            "clashing": bool(others),
-        }
-        bits, count = 1 << self.axes.index(axis), len(self.axes)
-        code = sum(bits << number * count for number, role in enumerate(ROLES) if roles[role])
-        code |= sum(1 << self.axes.index(other) + ROLES.index("clashing") * count for other in others)
+        roles = (
+            before != SUMMED and not before == after == NOWHERE,
+            before == SUMMED,
+            NOWHERE not in (before, after) and before not in (SUMMED, after),
+            before != NOWHERE and after == NOWHERE,
+            bool(others),
+        )
+        count = len(self.axes)
+        own_bit, *bits = (1 << self.axes.index(name) for name in (axis, *others))
+        code = sum([own_bit << number * count for number, plays in enumerate(roles) if plays])
+        code |= sum(bits) << ROLES.index("clashing") * count
         if len(self.at.get(own, ())) > 1:
             code |= self._several
         if own in self.extents:
-            code |= self._several << 1 + list(self.extents).index(own)
+            code |= self._several << 2 + list(self.extents).index(own)
         return code
 
-    def least(self, chosen: Sequence[Place]) -> int | None:
-        """For each axis a place of the product. None if blocks do not divide."""
-        code, several = 0, self._several
-        for codes, place in zip(self.codes, chosen, strict=True):
-            found = codes[place]
-            if found is None:
-                return None
-            if code & found >= several:  # a place that another axis has taken
-                return self._sharing(chosen)
-            code |= found
-        return self._sharing(chosen) if code & several else self._of_route(code % several)
+    def joined(self, every: Sequence[Sequence[Place]]) -> list[int]:
+        """Of all ways to choose one of its places for each axis, in the order of `itertools.product`: the codes.
+
+        Without the places that are taken; where one is taken twice, its digit has several axes.
+        """
+        found, several = [0], self._several
+        end = several << 2
+        for codes, places in zip(self.codes, every, strict=True):
+            own = [codes[place] for place in places]
+            found = [a | b | several if a & b >= end else a | b for a in found for b in own]
+        return [code % end for code in found]
+
+    def least(self, chosen: Sequence[Place], code: int) -> int | None:
+        """For each axis a place of the product, and their code. None if blocks do not divide."""
+        if code >= self._several:
+            return None if code >= self._several << 1 else self._sharing(chosen)
+        if code not in self.prices:
+            self.prices[code] = self.search.price_of(_legs(self.search.model, self.axes, code), steps=0)
+        return self.prices[code]
 
     def _sharing(self, chosen: Sequence[Place]) -> int | None:
         """The same where axes share a digit."""
@@ -112,8 +122,8 @@ class Floor:
         if any(self.extents[place] % mesh.product(axes) for place, axes in on.items()):
             return None
         if all(len(axes) == len(self.at[place]) == 1 for place, axes in on.items() if place in self.at):
-            code = reduce(or_, (codes[place] or 0 for codes, place in zip(self.codes, chosen, strict=True)))
-            return self._of_route(code % self._several)
+            code = reduce(or_, (codes[place] for codes, place in zip(self.codes, chosen, strict=True)))
+            return self.least(chosen, code % self._several)
         here = mesh.product(tuple(chain.from_iterable(self.at.values())))
         there = mesh.product(tuple(chain.from_iterable(on.values())))
         before, after = (there, here) if self.is_result else (here, there)
@@ -123,16 +133,10 @@ class Floor:
         left = ToCome(pool, after, max(before, after), summed if self.is_result else (), ())
         return self.search.floor(left)
 
-    def _of_route(self, code: int) -> int:
-        """Slices, a reduction, an exchange, a gather."""
-        if code not in self._known:
-            self._known[code] = self.search.price_of(_legs(self.search.model, self.axes, code), steps=0)
-        return self._known[code]
-
 
 @lru_cache(maxsize=16384)
 def _legs(model: CostModel, axes: Axes, code: int) -> tuple[Leg, ...]:
-    """The legs of a route, from the roles that the axes play."""
+    """Slices, a reduction, an exchange, a gather: the legs of a route, from the roles that the axes play."""
     mesh, legs = model.mesh, list[Leg]()
     held, summed, moved, gathered, clashing = (
         tuple(axis for place, axis in enumerate(axes) if code >> number * len(axes) + place & 1)

@@ -8,7 +8,6 @@ digits, each by a route of `rules.routes`, which needs no search:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -22,7 +21,7 @@ from shardc.planner.digit_floors import Floor
 from shardc.planner.nodes import Planner
 from shardc.planner.search import Search
 from shardc.planner.work import Work
-from shardc.rules.digit_products import NOWHERE, Choices, Digits, Dims, Place, Way, choices, digits_of_dims
+from shardc.rules.digit_products import Choices, Digits, Dims, Place, Way, choices, digits_of_dims
 from shardc.rules.routes import Route
 
 MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
@@ -78,12 +77,13 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
 def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Place, ...]]]:
     """The choices that may cost less than that: what they cost at least, and of that each array's part."""
     floors = task.floors(every.axes)
-    sizes = [task.planner.mesh.size(axis) for axis in every.axes]
-    for chosen in product(*every.places):
-        parts = math.prod(size for size, place in zip(sizes, chosen, strict=True) if place != NOWHERE)
+    codes = zip(*(floor.joined(every.places) for floor in floors), strict=True)
+    for chosen, parts, own in zip(product(*every.places), every.parts(task.planner.mesh), codes, strict=True):
         total, leasts = task.arithmetic(parts), list[int]()
-        for floor in floors:
-            least = floor.least(chosen)
+        for floor, code in zip(floors, own, strict=True):
+            least = floor.prices.get(code)
+            if least is None:
+                least = floor.least(chosen, code)
             if least is None or (total := total + least) >= below:
                 break
             leasts.append(least)

@@ -45,18 +45,6 @@ class Paths:
         return number, found[::-1]
 
 
-class _Least(dict[int, int]):
-    """Of each sharding what no path from it to the goal gets below, as asked for."""
-
-    def __init__(self, search: Search, goal: int | None) -> None:
-        self._search = search
-        self._goal = goal
-
-    def __missing__(self, number: int) -> int:
-        self[number] = found = 0 if self._goal is None else self._search.least(number, self._goal)
-        return found
-
-
 class Search:
     """Searches over one array: a space, its global shape and bytes, and how moves are priced."""
 
@@ -80,7 +68,7 @@ class Search:
         for size in shape:
             self._bytes *= size
         self._kinds: dict[int, int] = {}  # of what is to come, and what that costs at least
-        self._least: dict[int | None, _Least] = {}  # by goal
+        self._least: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
         self._priced: dict[int, list[tuple[int, int, Route]]] = {}
@@ -106,10 +94,10 @@ class Search:
 
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
         """
-        least = self.leasts(goal)
+        leasts = self._least.setdefault(goal, {})
         price = dict(seeds)
         last: dict[int, Step | None] = dict.fromkeys(seeds)
-        queue = [(cost + least[number], place, number) for place, (number, cost) in enumerate(seeds.items())]
+        queue = [(cost + self.least(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
@@ -131,7 +119,9 @@ class Search:
                 known, cost, before = price.get(target), here + added, number
                 if known is not None and cost >= known:
                     continue
-                left = least[target]
+                left = leasts.get(target)
+                if left is None:
+                    left = leasts[target] = self.least(target, goal)
                 if known is None:
                     seed = origin[number]
                     if cost + left > most and seeds[seed] + self.least(seed, target) + left > most:
@@ -164,19 +154,14 @@ class Search:
     def _needed(self, left: ToCome) -> int:
         return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
 
-    def least(self, number: int, goal: int) -> int:
-        """What no path from a sharding to the goal gets below."""
+    def least(self, number: int, goal: int | None) -> int:
+        """What no path from a sharding to the goal gets below; 0 without a goal."""
+        if goal is None:
+            return 0
         kind = self.space.to_come(number, goal)
         found = self._kinds.get(kind)
         if found is None:
             found = self._kinds[kind] = self.floor(self.space.kinds[kind])
-        return found
-
-    def leasts(self, goal: int | None) -> dict[int, int]:
-        """The same of every sharding; 0 without a goal."""
-        found = self._least.get(goal)
-        if found is None:
-            found = self._least[goal] = _Least(self, goal)
         return found
 
     def floor(self, left: ToCome) -> int:

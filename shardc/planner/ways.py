@@ -72,10 +72,9 @@ class Towards:
         """
         least = [cache(table.least) for table in self._tables]
         after = cache(lambda result: self._after(result).least(self._goal))
-        bounds = [
-            price + sum(bound(number) for bound, number in zip(least, way.at, strict=True)) + after(way.result)
-            for way, price in ways
-        ]
+        bounds = [price + after(way.result) for way, price in ways]
+        for place, bound in enumerate(least):
+            bounds = [price + bound(way.at[place]) for price, (way, _) in zip(bounds, ways, strict=True)]
         best, found = limit, []
         for place in sorted(range(len(ways)), key=bounds.__getitem__):
             if best is not None and bounds[place] > best:

@@ -132,6 +132,13 @@ class Choices:
     def count(self) -> int:
         return math.prod(map(len, self.places))
 
+    def parts(self, mesh: Mesh) -> list[int]:
+        """Of each way to choose a place for each axis, into how many the product is shared."""
+        sizes = map(mesh.size, self.axes)
+        some = zip(sizes, self.places, strict=True)
+        factors = ([1 if place == NOWHERE else size for place in places] for size, places in some)
+        return [math.prod(found) for found in product(*factors)]
+
     def ways(self, chosen: Sequence[Place], digits: Digits) -> Iterator[Way]:
         """The ways that put each axis on the place chosen for it: axes that share a digit in every order."""
         found: dict[Place, Axes] = {}

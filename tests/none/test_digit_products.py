@@ -229,7 +229,7 @@ def test_a_floor_is_the_price_of_the_route_and_never_above_it(case, random):
     floors = task.floors(every.axes)[::-1]
     for _ in range(20):
         chosen = tuple(map(random.choice, every.places))
-        leasts = [floor.least(chosen) for floor in floors]
+        leasts = [floor.least(chosen, *floor.joined([[place] for place in chosen])) for floor in floors]
         for way in every.ways(chosen, task.digits) if None not in leasts else ():
             for number, (least, (dims, lies)) in enumerate(zip(leasts, task.placed, strict=True)):
                 found = task._moved(number, way)
