@@ -68,6 +68,7 @@ class Search:
         for size in shape:
             self._bytes *= size
         self._kinds: dict[int, int] = {}  # of what is to come, and what that costs at least
+        self._always_divides = cap is None and all(size % space.mesh.devices == 0 for size in shape)
         self._least: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
@@ -76,6 +77,8 @@ class Search:
 
     def divides(self, number: int) -> bool:
         """Whether the array can lie so: its dims divide, and a block is no larger than the cap."""
+        if self._always_divides:
+            return True
         found = self._divides.get(number)
         if found is None:
             fits = self._cap is None or self.local_bytes(number) <= self._cap
@@ -124,7 +127,8 @@ class Search:
                     left = leasts[target] = self.least(target, goal)
                 if known is None:
                     seed = origin[number]
-                    if cost + left > most and seeds[seed] + self.least(seed, target) + left > most:
+                    spare = most - seeds[seed] - left
+                    if cost + left > most and (spare < 0 or self.least(seed, target) > spare):
                         continue  # not even by a shortcut
                     cost, before, moves = self._shortcut(seed, seeds[seed], target, goal, (cost, number, moves))
                 if cost + left > most:
@@ -265,9 +269,8 @@ class Search:
                 raise over_budget(self.space)
             rated, size, price = self._rated.edges(number), self.local_bytes(number), self.objective.price
             prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in rated.kinds]
-            found = self._priced[number] = [
-                (target, prices[kind], route)
-                for target, kind, route in rated.edges
-                if self.divides(target) and self._fits(number, target)
-            ]
+            found = [(target, prices[kind], route) for target, kind, route in rated.edges]
+            if not self._always_divides:
+                found = [step for step in found if self.divides(step[0]) and self._fits(number, step[0])]
+            self._priced[number] = found
         return found

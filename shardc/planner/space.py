@@ -87,7 +87,7 @@ class Space:
         self.is_large = count_arrangements(len(self.seen), rank) > MAX_ARRANGEMENTS
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
-        self._numbers: dict[Sharding, int] = {}
+        self._numbers: dict[tuple[tuple[Axes, ...], frozenset[str]], int] = {}
         self._in_digits: dict[tuple[int, int], bool] = {}
         self._to_come: dict[tuple[int, int], int] = {}
         self._met: dict[tuple[Axes, Axes], _Met] = {}
@@ -104,11 +104,14 @@ class Space:
         return sharding if self._bundle is None else self._bundle.wide(sharding)
 
     def number(self, sharding: Sharding) -> int:
-        found = self._numbers.get(sharding)
+        return self._number(sharding.dims, sharding.unreduced)
+
+    def _number(self, dims: tuple[Axes, ...], unreduced: frozenset[str]) -> int:
+        found = self._numbers.get((dims, unreduced))
         if found is None:
-            found = self._numbers[sharding] = len(self.shardings)
-            self.shardings.append(sharding)
-            self.blocks.append(sharding.blocks(self.mesh))
+            found = self._numbers[dims, unreduced] = len(self.shardings)
+            self.shardings.append(Sharding(dims, unreduced))
+            self.blocks.append(self.shardings[-1].blocks(self.mesh))
         return found
 
     def to_come(self, number: int, goal: int) -> int:
@@ -184,10 +187,10 @@ class Space:
         wire = wire_bytes(move, before, self.mesh, parts)
         match move:
             case CollectivePermute(_, dims) | JointExchange(_, dims) | DirectExchange(_, dims):
-                after = Sharding(dims, before.unreduced)  # from the rules, so that nothing is to be checked
+                after = self._number(dims, before.unreduced)  # from the rules, so that nothing is to be checked
             case _:
-                after = apply(move, before, self.mesh)
-        return Edge(self.number(after), move, wire, parts)
+                after = self.number(apply(move, before, self.mesh))
+        return Edge(after, move, wire, parts)
 
 
 @lru_cache(maxsize=64)
