@@ -24,7 +24,7 @@ from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, Move, 
 from shardc.ir.sharding import Axes
 
 FEW = 4  # shares
-_LESS = 1 - 1e-9  # sums of floats round, and so does the order of axes
+_LESS = 1 - 1e-13  # sums of floats round, and so does the order of axes
 
 
 class Pace(NamedTuple):
