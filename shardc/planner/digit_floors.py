@@ -76,7 +76,7 @@ class Floor:
         home = next((place for place, some in self.at.items() if axis in some), NOWHERE)
         before, after = (own, home) if self.is_result else (home, own)
         others = tuple(other for other in self.at.get(own, ()) if other != axis)
-        roles = (
+        roles = (  # as in ROLES
             before != SUMMED and not before == after == NOWHERE,
             before == SUMMED,
             NOWHERE not in (before, after) and before not in (SUMMED, after),

@@ -55,6 +55,20 @@ def test_a_move_saves_no_more_than_it_costs(case):
             assert search.least(source, goal) <= search.price(source, edge) + search.least(edge.target, goal)
 
 
+@pytest.mark.parametrize(
+    ("source", "goal"),
+    [(("Z", "X", ""), ("Y", "X", "")), (("Z", "X", ""), ("", "ZX", "Y")), (("", "Z", "YX"), ("", "YZ", ""))],
+)
+def test_a_search_towards_a_goal_leaves_aside_what_takes_as_long_but_brings_more(source, goal):
+    """A floor that is a little too low makes a search look at every path of the same time: 11 to 20 shardings here."""
+    mesh = Mesh.of({"X": 4, "Y": 4, "Z": 4})
+    search = Search(Space(mesh, 3, mesh.names), (2304, 2304, 2304), 2, LinkModel.of(mesh, chip("v5p")), Objective.TIME)
+    before, after = (search.space.number(Sharding.of(dims)) for dims in (source, goal))
+    settled = search.paths({before: 0}, after).price
+    assert after in settled
+    assert len(settled) <= 8
+
+
 @contextmanager
 def without_shortcuts():
     """Routes in digits are tried where a search comes by, so they are no part of what it must find."""
