@@ -45,6 +45,7 @@ class Floor:
     is_result: bool
     codes: list[dict[Place, int]]  # of each axis, by its place of the product
     prices: dict[int, int] = field(default_factory=dict)
+    _shared: dict[tuple[int, Axes], int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -118,20 +119,28 @@ class Floor:
         mesh, own = self.search.space.mesh, dict[Place, Axes]()
         for axis, place in zip(self.axes, chosen, strict=True):
             own[place] = (*own.get(place, ()), axis)
-        on = {place: axes for place, axes in own.items() if place in self.extents}
-        if any(self.extents[place] % mesh.product(axes) for place, axes in on.items()):
-            return None
-        if all(len(axes) == len(self.at[place]) == 1 for place, axes in on.items() if place in self.at):
+        blocks, alone = 1, True
+        for place in own.keys() & self.extents.keys():
+            count = mesh.product(own[place])
+            if self.extents[place] % count:
+                return None
+            blocks *= count
+            alone = alone and (place not in self.at or len(own[place]) == len(self.at[place]) == 1)
+        if alone:
             code = reduce(or_, (codes[place] for codes, place in zip(self.codes, chosen, strict=True)))
             return self.least(chosen, code % self._several)
-        here = mesh.product(tuple(chain.from_iterable(self.at.values())))
-        there = mesh.product(tuple(chain.from_iterable(on.values())))
-        before, after = (there, here) if self.is_result else (here, there)
-        summed = tuple(axis for place, axes in own.items() if place not in (*on, NOWHERE) for axis in axes)
-        pool = mesh.ordered({*self.search.space.pool, *chain.from_iterable(self.at.values())})
-        # Some of them may stay.
-        left = ToCome(pool, after, max(before, after), summed if self.is_result else (), ())
-        return self.search.floor(left)
+        summed = [axes for place, axes in own.items() if self.is_result and place not in (*self.extents, NOWHERE)]
+        key = blocks, tuple(chain.from_iterable(summed))
+        if key not in self._shared:
+            self._shared[key] = self.search.floor(self._some_move(*key))
+        return self._shared[key]
+
+    def _some_move(self, blocks: int, summed: Axes) -> ToCome:
+        """Between where the operand lies, or the result is wanted, and so many blocks; any axis may stay."""
+        mesh, there = self.search.space.mesh, tuple(chain.from_iterable(self.at.values()))
+        pool = mesh.ordered({*self.search.space.pool, *there})
+        after = mesh.product(there) if self.is_result else blocks
+        return ToCome(pool, after, max(mesh.product(there), blocks), summed, ())
 
 
 @lru_cache(maxsize=16384)
