@@ -78,10 +78,16 @@ def scattering(parts: Parts, local: Shape, dtype: DType, program: Program, is_ty
 
 
 def one_after_another(parts: Parts, program: Program) -> tuple[Parts, ...]:
-    """Over a whole slice, scattered in rounds, several dims take a round each, with no shares to be stacked."""
-    axes = tuple(axis for _, some in parts for axis in some)
-    in_rounds = len(parts) > 1 and _is_whole(axes, program.mesh, slice_of(program))
-    return tuple((part,) for part in parts) if in_rounds else (parts,)
+    """Over a whole slice, scattered in rounds, several dims take a round each, with no shares to be stacked.
+
+    Those over most axes first, then over most devices: most of the bytes come in the first round, over its links.
+    """
+    mesh, axes = program.mesh, tuple(axis for _, some in parts for axis in some)
+    if len(parts) < 2 or not _is_whole(axes, mesh, slice_of(program)):
+        return (parts,)
+    widths = {dim: [mesh.size(axis) for axis in some if mesh.size(axis) > 1] for dim, some in parts}
+    in_order = sorted(parts, key=lambda part: (len(widths[part[0]]), math.prod(widths[part[0]])), reverse=True)
+    return tuple((part,) for part in in_order)
 
 
 def share_of(parts: Parts, local: Shape, mesh: Mesh) -> Shape:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.ir.dtypes import DTYPES
-from shardc.ir.scatters import Form, Round, scattering
+from shardc.ir.scatters import Form, Round, one_after_another, scattering
 
 PLANE = ("X=4,Y=4", "v5e:4x4")
 CUBE = ("X=4,Y=4,Z=4", "v5p:4x4x4")
@@ -67,6 +67,25 @@ def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
 def test_the_rounds_are_by_slice(mesh, topology, axes, wanted):
     found = scattering(((0, tuple(axes)),), (2**16, 1024), DTYPES["bf16"], program(mesh, topology))
     assert (found.form, found.rounds) == (Form.PLAIN, wanted)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "topology", "parts", "wanted"),
+    [
+        (*CUBE, "X ZY", ["ZY", "X"]),  # 15/16 of the bytes over the links of two axes
+        (*CUBE, "ZY X", ["ZY", "X"]),
+        (*PLANE, "Y X", ["Y", "X"]),
+        ("X=2,Y=4", "v5p:2x2x2", "X Y", ["Y", "X"]),  # Y has two sides of the slice
+        ("X=4,Y=4,Z=1", "v5e:4x4", "X YZ", ["X", "YZ"]),
+        ("X=2,Y=4", "v5e:2x4", "X Y", ["X Y"]),  # in one: no two sides are equal
+        (*CUBE, "X Z", ["X Z"]),  # not the whole slice
+    ],
+)
+def test_of_several_dims_over_a_whole_slice_the_one_over_most_links_is_first(mesh, topology, parts, wanted):
+    places = {axes: dim for dim, axes in enumerate(parts.split())}
+    rounds = [tuple((places[axes], tuple(axes)) for axes in each.split()) for each in wanted]
+    given = tuple((dim, tuple(axes)) for axes, dim in places.items())
+    assert one_after_another(given, program(mesh, topology)) == tuple(rounds)
 
 
 def test_what_is_typed_unreduced_is_neither_exchanged_nor_scattered_over_part_of_an_axis():
