@@ -59,7 +59,7 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
     The plan's own may do its products in digits, as nobody would on paper; then it comes without them as well.
     """
     best = root_table(planner, statement)
-    own = cheapest(best, statement)
+    own = cheapest(best, statement, planner.limit)
     yield best, own, True
     yield best, own, False
     narrow = planner.over(mentioned(planner.program, statement) or planner.pool)

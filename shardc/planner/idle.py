@@ -31,7 +31,7 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program, Statement, operands, uses
+from shardc.ir.program import Named, Program, Statement, Use, operands, uses
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.products import count_placements
 
@@ -47,6 +47,10 @@ def mentioned(program: Program, statement: Statement | None = None) -> Axes:
         for pattern in patterns:
             names |= pattern.unreduced.union(*(axes or () for axes in pattern.dims))
     return program.mesh.ordered(names)
+
+
+def only_moves(program: Program) -> bool:
+    return all(isinstance(statement.expr, Use | Named) for statement in program.statements)
 
 
 def width(program: Program) -> int:

@@ -9,18 +9,15 @@ from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.ir.sharding import Axes
 from shardc.planner.idle import may_be_apart, mentioned, useful_together, width
-from shardc.planner.objective import Objective
 from shardc.rules.products import count_placements
 
 MAX_PLACEMENTS = 20_000
 
 
-def axes_to_search(program: Program, objective: Objective) -> tuple[Axes, tuple[str, ...]]:
-    """The axes to search over, and what to say of it.
+def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, ...]]:
+    """The axes to search over, and what to say of it: those that the program writes, and the idle ones if asked for.
 
-    By time, those that the program writes: what stands along the others is a copy of the same computation, and
-    an engineer who keeps it so has reasons that the program does not tell. By bytes, all that exceed 1, since a
-    reduction over X is cheaper on slices over an idle Y; the idle ones as one where they are many (`idle`).
+    A reduction over X is cheaper on slices over an idle Y. Where idle axes are many they move as one (`idle`).
     """
     written, dims = mentioned(program), width(program)
     ways = count_placements(len(written), dims)
@@ -32,7 +29,7 @@ def axes_to_search(program: Program, objective: Objective) -> tuple[Axes, tuple[
         )
     mesh = program.mesh
     idle = tuple(name for name in mesh.names if mesh.size(name) > 1 and name not in written)
-    if objective is Objective.TIME or not idle:
+    if not with_idle or not idle:
         return written, ()
     if may_be_apart(program, written + idle):
         return mesh.ordered(written + idle), ()

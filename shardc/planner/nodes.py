@@ -51,7 +51,8 @@ class Planner:
     held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
     shardings: list[Sharding] = field(default_factory=list)  # of the values
     cap: int | None = None  # the most bytes per device of a step
-    limit: int | None = None  # the highest price that a product of two given arrays may have
+    limit: int | None = None  # the highest price that a product of two given arrays, or a reshard, may have
+    most_wire: int | None = None  # the most wire bytes that the moves of an array may bring
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
 
     together: Axes = field(init=False)  # axes of the pool that move as one
@@ -74,7 +75,9 @@ class Planner:
         key = (shape, dtype.bytes)
         if key not in self._searches:
             around = space(self.mesh, len(shape), self.pool, self.together)
-            self._searches[key] = Search(around, shape, dtype.bytes, self.model, self.objective, self.cap)
+            self._searches[key] = Search(
+                around, shape, dtype.bytes, self.model, self.objective, self.cap, self.most_wire
+            )
         return self._searches[key]
 
     def table(self, expr: Expr, wanted: Sharding | None = None) -> Table:

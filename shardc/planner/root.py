@@ -22,13 +22,16 @@ def fixed_if_asked(table: Table) -> Table:
     return table
 
 
-def cheapest(root: Table, statement: Statement) -> int:
-    """The number of the cheapest sharding that the statement's result may have; SHC220 if there is none."""
+def cheapest(root: Table, statement: Statement, limit: int | None = None) -> int:
+    """The number of the cheapest sharding that the statement's result may have; SHC220 if there is none.
+
+    None as well where the sharding is given, and costs more than the limit.
+    """
     exact = statement.pattern.exact
     around = root.search.space
     if exact is not None:
         goal = around.number(exact)
-        if root.search.divides(goal) and goal in root.paths(goal).price:
+        if root.search.divides(goal) and root.price(goal, limit) is not None:
             return goal
         raise unreachable(root, statement)
     prices = root.paths().price

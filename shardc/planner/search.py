@@ -56,12 +56,14 @@ class Search:
         model: CostModel,
         objective: Objective,
         cap: int | None = None,
+        most_wire: int | None = None,
     ):
         self.space = space
         self.shape = shape
         self.model = model
         self.objective = objective
         self._cap = cap
+        self._most_wire = most_wire  # bytes that a path may bring
         self.given: set[int] = set()  # where the array lies before the program begins
         self._rated = rated(space, model)
         self._bytes = itemsize
@@ -131,7 +133,7 @@ class Search:
                     if cost + left > most and (spare < 0 or self.least(seed, target) > spare):
                         continue  # not even by a shortcut
                     cost, before, moves = self._shortcut(seed, seeds[seed], target, goal, (cost, number, moves))
-                if cost + left > most:
+                if cost + left > most or self._brings_too_much(cost + left):
                     continue
                 most = cost if target == goal else most
                 price[target], last[target], origin[target] = cost, (before, moves), origin[before]
@@ -139,6 +141,9 @@ class Search:
                 count += 1
                 heapq.heappush(queue, (cost + left, count, target))
         return Paths({number: price[number] for number in price if number in settled}, last)
+
+    def _brings_too_much(self, price: int) -> bool:
+        return self._most_wire is not None and self.objective.wire_bytes(price) > self._most_wire
 
     def paths_from(self, number: int) -> Paths:
         """The paths from one sharding at price 0; searched once."""

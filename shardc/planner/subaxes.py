@@ -19,10 +19,10 @@ from itertools import pairwise, product
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.program import Named, Program, Use
+from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
-from shardc.planner.idle import width_of
+from shardc.planner.idle import only_moves, width_of
 from shardc.planner.limits import axes_to_search
 from shardc.planner.objective import Objective
 from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
@@ -145,12 +145,12 @@ def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed:
     by_time = objective is Objective.TIME and not needed
     if by_time and cost.communication_s * MARGIN < cost.time_s:
         return []
-    pool, _ = axes_to_search(program, objective)
+    pool, _ = axes_to_search(program, with_idle=objective is Objective.BYTES)
     used = {axis for array in schedule.inputs for axis in schedule.values[array].sharding.used}
 
     def may_cut(axis: str) -> bool:
         """By time, of an array that only moves, what is sliced in part: an axis that holds copies."""
-        return not by_time or (model.has_parts(axis) and not (_only_moves(program) and axis in used))
+        return not by_time or (model.has_parts(axis) and not (only_moves(program) and axis in used))
 
     wide = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in pool if mesh.size(axis) > 1)
     cuts = _even_cuts(wide, _most_axes(program))
@@ -160,14 +160,10 @@ def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed:
     return [refinement(mesh, cut, names) for cut in cuts]
 
 
-def _only_moves(program: Program) -> bool:
-    return all(isinstance(statement.expr, Use | Named) for statement in program.statements)
-
-
 def _most_axes(program: Program) -> int:
     """How many axes the search has time for; that of an array which only moves is to be quick."""
     widths = [width_of(statement) for statement in program.statements]
-    ways = MAX_WAYS // 4 if _only_moves(program) else MAX_WAYS
+    ways = MAX_WAYS // 4 if only_moves(program) else MAX_WAYS
     return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > ways)
 
 

@@ -1,6 +1,7 @@
 """What a search skips: what floors rule out, products that cannot be best, axes that a program leaves idle."""
 
 import math
+import random
 from contextlib import contextmanager
 
 import pytest
@@ -11,13 +12,14 @@ import shardc
 from shardc.cost import LinkModel, chip
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
-from shardc.planner import Objective, idle
+from shardc.planner import Objective, build, idle
 from shardc.planner.nodes import Planner
 from shardc.planner.root import cheapest
 from shardc.planner.search import Search
 from shardc.planner.space import Space
-from shardc.simulate import run, sample_inputs
-from shardc.testing import assert_schedule_legal, meshes, shardings
+from shardc.rules.products import placements
+from shardc.simulate import reference, run, sample_inputs
+from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
 
 CHIPS = st.sampled_from(["v5e", "v5p", "H100"])
 OBJECTIVES = st.sampled_from(list(Objective))
@@ -121,15 +123,22 @@ def test_a_product_towards_its_goal_is_no_dearer_than_the_best_of_all_local_prod
 def test_idle_axes_together_save_bytes_and_mean_the_same(program, count):
     names = "STU"[:count]
     wide = Mesh((*program.mesh.axes, *((name, 2) for name in names)))
-    text = program.statements[0].text
+    text, in_digits = program.statements[0].text, []
+
+    def noted(*arguments):
+        in_digits.append(build_in_digits(*arguments))
+        return in_digits[-1]
+
+    build_in_digits = build.in_digits
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(idle, "MAX_APART", 1)
+        patch.setattr(build, "in_digits", noted)
         beside = shardc.plan(text, mesh=wide, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
     alone = shardc.plan(text, mesh=program.mesh, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
     assert beside.cost.wire_bytes <= alone.cost.wire_bytes
     assert any(" as one" in note for note in beside.notes)
     assert_schedule_legal(beside.schedule)
-    if any(step.name == "Reshape" for step in beside.schedule.steps):
+    if any(found is not None for found in in_digits):
         return  # on digits each axis stands for itself
     for array in beside.schedule.values:
         places = [[axis for axis in axes if axis in names] for axes in array.sharding.dims]
@@ -160,3 +169,46 @@ def test_plans_with_axes_as_one_compute_the_reference():
     wholes = sample_inputs(plan.program)
     (blocks,) = run(plan.schedule, wholes)
     assert (blocks[0] == wholes[0] @ wholes[1]).all()
+
+
+BESIDE = ("X=4,Y=4,Z=4", "X=2,Y=4,Z=8", "X=2,Y=3,Z=4")
+
+
+@pytest.mark.parametrize("mesh", BESIDE)
+@pytest.mark.parametrize("seed", range(8))
+def test_no_reshard_by_time_is_slower_than_the_one_by_bytes(mesh, seed):
+    """By bytes idle axes are always moved; by time, where that takes less time and no more bytes."""
+    drawn, shape = random.Random(seed), dict.fromkeys("IJ", 6144)
+    ways = list(placements(("X", "Y"), 2))
+    source, target = (Sharding(drawn.choice(ways)) for _ in range(2))
+    text = f"A{spell(('I', 'J'), source)} → A{spell(('I', 'J'), target)}"
+    fast, small = (
+        shardc.plan(text, mesh=mesh, dims=shape, dtype="int32", chip="v5p", objective=each)
+        for each in ("time", "bytes")
+    )
+    assert 0.98 * fast.cost.time_s <= small.cost.time_s * (1 + 1e-9)
+    assert fast.cost.wire_bytes >= small.cost.wire_bytes
+    assert_schedule_legal(fast.schedule)
+
+
+def test_by_time_an_array_also_moves_over_an_idle_axis_where_that_brings_no_more_bytes():
+    """`A[I_X, J] → A[I_Y, J]`: sliced over Z, 1/16 of A is permuted, and two axes' links gather it."""
+    given = dict(mesh="X=4,Y=4,Z=4", dims={"I": 4096, "J": 4096}, dtype="bf16", chip="v5p")
+    beside = shardc.plan("A[I_X, J] → A[I_Y, J]", **given)
+    alone = shardc.plan("A[I_X, J] → A[I_Y, J]", **given | {"mesh": "X=4,Y=4"})
+    assert any("Z" in step.op.axes for step in beside.schedule.steps)
+    assert beside.cost.time_s < 0.5 * alone.cost.time_s
+    assert beside.cost.wire_bytes <= alone.cost.wire_bytes
+    gathered = shardc.plan("A[I_X, J] → A[I, J]", **given)  # over Y and Z as well it would bring more
+    assert [(step.name, step.op.axes) for step in gathered.schedule.steps] == [("AllGather", ("X",))]
+    small = shardc.plan("A[I_X, J] → A[I_Y, J]", **given, memory=alone.cost.peak_bytes)
+    assert small.cost.peak_bytes <= alone.cost.peak_bytes
+
+
+@pytest.mark.parametrize("text", ["A[I_X, J]{U_Y} → A[I_Y, J]", "A[I_X, J] → A[I_Y, J]"])
+def test_what_moves_over_an_idle_axis_is_the_reference(text):
+    plan = shardc.plan(text, mesh="X=4,Y=2,Z=4", dims={"I": 512, "J": 1024}, dtype="int32", chip="v5e")
+    assert any("Z" in step.op.axes for step in plan.schedule.steps)
+    wholes = sample_inputs(plan.program)
+    (blocks,), (wanted,) = run(plan.schedule, wholes), reference(plan.program, wholes)
+    assert_equal_on_every_device(blocks, wanted, plan.schedule.values[plan.schedule.outputs[0]], plan.schedule.mesh)
