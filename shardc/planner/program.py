@@ -44,7 +44,7 @@ def plan_program(
 
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
     """
-    free = planned_at_once(program, model, objective, None, None)
+    free = planned_at_once(program, model, objective)
     if memory is not None and free.cost.peak_bytes > memory:
         return _within(program, model, objective, memory, free)
     wide = _over_idle_axes(program, model, free) if objective is Objective.TIME else None
@@ -66,7 +66,7 @@ def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -
     limit = 1 + time.first(time.clearly_below(time.price(picoseconds(plain.cost.time_s), 0)))
     alone = limit if len(program.statements) == 1 else None
     try:
-        wide = planned_at_once(program, model, time, None, None, alone, with_idle=True, most_wire=wire)
+        wide = planned_at_once(program, model, time, limit=alone, with_idle=True, most_wire=wire)
     except ShardcError:  # nothing faster with no more bytes, or too wide to search
         return None
     return wide if picoseconds(wide.cost.time_s) < limit and wide.cost.wire_bytes <= wire else None
@@ -82,7 +82,7 @@ def _within(
         if not largest or (cap is not None and largest > cap):
             break
         try:
-            found = planned_at_once(program, model, objective, memory, cap)
+            found = planned_at_once(program, model, objective, memory=memory, cap=cap)
             if found.cost.peak_bytes <= memory:
                 return found
             least = min(least, found.cost.peak_bytes)
@@ -92,7 +92,7 @@ def _within(
                 least = min(least, int(error.note))
         try:
             cap = largest - 1
-            free = planned_at_once(program, model, objective, None, cap)
+            free = planned_at_once(program, model, objective, cap=cap)
         except ShardcError:
             break
         least = min(least, free.cost.peak_bytes)
@@ -126,8 +126,9 @@ def planned_at_once(
     program: Program,
     model: CostModel,
     objective: Objective,
-    memory: int | None,
-    cap: int | None,
+    *,
+    memory: int | None = None,
+    cap: int | None = None,
     limit: int | None = None,
     with_idle: bool | None = None,
     most_wire: int | None = None,

@@ -77,7 +77,7 @@ def _on(
 
     alone = limit if len(program.statements) == 1 else None
     try:
-        found = planned_at_once(program, finer, objective, memory, None, alone)
+        found = planned_at_once(program, finer, objective, memory=memory, limit=alone)
     except ShardcError:  # nothing cheaper; or too wide to search, or over the memory limit
         return None
     if (memory is not None and found.cost.peak_bytes > memory) or measure(found, objective) >= limit:
