@@ -45,10 +45,13 @@ def plan_program(
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
     """
     free = planned_at_once(program, model, objective)
-    if memory is not None and free.cost.peak_bytes > memory:
-        return _within(program, model, objective, memory, free)
     wide = _over_idle_axes(program, model, free) if objective is Objective.TIME else None
-    return free if wide is None or (memory is not None and wide.cost.peak_bytes > memory) else wide
+    found = [free] if wide is None else [wide, free]
+    for planned in found:
+        if memory is None or planned.cost.peak_bytes <= memory:
+            return planned
+    assert memory is not None
+    return _within(program, model, objective, memory, free, min(planned.cost.peak_bytes for planned in found))
 
 
 def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -> PlannedProgram | None:
@@ -73,10 +76,13 @@ def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -
 
 
 def _within(
-    program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram
+    program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram, least: int
 ) -> PlannedProgram:
-    """A plan that keeps the limit: among the strategies, then again without the largest steps."""
-    least, cap, refusal = free.cost.peak_bytes, None, None
+    """A plan that keeps the limit: among the strategies, then again without the largest steps.
+
+    `least` is the smallest peak that is known.
+    """
+    cap, refusal = None, None
     while True:
         largest = _largest_on_the_way(free)
         if not largest or (cap is not None and largest > cap):
