@@ -2,7 +2,7 @@
 
 from shardc.planner.objective import Objective
 from shardc.planner.pareto import Front, pareto
-from shardc.planner.program import PlannedProgram, plan_program
+from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
 from shardc.planner.statement import PlannedStatement
 from shardc.planner.subaxes import plan_with_subaxes
 
@@ -14,4 +14,5 @@ __all__ = [
     "pareto",
     "plan_program",
     "plan_with_subaxes",
+    "planned_at_once",
 ]

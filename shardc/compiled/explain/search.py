@@ -20,7 +20,7 @@ from shardc.ir.names import RESERVED
 from shardc.ir.plan import Cost
 from shardc.ir.program import Input, Pattern, Program, Statement, Use
 from shardc.ir.sharding import Array, Sharding, spell
-from shardc.planner import Objective, plan_program
+from shardc.planner import Objective, planned_at_once
 
 _COPIES = frozenset({"copy", "copy-start", "copy-done", "convert", "bitcast", "reshape"})
 _RUNS = frozenset({"while", "conditional", "call"})
@@ -186,13 +186,13 @@ class Compiled:
         return known if fits else replace(known, sharding=None)
 
     def better(self, change: Change, objective: Objective = Objective.TIME) -> Better | None:
-        """The planner's way; None where it has none, or would search long."""
+        """The planner's way; by time over the axes of the change alone. None where it has none, or would search long."""
         array, after = change.before, change.after
         if len(array.dims) * len(array.sharding.used | after.used) > _MOST_SEARCHED:
             return None
         program = resharding(array, after, self.mesh)
         try:
-            found = plan_program(program, self.model, objective)
+            found = planned_at_once(program, self.model, objective)
         except ShardcError:
             return None
         return Better(program, found.cost, found.bound_bytes)
