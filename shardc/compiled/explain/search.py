@@ -186,7 +186,7 @@ class Compiled:
         return known if fits else replace(known, sharding=None)
 
     def better(self, change: Change, objective: Objective = Objective.TIME) -> Better | None:
-        """The planner's way; by time over the axes of the change alone. None where it has none, or would search long."""
+        """The planner's way, by time over the change's own axes; None where it has none, or would search long."""
         array, after = change.before, change.after
         if len(array.dims) * len(array.sharding.used | after.used) > _MOST_SEARCHED:
             return None
