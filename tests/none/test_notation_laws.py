@@ -173,17 +173,22 @@ def test_renaming_dims_renames_the_program_and_nothing_else(order: list[str], te
     assert [s.pattern for s in one.statements] == [s.pattern for s in other.statements]
 
 
+def seconds_to_parse(text: str) -> float:
+    """Of the processor, the least of three: other work on the machine plays no part."""
+    took = []
+    for _ in range(3):
+        start = time.process_time()
+        with suppress(ShardcError):
+            parse(text)
+        took.append(time.process_time() - start)
+    return min(took)
+
+
 def test_time_is_linear() -> None:
     """Eight times the text takes well under sixty-four times as long, for each shape of text."""
     for piece in ["A[I,", "relu ", "_", "{U_X}", "A_", "I_{", "\\text{", "# (\n", "->", "A[I] → B[I];", "((", "-", "0"]:
-        took = []
-        for length in (8_000, 64_000):
-            text = piece * (length // len(piece))
-            start = time.perf_counter()
-            with suppress(ShardcError):
-                parse(text)
-            took.append(time.perf_counter() - start)
-        assert took[1] < 30 * took[0] + 0.5, piece
+        short, long = (seconds_to_parse(piece * (length // len(piece))) for length in (8_000, 64_000))
+        assert long < 30 * short + 0.5, piece
 
 
 def test_many_dims_take_linear_time() -> None:
