@@ -90,9 +90,14 @@ def needed(before: Sharding, after: Sharding, mesh: Mesh) -> tuple[int, int | No
     block = mesh.product(after.sharded)
     if mesh.product(tuple(before.unreduced - after.unreduced)) > 1:
         return block, None
-    if not keeps_some(tails(before.dims, after.dims, mesh)):
-        return block, None
-    return block, math.prod(map(max, before.blocks(mesh), after.blocks(mesh)))
+    kept = math.prod(kept_of_dim(old, new, mesh) for old, new in zip(before.dims, after.dims, strict=True))
+    return block, kept or None
+
+
+def kept_of_dim(old: Axes, new: Axes, mesh: Mesh) -> int:
+    """n: every device keeps 1/n of a dim, the smaller of its blocks; 0 if it is cut by other axes than before."""
+    tail = _tail(old, new, mesh)
+    return 0 if tail.old and tail.new else max(mesh.product(old), mesh.product(new))
 
 
 def received_to_add(total: int, summed: int, block: int, devices: int) -> int:

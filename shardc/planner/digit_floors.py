@@ -77,17 +77,16 @@ class Floor:
         home = next((place for place, some in self.at.items() if axis in some), NOWHERE)
         before, after = (own, home) if self.is_result else (home, own)
         others = tuple(other for other in self.at.get(own, ()) if other != axis)
-        roles = (  # as in ROLES
-            before != SUMMED and not before == after == NOWHERE,
-            before == SUMMED,
-            NOWHERE not in (before, after) and before not in (SUMMED, after),
-            before != NOWHERE and after == NOWHERE,
-            bool(others),
-        )
-        count = len(self.axes)
-        own_bit, *bits = (1 << self.axes.index(name) for name in (axis, *others))
-        code = sum([own_bit << number * count for number, plays in enumerate(roles) if plays])
-        code |= sum(bits) << ROLES.index("clashing") * count
+        roles = {
+            "held": before != SUMMED and (before, after) != (NOWHERE, NOWHERE),
+            "summed": before == SUMMED,
+            "moved": NOWHERE not in (before, after) and before not in (SUMMED, after),
+            "gathered": before != NOWHERE and after == NOWHERE,
+            "clashing": bool(others),
+        }
+        bits, count = 1 << self.axes.index(axis), len(self.axes)
+        code = sum(bits << number * count for number, role in enumerate(ROLES) if roles[role])
+        code |= sum(1 << self.axes.index(other) + ROLES.index("clashing") * count for other in others)
         if len(self.at.get(own, ())) > 1:
             code |= self._several
         if own in self.extents:

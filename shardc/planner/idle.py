@@ -50,6 +50,7 @@ def mentioned(program: Program, statement: Statement | None = None) -> Axes:
 
 
 def only_moves(program: Program) -> bool:
+    """Whether no statement computes anything: reshards, and collectives by name."""
     return all(isinstance(statement.expr, Use | Named) for statement in program.statements)
 
 

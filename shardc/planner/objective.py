@@ -36,7 +36,10 @@ class Objective(Enum):
         """The highest price of less than so many picoseconds, or bytes."""
         return (first << (_PART_BITS + _STEP_BITS)) - 1
 
+    def clearly_less(self, first: int) -> int:
+        """What is less than this is better by a byte, or by a fiftieth of the time: worth longer code."""
+        return first - first // 50 if self is Objective.TIME else first
+
     def clearly_below(self, price: int) -> int:
-        """Prices up to this are better by a byte, or by a fiftieth of the time: worth longer code."""
-        first = self.first(price)
-        return self.below(first - first // 50 if self is Objective.TIME else first)
+        """The highest price that is clearly less than this."""
+        return self.below(self.clearly_less(self.first(price)))

@@ -66,7 +66,7 @@ def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -
     if not wire or not only_moves(program) or axes == axes_to_search(program, with_idle=False)[0]:
         return None
     time = Objective.TIME
-    limit = 1 + time.first(time.clearly_below(time.price(picoseconds(plain.cost.time_s), 0)))
+    limit = time.clearly_less(picoseconds(plain.cost.time_s))
     alone = limit if len(program.statements) == 1 else None
     try:
         wide = planned_at_once(program, model, time, limit=alone, with_idle=True, most_wire=wire)

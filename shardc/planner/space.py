@@ -27,7 +27,7 @@ from shardc.ir.collectives import (
     apply,
     wire_bytes,
 )
-from shardc.ir.exchange import keeps_some, tails
+from shardc.ir.exchange import kept_of_dim, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.idle import Bundle
@@ -69,9 +69,7 @@ class ToCome:
 class _Met(NamedTuple):
     """One dim before and after."""
 
-    kept: (
-        int  # 1/kept of it a device keeps; 0 if it is cut by other axes than before, so that some device keeps nothing
-    )
+    kept: int  # of `ir.exchange.kept_of_dim`
     left: int  # the axes that leave, or come to stand elsewhere, as bits in the order of the mesh
 
 
@@ -140,9 +138,9 @@ class Space:
         return found
 
     def _meet(self, old: Axes, new: Axes) -> _Met:
-        (tail,) = parts = tails((old,), (new,), self.mesh)
-        kept = max(self.mesh.product(old), self.mesh.product(new)) if keeps_some(parts) else 0
-        return _Met(kept, sum(1 << self.mesh.names.index(axis) for axis in tail.old))
+        (tail,) = tails((old,), (new,), self.mesh)
+        left = sum(1 << self.mesh.names.index(axis) for axis in tail.old)
+        return _Met(kept_of_dim(old, new, self.mesh), left)
 
     def _kind(self, block: int, kept: int, left: int, summed: frozenset[str], others: frozenset[str]) -> ToCome:
         mesh = self.mesh

@@ -100,7 +100,7 @@ class Table:
     def least(self, number: int) -> int:
         """What the price of a sharding is not below."""
         bound = min([price + self.search.least(seed, number) for seed, price in self.seeds.items()])
-        return max(bound, self._above.get(number, -1) + 1) if self._above else bound
+        return max(bound, self._above.get(number, -1) + 1)
 
     def _spread(self) -> Paths:
         """From one seed the search is shared with every other table of the same array."""

@@ -29,7 +29,7 @@ class Point:
 
 
 def seconds(text: str, rows: int, columns: int, **options: object) -> float:
-    return shardc.plan(text, dims={"E": rows, "F": columns}, **options).cost.time_s  # type: ignore[arg-type]
+    return shardc.plan(text, dims={"E": rows, "F": columns}, **options).cost.time_s  # type: ignore[arg-type]  # as given
 
 
 def bus(size: int, bandwidth: float) -> float:

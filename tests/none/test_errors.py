@@ -310,7 +310,7 @@ def test_impossible_dims(text: str, code: str) -> None:
 
 def test_what_is_not_text() -> None:
     with pytest.raises(ShardcError):
-        parse_tree(b"A[I] -> C[I]")  # type: ignore[arg-type]
+        parse_tree(b"A[I] -> C[I]")  # type: ignore[arg-type]  # on purpose
 
 
 def test_every_family_of_codes_has_an_exit_status() -> None:

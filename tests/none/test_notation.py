@@ -20,7 +20,7 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "notation.json").read_
 
 
 def read(text: str, **options: object) -> Program:
-    return parse(text, mesh=MESH, **options)  # type: ignore[arg-type]
+    return parse(text, mesh=MESH, **options)  # type: ignore[arg-type]  # as given
 
 
 def product(text: str) -> Product:
@@ -32,7 +32,7 @@ def product(text: str) -> Product:
 @pytest.mark.parametrize("entry", GOLDEN, ids=lambda entry: entry["text"])
 @pytest.mark.parametrize("sized", [True, False])
 def test_the_books_spellings(entry: dict[str, object], sized: bool) -> None:
-    text, mesh = str(entry["text"]), Mesh.of(entry["mesh"])  # type: ignore[arg-type]
+    text, mesh = str(entry["text"]), Mesh.of(entry["mesh"])  # type: ignore[arg-type]  # JSON
     dims = dict.fromkeys("IJKBDFLE", 64) if sized or "IX" in text else {}
     if entry["expect"] == "error":
         with pytest.raises(ShardcError):
