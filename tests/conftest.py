@@ -1,4 +1,8 @@
-"""Settings of all tests. In CI hypothesis draws the same examples each time; elsewhere it looks for new ones."""
+"""Settings of all tests. In CI hypothesis draws the same examples each time; elsewhere it looks for new ones.
+
+Tests marked `exhaustive` go through a whole space, or draw much more than their quick siblings do. They run with
+`--exhaustive`, as CI does.
+"""
 
 import os
 import sys
@@ -11,6 +15,18 @@ from hypothesis import settings
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--exhaustive", action="store_true", help="also run the tests marked exhaustive")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--exhaustive"):
+        return
+    left = [item for item in items if item.get_closest_marker("exhaustive")]
+    items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+    config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(scope="session")
