@@ -30,7 +30,15 @@ def python_blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-@pytest.mark.parametrize(("command", "expected"), console_blocks(), ids=lambda value: value[:60])
+def commands() -> list:
+    """Each command with its output; those of a benchmark take long."""
+    return [
+        pytest.param(*block, marks=pytest.mark.exhaustive if block[0].startswith("python") else (), id=block[0][:60])
+        for block in console_blocks()
+    ]
+
+
+@pytest.mark.parametrize(("command", "expected"), commands())
 def test_a_command_prints_what_the_readme_shows(command, expected):
     if command.startswith(SKIPPED):
         pytest.skip("installs or tests all there is: .ci/run does that")

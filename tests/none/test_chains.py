@@ -219,6 +219,7 @@ def test_every_chain_means_the_program(case, objective):
     assert_simulates(plan.schedule)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, deadline=None)
 @given(chains(3, 4))
 def test_every_alternative_of_a_chain_means_the_program_and_costs_no_less(case):

@@ -11,7 +11,7 @@ from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePerm
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum
-from shardc.ir.sharding import Array, Sharding
+from shardc.ir.sharding import Array, Sharding, spell
 from shardc.simulate import IllegalStep, expected_blocks, gather, scatter, step
 from shardc.testing import all_moves, all_shardings
 
@@ -92,7 +92,7 @@ def arbitrary(before, mesh, shape, seed=0):
     return np.random.default_rng(seed).integers(-1000, 1000, size=mesh.sizes + local)
 
 
-@pytest.mark.parametrize("before", [s for s in all_shardings(XY, 2)], ids=str)
+@pytest.mark.parametrize("before", [s for s in all_shardings(XY, 2)], ids=lambda s: spell("IJ", s))
 def test_every_move_on_two_axes_is_what_the_devices_do(before):
     blocks = arbitrary(before, XY, (64, 128))
     for move in all_moves(before, XY):

@@ -32,8 +32,9 @@ def bench():
     return module
 
 
-def test_random_plans_are_compiled_as_planned():
-    verified = [case.plan().verify() for case in bench().cases(60, seed=1)]
+@pytest.mark.parametrize("plans", (12, pytest.param(60, marks=pytest.mark.exhaustive)))
+def test_random_plans_are_compiled_as_planned(plans):
+    verified = [case.plan().verify() for case in bench().cases(plans, seed=1)]
     exact = [abs(v.compiled_bytes - v.predicted_bytes) <= 0.01 * v.predicted_bytes for v in verified]
     ratios = [v.predicted_memory.total_bytes / v.compiled_memory.total_bytes for v in verified]
     assert sum(exact) >= 0.95 * len(exact)
@@ -42,6 +43,7 @@ def test_random_plans_are_compiled_as_planned():
         assert v.agrees or all(match.agrees or match.rewrite for match in v.steps)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", (2, 4))
 def test_reshards_take_at_most_twice_their_size(number):
     """In temporaries, of the larger of input and output: sixty by bytes, of which two may take more."""
@@ -81,8 +83,9 @@ def test_a_gather_along_the_last_digit_has_whole_tiles(text, dims, most):
     assert memory.temporary_bytes <= most * max(memory.argument_bytes, memory.output_bytes)
 
 
-def test_small_arrays_are_compiled_as_planned():
-    verified = [case.plan().verify() for case in bench().cases(30, seed=4, small=True)]
+@pytest.mark.parametrize("plans", (8, pytest.param(30, marks=pytest.mark.exhaustive)))
+def test_small_arrays_are_compiled_as_planned(plans):
+    verified = [case.plan().verify() for case in bench().cases(plans, seed=4, small=True)]
     assert all(v.agrees for v in verified)
     assert any(match.remark == "exchanged" for v in verified for match in v.steps)
 
