@@ -9,6 +9,7 @@ from math import isclose
 import pytest
 
 pytest.importorskip("libtpu")
+pytestmark = pytest.mark.xdist_group("field")  # one process runs the benchmark for all
 
 
 @pytest.fixture(scope="module")
