@@ -1,7 +1,7 @@
 """For users' own tests: hypothesis strategies that draw valid programs, checkers, and brute-force oracles."""
 
+from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.testing.checkers import assert_equal_on_every_device, assert_schedule_legal
-from shardc.testing.laws import function_law, product_law, reshape_law
 from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
 from shardc.testing.strategies import Case, Reshard, matmuls, meshes, programs, reshards, shardings
 

@@ -23,9 +23,9 @@ from shardc.ir.collectives import (
     apply,
     wire_bytes,
 )
+from shardc.ir.laws import product_law
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.testing.laws import product_law
 
 Dims = tuple[str, ...]
 _MATMUL: tuple[Dims, Dims, Dims] = (("I", "J"), ("J", "K"), ("I", "K"))

@@ -13,11 +13,11 @@ import shardc
 from shardc import simulate
 from shardc.errors import ShardcError
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
+from shardc.ir.laws import product_law
 from shardc.ir.plan import Einsum, Schedule
 from shardc.ir.program import Product, operands
 from shardc.ir.sharding import Sharding, spell
 from shardc.testing import Case, all_shardings, assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
-from shardc.testing.laws import product_law
 from shardc.testing.oracles import _graph
 
 NAMES = "ABCDE"

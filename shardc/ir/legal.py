@@ -1,0 +1,228 @@
+"""What is legal of each form, in one table, asked after every pass in tests and with `--passes`.
+
+    SCHEDULE   arrays     axes of the mesh, each once over sharded and unreduced together; sizes that they divide
+               order      a value is written once, and before it is read
+               steps      each leaves what its operation leaves (`ir.collectives.apply`, `ir.laws`)
+               interface  inputs and outputs lie as the program says
+    PROGRAM    shardings  the same of every array that the text names
+               names      what is used is an input, or bound by a statement before
+
+A check yields a `Fault` for each that it finds; of a legal form none does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    IllegalMove,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    Move,
+    ReduceScatter,
+    Slice,
+    apply,
+)
+from shardc.ir.digits import Reshape
+from shardc.ir.laws import function_law, product_law, reshape_law
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Einsum, Op, Schedule, Step
+from shardc.ir.program import Pattern, Program, uses
+from shardc.ir.sharding import Array, Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is not legal, and where: `step 2, AllGather: A[I_X, J] → A[I, J]`."""
+
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+Faults: TypeAlias = Iterator[Fault]
+
+
+def faults_of(form: Program | Schedule) -> Faults:
+    """What is not legal of a form, by the first check that finds anything: later ones rely on it."""
+    match form:
+        case Program():
+            checks = (of_program(form) for of_program in PROGRAM.values())
+        case Schedule():
+            checks = (of_schedule(form) for of_schedule in SCHEDULE.values())
+        case _:
+            assert_never(form)
+    return next((iter(found) for check in checks if (found := list(check))), iter(()))
+
+
+def _arrays(schedule: Schedule) -> Faults:
+    for number, array in enumerate(schedule.values):
+        if not len(array.dims) == len(array.shape) == array.sharding.rank:
+            counts = f"{len(array.dims)} dims, {len(array.shape)} sizes, {array.sharding.rank} subscripts"
+            yield Fault(f"value {number}, {array.name}", counts)
+            continue
+        where = f"value {number}, {array}"
+        found = list(_sharding(where, array.dims, array.sharding, schedule.mesh))
+        if not found and not array.sharding.divides(array.shape, schedule.mesh):
+            found = [Fault(where, f"its axes do not divide the shape {array.shape}")]
+        yield from found
+
+
+def _order(schedule: Schedule) -> Faults:
+    """A value is written once, and before it is read."""
+    written = list(schedule.inputs)
+    for number, step in enumerate(schedule.steps):
+        where = f"step {number}, {step.name}"
+        for value in (*step.operands, step.result):
+            if not 0 <= value < len(schedule.values):
+                yield Fault(where, f"there is no value {value}")
+        for value in step.operands:
+            if value not in written:
+                yield Fault(where, f"reads value {value} before it is written")
+        written.append(step.result)
+    for value, count in Counter(written).items():
+        if count > 1:
+            yield Fault(f"value {value}, {schedule.values[value]}", "is written twice")
+    for value in schedule.outputs:
+        if value not in written:
+            yield Fault(f"output {value}", "is never written")
+
+
+def _steps(schedule: Schedule) -> Faults:
+    for number, step in enumerate(schedule.steps):
+        yield from _step(f"step {number}, {step.name}", schedule, step)
+
+
+def _step(where: str, schedule: Schedule, step: Step) -> Faults:
+    operands, result = [schedule.values[value] for value in step.operands], schedule.values[step.result]
+    where = f"{where}: {', '.join(map(str, operands))} → {result}"
+    left = _left_by(step.op, operands, result, schedule.mesh)
+    if isinstance(left, str):
+        yield Fault(where, left)
+    elif left != result.sharding:
+        yield Fault(where, f"the step leaves {left}, not {result.sharding}")
+    sizes: dict[str, int] = {}
+    for array in (*operands, result):
+        for dim, size in zip(array.dims, array.shape, strict=True):
+            if sizes.setdefault(dim, size) != size:
+                yield Fault(where, f"dim {dim} has the sizes {sizes[dim]} and {size}")
+
+
+def _left_by(op: Op, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
+    """The sharding that an operation leaves, or why it is not allowed."""
+    match op:
+        case (
+            AllGather()
+            | JointGather()
+            | ReduceScatter()
+            | JointScatter()
+            | AllReduce()
+            | AllToAll()
+            | JointExchange()
+            | CollectivePermute()
+            | DirectExchange()
+            | Slice()
+        ):
+            return _left_by_move(op, operands, result, mesh)
+        case Reshape(sizes, joins):
+            one, other = (result, operands[0]) if joins else (operands[0], result)
+            return result.sharding if (why := reshape_law(one, other, sizes, mesh)) is None else why
+        case Einsum():
+            return product_law([a.dims for a in operands], [a.sharding for a in operands], result.dims)
+        case Apply(function, over):
+            dims = [a.dims for a in operands]
+            return function_law(function, over, dims, [a.sharding for a in operands], result.dims)
+        case _:
+            assert_never(op)
+
+
+def _left_by_move(move: Move, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
+    if len(operands) != 1 or (operands[0].dims, operands[0].dtype) != (result.dims, result.dtype):
+        return "a move keeps the dims and the type of its one operand"
+    before = operands[0].sharding
+    try:
+        after = apply(move, before, mesh)
+    except IllegalMove as refusal:
+        return str(refusal)
+    if isinstance(move, CollectivePermute) and after.dims == before.dims:
+        return "the permute moves nothing"
+    return after
+
+
+def _interface(schedule: Schedule) -> Faults:
+    program = schedule.program
+    for what, found, wanted in (
+        ("inputs", schedule.inputs, program.inputs),
+        ("outputs", schedule.outputs, program.outputs),
+    ):
+        if len(found) != len(wanted):
+            yield Fault(what, f"{len(found)} of the schedule, {len(wanted)} of the program")
+    for value, given in zip(schedule.inputs, program.inputs, strict=False):
+        yield from _lies_as(f"input {given.name}", schedule.values[value], given.dims, given.pattern)
+    for value, number in zip(schedule.outputs, program.outputs, strict=False):
+        made = program.statements[number]
+        yield from _lies_as(f"output {made.name}", schedule.values[value], made.dims, made.pattern)
+
+
+def _lies_as(where: str, array: Array, dims: tuple[str, ...], pattern: Pattern) -> Faults:
+    if array.dims != dims:
+        yield Fault(where, f"{array} has the dims {array.dims}, not {dims}")
+    elif not pattern.matches(array.sharding):
+        yield Fault(where, f"{array} does not lie as {pattern.spell(dims)}")
+
+
+def _shardings(program: Program) -> Faults:
+    """Of inputs, uses and results: a dim that is left to the planner has no axes yet."""
+    for given in program.inputs:
+        yield from _pattern(f"input {given.name}", given.dims, given.pattern, program.mesh)
+    for made in program.statements:
+        for use in uses(made.expr):
+            if use.pattern is not None:
+                yield from _pattern(f"{made.text}: {use.name}", use.dims, use.pattern, program.mesh)
+        yield from _pattern(f"{made.text}: {made.name}", made.dims, made.pattern, program.mesh)
+
+
+def _names(program: Program) -> Faults:
+    known = {given.name: frozenset(given.dims) for given in program.inputs}
+    for made in program.statements:
+        for use in uses(made.expr):
+            if use.name not in known:
+                yield Fault(made.text, f"{use.name} is neither an input nor bound before")
+        known[made.name] = frozenset(made.dims)
+
+
+def _pattern(where: str, dims: tuple[str, ...], pattern: Pattern, mesh: Mesh) -> Faults:
+    if len(dims) != len(pattern.dims):
+        yield Fault(where, f"{len(dims)} dims, {len(pattern.dims)} subscripts")
+        return
+    yield from _sharding(where, dims, Sharding(tuple(axes or () for axes in pattern.dims), pattern.unreduced), mesh)
+
+
+def _sharding(where: str, dims: tuple[str, ...], sharding: Sharding, mesh: Mesh) -> Faults:
+    if len(set(dims)) != len(dims):
+        yield Fault(where, "a dim occurs twice")
+    for axis, count in Counter([*sharding.sharded, *sharding.unreduced]).items():
+        if axis not in mesh:
+            yield Fault(where, f"axis {axis} is not of the mesh")
+        if count > 1:
+            yield Fault(where, f"axis {axis} is used twice")
+
+
+PROGRAM: dict[str, Callable[[Program], Faults]] = {"shardings": _shardings, "names": _names}
+SCHEDULE: dict[str, Callable[[Schedule], Faults]] = {
+    "arrays": _arrays,
+    "order": _order,
+    "steps": _steps,
+    "interface": _interface,
+}
