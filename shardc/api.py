@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from shardc.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of
@@ -16,7 +17,7 @@ from shardc.notation import parse as parse_notation
 from shardc.planner import Objective, PlannedProgram, pareto, plan_with_subaxes, sizes
 from shardc.planner.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
-from shardc.report.view import ArrayView, Bound, StatementView, StepView
+from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
 if TYPE_CHECKING:
     import jax
@@ -138,7 +139,11 @@ class Plan:
         refined = asked.model if by is None else asked.model.refined(by)
         assert refined is not None, "the plan is priced by it"
         self._model = refined
-        self._view = view(found, refined)
+
+    @cached_property
+    def _view(self) -> PlanView:
+        """What the table and the JSON show; a plan that is only compiled or emitted needs none of it."""
+        return view(self._found, self._model)
 
     @property
     def program(self) -> Program:
@@ -186,7 +191,7 @@ class Plan:
     @property
     def cost(self) -> Cost:
         """Per device: wire bytes received, FLOPs, seconds, peak bytes."""
-        return self._view.cost
+        return self._found.cost
 
     @property
     def bound(self) -> Bound:
@@ -217,7 +222,7 @@ class Plan:
         """A stand-alone JAX module; its function is called `program`."""
         from shardc.backend import source
 
-        return source(self.schedule, self.chip)
+        return source(self.schedule, self._model.chip.name)
 
     def compile(self, mesh: jax.sharding.Mesh | None = None) -> Callable[..., Any]:
         """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare)."""
