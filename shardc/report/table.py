@@ -73,10 +73,15 @@ def _shape(local: tuple[int, ...]) -> str:
 
 def describe(step: StepView) -> str:
     """`AllGather_X A`, `Einsum`."""
+    return f"{operation(step)} {step.operands[0].split('[')[0]}" if step.axes else step.op
+
+
+def operation(step: StepView) -> str:
+    """`AllGather_X`, `ReduceScatter_X,K`, `Einsum`."""
     if not step.axes:
         return step.op
     place = f",{step.dim}" if step.op in ("ReduceScatter", "AllToAll", "Slice") else ""
-    return f"{step.op}_{spell_axes(step.axes)}{place} {step.operands[0].split('[')[0]}"
+    return f"{step.op}_{spell_axes(step.axes)}{place}"
 
 
 def _alternatives(found: Sequence[AlternativeView]) -> list[str]:

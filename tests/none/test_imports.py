@@ -26,6 +26,7 @@ ROOMS = {
     "errors": set(),
     "files": set(),
     "arguments": {"ir", "notation", "planner"},
+    "pipeline": {"ir", "notation", "backend", "report"},
     "compilers": {"ir", "cost", "hardware", "planner", "compiled", "backend"},
     "api": {
         *{"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "compiled", "compilers", "backend"},
