@@ -241,7 +241,7 @@ class Plan:
         libtpu), else on simulated devices, where both are also timed, `rounds` times in turns."""
         from shardc.compilers import compare
 
-        return compare(self._found, self._model, rounds)
+        return compare(self._found, self._model, self._asked.model, rounds)
 
     def pareto(self, points: int = MAX_POINTS) -> Front:
         """Leaner plans of the program, each slower (by bytes: of more wire bytes) than the one before it.

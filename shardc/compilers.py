@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shardc.cost.topology import Topology, place
+from shardc.cost.topology import Topology, lay
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
@@ -35,13 +35,16 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     return verify(schedule, found.cost, name, read_hlo(compiled.as_text()), memory, model)
 
 
-def compare(found: PlannedProgram, model: LinkModel, rounds: int = 15) -> Comparison:
+def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: int = 15) -> Comparison:
     """A plan's program beside what `jax.jit` alone makes of the same shardings.
+
+    `model` is of the mesh of the plan's steps, `given` of the mesh as the program was written, on which `jax.jit`
+    works; where no axis is cut they are one.
 
     Both compiled for the model's slice, if it has one; else for simulated devices, and run there, `rounds` times
     each in turns. Raises ShardcError: SHC212 for unreduced inputs or outputs, which jit cannot be told of.
     """
-    from shardc.backend import tpu
+    from shardc.backend import placing, tpu
     from shardc.backend.baseline import compile_baseline
     from shardc.backend.measure import measured
     from shardc.backend.run import simulated_mesh
@@ -49,15 +52,15 @@ def compare(found: PlannedProgram, model: LinkModel, rounds: int = 15) -> Compar
     from shardc.compiled.compare import compare
     from shardc.compiled.explain.remat import rematerializations
 
-    schedule = found.schedule
+    schedule, whole = found.schedule, found.whole or found.schedule
     on_slice = model.network.layout.topology is not None
     with caught_stderr() as caught:
         mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule)
         ours = tpu.compile_schedule(schedule, mesh)
-        theirs = compile_baseline(schedule, mesh)
-        timed = () if on_slice else measured(schedule, mesh, rounds)
-    warnings = [_warning(one) for one in rematerializations(caught.text, schedule.mesh)]
-    return compare(ours, theirs, model, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
+        theirs = compile_baseline(whole, placing.coarser(mesh, schedule.by))
+        timed = () if on_slice else measured(schedule, whole, mesh, rounds)
+    warnings = [_warning(one) for one in rematerializations(caught.text, whole.mesh)]
+    return compare(ours, theirs, model, given, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
 
 
 def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: str | None = None) -> Explanation:
@@ -94,9 +97,8 @@ def slice_mesh(mesh: Mesh, model: LinkModel, warns: bool = False) -> Any:
             "SHC224", f"axes over DCN: {', '.join(layout.dcn)}; the compiler is asked for one slice", help="drop --dcn"
         )
     coarse = mesh if by is None else by.coarse
-    laid = place(coarse, topology.shape, topology.chip.wraps(topology.shape), dict(layout.map))
-    places = {name: tuple((part.axis, part.size, part.stride) for part in parts) for name, parts in laid.items()}
-    found = tpu.slice_mesh(coarse, topology.chip.name, topology.shape, places, warns)
+    laid = lay(coarse, topology, dict(layout.map))
+    found = tpu.slice_mesh(coarse, topology.chip.name, topology.shape, laid.place, warns)
     return found if by is None else placing.finer(found, by, found.axis_types[0])
 
 

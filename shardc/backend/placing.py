@@ -65,6 +65,14 @@ def finer(mesh: jax.sharding.Mesh, by: Refinement, kind: jax.sharding.AxisType) 
     return jax.sharding.Mesh(mesh.devices.reshape(fine.sizes), fine.names, axis_types=(kind,) * len(fine.names))
 
 
+def coarser(mesh: jax.sharding.Mesh, by: Refinement | None) -> jax.sharding.Mesh:
+    """The same devices in the same order, under the axes that were cut."""
+    if by is None:
+        return mesh
+    kinds = (mesh.axis_types[0],) * len(by.coarse.names)
+    return jax.sharding.Mesh(mesh.devices.reshape(by.coarse.sizes), by.coarse.names, axis_types=kinds)
+
+
 def check_mesh(wanted: Mesh, found: Any) -> None:
     """SHC306 unless the mesh in force has the plan's axes, in order."""
     axes = tuple(zip(found.axis_names, found.axis_sizes, strict=True))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ _CHIPS: dict[str, tuple[str, int, dict[str, str]]] = {
     "v7x": ("tpu7x", 3, {}),
 }
 
-# Without these it asks the network for a TPU's metadata, warns, and refuses to load beside another process.
+# Without these it asks the network for a TPU's metadata, warns, and refuses to load beside another process. What the
+# user has set stays.
 _QUIET = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -37,35 +39,30 @@ _QUIET = {
     "JAX_PLATFORMS": "cpu",
 }
 
+# It reads these when it is loaded. Where its warnings are wanted they hold whatever the user has set, for so long.
 _WARNING = {"TPU_STDERR_LOG_LEVEL": "1", "TPU_MIN_LOG_LEVEL": "1"}
 
-# Where each mesh axis lies: per axis its (physical axis, size, stride), major to minor.
-Places = Mapping[str, tuple[tuple[int, int, int], ...]]
+Place = Callable[[int], tuple[int, ...]]  # the coordinates of a device's chip; the last mesh axis counts fastest
 
 
 def is_installed() -> bool:
     return importlib.util.find_spec("libtpu") is not None
 
 
-def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], places: Places, warns: bool = False) -> Any:
+def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warns: bool = False) -> Any:
     """A JAX mesh, its axes Explicit, on the chips of a slice that is described, not present.
 
-    `X=2, Y=2` on v5p:2x2x1: device (x, y) of the mesh is the chip at (x, y, 0). A chip of two devices (v3, v7x)
-    gives its first. With `warns` the compiler writes its warnings to standard error, if this is its first use in the
+    A chip of two devices (v3, v7x) gives its first. With `warns` the compiler writes its warnings to standard error, if this is its first use in the
     process. Raises SHC311 without libtpu, SHC224 for a slice that the compiler does not know.
     """
     import jax
 
     chips = _chips(chip, shape, warns)
-    ordered = np.empty(mesh.sizes, dtype=object)
-    for index in np.ndindex(*mesh.sizes):
-        at = [0] * len(shape)
-        for axis, number in zip(mesh.names, index, strict=True):
-            for place, size, stride, inner in _digits(places[axis]):
-                at[place] += number // inner % size * stride
-        ordered[index] = chips[tuple(at)]
+    ordered = np.empty(mesh.devices, dtype=object)
+    for device in range(mesh.devices):
+        ordered[device] = chips[place(device)]
     kinds = (jax.sharding.AxisType.Explicit,) * len(mesh.names)
-    return jax.sharding.Mesh(ordered, mesh.names, axis_types=kinds)
+    return jax.sharding.Mesh(ordered.reshape(mesh.sizes), mesh.names, axis_types=kinds)
 
 
 def compile_schedule(schedule: Schedule, mesh: Any) -> Any:
@@ -108,23 +105,34 @@ def compiled(lowered: Any) -> Any:
         ) from None
 
 
-def _digits(parts: tuple[tuple[int, int, int], ...]) -> list[tuple[int, int, int, int]]:
-    """Each part with the product of the sizes after it: how an axis counts over several physical ones."""
-    found, inner = [], 1
-    for place, size, stride in reversed(parts):
-        found.append((place, size, stride, inner))
-        inner *= size
-    return found
-
-
 def _chips(chip: str, shape: tuple[int, ...], warns: bool) -> dict[tuple[int, ...], Any]:
     """The first device of every chip of a slice, by its coordinates."""
     if not is_installed():
         raise ShardcError("SHC311", "the TPU compiler is not installed", help='pip install "shardc[tpu]"')
     if chip not in _CHIPS:
         raise ShardcError("SHC224", f"{chip} is no TPU that the compiler knows", help=f"one of {', '.join(_CHIPS)}")
-    for name, value in (_QUIET | _WARNING if warns else _QUIET).items():
+    for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
+    with _environment(_WARNING if warns else {}):
+        return _described(chip, shape)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """The process's environment with these in it, and afterwards as it was."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _described(chip: str, shape: tuple[int, ...]) -> dict[tuple[int, ...], Any]:
     from jax.experimental import topologies
 
     name, rank, told = _CHIPS[chip]

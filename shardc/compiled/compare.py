@@ -136,15 +136,19 @@ def compare(
     ours: Any,
     theirs: Any,
     model: LinkModel,
+    given: LinkModel | None = None,
     *,
     bound_wire_bytes: int = 0,
     rounds: Sequence[tuple[float, float]] = (),
     warnings: Sequence[str] = (),
 ) -> Comparison:
-    """Both compiled programs side by side; `rounds` are measured seconds of ours and theirs, in pairs."""
+    """Both compiled programs side by side, ours on the mesh of `model`, theirs on that of `given`, if that is another.
+
+    `rounds` are measured seconds of ours and theirs, in pairs.
+    """
     return Comparison(
         side_of(OURS, ours, model),
-        side_of(THEIRS, theirs, model),
+        side_of(THEIRS, theirs, model if given is None else given),
         bound_wire_bytes,
         _measured(rounds) if rounds else None,
         tuple(warnings),

@@ -148,15 +148,21 @@ class LinkModel:
         return found
 
     def _rate(self, move: Move) -> Rate:
-        factor = self.factor(move)
+        return self.rate_of(move, self.network.levels(move.axes), self.mesh.product(move.axes))
+
+    def rate_of(self, move: Move, levels: tuple[Level, ...], devices: int) -> Rate:
+        """The time of such a move among so many devices, on these levels, whichever axes it names."""
+        factor = self._factor(move, levels)
         if factor is None:
             return Rate(0, 0.0)
-        gathered = self.mesh.product(move.axes) if isinstance(move, _GATHERED) else 1
-        return Rate(self._latency(move).value, factor.value * gathered)
+        gathered = devices if isinstance(move, _GATHERED) else 1
+        return Rate(self._latency(move, levels).value, factor.value * gathered)
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""
-        levels = self.network.levels(move.axes)
+        return self._factor(move, self.network.levels(move.axes))
+
+    def _factor(self, move: Move, levels: tuple[Level, ...]) -> Factor | None:
         if not levels or isinstance(move, Slice):
             return None
         match move:
@@ -184,8 +190,8 @@ class LinkModel:
             yield Factor(f"{missing.text} / {width.text}", missing.value / width.value)
             inside.append(level.count)
 
-    def _latency(self, move: Move) -> Factor:
-        hops = total(level.hops for level in self.network.levels(move.axes))
+    def _latency(self, move: Move, levels: tuple[Level, ...]) -> Factor:
+        hops = total(level.hops for level in levels)
         if isinstance(move, AllReduce):  # there and back
             hops = Factor(f"2·{hops.text}", 2 * hops.value)
         if isinstance(move, DirectExchange):
@@ -199,7 +205,7 @@ class LinkModel:
             return "0"
         rate = self.rate(move)
         if rate.latency_s >= before.local_bytes(self.mesh) * rate.s_per_byte:
-            return self._latency(move).text
+            return self._latency(move, self.network.levels(move.axes)).text
         gathered = move.axes if isinstance(move, _GATHERED) else ()
         return formulas.times(formulas.local_bytes(before, without=gathered), factor.text)
 

@@ -12,12 +12,14 @@ part first is for the plan to say, and it does, since that is cheaper.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
 from shardc.cost.links import KINDS, Level, Links
-from shardc.cost.links.level import Factor, product
+from shardc.cost.links.level import Factor, Traffic, product
 from shardc.cost.links.switch import Switch
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
@@ -61,6 +63,58 @@ class Network:
             return self.links.levels(axes)
         count = product(Factor(axis, self.mesh.size(axis)) for axis in axes)
         return (Switch(count, Factor("W_dcn", self.chip.dcn_bandwidth)),)
+
+    def grouped(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[Level, ...]]:
+        """The levels of groups of devices that communicate at the same time, each kind once."""
+        if self.is_far(groups):
+            count = max(map(len, groups))
+            yield (Switch(Factor(str(count), count), Factor("W_dcn", self.chip.dcn_bandwidth)),)
+        else:
+            yield from self.links.grouped(self._inside(groups))
+
+    def taken(self, groups: Sequence[Sequence[int]]) -> int:
+        """The links on which such groups communicate, a bit each; 0 for the one port of a device."""
+        return 0 if self.is_far(groups) else self.links.taken(self._inside(groups))
+
+    def sent(self, pairs: Sequence[Sequence[int]]) -> Traffic | None:
+        """A block from the first to the second of each pair; None where that is no matter of routes."""
+        return None if self.is_far(pairs) else self.links.sent(self._inside(pairs))
+
+    def closes(self, axis: str) -> bool:
+        """Whether the last device of an axis is a neighbour of the first."""
+        size, stride = self.mesh.size(axis), self._stride(axis)
+        last = self.sent([((size - 1) * stride, 0)])
+        return last is not None and last.hops == max(self._hops(place * stride, stride) for place in range(size - 1))
+
+    def _hops(self, device: int, step: int) -> int:
+        found = self.sent([(device, device + step)])
+        return 0 if found is None else found.hops
+
+    def _stride(self, axis: str) -> int:
+        return math.prod(self.mesh.sizes[self.mesh.names.index(axis) + 1 :])
+
+    def is_far(self, groups: Sequence[Sequence[int]]) -> bool:
+        """Whether some group reaches over the data-centre network."""
+        return bool(self.dcn) and any(len({self._slice(device) for device in group}) > 1 for group in groups)
+
+    def _slice(self, device: int) -> int:
+        return self._number(device, self.dcn)
+
+    def _inside(self, groups: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """The devices by their numbers in their own slice."""
+        if not self.dcn:
+            return groups
+        near = tuple(axis for axis in self.mesh.names if axis not in self.dcn)
+        return list(dict.fromkeys(tuple(self._number(device, near) for device in group) for group in groups))
+
+    def _number(self, device: int, axes: Axes) -> int:
+        """The device's number on the mesh of these axes alone."""
+        found, stride = 0, 1
+        for name, size in reversed(self.mesh.axes):
+            device, place = divmod(device, size)
+            if name in axes:
+                found, stride = found + place * stride, stride * size
+        return found
 
     def symbols(self) -> dict[str, float]:
         """Bandwidths in B/s by their names in formulas."""

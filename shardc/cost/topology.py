@@ -1,9 +1,11 @@
 """A slice: a chip and the shape of its physical mesh, as in `v5p:4x4x4`; and how a mesh lies on it.
 
-Mesh axes are laid on physical axes. `X=4, Y=16` on v5p:4x4x4 is X on one axis and Y on two, which then carry
-together. `X=8, Y=8` needs an axis cut in two: X = the first axis and the outer half of the second, Y = its
-inner half and the third. An inner part is a line of neighbours; an outer part skips over the inner ones and
-shares their links.
+A mesh is laid as `jax.make_mesh` lays it (`cost.order`), so that prices, the replay of a compiled program and the mesh
+on which it was compiled mean the same device, and the user's mesh is that one too; as `--map` says where that is given.
+`X=4, Y=16` on v5p:4x4x4 is X on one axis and Y on two, which then carry together. `X=8, Y=8` needs an axis cut in two:
+X = the last axis and the outer half of the second, Y = its inner half and the first. An inner part is a line of
+neighbours; an outer part skips over the inner ones and shares their links. `X=16` on v5e:4x4 is a closed walk through
+all chips, and no part of an axis.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from shardc.cost import order
 from shardc.cost.chips import Chip, chip
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
@@ -43,6 +46,50 @@ class Part:
 
 
 Placement = dict[str, tuple[Part, ...]]
+Place = tuple[int, ...]  # a chip's coordinates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Laid:
+    """Where each device of a mesh lies on a slice: each mesh axis on parts of physical ones, or all on a walk."""
+
+    mesh: Mesh
+    shape: tuple[int, ...]
+    parts: Placement
+    walk: tuple[Place, ...] = ()
+    _places: dict[int, Place] = field(default_factory=dict, init=False, repr=False)
+
+    def place(self, device: int) -> Place:
+        """The chip of a device; devices are counted with the last mesh axis fastest."""
+        if self.walk:
+            return self.walk[device]
+        found = self._places.get(device)
+        if found is None:
+            found = self._places[device] = self._at(device)
+        return found
+
+    def _at(self, device: int) -> Place:
+        at, left = [0] * len(self.shape), device
+        for name in reversed(self.mesh.names):
+            for part in reversed(self.parts[name]):
+                left, digit = divmod(left, part.size)
+                at[part.axis] += digit * part.stride
+        return tuple(at)
+
+    def names(self, axis: int) -> list[str]:
+        """The mesh axes that run along a physical axis, the innermost first."""
+        if self.walk:
+            return [name for name in self.mesh.names if self._runs(name, axis)]
+        owners = ((part.stride, name) for name, parts in self.parts.items() for part in parts if part.axis == axis)
+        return [name for _, name in sorted(owners)]
+
+    def _runs(self, name: str, axis: int) -> bool:
+        places: dict[Place, int] = {}
+        for at, place in zip(self.mesh.coordinates(), self.walk, strict=True):
+            rest = tuple(number for other, number in at.items() if other != name)
+            if places.setdefault(rest, place[axis]) != place[axis]:
+                return True
+        return False
 
 
 def topology(text: str) -> Topology:
@@ -72,28 +119,48 @@ def chip_of(name: str | None, slice_name: str | None) -> Chip | None:
     return found.chip
 
 
-def place(
-    mesh: Mesh, shape: tuple[int, ...], wraps: tuple[bool, ...], given: Mapping[str, tuple[int, ...]]
-) -> Placement:
-    """Where each mesh axis lies: as `given`, else on whole physical axes where it can, since these are the rings.
+def lay(mesh: Mesh, on: Topology, given: Mapping[str, tuple[int, ...]]) -> Laid:
+    """Where the mesh lies on the slice: as `given`, else as JAX lays it. SHC224 if the sizes do not fit."""
+    check_fits(mesh, on.shape)
+    if given:
+        return place(mesh, on.shape, on.chip.wraps(on.shape), given)
+    walk = order.walk(on.chip.name, mesh.sizes, on.shape)
+    if walk is not None:
+        return Laid(mesh, on.shape, {}, walk)
+    shares = order.shares(mesh.sizes, on.shape)
+    if shares is None:
+        raise _refused(mesh, on.shape, given)
+    return Laid(mesh, on.shape, _parts(mesh, on.shape, dict(zip(mesh.names, shares, strict=True))))
 
-    Of placements that cut as few physical axes, that whose slowest mesh axis is fastest counts; of these the
-    first. SHC224 if the sizes do not fit.
-    """
+
+def check_fits(mesh: Mesh, shape: tuple[int, ...]) -> None:
+    """SHC224 unless the slice has as many chips as the mesh has devices."""
     if math.prod(shape) != mesh.devices:
         raise ShardcError(
             "SHC224",
             f"the slice {'x'.join(map(str, shape))} has {math.prod(shape)} chips, the mesh {mesh} has {mesh.devices}",
             help=f"make the sizes of the mesh multiply to {math.prod(shape)}",
         )
+
+
+def place(mesh: Mesh, shape: tuple[int, ...], wraps: tuple[bool, ...], given: Mapping[str, tuple[int, ...]]) -> Laid:
+    """The mesh on the physical axes that are `given`; axes that are not, on whole ones where they can.
+
+    Of placements that cut as few physical axes, that whose slowest mesh axis is fastest counts; of these the
+    first. SHC224 if the sizes do not fit.
+    """
     best = max(_placements(mesh, shape, given), key=lambda placement: _quality(placement, wraps), default=None)
     if best is None:
-        raise ShardcError(
-            "SHC224",
-            f"the mesh {mesh} cannot be laid on {'x'.join(map(str, shape))}" + (" as --map says" if given else ""),
-            help="sizes of mesh axes are products of parts of physical axes",
-        )
-    return best
+        raise _refused(mesh, shape, given)
+    return Laid(mesh, shape, best)
+
+
+def _refused(mesh: Mesh, shape: tuple[int, ...], given: Mapping[str, tuple[int, ...]]) -> ShardcError:
+    return ShardcError(
+        "SHC224",
+        f"the mesh {mesh} cannot be laid on {'x'.join(map(str, shape))}" + (" as --map says" if given else ""),
+        help="sizes of mesh axes are products of parts of physical axes",
+    )
 
 
 def _placements(mesh: Mesh, shape: tuple[int, ...], given: Mapping[str, tuple[int, ...]]) -> Iterator[Placement]:
@@ -104,39 +171,27 @@ def _placements(mesh: Mesh, shape: tuple[int, ...], given: Mapping[str, tuple[in
             if all(size == 1 for size in left):
                 yield {}
             return
-        for sizes in _factorings(mesh.size(names[0]), left, given.get(names[0])):
+        for sizes in order.factorings(mesh.size(names[0]), left, given.get(names[0])):
             rest = tuple(have // used for have, used in zip(left, sizes, strict=True))
             for others in extend(names[1:], rest):
                 yield {names[0]: sizes} | others
 
     for chosen in extend(mesh.names, shape):
-        left = list(shape)
-        placement: Placement = {}
-        for name in mesh.names:
-            parts = []
-            for axis, size in enumerate(chosen[name]):
-                left[axis] //= size
-                if size > 1:
-                    parts.append(Part(axis, size, left[axis], shape[axis]))
-            placement[name] = tuple(parts)
-        yield placement
+        yield _parts(mesh, shape, chosen)
 
 
-def _factorings(size: int, left: tuple[int, ...], allowed: tuple[int, ...] | None) -> Iterator[tuple[int, ...]]:
-    """Every way to write a size as a product of divisors of what is left of each physical axis."""
-
-    def extend(axis: int, size: int) -> Iterator[tuple[int, ...]]:
-        if axis == len(left):
-            if size == 1:
-                yield ()
-            return
-        usable = allowed is None or axis in allowed
-        for part in range(1, left[axis] + 1 if usable else 2):
-            if left[axis] % part == 0 and size % part == 0:
-                for rest in extend(axis + 1, size // part):
-                    yield (part, *rest)
-
-    yield from extend(0, size)
+def _parts(mesh: Mesh, shape: tuple[int, ...], shares: Mapping[str, tuple[int, ...]]) -> Placement:
+    """Of a physical axis that several mesh axes share, the earlier ones have the outer parts."""
+    left = list(shape)
+    placement: Placement = {}
+    for name in mesh.names:
+        parts = []
+        for axis, size in enumerate(shares[name]):
+            left[axis] //= size
+            if size > 1:
+                parts.append(Part(axis, size, left[axis], shape[axis]))
+        placement[name] = tuple(parts)
+    return placement
 
 
 def _quality(placement: Placement, wraps: tuple[bool, ...]) -> tuple[int, float, float]:

@@ -115,7 +115,7 @@ def test_the_cpu_program_can_be_replayed(mesh):
 
 def test_measuring_gives_both_times_round_by_round():
     schedule = planned("A[I, J_X] · B[J_X, K_Y] → C[I, K_Y]").schedule
-    rounds = measured(schedule, simulated_mesh(schedule), rounds=3)
+    rounds = measured(schedule, schedule, simulated_mesh(schedule), rounds=3)
     assert len(rounds) == 3 and all(ours > 0 and theirs > 0 for ours, theirs in rounds)
 
 

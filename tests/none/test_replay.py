@@ -26,6 +26,7 @@ MIB = 2**20
 RING = Mesh.of({"X": 4})
 GRID = Mesh.of({"X": 4, "Y": 4})
 MICRO = 10**6  # picoseconds
+HOP = ceil(MIB / 9e10 * 1e12)  # 1 MiB over a link of v5p
 GATHER = ceil(3 * MIB / 1.8e11 * 1e12)  # of 1 MiB over a ring of 4, both ways at 9e10 B/s
 
 HEAD = "HloModule m, is_scheduled=true, num_partitions={partitions}\n\n"
@@ -167,11 +168,13 @@ def test_a_group_of_one_takes_no_time():
     assert replayed([gather("g", groups="{{0},{1},{2},{3}}")]).events == ()
 
 
-def test_groups_inside_an_axis_cost_as_many_bytes_over_the_axis():
+def test_groups_inside_an_axis_have_the_links_between_their_chips():
+    """Neighbours of a ring of four, two and two: one link each way between them, over which a block comes in."""
     found = replayed([gather("g", groups="{{0,1},{2,3}}")])
-    model = LinkModel.of(RING, V5P)
     assert found.events[0].bytes == MIB and found.tracks == ("X",)
-    assert found.step_ps == model.rate(AllGather(("X",), 0)).time_ps(ceil(MIB / 3))  # 3·L/3 are L bytes on the wire
+    assert found.step_ps == HOP
+    # Every other chip: 0 and 2 have two links each on both ways round, which 1 and 3 use as well.
+    assert replayed([gather("g", groups="{{0,2},{1,3}}")]).step_ps == HOP
 
 
 def test_the_fused_scatter_is_priced_as_a_scatter_and_not_by_cycles():
@@ -242,7 +245,6 @@ def test_a_message_to_the_host_is_not_priced_and_said():
 # Permutes on a torus: ring of eight, link 9e10 B/s each way.
 
 EIGHT = Mesh.of({"X": 8})
-HOP = ceil(MIB / 9e10 * 1e12)
 
 
 @pytest.mark.parametrize(
@@ -286,17 +288,57 @@ def test_a_permute_over_two_axes_turns_at_the_corner():
     swap = [(4 * x + y, 4 * y + x) for x in range(4) for y in range(4)]  # I_XY → I_YX
     found = replayed([permute("p", swap)], GRID)
     assert found.events[0].tracks == ("X", "Y")
-    assert found.step_ps == pytest.approx(1.5 * HOP, abs=2)  # all of a column go to one of it, one of them half way
-    meet = [(5 * x, 3) for x in range(4)]  # from the diagonal: they meet in the row only
-    assert replayed([permute("p", meet)], GRID).step_ps == pytest.approx(1.5 * HOP, abs=2)
+    # Halves go along X first: at (y, y) those of a row meet, a half and the half of a half from each side.
+    assert found.step_ps == pytest.approx(0.75 * HOP, abs=2)
+    # From the diagonal to (0, 3): (0, 0) is next to it, all of its block over one link; of (1, 1), which is as far
+    # along Y either way, a quarter goes over the same link, half of what goes along X first.
+    meet = [(5 * x, 3) for x in range(4)]
+    assert replayed([permute("p", meet)], GRID).step_ps == pytest.approx(1.25 * HOP, abs=2)
 
 
-def test_an_axis_laid_on_two_physical_ones_is_routed_on_both():
-    mesh = Mesh.of({"X": 16})
-    model = LinkModel.of(mesh, CHIPS["v5e"], Layout(topology("v5e:4x4")))
-    found = replayed([permute("p", shift(16, 1))], mesh, model=model)
-    # A row's last block goes back over three links of the row, and on to the next row.
-    assert found.step_ps == ceil(MIB / 4.5e10 * 1e12)
+def on_slice(sizes, name, **layout):
+    found = topology(name)
+    return LinkModel.of(Mesh.of(sizes), found.chip, Layout(found, **layout))
+
+
+V5E_HOP = ceil(MIB / 4.5e10 * 1e12)
+
+
+def test_on_a_walk_neighbours_are_neighbours():
+    """`jax.make_mesh` walks round 4×4 for an axis of 16: each shift is one hop on 16 of the 48 directed links."""
+    model = on_slice({"X": 16}, "v5e:4x4")
+    starts = [permute("s", shift(16, 1), "-start"), permute("t", shift(16, -1), "-start")]
+    assert replayed(starts[:1], model.mesh, model=model).tracks == ("X+",)
+    assert replayed(starts[:1], model.mesh, model=model).step_ps == V5E_HOP
+    assert replayed(starts, model.mesh, model=model).step_ps == V5E_HOP  # beside each other
+    again = [starts[0], permute("t", shift(16, 1), "-start")]
+    assert replayed(again, model.mesh, model=model).step_ps == 2 * V5E_HOP
+
+
+def test_row_by_row_the_two_shifts_wait_for_each_other():
+    """As `--map` lays it: a row's last block goes back over three links of the row, where the other shift goes too."""
+    model = on_slice({"X": 16}, "v5e:4x4", map=(("X", (0, 1)),))
+    starts = [permute("s", shift(16, 1), "-start"), permute("t", shift(16, -1), "-start")]
+    found = replayed(starts[:1], model.mesh, model=model)
+    # Columns 0 to 3 of row 3: the last goes to (0, 0), three hops back along either axis, half and half; of every
+    # other row the last goes back three and on one, half before and half after. All links back carry one block.
+    assert found.step_ps == pytest.approx(V5E_HOP, abs=2)
+    assert replayed(starts, model.mesh, model=model).step_ps == pytest.approx(2 * V5E_HOP, abs=4)
+
+
+def test_a_walk_over_corners():
+    """v5e:2x2 walks round: X=2, Y=2 is [[0, 1], [3, 2]], so that X joins corners and Y neighbours.
+
+        2 3      a block goes from 0 to 3 half by 1 and half by 2; all eight links carry two halves
+        0 1
+    """
+    model = on_slice({"X": 2, "Y": 2}, "v5e:2x2")
+    both = ["{{0,2},{1,3}}", "{{0,1},{2,3}}"]
+    for groups, axis in zip(both, "XY", strict=True):
+        found = replayed([gather("g", groups=groups)], model.mesh, model=model)
+        assert found.tracks == (axis,) and found.step_ps == V5E_HOP
+    starts = [gather(name, "-start", groups) for name, groups in zip("st", both, strict=True)]
+    assert replayed(starts, model.mesh, model=model).step_ps == 2 * V5E_HOP  # they share links
 
 
 # Laws.

@@ -66,22 +66,22 @@ def axes_of_groups(groups: Groups, mesh: Mesh) -> Axes | None:
     On X=2, Y=4, {0,4} differs in X alone and has 2 devices: X. {0,1} is a part of Y: None.
     """
     first = groups[0]
-    axes = tuple(axis for axis in mesh.names if len({_place(device, axis, mesh) for device in first}) > 1)
+    axes = tuple(axis for axis in mesh.names if len({coordinate(device, axis, mesh) for device in first}) > 1)
     if any(len(set(group)) != mesh.product(axes) for group in groups):
         return None
     rest = [axis for axis in mesh.names if axis not in axes]
     for group in groups:
-        if len({tuple(_place(device, axis, mesh) for axis in rest) for device in group}) != 1:
+        if len({tuple(coordinate(device, axis, mesh) for axis in rest) for device in group}) != 1:
             return None
     return axes
 
 
 def axes_of_pairs(pairs: Groups, mesh: Mesh) -> Axes:
     """The axes along which some pair differs."""
-    return tuple(axis for axis in mesh.names if any(_place(s, axis, mesh) != _place(t, axis, mesh) for s, t in pairs))
+    return tuple(axis for axis in mesh.names if any(coordinate(s, axis, mesh) != coordinate(t, axis, mesh) for s, t in pairs))
 
 
-def _place(device: int, axis: str, mesh: Mesh) -> int:
+def coordinate(device: int, axis: str, mesh: Mesh) -> int:
     """The device's coordinate along an axis; devices are counted with the last axis fastest."""
     names = mesh.names
     stride = prod(mesh.size(name) for name in names[names.index(axis) + 1 :])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from shardc.compiled.hlo.collectives import Collective, Reader
 from shardc.compiled.hlo.loops import trip_count
 from shardc.compiled.hlo.text import Computation, Instruction, Module
-from shardc.compiled.replay.pricing import Price, price
+from shardc.compiled.replay.pricing import MEMORY_PORT, Price, price
 from shardc.compiled.replay.timeline import COMPUTE, MEMORY, Event, Timeline
 from shardc.compiled.replay.work import FREE, ROOFLINE, operands, work
 from shardc.cost.model import LinkModel, picoseconds
@@ -41,16 +41,23 @@ class _State:
     """The time, when each resource is free again, and what has started and not been waited for."""
 
     now: int = 0
-    free: dict[str, int] = field(default_factory=dict)
+    taken: list[tuple[int, int]] = field(default_factory=list)  # what is occupied, a bit each, and until when
     pending: dict[str, int] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     def copy(self) -> _State:
-        return _State(self.now, dict(self.free), dict(self.pending), list(self.events))
+        return _State(self.now, list(self.taken), dict(self.pending), list(self.events))
 
-    def ahead(self) -> dict[str, int]:
-        """How long each resource is still busy."""
-        return {name: time - self.now for name, time in self.free.items() if time > self.now}
+    def take(self, links: int, time: int) -> int:
+        """Occupies links for so long, as soon as all of them are free; when that begins."""
+        self.taken = [(others, until) for others, until in self.taken if until > self.now]
+        start = max((until for others, until in self.taken if others & links), default=self.now)
+        self.taken.append((links, start + time))
+        return start
+
+    def ahead(self) -> list[tuple[int, int]]:
+        """How long what is occupied still is."""
+        return sorted((links, until - self.now) for links, until in self.taken if until > self.now)
 
 
 @dataclass(slots=True)
@@ -103,8 +110,7 @@ class _Walk:
             cost = self.prices[collective.name] = price(collective, self.model)
         if not cost.tracks:
             return self.state.now
-        start = max([self.state.now, *(self.state.free.get(link, 0) for link in cost.links)])
-        self.state.free |= dict.fromkeys(cost.links, start + cost.time_ps)
+        start = self.state.take(cost.links, cost.time_ps)
         self.state.events.append(
             Event(
                 collective.name,
@@ -127,8 +133,8 @@ class _Walk:
         ends = [done.shapes[0].space, *(o.shapes[0].space for o in operands(computation, start)[:1] if o.shapes)]
         moved = done.bytes * ends.count(0)
         time = picoseconds(moved / self.model.chip.hbm_bandwidth)
-        begin = max(self.state.now, self.state.free.get(MEMORY, 0))
-        self.state.free[MEMORY] = self.state.pending[start.name] = begin + time
+        begin = self.state.take(MEMORY_PORT, time)
+        self.state.pending[start.name] = begin + time
         if time:
             self._event(start, (MEMORY,), begin, time, moved, "memory", is_async=True)
 

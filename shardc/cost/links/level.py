@@ -6,12 +6,21 @@ axes for their sizes, `W_X` for the bandwidth of mesh axis X in B/s, and `T_hop`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Blocks on their way: the time per byte of one on the busiest link, the longest way, and the links taken."""
+
+    s_per_byte: float
+    hops: int
+    links: int  # a bit each
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,21 @@ class Links(Protocol):
 
     def has_parts(self, axis: str) -> bool:
         """Whether parts of a mesh axis have links of their own: it lies on several lines, or on two kinds of link."""
+        ...
+
+    def grouped(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[Level, ...]]:
+        """The levels of groups of devices, whichever they are, that communicate at the same time: each kind once.
+
+        Devices are numbers, with the last axis of the mesh fastest.
+        """
+        ...
+
+    def taken(self, groups: Sequence[Sequence[int]]) -> int:
+        """The links on which such groups communicate, a bit each; 0 where every device has one port for all."""
+        ...
+
+    def sent(self, pairs: Sequence[Sequence[int]]) -> Traffic | None:
+        """A block from the first to the second of each pair; None where that is no matter of routes."""
         ...
 
     def refined(self, by: Refinement) -> Links | None:

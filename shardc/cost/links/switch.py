@@ -7,13 +7,14 @@ Source: *How To Scale Your Model*, chapter 12 (GPUs).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
 from shardc.cost.links.level import Factor, Level, less_one, product
-from shardc.cost.topology import place
+from shardc.cost.topology import check_fits
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
@@ -53,7 +54,7 @@ class SwitchLinks:
     def of(cls, mesh: Mesh, chip: Chip, layout: Layout) -> SwitchLinks:
         """The last axes of a mesh count neighbours, so they fill a domain first."""
         if layout.topology is not None:
-            place(mesh, (layout.topology.chips,), (False,), {})  # as many devices as the slice has
+            check_fits(mesh, (layout.topology.chips,))
         parts, room = {}, chip.domain
         for name, size in reversed(mesh.axes):
             inner = max(part for part in range(1, min(size, room) + 1) if size % part == 0)
@@ -64,10 +65,34 @@ class SwitchLinks:
     def levels(self, axes: Axes) -> tuple[Level, ...]:
         inner = math.prod(self.parts[axis][0] for axis in axes)
         outer = math.prod(self.parts[axis][1] for axis in axes)
+        return self._both(self._count(axes, inner), self._count(axes, outer))
+
+    def _both(self, inner: Factor, outer: Factor) -> tuple[Level, ...]:
         widths = ((inner, "W_nvlink", self.chip.link_bandwidth), (outer, "W_node", self.chip.dcn_bandwidth))
-        return tuple(
-            Switch(self._count(axes, count), Factor(name, width)) for count, name, width in widths if count > 1
-        )
+        return tuple(Switch(count, Factor(name, width)) for count, name, width in widths if count.value > 1)
+
+    def grouped(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[Level, ...]]:
+        """A group is as many domains as its devices are in, and as many devices inside as most of these have."""
+        sizes: dict[tuple[int, int], None] = {}
+        for group in groups:
+            domains = Counter(self._domain(device) for device in group)
+            sizes[max(domains.values()), len(domains)] = None
+        for inner, outer in sizes:
+            yield self._both(Factor(str(inner), inner), Factor(str(outer), outer))
+
+    def _domain(self, device: int) -> tuple[int, ...]:
+        found, left = [], device
+        for name, size in reversed([axis for axis in self.mesh.axes if axis[0] in self.parts]):  # without those over DCN
+            left, place = divmod(left, size)
+            found.append(place // self.parts[name][0])
+        return tuple(found)
+
+    def taken(self, groups: Sequence[Sequence[int]]) -> int:
+        return 0
+
+    def sent(self, pairs: Sequence[Sequence[int]]) -> None:
+        """A block is through a switch in one hop, wherever it goes."""
+        return None
 
     def _count(self, axes: Axes, count: int) -> Factor:
         """The axes by name if they are all of it, else a number."""

@@ -1,0 +1,69 @@
+"""Devices whose chips are no box of a torus, as the axes of `X=2, Y=2` on v5e:2x2 are, where `jax.make_mesh` walks round.
+
+What they have of the links is counted by sending the blocks (`fabric.Fabric.traffic`). A gather is the quickest of
+
+- a ring in the order of the devices, half of each block each way round;
+- a chain, which is the same without the way from the last back to the first: every block each way to the end;
+- every block sent to every other device at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardc.cost.links.fabric import Fabric, Groups
+from shardc.cost.links.level import Factor, less_one
+
+_MOST = 64  # of larger groups the ring alone is counted
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """`width` is B/s at which a device takes in a gather, `spread` an exchange, `far` a block by the longest shift."""
+
+    count: Factor
+    width: Factor
+    spread: Factor
+    far: Factor
+    hops: Factor
+
+    def exchange(self, book: bool) -> Factor:
+        """V(n−1)/(n²W): of its n-th part a device sends all but one n-th."""
+        less, each = Factor("1", 1.0) if book else less_one(self.count), self.spread
+        return Factor(f"{less.text}/{self.count.text} / {each.text}", less.value / self.count.value / each.value)
+
+    def route(self) -> Factor:
+        return Factor(f"1 / {self.far.text}", 1 / self.far.value)
+
+
+def routed(groups: Groups, fabric: Fabric, count: Factor, label: str) -> Routed:
+    """The level of groups of one size that all send at the same time; `label` names the bandwidths."""
+    n = len(groups[0])
+    ring = fabric.traffic([*_shift(groups, 1), *_shift(groups, -1)], parts=2)
+    chain = fabric.traffic([*_shift(groups, 1, closed=False), *_shift(groups, -1, closed=False)])
+    width = spread = max(1 / ring.s_per_byte, 1 / chain.s_per_byte)
+    far = width / -(-n // 2)
+    hops = ring.hops * -(-n // 2)
+    if n <= _MOST:
+        direct = fabric.traffic([pair for group in groups for pair in _pairs(group)])
+        shifts = [fabric.traffic(_shift(groups, by)).s_per_byte for by in range(1, n)]
+        spread, far, hops = (n - 1) / direct.s_per_byte, 1 / max(shifts), direct.hops
+        width = max(width, spread)
+    else:
+        spread = 4 * width * (n - 1) / n**2  # V/(4W), as of a ring
+    names = (f"W_{label}", f"W_{label}_all", f"W_{label}_far")
+    return Routed(count, *map(Factor, names, (width, spread, far)), Factor(str(hops), hops))
+
+
+def _shift(groups: Groups, by: int, closed: bool = True) -> list[tuple[int, int]]:
+    return [
+        (device, group[(at + by) % len(group)])
+        for group in groups
+        for at, device in enumerate(group)
+        if closed or 0 <= at + by < len(group)
+    ]
+
+
+def _pairs(group: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return ((one, other) for one in group for other in group if one != other)
