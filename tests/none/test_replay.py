@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import ceil
 from types import SimpleNamespace
 
@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardc.compiled.compare import compare, tallied
-from shardc.compiled.hlo.collectives import Reader
+from shardc.compiled.hlo.collectives import Collective, Reader
 from shardc.compiled.hlo.text import read_hlo
 from shardc.compiled.replay.gantt import gantt, trace
 from shardc.compiled.replay.pricing import price
 from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline, merged
 from shardc.cost import CHIPS, Layout, LinkModel, topology
+from shardc.cost.links.torus_links import groups_of
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, ReduceScatter
 from shardc.ir.mesh import Mesh
+from shardc.ir.refine import refinement
 
 V5P = CHIPS["v5p"]
 MIB = 2**20
@@ -341,7 +343,152 @@ def test_a_walk_over_corners():
     assert replayed(starts, model.mesh, model=model).step_ps == 2 * V5E_HOP  # they share links
 
 
-# Laws.
+# Laws of prices: they are of chips, whatever the mesh by which a program is read.
+
+SLICES = [  # meshes, and where they lie: rings, lines, several axes for one, parts of one, walks, a map, switches, DCN
+    ({"X": 16}, "v5e:4x4", {}),
+    ({"X": 16}, "v5e:4x4", {"map": (("X", (0, 1)),)}),
+    ({"X": 4, "Y": 4}, "v5e:4x4", {}),
+    ({"X": 8, "Y": 2}, "v5e:4x4", {}),
+    ({"X": 4, "Y": 2}, "v5e:2x4", {}),
+    ({"X": 2, "Y": 4}, "v6e:4x2", {}),
+    ({"X": 2, "Y": 2}, "v5e:2x2", {}),
+    ({"X": 2, "Y": 4, "Z": 2}, "v7x:2x2x4", {}),
+    ({"X": 2, "Y": 2, "Z": 2}, "v5p:2x2x2", {}),
+    ({"X": 16, "Y": 4}, "v5p:4x4x4", {}),
+    ({"X": 4, "Y": 4, "Z": 4}, "v4p:4x4x4", {}),
+    ({"X": 8, "Y": 8}, "v5p:4x4x4", {}),
+    ({"X": 4, "Y": 4}, "v5e:4x4", {"wraparound": (("X", "one-way"), ("Y", "ring"))}),
+    ({"X": 4, "Y": 4}, "H100:4x4", {}),
+    ({"X": 16}, "H100:16", {}),
+]
+PLACED = [on_slice(sizes, name, **layout) for sizes, name, layout in SLICES]
+PLACED += [LinkModel.of(Mesh.of({"P": 2, "X": 8}), V5P, Layout(dcn=("P",)))]
+
+
+def cuts(mesh):
+    """Each axis in two parts, in every way, and in three."""
+    for axis, size in mesh.axes:
+        if size % 8 == 0:
+            yield refinement(mesh, {axis: (2, size // 4, 2)}, ())
+        for part in range(2, size):
+            if size % part == 0:
+                yield refinement(mesh, {axis: (part, size // part)}, ())
+
+
+@st.composite
+def groupings(draw, devices):
+    """Groups of one size, of any devices: strides apart, over axes, in a drawn order."""
+    n = draw(st.sampled_from([n for n in (2, 4, 8, devices) if devices % n == 0]))
+    stride = draw(st.sampled_from([s for s in (1, 2, 4) if devices % (n * s) == 0]))
+    groups = [[s + stride * i + block for i in range(n)] for block in range(0, devices, n * stride) for s in range(stride)]
+    if draw(st.booleans()):
+        mixed = draw(st.permutations(range(devices)))
+        groups = [[mixed[device] for device in group] for group in groups]
+    return groups
+
+
+def spelled(groups):
+    return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in groups) + "}"
+
+
+@st.composite
+def programs(draw, devices):
+    """Asynchronous collectives and permutes, some at the same time."""
+    lines = []
+    for number in range(draw(st.integers(1, 3))):
+        if draw(st.booleans()):
+            lines.append(gather(f"s{number}", "-start", spelled(draw(groupings(devices)))))
+        else:
+            order = draw(st.one_of(st.permutations(range(devices)), st.integers(1, devices - 1)))
+            pairs = shift(devices, order) if isinstance(order, int) else list(enumerate(order))
+            lines.append(permute(f"s{number}", [pair for pair in pairs if pair[0] != pair[1]] or [(0, 1)], "-start"))
+    return lines
+
+
+@given(st.data())
+def test_a_program_takes_as_long_on_a_finer_mesh_of_the_same_devices(data):
+    model = data.draw(st.sampled_from(PLACED))
+    lines = data.draw(programs(model.mesh.devices))
+    given = replayed(lines, model.mesh, model=model)
+    finer = [found for by in cuts(model.mesh) if (found := model.refined(by)) is not None]
+    assert finer or model.mesh.devices < 16
+    for other in finer:
+        found = replayed(lines, other.mesh, model=other)
+        assert (found.step_ps, found.communication_s) == (given.step_ps, given.communication_s)
+
+
+def symmetries(shape, kinds):
+    """Maps of coordinates that leave a torus as it is: two like axes in each other's place, one turned or mirrored."""
+    for axis, (size, kind) in enumerate(zip(shape, kinds, strict=True)):
+        if kind != "one-way":
+            yield lambda at, axis=axis, size=size: (*at[:axis], size - 1 - at[axis], *at[axis + 1 :])
+        if kind == "ring":
+            yield lambda at, axis=axis, size=size: (*at[:axis], (at[axis] + 1) % size, *at[axis + 1 :])
+        for other in range(axis):
+            if (shape[other], kinds[other]) == (size, kind):
+                yield lambda at, a=axis, b=other: tuple(at[{a: b, b: a}.get(i, i)] for i in range(len(at)))
+
+
+TORI = [model for model in PLACED if model.chip.is_torus and not model.network.dcn]
+
+
+@given(st.data())
+def test_a_relabelled_torus_is_the_same(data):
+    """Also for permutes and groups that are on no axis."""
+    model = data.draw(st.sampled_from(TORI))
+    fabric, devices = model.network.links.fabric, model.mesh.devices
+    number = {fabric.laid.place(device): device for device in range(devices)}
+    assert len(number) == devices
+    turned = data.draw(st.sampled_from(list(symmetries(fabric.laid.shape, fabric.kinds))))
+    new = [number[turned(fabric.laid.place(device))] for device in range(devices)]
+    for kind in ("AllGather", "AllToAll", "CollectivePermute"):
+        groups = data.draw(groupings(devices))
+        if kind == "CollectivePermute":
+            groups = [pair for pair in enumerate(data.draw(st.permutations(range(devices)))) if pair[0] != pair[1]]
+        relabelled = [[new[device] for device in group] for group in groups]
+        times = [priced(kind, each, model) for each in (groups, relabelled)]
+        assert times[0] == pytest.approx(times[1], abs=2), (kind, groups)
+
+
+def priced(kind, groups, model, count=MIB):
+    if not groups:
+        return 0
+    found = Collective(kind, "c", count, 1, max(map(len, groups)), tuple(map(tuple, groups)), None)
+    return price(found, model).time_ps
+
+
+MOVES = {"AllGather": AllGather, "ReduceScatter": ReduceScatter, "AllReduce": AllReduce, "AllToAll": AllToAll}
+REST = {"AllGather": (0,), "ReduceScatter": (0,), "AllReduce": (), "AllToAll": (0, 1)}
+
+
+@pytest.mark.parametrize("model", PLACED, ids=lambda model: f"{model.chip.name} {model.mesh}")
+def test_the_planners_price_over_any_axes_is_that_of_the_replay(model):
+    """On the mesh as given and on finer ones; bandwidth and latency."""
+    every = [model, *(found for by in cuts(model.mesh) if (found := model.refined(by)) is not None)]
+    for one in every:
+        wide = [axis for axis, size in one.mesh.axes if size > 1]
+        for axes in (axes for count in range(1, len(wide) + 1) for axes in combinations(wide, count)):
+            groups = groups_of(one.mesh, axes)
+            for kind, move in MOVES.items():
+                for count in (MIB, 16):
+                    assert priced(kind, groups, one, count) == one.rate(move(axes, *REST[kind])).time_ps(count), axes
+
+
+@pytest.mark.parametrize("model", TORI, ids=lambda model: f"{model.chip.name} {model.mesh}")
+def test_a_gather_is_no_dearer_than_a_ring_of_permutes(model):
+    """n-1 steps, each of half a block to the next device and half to the one before, over every set of axes."""
+    for axes in (axes for count in range(1, len(model.mesh.names) + 1) for axes in combinations(model.mesh.names, count)):
+        groups, n = groups_of(model.mesh, axes), model.mesh.product(axes)
+        lines = [permute(f"s{by}", [(g[i], g[(i + by) % n]) for g in groups for i in range(n)], "-start") for by in (1, -1)]
+        halves = replayed(lines, model.mesh, model=model).step_ps
+        together = model.network.sent([(g[i], g[(i + by) % n]) for g in groups for i in range(n) for by in (1, -1)])
+        assert halves >= together.s_per_byte * MIB * 1e12 - 2  # what waits takes no less than what shares
+        gathered = priced("AllGather", groups, model)
+        assert gathered <= (n - 1) * together.s_per_byte / 2 * MIB * 1e12 + n
+
+
+# Laws of any schedule.
 
 ROWS = "{{0,1,2,3},{4,5,6,7},{8,9,10,11},{12,13,14,15}}"
 COLUMNS = "{{0,4,8,12},{1,5,9,13},{2,6,10,14},{3,7,11,15}}"

@@ -9,11 +9,11 @@ import jax
 import pytest
 
 import shardc
+from shardc import compilers
 from shardc.backend import tpu
 from shardc.backend.baseline import compile_baseline
 from shardc.compiled.compare import compare, side_of
 from shardc.compiled.replay.gantt import gantt, trace
-from shardc.cost.topology import place, topology
 
 pytestmark = pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
 
@@ -29,10 +29,7 @@ SMALL = ("A[I, J_X] · B[J_X, K] → C[I_X, K]", "X=4", "I=1024,J=1024,K=1024", 
 
 
 def slice_mesh(plan):
-    wanted = topology(plan.program.topology)
-    laid = place(plan.schedule.mesh, wanted.shape, wanted.chip.wraps(wanted.shape), {})
-    places = {name: tuple((part.axis, part.size, part.stride) for part in parts) for name, parts in laid.items()}
-    return tpu.slice_mesh(plan.schedule.mesh, wanted.chip.name, wanted.shape, places)
+    return compilers.slice_mesh(plan.schedule.mesh, plan._model)
 
 
 def compared(text, mesh, dims, slice_name):

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("libtpu")
 
 from hypothesis import given, settings
+from numpy import ndindex
 
 from shardc.backend import tpu
 from shardc.compiled import collectives
@@ -26,8 +27,7 @@ CUBE = {"X": 2, "Y": 2, "Z": 2}
 
 def devices(mesh, chip="v5p"):
     sizes = Mesh.of(mesh)
-    places = {axis: ((place, mesh[axis], 1),) for place, axis in enumerate(mesh)}
-    return tpu.slice_mesh(sizes, chip, sizes.sizes, places)
+    return tpu.slice_mesh(sizes, chip, sizes.sizes, list(ndindex(sizes.sizes)).__getitem__)
 
 
 def compiled(call, mesh, chip="v5p"):

@@ -14,7 +14,7 @@ from shardc.backend.lowering import lower, mesh_of
 from shardc.compiled.explain.explain import explain
 from shardc.compiled.explain.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED
 from shardc.cost import Layout, LinkModel
-from shardc.cost.topology import place, topology
+from shardc.cost.topology import lay, topology
 from shardc.ir.mesh import Mesh
 
 pytestmark = pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
@@ -34,9 +34,7 @@ models = load_models()
 
 def slice_mesh(mesh, name):
     found = topology(name)
-    laid = place(mesh, found.shape, found.chip.wraps(found.shape), {})
-    places = {axis: tuple((part.axis, part.size, part.stride) for part in parts) for axis, parts in laid.items()}
-    return tpu.slice_mesh(mesh, found.chip.name, found.shape, places)
+    return tpu.slice_mesh(mesh, found.chip.name, found.shape, lay(mesh, found, {}).place)
 
 
 def explained(function, *args, on):

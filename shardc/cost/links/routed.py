@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shardc.cost.links.fabric import Fabric, Groups
 from shardc.cost.links.level import Factor, less_one
 
-_MOST = 64  # of larger groups the ring alone is counted
+_MOST = 2**12  # pairs of devices; of more the ring and the chain alone are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def routed(groups: Groups, fabric: Fabric, count: Factor, label: str) -> Routed:
     width = spread = max(1 / ring.s_per_byte, 1 / chain.s_per_byte)
     far = width / -(-n // 2)
     hops = ring.hops * -(-n // 2)
-    if n <= _MOST:
+    if len(groups) * n * (n - 1) <= _MOST:
         direct = fabric.traffic([pair for group in groups for pair in _pairs(group)])
         shifts = [fabric.traffic(_shift(groups, by)).s_per_byte for by in range(1, n)]
         spread, far, hops = (n - 1) / direct.s_per_byte, 1 / max(shifts), direct.hops

@@ -23,6 +23,7 @@ class Line:
     link: float
     width_name: str
     stride: int = 1
+    lies: int = 0  # the physical axis
 
     @property
     def size(self) -> int:
@@ -55,6 +56,12 @@ class Line:
     def outer(self, size: int) -> Line:
         """The devices among which the major part runs, which skip over the others and share their links."""
         return replace(self, axis=Factor(str(size), size), stride=self.stride * (self.size // size))
+
+    def joined(self, inner: Line) -> Line:
+        """This line and the one inside it, which fills the gaps between its devices."""
+        closes = self.shape is RING and inner.shape is not RING
+        size, width = self.size * inner.size, f"(2·{inner.width_name})" if closes else inner.width_name
+        return replace(inner, axis=Factor(str(size), size), shape=self.shape, width_name=width)
 
     def share(self, book: bool) -> Factor:
         """Of an AllToAll, n times the part of the array that crosses the axis' middle: n/4, (n²−1)/(4n)."""

@@ -35,6 +35,7 @@ class TorusLinks:
     """The lines on which each mesh axis lies, or each run of sub-axes, if axes are cut (`refined`)."""
 
     fabric: Fabric
+    mesh: Mesh  # without axes over DCN
     lines: Mapping[str, tuple[Line, ...]]
     by: Refinement | None = None
 
@@ -49,15 +50,27 @@ class TorusLinks:
                     kind = LINE
                 axis = Factor(str(part.size) if several else name, part.size)
                 width = f"W_{name}" + (str(number) if several else "")
-                lines.append(Line(axis, kind, fabric.link, width, part.stride))
+                lines.append(Line(axis, kind, fabric.link, width, part.stride, part.axis))
             found[name] = tuple(lines)
-        return cls(fabric, found)
+        return cls(fabric, fabric.laid.mesh, found)
 
     def levels(self, axes: Axes) -> tuple[Level, ...]:
         names = axes if self.by is None else tuple(_spelled(*run, self.by) for run in self.by.runs(axes))
         lines = tuple(line for name in names for line in self.lines[name])
-        sizes = (Factor(name, math.prod(line.size for line in self.lines[name])) for name in names)
-        return (Torus(lines, product(sizes)),) if lines else ()
+        count = product(Factor(name, math.prod(line.size for line in self.lines[name])) for name in names)
+        if not lines:
+            return ()
+        whole = _joined(lines)
+        return (Torus(whole, count) if whole is not None else self._routed(axes, count, lines[0].width),)
+
+    def _routed(self, axes: Axes, count: Factor, known: Factor) -> Level:
+        """Parts of one physical axis with others between them; widths are told by one that has a name."""
+        found = routed(groups_of(self.mesh, axes), self.fabric, count, "")
+        widths = (
+            Factor(f"({width.value / known.value!r}·{known.text})", width.value)
+            for width in (found.width, found.spread, found.far)
+        )
+        return Routed(count, *widths, found.hops)
 
     def symbols(self) -> dict[str, float]:
         widths = (line.width for lines in self.lines.values() for line in lines)
@@ -76,7 +89,7 @@ class TorusLinks:
                 return None
             name = _spelled(axis, run, by)
             lines[name] = tuple(_renamed(line, name, number, len(cut)) for number, line in enumerate(cut, 1))
-        return TorusLinks(self.fabric, lines, by)
+        return TorusLinks(self.fabric, _inside(self.mesh, by), lines, by)
 
     def grouped(self, groups: Groups) -> Iterator[tuple[Level, ...]]:
         return grouped(groups, self.fabric)
@@ -105,7 +118,7 @@ class WalkedLinks:
 
     def _level(self, axes: Axes) -> Level:
         names = axes if self.by is None else tuple(_spelled(*run, self.by) for run in self.by.runs(axes))
-        sizes = (self.mesh.product(axes if self.by is None else run) for run in self._runs(axes))
+        sizes = map(self.mesh.product, self._runs(axes))
         count = product(Factor(name, size) for name, size in zip(names, sizes, strict=True))
         label = "_".join(part for name in names for part in name.strip("()").split("·"))
         groups = groups_of(self.mesh, axes)
@@ -131,8 +144,7 @@ class WalkedLinks:
         return isinstance(level, Torus) and len(level.lines) > 1
 
     def refined(self, by: Refinement) -> WalkedLinks:
-        inside = by.axes(self.mesh.names)  # without axes over DCN
-        return WalkedLinks(self.fabric, Mesh(tuple((n, size) for n, size in by.fine.axes if n in inside)), by)
+        return WalkedLinks(self.fabric, _inside(self.mesh, by), by)
 
     def grouped(self, groups: Groups) -> Iterator[tuple[Level, ...]]:
         return grouped(groups, self.fabric)
@@ -167,6 +179,31 @@ def taken(groups: Groups, fabric: Fabric) -> int:
     return found
 
 
+def _inside(mesh: Mesh, by: Refinement) -> Mesh:
+    """The finer mesh of these axes, without those over DCN."""
+    names = by.axes(mesh.names)
+    return Mesh(tuple((name, size) for name, size in by.fine.axes if name in names))
+
+
+def _joined(lines: tuple[Line, ...]) -> tuple[Line, ...] | None:
+    """The outer and the inner part of a physical axis as one; None where others are between them.
+
+    X the outer and Y the inner half of a line of four: each device of both has the one link that the ends have.
+    """
+    if len({line.lies for line in lines}) == len(lines):
+        return lines
+    found: dict[int, Line] = {}
+    for line in sorted(lines, key=lambda line: -line.stride):
+        outer = found.get(line.lies)
+        if outer is None:
+            found[line.lies] = line
+        elif outer.stride == line.size * line.stride:
+            found[line.lies] = outer.joined(line)
+        else:
+            return None
+    return tuple(found[lies] for lies in dict.fromkeys(line.lies for line in lines))
+
+
 def groups_of(mesh: Mesh, axes: Axes) -> list[list[int]]:
     """The devices that differ along these axes alone, in order of the mesh."""
     found: dict[tuple[int, ...], list[int]] = {}
@@ -192,6 +229,7 @@ def _lines(box: tuple[Run, ...], fabric: Fabric, label: str) -> tuple[Line, ...]
             fabric.link,
             f"W_{label}" + (f"_{number}" if several else ""),
             run.stride,
+            run.axis,
         )
         for number, run in enumerate(box, 1)
     )
