@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError
-from shardc.files import read_input, write_output
+from shardc.files import check_output, read_input, write_output
 
 if TYPE_CHECKING:
     from shardc.api import Plan
@@ -112,11 +112,13 @@ def check(inputs: tuple[str, ...], **values: Any) -> int:
 @click.argument("argument", metavar="INPUT")
 @click.option("--top", type=click.IntRange(min=1, max=10**6), help="How many strategies of each statement to show.")
 @click.option("--pareto", is_flag=True, help="Time (or bytes) against memory: the plan, and leaner ones.")
+@click.option("--gantt", is_flag=True, help="Show the plan's predicted timeline.")
 @_options
-def plan(argument: str, top: int | None, pareto: bool, **values: Any) -> int:
+def plan(argument: str, top: int | None, pareto: bool, gantt: bool, **values: Any) -> int:
     """Steps, cases, costs, alternatives, bound."""
-    if pareto and top is not None:
-        raise click.UsageError("--pareto shows plans, --top the strategies of one: give one of them")
+    if pareto and (top is not None or gantt):
+        other = "--gantt the steps" if gantt else "--top the strategies"
+        raise click.UsageError(f"--pareto shows plans, {other} of one: give one of them")
     options = Options.of(values)
     found = options.plan(options.parse(argument))
     if pareto:
@@ -124,6 +126,11 @@ def plan(argument: str, top: int | None, pareto: bool, **values: Any) -> int:
         click.echo(front.to_json() if options.json else front)
         return 0
     click.echo(found.to_json(top) if options.json else found.table(top or 3))
+    if gantt and not options.json:
+        from shardc.compiled.replay.gantt import gantt as drawn
+        from shardc.compiled.replay.predicted import predicted
+
+        click.echo(f"\n{drawn(predicted(found.schedule))}")
     return 0
 
 
@@ -134,6 +141,8 @@ def plan(argument: str, top: int | None, pareto: bool, **values: Any) -> int:
 @_options
 def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
+    if output is not None:
+        check_output(output, source=argument, force=force)
     options = Options.of(values)
     found = options.plan(options.parse(argument))
     for note in () if options.json else found.notes:
@@ -180,6 +189,8 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
     from shardc.compiled.replay.gantt import trace as traced
     from shardc.report.verification import verification_fields, verification_table
 
+    if trace is not None:
+        check_output(trace, source=argument, force=force)
     options = Options.of(values)
     found = options.plan(options.parse(argument))
     verified = found.verify()

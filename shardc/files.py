@@ -52,8 +52,8 @@ def _decoded(data: bytes, name: str) -> str:
         ) from None
 
 
-def write_output(text: str, target: str, *, source: str, force: bool) -> None:
-    """Writes a file so that it is the old one or the new one at every moment: temporary, fsync, rename."""
+def check_output(target: str, *, source: str, force: bool) -> None:
+    """Refuses a file that would not be written, before the work that it is to hold. SHC502, SHC504 to SHC506."""
     path = Path(target)
     if path.is_dir():
         raise ShardcError("SHC502", f"`{target}` is a directory", help="name a file")
@@ -63,6 +63,14 @@ def write_output(text: str, target: str, *, source: str, force: bool) -> None:
         raise ShardcError("SHC506", f"`{target}` is not a regular file", help="name a file, or leave -o out")
     if path.exists() and not force:
         raise ShardcError("SHC504", f"`{target}` exists", help="give --force to replace it")
+    if not path.parent.is_dir():
+        raise ShardcError("SHC506", f"cannot write `{target}`: no such directory", help="make the directory first")
+
+
+def write_output(text: str, target: str, *, source: str, force: bool) -> None:
+    """Writes a file so that it is the old one or the new one at every moment: temporary, fsync, rename."""
+    check_output(target, source=source, force=force)
+    path = Path(target)
     _sweep(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.shardc-tmp")
     try:

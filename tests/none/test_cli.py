@@ -179,6 +179,28 @@ def test_a_full_disk_leaves_the_old_file(shardc, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["out.py"]
 
 
+def test_a_file_that_exists_is_refused_before_the_work(shardc, tmp_path, monkeypatch):
+    """A plan takes long, and a compiler longer."""
+    monkeypatch.setattr("shardc.api.planned", lambda *_: pytest.fail("it was planned"))
+    there = tmp_path / "there.json"
+    there.write_text("mine")
+    for arguments in (["verify", MATMUL, *MESH, "--trace"], ["emit", MATMUL, *MESH, "-o"]):
+        status, _, err = shardc(*arguments, str(there))
+        assert status == 7 and "SHC504" in err and there.read_text() == "mine"
+        status, _, err = shardc(*arguments, str(tmp_path / "no" / "where.json"))
+        assert status == 7 and "SHC506" in err
+
+
+def test_the_timeline_of_a_plan_needs_no_compiler(shardc):
+    arguments = ["A[I, J_X] · B[J_X, K] → C[I_X, K]", "--mesh", "X=2", "--dims", "I=8192,J=8192,K=8192"]
+    status, out, _ = shardc("plan", *arguments, "--gantt")
+    rows = out.splitlines()[-3:]
+    assert status == 0 and rows[0].startswith("compute  █") and rows[1].startswith("X         ")
+    assert rows[0].endswith("%") and rows[2].split()[0] == "0" and rows[2].endswith("µs")
+    assert shardc("plan", *arguments, "--gantt", "--json") == shardc("plan", *arguments, "--json")
+    assert shardc("plan", *arguments, "--gantt", "--pareto")[0] == 2
+
+
 def test_a_fault_of_ours_ends_with_70_and_a_replay(shardc, monkeypatch):
     def broken(*_arguments, **_options):
         raise ZeroDivisionError("planted")
