@@ -135,7 +135,7 @@ def _refuse(what: str, error: Exception) -> NoReturn:
     raise ShardcError("SHC308", f"{what}: {said(error)}", help=help) from error
 
 
-_OF_ITSELF = re.compile(r"[IWE]\d{4} \S+ +\d+ tpu_")
+_OF_ITSELF = re.compile(r"[IWE]\d{4} \S+ +\d+ (?:tpu|llo|shardy)_")
 
 
 def _repeat(text: str) -> None:

@@ -52,8 +52,9 @@ def is_installed() -> bool:
 def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warns: bool = False) -> Any:
     """A JAX mesh, its axes Explicit, on the chips of a slice that is described, not present.
 
-    A chip of two devices (v3, v7x) gives its first. With `warns` the compiler writes its warnings to standard error, if this is its first use in the
-    process. Raises SHC311 without libtpu, SHC224 for a slice that the compiler does not know.
+    A chip of two devices (v3, v7x) gives its first. With `warns` the compiler writes its warnings to standard error,
+    whatever log level the environment asks for, if this is its first use in the process. Raises SHC311 without libtpu,
+    SHC224 for a slice that the compiler does not know.
     """
     import jax
 

@@ -2,7 +2,7 @@
 
     v5p:4x4x4, sizes 4, 16         Y = 16 on the physical axes 0 and 1, X = 4 on 2: the last axis chooses first
     v5e:4x8, sizes 8, 4            the same: whole physical axes, where sizes allow
-    v5e:4x4, sizes 16              a closed walk 0 1 2 3 7 6 5 9 10 11 15 14 13 12 8 4, so that neighbours are neighbours
+    v5e:4x4, sizes 16              a closed walk, 0 1 2 3 7 6 5 9 10 11 15 14 13 12 8 4: neighbours are neighbours
     v5e:2x2, sizes 2, 2            the walk 0 1 3 2, cut in two: [[0, 1], [3, 2]]
 
 Chips are counted with the first physical axis fastest. Most meshes take whole physical axes. Where none does, and

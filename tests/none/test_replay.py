@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import shardc
 from shardc.compiled.compare import compare, tallied
 from shardc.compiled.hlo.collectives import Collective, Reader
 from shardc.compiled.hlo.text import read_hlo
 from shardc.compiled.replay.gantt import gantt, trace
+from shardc.compiled.replay.predicted import predicted
 from shardc.compiled.replay.pricing import price
 from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline, merged
@@ -331,8 +333,8 @@ def test_row_by_row_the_two_shifts_wait_for_each_other():
 def test_a_walk_over_corners():
     """v5e:2x2 walks round: X=2, Y=2 is [[0, 1], [3, 2]], so that X joins corners and Y neighbours.
 
-        2 3      a block goes from 0 to 3 half by 1 and half by 2; all eight links carry two halves
-        0 1
+    2 3      a block goes from 0 to 3 half by 1 and half by 2; all eight links carry two halves
+    0 1
     """
     model = on_slice({"X": 2, "Y": 2}, "v5e:2x2")
     both = ["{{0,2},{1,3}}", "{{0,1},{2,3}}"]
@@ -381,7 +383,9 @@ def groupings(draw, devices):
     """Groups of one size, of any devices: strides apart, over axes, in a drawn order."""
     n = draw(st.sampled_from([n for n in (2, 4, 8, devices) if devices % n == 0]))
     stride = draw(st.sampled_from([s for s in (1, 2, 4) if devices % (n * s) == 0]))
-    groups = [[s + stride * i + block for i in range(n)] for block in range(0, devices, n * stride) for s in range(stride)]
+    groups = [
+        [s + stride * i + block for i in range(n)] for block in range(0, devices, n * stride) for s in range(stride)
+    ]
     if draw(st.booleans()):
         mixed = draw(st.permutations(range(devices)))
         groups = [[mixed[device] for device in group] for group in groups]
@@ -478,9 +482,13 @@ def test_the_planners_price_over_any_axes_is_that_of_the_replay(model):
 @pytest.mark.parametrize("model", TORI, ids=lambda model: f"{model.chip.name} {model.mesh}")
 def test_a_gather_is_no_dearer_than_a_ring_of_permutes(model):
     """n-1 steps, each of half a block to the next device and half to the one before, over every set of axes."""
-    for axes in (axes for count in range(1, len(model.mesh.names) + 1) for axes in combinations(model.mesh.names, count)):
+    for axes in (
+        axes for count in range(1, len(model.mesh.names) + 1) for axes in combinations(model.mesh.names, count)
+    ):
         groups, n = groups_of(model.mesh, axes), model.mesh.product(axes)
-        lines = [permute(f"s{by}", [(g[i], g[(i + by) % n]) for g in groups for i in range(n)], "-start") for by in (1, -1)]
+        lines = [
+            permute(f"s{by}", [(g[i], g[(i + by) % n]) for g in groups for i in range(n)], "-start") for by in (1, -1)
+        ]
         halves = replayed(lines, model.mesh, model=model).step_ps
         together = model.network.sent([(g[i], g[(i + by) % n]) for g in groups for i in range(n) for by in (1, -1)])
         assert halves >= together.s_per_byte * MIB * 1e12 - 2  # what waits takes no less than what shares
@@ -589,6 +597,18 @@ def test_the_chart_of_a_worked_example():
 
 def test_the_chart_of_nothing():
     assert gantt(Timeline((), (), 0)).endswith("0.0 µs")
+
+
+def test_a_plan_is_a_timeline_of_its_steps():
+    """Case 3 on v5p: 8192³·2/2 FLOPs at 4.59e14 a second, then half of 134 MB at 9e10 B/s."""
+    plan = shardc.plan(
+        "A[I, J_X] · B[J_X, K] → C[I_X, K]", mesh={"X": 2}, dims=dict.fromkeys("IJK", 8192), dtype="bf16"
+    )
+    found = predicted(plan.schedule)
+    product, scatter = found.events
+    assert product.tracks == ("compute",) and product.duration_s == pytest.approx(8192**3 / 4.59e14)
+    assert scatter.tracks == ("X",) and scatter.duration_s == pytest.approx(8192**2 / 9e10)
+    assert scatter.start_ps == product.end_ps and found.step_s == pytest.approx(plan.cost.time_s)
 
 
 # Comparison.

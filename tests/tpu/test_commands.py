@@ -17,9 +17,9 @@ REPORTED = "A[B_Y, S, H_X] → A[B, S_XY, H]"  # users met a full rematerializat
 SIZES = ["--mesh", "X=2,Y=2", "--dims", "B=64,S=256,H=256"]
 
 
-def run(*arguments):
+def run(*arguments, **more):
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TPU_")}  # set by other tests
-    environment = {**ours, "PYTHONPATH": str(ROOT)}
+    environment = {**ours, "PYTHONPATH": str(ROOT), **more}
     command = [sys.executable, "-m", "shardc", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300)
 
@@ -33,10 +33,56 @@ def test_compare_on_a_slice_finds_the_rematerialization_and_is_quiet():
     assert comparison["measured"] is None
 
 
+QUIET = {"TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
+
+
+def test_a_quiet_environment_hides_no_warning_that_is_reported():
+    """The user's log level is not the one at which the compiler's warnings are read; it hides XLA's from the user."""
+    found = run("compare", REPORTED, *SIZES, "--topology", "v5p:2x2x1", "--json", **QUIET)
+    assert found.returncode == 0 and found.stderr == "", found.stderr
+    assert any("full rematerialization" in one for one in json.loads(found.stdout)["comparison"]["warnings"])
+    found = run("explain", "examples.wasteful:block", "--topology", "v5p:2x2x1", **QUIET)
+    assert "full rematerialization" in found.stdout and found.stderr == "", found.stderr
+
+
+RESTORED = """
+import os, shardc
+plan = shardc.plan("A[B_Y, S, H_X] → A[B, S_XY, H]", mesh="X=2,Y=2", dims="B=64,S=256,H=256", topology="v5p:2x2x1")
+warned = plan.compare().warnings
+print(bool(warned), os.environ["TPU_MIN_LOG_LEVEL"], os.environ.get("TPU_STDERR_LOG_LEVEL"))
+"""
+
+
+def test_the_environment_is_afterwards_what_the_user_made_it():
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TPU_")}
+    environment = {**ours, "PYTHONPATH": str(ROOT), "TPU_MIN_LOG_LEVEL": "2", "TPU_STDERR_LOG_LEVEL": "0"}
+    found = subprocess.run(
+        [sys.executable, "-c", RESTORED], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["True", "2", "0"], found.stdout + found.stderr
+
+
 def test_compare_on_simulated_devices_is_timed():
     found = run("compare", REPORTED, *SIZES, "--rounds", "3")
     assert found.returncode == 0, found.stderr
     assert "measured, 3 rounds" in found.stdout and "full rematerialization" in found.stdout
+
+
+def test_both_sides_of_a_plan_with_an_axis_cut_are_seen_on_their_own_mesh():
+    """`--map` lays X row by row, where the plan cuts it; `jax.jit` gets X whole, and its permutes are over X."""
+    found = run(
+        *["compare", "A[I, J_X] · B[J_X, K] → C[I_X, K]", "--mesh", "X=16", "--dims", "I=4096,J=4096,K=4096"],
+        *["--topology", "v5e:4x4", "--map", "X=0+1", "--json"],
+    )
+    assert found.returncode == 0, found.stderr
+    fields = json.loads(found.stdout)
+    axes = {
+        side: {axis for c in fields["comparison"][side]["collectives"] for axis in c["axes"] or ()} for side in SIDES
+    }
+    assert fields["plan"]["split"] and axes["ours"] == set(fields["plan"]["split"]["X"]) and axes["theirs"] == {"X"}
+
+
+SIDES = ("ours", "theirs")
 
 
 def test_unreduced_arrays_cannot_be_given_to_jit():

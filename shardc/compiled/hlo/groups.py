@@ -78,7 +78,9 @@ def axes_of_groups(groups: Groups, mesh: Mesh) -> Axes | None:
 
 def axes_of_pairs(pairs: Groups, mesh: Mesh) -> Axes:
     """The axes along which some pair differs."""
-    return tuple(axis for axis in mesh.names if any(coordinate(s, axis, mesh) != coordinate(t, axis, mesh) for s, t in pairs))
+    return tuple(
+        axis for axis in mesh.names if any(coordinate(s, axis, mesh) != coordinate(t, axis, mesh) for s, t in pairs)
+    )
 
 
 def coordinate(device: int, axis: str, mesh: Mesh) -> int:

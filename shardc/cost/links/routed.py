@@ -1,4 +1,4 @@
-"""Devices whose chips are no box of a torus, as the axes of `X=2, Y=2` on v5e:2x2 are, where `jax.make_mesh` walks round.
+"""Devices whose chips are no box of a torus: `X=2` of `X=2, Y=2` on v5e:2x2, where `jax.make_mesh` walks round.
 
 What they have of the links is counted by sending the blocks (`fabric.Fabric.traffic`). A gather is the quickest of
 
@@ -52,8 +52,8 @@ def routed(groups: Groups, fabric: Fabric, count: Factor, label: str) -> Routed:
         width = max(width, spread)
     else:
         spread = 4 * width * (n - 1) / n**2  # V/(4W), as of a ring
-    names = (f"W_{label}", f"W_{label}_all", f"W_{label}_far")
-    return Routed(count, *map(Factor, names, (width, spread, far)), Factor(str(hops), hops))
+    widths = (Factor(f"W_{label}", width), Factor(f"W_{label}_all", spread), Factor(f"W_{label}_far", far))
+    return Routed(count, widths[0], widths[1], widths[2], Factor(str(hops), hops))
 
 
 def _shift(groups: Groups, by: int, closed: bool = True) -> list[tuple[int, int]]:

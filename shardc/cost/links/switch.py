@@ -82,7 +82,9 @@ class SwitchLinks:
 
     def _domain(self, device: int) -> tuple[int, ...]:
         found, left = [], device
-        for name, size in reversed([axis for axis in self.mesh.axes if axis[0] in self.parts]):  # without those over DCN
+        for name, size in reversed(
+            [axis for axis in self.mesh.axes if axis[0] in self.parts]
+        ):  # without those over DCN
             left, place = divmod(left, size)
             found.append(place // self.parts[name][0])
         return tuple(found)

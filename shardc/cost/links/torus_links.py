@@ -66,11 +66,11 @@ class TorusLinks:
     def _routed(self, axes: Axes, count: Factor, known: Factor) -> Level:
         """Parts of one physical axis with others between them; widths are told by one that has a name."""
         found = routed(groups_of(self.mesh, axes), self.fabric, count, "")
-        widths = (
-            Factor(f"({width.value / known.value!r}·{known.text})", width.value)
-            for width in (found.width, found.spread, found.far)
-        )
-        return Routed(count, *widths, found.hops)
+
+        def told(width: Factor) -> Factor:
+            return Factor(f"({width.value / known.value!r}·{known.text})", width.value)
+
+        return Routed(count, told(found.width), told(found.spread), told(found.far), found.hops)
 
     def symbols(self) -> dict[str, float]:
         widths = (line.width for lines in self.lines.values() for line in lines)
