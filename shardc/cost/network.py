@@ -81,8 +81,10 @@ class Network:
         return None if self.is_far(pairs) else self.links.sent(self._inside(pairs))
 
     def closes(self, axis: str) -> bool:
-        """Whether the last device of an axis is a neighbour of the first."""
+        """Whether the last device of an axis of more than two is a neighbour of the first."""
         size, stride = self.mesh.size(axis), self._stride(axis)
+        if size <= 2:
+            return False
         last = self.sent([((size - 1) * stride, 0)])
         return last is not None and last.hops == max(self._hops(place * stride, stride) for place in range(size - 1))
 

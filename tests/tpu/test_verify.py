@@ -238,7 +238,8 @@ def test_memory_that_is_not_there_is_a_coded_error():
 def test_a_plan_with_axes_cut_is_compiled_as_planned(text, objective):
     """X=16 on 4·4 chips: the chips of the fine mesh are those of X, in order."""
     dims = dict.fromkeys("IJK", 4608)
-    plan = shardc.plan(text, mesh={"X": 16}, dims=dims, topology="v5e:4x4", objective=objective)
+    lies = {"X": (0, 1)} if objective == "time" else None  # row by row; as JAX lays it, on a walk, no cut is quicker
+    plan = shardc.plan(text, mesh={"X": 16}, dims=dims, topology="v5e:4x4", objective=objective, map=lies)
     assert plan.schedule.by is not None
     found = plan.verify()
     assert found.agrees and found.compiled_bytes == plan.cost.wire_bytes

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shardc.cost.links.fabric import Fabric, Groups
 from shardc.cost.links.level import Factor, less_one
 
-_MOST = 2**12  # pairs of devices; of more the ring and the chain alone are counted
+_MOST = 2**11  # pairs of devices; of more the ring and the chain alone are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def routed(groups: Groups, fabric: Fabric, count: Factor, label: str) -> Routed:
     width = spread = max(1 / ring.s_per_byte, 1 / chain.s_per_byte)
     far = width / -(-n // 2)
     hops = ring.hops * -(-n // 2)
-    if len(groups) * n * (n - 1) <= _MOST:
+    if _are_few(n, len(groups)):
         direct = fabric.traffic([pair for group in groups for pair in _pairs(group)])
         shifts = [fabric.traffic(_shift(groups, by)).s_per_byte for by in range(1, n)]
         spread, far, hops = (n - 1) / direct.s_per_byte, 1 / max(shifts), direct.hops
@@ -54,6 +54,17 @@ def routed(groups: Groups, fabric: Fabric, count: Factor, label: str) -> Routed:
         spread = 4 * width * (n - 1) / n**2  # V/(4W), as of a ring
     widths = (Factor(f"W_{label}", width), Factor(f"W_{label}_all", spread), Factor(f"W_{label}_far", far))
     return Routed(count, widths[0], widths[1], widths[2], Factor(str(hops), hops))
+
+
+def ways(group: Sequence[int], groups: int) -> list[tuple[int, int]]:
+    """From whom to whom a group's blocks may go, where there are so many groups."""
+    if _are_few(len(group), groups):
+        return list(_pairs(group))
+    return [*_shift([group], 1), *_shift([group], -1)]
+
+
+def _are_few(devices: int, groups: int) -> bool:
+    return groups * devices * (devices - 1) <= _MOST
 
 
 def _shift(groups: Groups, by: int, closed: bool = True) -> list[tuple[int, int]]:

@@ -16,12 +16,17 @@ from shardc.cost.chips import Chip
 from shardc.cost.layout import LINE, RING, Layout
 from shardc.cost.links.fabric import Fabric, Groups, Run
 from shardc.cost.links.level import Factor, Level, Traffic, product
-from shardc.cost.links.routed import Routed, routed
+from shardc.cost.links.routed import Routed, routed, ways
 from shardc.cost.links.torus import Line, Torus
 from shardc.cost.topology import Laid, lay, place
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
+
+
+# Devices of a mesh whose blocks are sent one by one to price parts of a physical axis with others between them. On a
+# larger mesh such parts count as lines beside each other, which takes no longer.
+_ROUTED = 256
 
 
 def torus_links(mesh: Mesh, chip: Chip, layout: Layout) -> TorusLinks | WalkedLinks:
@@ -61,7 +66,9 @@ class TorusLinks:
         if not lines:
             return ()
         whole = _joined(lines)
-        return (Torus(whole, count) if whole is not None else self._routed(axes, count, lines[0].width),)
+        if whole is None and self.mesh.devices <= _ROUTED:
+            return (self._routed(axes, count, lines[0].width),)
+        return (Torus(whole or lines, count),)
 
     def _routed(self, axes: Axes, count: Factor, known: Factor) -> Level:
         """Parts of one physical axis with others between them; widths are told by one that has a name."""
@@ -168,12 +175,12 @@ def grouped(groups: Groups, fabric: Fabric) -> Iterator[tuple[Level, ...]]:
 
 
 def taken(groups: Groups, fabric: Fabric) -> int:
-    """All links between the chips of boxes; of other groups those of the ways from each device to each other."""
+    """All links between the chips of boxes; of other groups those of the ways on which `routed` sends."""
     found = 0
     for group in groups:
         box = fabric.box(group)
         if box is None:
-            found |= fabric.traffic([(one, other) for one in group for other in group]).links
+            found |= fabric.traffic(ways(group, len(groups))).links
         else:
             found |= fabric.links(group, box)
     return found
