@@ -417,7 +417,8 @@ def test_a_program_takes_as_long_on_a_finer_mesh_of_the_same_devices(data):
     given = replayed(lines, model.mesh, model=model)
     finer = [found for by in cuts(model.mesh) if (found := model.refined(by)) is not None]
     assert finer or model.mesh.devices < 16
-    for other in finer:
+    if finer:
+        other = data.draw(st.sampled_from(finer))
         found = replayed(lines, other.mesh, model=other)
         assert (found.step_ps, found.communication_s) == (given.step_ps, given.communication_s)
 

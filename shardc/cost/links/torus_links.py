@@ -23,7 +23,6 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
 
-
 # Devices of a mesh whose blocks are sent one by one to price parts of a physical axis with others between them. On a
 # larger mesh such parts count as lines beside each other, which takes no longer.
 _ROUTED = 256
