@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError
+from shardc import streams
+from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError, in_line, in_lines
 from shardc.files import read_input, write_output
 
 if TYPE_CHECKING:
@@ -45,6 +48,10 @@ class Options:
         text, name = read_input(argument)
         return parse(text, name=name, **self.program, dcn=self.hardware["dcn"])
 
+    def files(self, argument: str) -> list[str]:
+        """What may be read: no output may take its place."""
+        return [argument, self.hardware["chip"] or ""]
+
     def plan(self, program: Program, *, small: bool = False) -> Plan:
         """The plan; sizes that are missing become 4096, or `small` ones."""
         from shardc.api import planned
@@ -71,6 +78,36 @@ _SHARED = (
     click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
 )
 
+_MARK = "\0"  # no argument of a process can hold it
+_VALUED = re.compile(r"--[a-z][a-z-]*=|-o(?!.*(?:->|→|arrow|\\to))", re.DOTALL)
+
+
+class _Subcommand(click.Command):
+    """A command to which `-A[I] → B[I]` is an expression, and no option: options have no brackets."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args])
+        ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
+        return rest
+
+
+def _unmarked(value: Any) -> Any:
+    match value:
+        case str():
+            return value.removeprefix(_MARK)
+        case tuple():
+            return tuple(map(_unmarked, value))
+        case _:
+            return value
+
+
+class _Group(click.Group):
+    command_class = _Subcommand
+
+
+def _is_expression(argument: str) -> bool:
+    return argument.startswith("-") and "[" in argument and not _VALUED.match(argument)
+
 
 def _options(command: _Command) -> _Command:
     """The options that all commands share."""
@@ -79,7 +116,7 @@ def _options(command: _Command) -> _Command:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="shardc")
 def shardc() -> None:
     """Sharded einsums in the books' notation: checked, planned, priced, compiled to JAX.
@@ -92,19 +129,25 @@ def shardc() -> None:
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @_options
 def check(inputs: tuple[str, ...], **values: Any) -> int:
-    """Is it legal? Exit 0, or an error with a caret."""
+    """Is it legal? Exit 0, or an error with a caret for each input that is not, and the worst one's status."""
+    options = Options.of(values)
+    return max(_checked(argument, options) for argument in inputs)
+
+
+def _checked(argument: str, options: Options) -> int:
     from shardc.notation import print_program
 
-    options = Options.of(values)
-    for argument in inputs:
+    try:
         program = options.parse(argument)
         found = options.plan(program)
-        for warning in program.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        if options.json:
-            click.echo(json.dumps({"ok": True, "program": print_program(program), "warnings": list(found.notes)}))
-        else:
-            click.echo("\n".join(f"ok: {statement.text}" for statement in program.statements))
+    except ShardcError as error:
+        return _refuse(error, options.json)
+    for warning in program.warnings:
+        streams.say(f"warning: {in_line(warning)}")
+    if options.json:
+        _print_json({"ok": True, "program": print_program(program), "warnings": list(found.notes)}, indent=None)
+    else:
+        _print("\n".join(f"ok: {statement.text}" for statement in program.statements))
     return 0
 
 
@@ -121,9 +164,9 @@ def plan(argument: str, top: int | None, pareto: bool, **values: Any) -> int:
     found = options.plan(options.parse(argument))
     if pareto:
         front = found.pareto()
-        click.echo(front.to_json() if options.json else front)
+        _print(front.to_json() if options.json else str(front))
         return 0
-    click.echo(found.to_json(top) if options.json else found.table(top or 3))
+    _print(found.to_json(top) if options.json else found.table(top or 3))
     return 0
 
 
@@ -137,14 +180,15 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     options = Options.of(values)
     found = options.plan(options.parse(argument))
     for note in () if options.json else found.notes:
-        click.echo(f"note: {note}", err=True)
+        streams.say(f"note: {in_line(note)}")
     text = found.source()
-    if output is None:
-        click.echo(json.dumps({"source": text}, ensure_ascii=False) if options.json else text, nl=options.json)
-        return 0
-    write_output(text, output, source=argument, force=force)
+    if output is not None:
+        write_output(text, output, sources=options.files(argument), force=force)
+        text = ""
     if options.json:
-        click.echo(json.dumps({"output": output}, ensure_ascii=False))
+        _print_json({"source": text} if output is None else {"output": output}, indent=None)
+    elif output is None:
+        _print(text.removesuffix("\n"))
     return 0
 
 
@@ -162,9 +206,9 @@ def run(argument: str, seed: int, **values: Any) -> int:
     report = run_schedule(found.schedule, seed=seed)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        _print_json(fields)
     else:
-        click.echo(f"{found.table(1)}\n\n{report}")
+        _print(f"{found.table(1)}\n\n{report}")
     return 0 if report.ok else MISMATCH
 
 
@@ -184,14 +228,14 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
     found = options.plan(options.parse(argument))
     verified = found.verify()
     if trace is not None:
-        write_output(traced(verified.replayed), trace, source=argument, force=force)
+        write_output(traced(verified.replayed), trace, sources=options.files(argument), force=force)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified, found.steps)}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        _print_json(fields)
     else:
-        click.echo(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
+        _print(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
         if gantt:
-            click.echo(f"\n{drawn(verified.replayed)}")
+            _print(f"\n{drawn(verified.replayed)}")
     return 0 if verified.agrees else MISMATCH
 
 
@@ -207,9 +251,9 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
     compared = found.compare(rounds)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "comparison": compared.to_json()}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        _print_json(fields)
     else:
-        click.echo(f"{found.table(1)}\n\n{compared}")
+        _print(f"{found.table(1)}\n\n{compared}")
     return 0
 
 
@@ -228,7 +272,10 @@ def explain(target: str, chip: str | None, topology: str | None, as_json: bool) 
 
     jitted, args = load_target(target)
     found = explained(jitted, *args, chip=chip, topology=topology)
-    click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=1) if as_json else str(found))
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        _print(str(found))
     return 0
 
 
@@ -241,68 +288,99 @@ def chips(profile: str, as_json: bool) -> int:
     from shardc.report.chips import as_fields, chip_table
 
     rows = [row.in_profile(profile) for row in CHIPS.values()]
-    click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False) if as_json else chip_table(rows))
+    if as_json:
+        _print_json([as_fields(row) for row in rows], indent=None)
+    else:
+        _print(chip_table(rows))
     return 0
+
+
+def _print(text: str) -> None:
+    streams.result(in_lines(text))
+
+
+def _print_json(fields: object, *, indent: int | None = 1) -> None:
+    _print(json.dumps(fields, ensure_ascii=False, indent=indent))
 
 
 def main() -> None:
     """The entry point. No traceback reaches a user."""
+    streams.prepare()
     sys.exit(_status(sys.argv[1:]))
 
 
 def _status(arguments: list[str]) -> int:
+    as_json = "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
     try:
         with shardc.make_context("shardc", list(arguments)) as context:
-            status = shardc.invoke(context)
-        sys.stdout.flush()
-        return int(status or 0)
+            return int(shardc.invoke(context) or 0)
     except ShardcError as error:
-        return _refuse(error, "--json" in arguments)
+        return _refuse(error, as_json)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        if "--json" not in arguments:
-            error.show()
-            return error.exit_code
-        return _refuse(ShardcError("SHC001", error.format_message(), help="shardc --help"), True)
+        return _refuse(_usage(error), as_json)
     except (KeyboardInterrupt, click.Abort):
+        streams.say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush at exit
+    except BrokenPipeError:  # whoever reads has read enough
+        streams.silence("stdout")
         return FILES
     except OSError as error:
-        return _refuse(ShardcError("SHC506", f"cannot write the result: {error.strerror or error}"), False)
-    except MemoryError:
+        streams.silence("stdout")
         return _refuse(
-            ShardcError("SHC308", "out of memory", help="give smaller --dims, or a smaller mesh"), "--json" in arguments
+            ShardcError(
+                "SHC506", f"cannot write the result: {error.strerror or error}", help="check where standard output goes"
+            ),
+            as_json,
         )
+    except MemoryError:
+        return _refuse(ShardcError("SHC308", "out of memory", help="give smaller --dims, or a smaller mesh"), as_json)
     except RecursionError:
-        return _refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), "--json" in arguments)
+        return _refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), as_json)
     except Exception as error:
         return _bug(error, arguments)
 
 
+def _usage(error: click.ClickException) -> ShardcError:
+    context = getattr(error, "ctx", None)
+    command = "shardc" if context is None else context.command_path
+    return ShardcError("SHC001", error.format_message(), help=f"{command} --help")
+
+
 def _refuse(error: ShardcError, as_json: bool) -> int:
-    text = json.dumps({"error": error.to_json()}, ensure_ascii=False) if as_json else error.render()
-    click.echo(text, err=True)
+    fields = {"error": error.to_json()}
+    streams.say(in_lines(json.dumps(fields, ensure_ascii=False)) if as_json else error.render())
     return error.exit_code
 
 
 def _bug(error: Exception, arguments: list[str]) -> int:
     """What is needed to replay a fault of ours, on stderr, without a traceback."""
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
     frames = []
     step = error.__traceback__
     while step is not None:
         frames.append(f"{step.tb_frame.f_code.co_qualname}:{step.tb_lineno}")
         step = step.tb_next
+    try:
+        ours = version("shardc")
+    except PackageNotFoundError:
+        ours = "(not installed)"
     lines = [
-        f"error[SHC900]: a bug in shardc: {type(error).__name__}: {error}",
-        f"  = replay: {shlex.join(['shardc', *arguments])}",
-        f"  = versions: shardc {version('shardc')}, Python {sys.version.split()[0]}",
+        f"error[SHC900]: a bug in shardc: {type(error).__name__}: {in_line(str(error))}",
+        f"  = replay: {' '.join(map(_quoted, ['shardc', *arguments]))}",
+        f"  = versions: shardc {ours}, Python {sys.version.split()[0]}",
         f"  = where: {' > '.join(frames[-6:])}",
         "  = help: please report these lines",
     ]
-    click.echo("\n".join(lines), err=True)
+    streams.say("\n".join(lines))
     return BUG
+
+
+def _quoted(argument: str) -> str:
+    """For a shell; what a terminal would act on in the spelling of bash, `$'\\x1b'`."""
+    if argument.isprintable():
+        return shlex.quote(argument)
+    data = os.fsencode(argument)
+    return "$'" + "".join(chr(b) if 32 <= b < 127 and b not in b"\\'" else f"\\x{b:02x}" for b in data) + "'"

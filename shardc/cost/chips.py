@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shardc.errors import ShardcError, Span, nearest
+from shardc.files import read_text
 from shardc.ir.dtypes import DType
 
 DEFAULT_CHIP = "v5p"
@@ -136,11 +137,7 @@ _NEEDED = ("name", "flops", "narrow_flops", "hbm_bytes", "hbm_bandwidth", "link_
 def from_toml(path: Path) -> Chip:
     """A chip from a file whose keys are the fields of Chip; SHC223 for each missing or impossible one."""
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ShardcError("SHC501", f"no file `{path}`", help="give the name of a chip, or a TOML file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ShardcError("SHC503", f"cannot read `{path}`: {error}", help="check the file") from None
+        given = tomllib.loads(read_text(str(path), missing="give the name of a chip, or a TOML file"))
     except ValueError as error:  # not TOML, or a number of thousands of digits
         raise ShardcError(
             "SHC223", f"`{path}` is not TOML: {error}", help="write `flops = 4.59e14`, a line each"
