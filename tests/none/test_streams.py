@@ -135,6 +135,7 @@ INTERRUPTED = """
 import os, signal, sys
 number, sys.argv = int(sys.argv[1]) + 1, ["shardc", *sys.argv[2:]]
 seen = 0
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal; a shell's background jobs ignore it
 def count(event, arguments):
     global seen
     if not seen and not (event == "exec" and arguments[0].co_filename.endswith("__main__.py")):
@@ -193,7 +194,15 @@ def test_an_interrupt_at_any_moment_is_130_and_one_line(part, workplace):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("part", [number / 40 for number in range(40)])
-@pytest.mark.parametrize("name", ["check", "emit -o", "plan, JSON", "chips"])
+@pytest.mark.parametrize("part", [number / 16 for number in range(16)])
+@pytest.mark.parametrize("name", ["check", "plan, JSON", "chips"])
 def test_interrupts_at_many_moments(name, part, workplace):
     hold_when_interrupted(name, part, workplace)
+
+
+def test_who_ignores_interrupts_is_left_alone(workplace):
+    """As `nohup` and background jobs of scripts do."""
+    ignoring = INTERRUPTED.replace("signal.default_int_handler", "signal.SIG_IGN")
+    command = [sys.executable, "-c", ignoring, "300", *COMMANDS["check"]]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == healthy("check", workplace)[:2]
