@@ -1,7 +1,11 @@
 """shardc: the named-axis notation for sharded arrays, checked, planned, priced and compiled to JAX.
 
-    plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8192, "J": 8192, "K": 8192})
-    print(plan)
+>>> import shardc
+>>> plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8192, "J": 8192, "K": 8192})
+>>> [step.op for step in plan.steps]
+['Einsum', 'ReduceScatter']
+
+`print(plan)` shows the table, `plan.compile()` is the jitted program, `plan.source()` its text.
 
 Names are imported when first used, so that `import shardc` costs nothing.
 """

@@ -12,6 +12,7 @@ from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, check_divisible, uses
 from shardc.notation import slips, tree
+from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
@@ -31,10 +32,13 @@ class Options:
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     chip: str | None = None
     topology: str | None = None
+    exact: bool = False  # of arrays that exist: declarations must say the same
 
 
 def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
     mesh, sizes, words = _declared(parsed)
+    if options.exact:
+        check_agreement(parsed, options.mesh, options.sizes, options.dtypes)
     mesh = options.mesh if options.mesh is not None else mesh
     _check_axes(mesh)
     sizes |= options.sizes
