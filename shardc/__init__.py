@@ -10,8 +10,9 @@
 Names are imported when first used, so that `import shardc` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = (
+    False  # as type checkers read it: until `python -m shardc` answers interrupts, not even typing is loaded
+)
 
 if TYPE_CHECKING:
     from shardc.api import Front, Plan, check, einsum, explain, parse, plan, reshard
@@ -37,6 +38,8 @@ __all__ = ["Front", "Mesh", "Plan", "Program", "ShardcError", "check", "einsum",
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'shardc' has no attribute '{name}'")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shardc import streams
-from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError, in_line, in_lines
+from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, USAGE, ShardcError, in_line, in_lines
 from shardc.files import read_input, write_output
 
 if TYPE_CHECKING:
@@ -116,13 +116,29 @@ def _options(command: _Command) -> _Command:
     return command
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_EXIT_STATUS = (
+    "Exit status: 0 fine; 1 a check found a mismatch; 2 usage; 3 syntax; 4 semantics; 5 runtime; 6 a limit; 7 files, "
+    "or a result that cannot be written; 70 a bug of ours; 130 interrupted. A message that cannot be written is lost."
+)
+
+
+@click.group(
+    cls=_Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EXIT_STATUS,
+)
 @click.version_option(package_name="shardc")
-def shardc() -> None:
+@click.pass_context
+def shardc(context: click.Context) -> int:
     """Sharded einsums in the books' notation: checked, planned, priced, compiled to JAX.
 
     INPUT is an expression, a .shard file, or - for standard input.
     """
+    if context.invoked_subcommand is None:
+        streams.say(context.get_help())
+        return USAGE
+    return 0
 
 
 @shardc.command()
@@ -178,6 +194,7 @@ def plan(argument: str, top: int | None, pareto: bool, **values: Any) -> int:
 def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
     options = Options.of(values)
+    _idle("--force", force and output is None, "without -o")
     found = options.plan(options.parse(argument))
     for note in () if options.json else found.notes:
         streams.say(f"note: {in_line(note)}")
@@ -225,6 +242,8 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
     from shardc.report.verification import verification_fields, verification_table
 
     options = Options.of(values)
+    _idle("--force", force and trace is None, "without --trace")
+    _idle("--gantt", gantt and options.json, "with --json")
     found = options.plan(options.parse(argument))
     verified = found.verify()
     if trace is not None:
@@ -293,6 +312,11 @@ def chips(profile: str, as_json: bool) -> int:
     else:
         _print(chip_table(rows))
     return 0
+
+
+def _idle(flag: str, given: bool, where: str) -> None:
+    if given:
+        streams.say(f"warning: {flag} does nothing {where}")
 
 
 def _print(text: str) -> None:

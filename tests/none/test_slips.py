@@ -74,14 +74,14 @@ def silent(text, axes):
     return [line for line in said(text, axes) if "is not used" not in line or "mesh axis" not in line] == []
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(programs())
 def test_a_legal_program_is_met_with_silence(drawn):
     axes, text = drawn
     assert silent(text, axes), said(text, axes)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(programs(), st.data())
 def test_a_mistyped_axis_is_never_taken_in_silence(drawn, data):
     axes, text = drawn
@@ -94,7 +94,7 @@ def test_a_mistyped_axis_is_never_taken_in_silence(drawn, data):
     assert not silent(wrong, axes), wrong
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(programs(), st.data())
 def test_a_mistyped_dim_is_never_taken_in_silence(drawn, data):
     axes, text = drawn
@@ -108,7 +108,7 @@ def test_a_mistyped_dim_is_never_taken_in_silence(drawn, data):
     assert not silent(wrong, axes), wrong
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(programs(), st.sampled_from(DIMS), st.integers(1, 64), st.data())
 def test_a_size_that_nothing_takes_is_named(drawn, dim, size, data):
     axes, text = drawn

@@ -91,11 +91,12 @@ def hold(name, fault, workplace):
 
 
 QUICK = [
-    *[(name, fault) for name in ("check", "check, refused") for fault in FAULTS],
+    *[("check", fault) for fault in FAULTS],
+    *[("check, refused", fault) for fault in (">&-", "2>/dev/full", "broken 2")],
     *[("check -", fault) for fault in ("<&-", "2>/dev/full")],
-    *[(name, ">&-") for name in ("emit", "help", "usage", "version")],
-    *[(name, "2>/dev/full") for name in ("emit -o", "usage as JSON", "chips")],
-    *[(name, ">/dev/full") for name in ("plan, JSON", "chips, JSON", "emit, JSON")],
+    *[(name, ">&-") for name in ("emit", "help", "usage")],
+    *[(name, "2>/dev/full") for name in ("emit -o", "usage as JSON")],
+    *[(name, ">/dev/full") for name in ("plan, JSON", "chips, JSON")],
 ]
 
 
@@ -119,7 +120,7 @@ def test_a_file_never_gets_the_number_of_a_closed_stream(workplace):
     assert beside == out
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+@pytest.mark.parametrize("encoding", ["latin-1"])
 def test_results_are_utf8_in_every_locale(encoding, workplace):
     command = [sys.executable, "-m", "shardc", *COMMANDS["check"]]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C"}
@@ -188,7 +189,7 @@ def hold_when_interrupted(name, part, workplace):
     assert all(path.read_bytes() == written for path in left)
 
 
-@pytest.mark.parametrize("part", [0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 0.99])
+@pytest.mark.parametrize("part", [0, 0.1, 0.5, 0.9, 0.98])
 def test_an_interrupt_at_any_moment_is_130_and_one_line(part, workplace):
     hold_when_interrupted("emit -o", part, workplace)
 
@@ -206,3 +207,10 @@ def test_who_ignores_interrupts_is_left_alone(workplace):
     command = [sys.executable, "-c", ignoring, "300", *COMMANDS["check"]]
     done = subprocess.run(command, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == healthy("check", workplace)[:2]
+
+
+def test_interrupts_are_answered_before_anything_is_loaded():
+    """Until then an interrupt is Python's own: a traceback. What `import shardc` loads is loaded in that time."""
+    counted = "import sys; before = set(sys.modules); import shardc; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", counted], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["shardc"]
