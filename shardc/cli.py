@@ -363,7 +363,7 @@ def _status(arguments: list[str]) -> int:
     except RecursionError:
         return _refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), as_json)
     except Exception as error:
-        return _bug(error, arguments)
+        return _bug(error, arguments, as_json)
 
 
 def _usage(error: click.ClickException) -> ShardcError:
@@ -378,28 +378,40 @@ def _refuse(error: ShardcError, as_json: bool) -> int:
     return error.exit_code
 
 
-def _bug(error: Exception, arguments: list[str]) -> int:
+def _bug(error: Exception, arguments: list[str], as_json: bool) -> int:
     """What is needed to replay a fault of ours, on stderr, without a traceback."""
+    facts = {
+        "replay": " ".join(map(_quoted, ["shardc", *arguments])),
+        "versions": f"shardc {_version()}, Python {sys.version.split()[0]}",
+        "where": " > ".join(_frames(error)[-6:]),
+    }
+    refused = ShardcError(
+        "SHC900", f"a bug in shardc: {type(error).__name__}: {error}", help="please report these lines"
+    )
+    if as_json:
+        refused.note = "; ".join(f"{name}: {fact}" for name, fact in facts.items())
+        return _refuse(refused, True)
+    first, last = refused.render().splitlines()
+    streams.say("\n".join([first, *(f"  = {name}: {fact}" for name, fact in facts.items()), last]))
+    return BUG
+
+
+def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
+    try:
+        return version("shardc")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _frames(error: Exception) -> list[str]:
     frames = []
     step = error.__traceback__
     while step is not None:
         frames.append(f"{step.tb_frame.f_code.co_qualname}:{step.tb_lineno}")
         step = step.tb_next
-    try:
-        ours = version("shardc")
-    except PackageNotFoundError:
-        ours = "(not installed)"
-    lines = [
-        f"error[SHC900]: a bug in shardc: {type(error).__name__}: {in_line(str(error))}",
-        f"  = replay: {' '.join(map(_quoted, ['shardc', *arguments]))}",
-        f"  = versions: shardc {ours}, Python {sys.version.split()[0]}",
-        f"  = where: {' > '.join(frames[-6:])}",
-        "  = help: please report these lines",
-    ]
-    streams.say("\n".join(lines))
-    return BUG
+    return frames
 
 
 def _quoted(argument: str) -> str:

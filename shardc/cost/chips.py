@@ -142,6 +142,10 @@ def from_toml(path: Path) -> Chip:
         raise ShardcError(
             "SHC223", f"`{path}` is not TOML: {error}", help="write `flops = 4.59e14`, a line each"
         ) from None
+    except RecursionError:
+        raise ShardcError(
+            "SHC223", f"`{path}` is nested too deeply", help="write `flops = 4.59e14`, a line each"
+        ) from None
     faults = [*_missing(given), *(fault for key, value in given.items() if (fault := _fault(key, value)))]
     if not faults and bool(given.get("torus_dims")) == bool(given.get("domain")):
         faults = ["give `torus_dims` (a TPU) or `domain` (a GPU), one of the two"]

@@ -189,6 +189,10 @@ def test_a_fault_of_ours_ends_with_70_and_a_replay(shardc, monkeypatch):
     assert "SHC900" in err
     assert "shardc plan 'A[I_X, J_Y]" in err
     assert "Traceback" not in err
+    status, out, err = shardc("plan", MATMUL, *MESH, "--json")
+    error = json.loads(err)["error"]
+    assert (status, out, error["code"]) == (70, "", "SHC900")
+    assert "shardc plan 'A[I_X, J_Y]" in error["note"]
 
 
 def test_an_interrupt_ends_with_130_and_no_output(shardc, monkeypatch):

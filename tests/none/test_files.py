@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shardc import cli, files
+from shardc import ShardcError, cli, files
+from shardc.cost import chip
 
 MATMUL = "A[I_X, J_Y] · B[J_Y, K] → C[I_X, K_Y]"
 MESH = ["--mesh", "X=2,Y=4", "--dims", "I=64,J=64,K=64"]
@@ -168,6 +169,17 @@ def test_a_name_may_be_as_long_as_the_file_system_allows(length, shardc, tmp_pat
     assert shardc("emit", MATMUL, *MESH, "-o", file, "--force")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == [file]
     assert shardc("emit", MATMUL, *MESH, "-o", "f" * 300)[0] == 7
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 60_000, "a." * 30_000 + "a = 1", "a = " + "9" * 60_000, "\0", "a = 1e999"]
+)
+def test_a_chips_file_may_hold_anything(text, shardc, tmp_path):
+    regular(tmp_path / "my.toml", text)
+    status, _, err = shardc("check", MATMUL, *MESH, "--chip", "my.toml")
+    assert (status, "SHC223" in err) == (4, True)
+    with pytest.raises(ShardcError):
+        chip(str(tmp_path / "my.toml"))
 
 
 def test_a_long_expression_is_no_file_name(shardc, tmp_path):
