@@ -70,8 +70,8 @@ def test_einsum_refuses_what_its_arrays_or_its_mesh_contradict(mesh, text, code,
             call(text, X, W)
         assert caught.value.code == code and word in str(caught.value)
     agreed = f"mesh X=4, Y=2; dims B=16, D=8; dtype f32; {TEXT}"
-    for agreed in (agreed, TEXT.replace("W[", "W: f32[")):
-        shards_equal(shardc.einsum(agreed, X, W), X @ W)
+    for text in (agreed, TEXT.replace("W[", "W: f32[")):
+        shards_equal(shardc.einsum(text, X, W), X @ W)
 
 
 def test_einsum_between_other_operations(mesh):
