@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import re
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shardc import streams
-from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, USAGE, ShardcError, in_line, in_lines
+from shardc.errors import FILES, INTERRUPTED, MISMATCH, USAGE, ShardcError, in_line, in_lines
+from shardc.expressions import Commands
+from shardc.failures import bug, refuse, usage
 from shardc.files import read_input, write_output
 
 if TYPE_CHECKING:
@@ -78,36 +77,6 @@ _SHARED = (
     click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
 )
 
-_MARK = "\0"  # no argument of a process can hold it
-_VALUED = re.compile(r"--[a-z][a-z-]*=|-o(?!.*(?:->|→|arrow|\\to))", re.DOTALL)
-
-
-class _Subcommand(click.Command):
-    """A command to which `-A[I] → B[I]` is an expression, and no option: options have no brackets."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args])
-        ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
-        return rest
-
-
-def _unmarked(value: Any) -> Any:
-    match value:
-        case str():
-            return value.removeprefix(_MARK)
-        case tuple():
-            return tuple(map(_unmarked, value))
-        case _:
-            return value
-
-
-class _Group(click.Group):
-    command_class = _Subcommand
-
-
-def _is_expression(argument: str) -> bool:
-    return argument.startswith("-") and "[" in argument and not _VALUED.match(argument)
-
 
 def _options(command: _Command) -> _Command:
     """The options that all commands share."""
@@ -123,7 +92,7 @@ _EXIT_STATUS = (
 
 
 @click.group(
-    cls=_Group,
+    cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EXIT_STATUS,
@@ -157,7 +126,7 @@ def _checked(argument: str, options: Options) -> int:
         program = options.parse(argument)
         found = options.plan(program)
     except ShardcError as error:
-        return _refuse(error, options.json)
+        return refuse(error, options.json)
     for warning in program.warnings:
         streams.say(f"warning: {in_line(warning)}")
     if options.json:
@@ -339,11 +308,11 @@ def _status(arguments: list[str]) -> int:
         with shardc.make_context("shardc", list(arguments)) as context:
             return int(shardc.invoke(context) or 0)
     except ShardcError as error:
-        return _refuse(error, as_json)
+        return refuse(error, as_json)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        return _refuse(_usage(error), as_json)
+        return refuse(usage(error), as_json)
     except (KeyboardInterrupt, click.Abort):
         streams.say("interrupted")
         return INTERRUPTED
@@ -352,71 +321,15 @@ def _status(arguments: list[str]) -> int:
         return FILES
     except OSError as error:
         streams.silence("stdout")
-        return _refuse(
+        return refuse(
             ShardcError(
                 "SHC506", f"cannot write the result: {error.strerror or error}", help="check where standard output goes"
             ),
             as_json,
         )
     except MemoryError:
-        return _refuse(ShardcError("SHC308", "out of memory", help="give smaller --dims, or a smaller mesh"), as_json)
+        return refuse(ShardcError("SHC308", "out of memory", help="give smaller --dims, or a smaller mesh"), as_json)
     except RecursionError:
-        return _refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), as_json)
+        return refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), as_json)
     except Exception as error:
-        return _bug(error, arguments, as_json)
-
-
-def _usage(error: click.ClickException) -> ShardcError:
-    context = getattr(error, "ctx", None)
-    command = "shardc" if context is None else context.command_path
-    return ShardcError("SHC001", error.format_message(), help=f"{command} --help")
-
-
-def _refuse(error: ShardcError, as_json: bool) -> int:
-    fields = {"error": error.to_json()}
-    streams.say(in_lines(json.dumps(fields, ensure_ascii=False)) if as_json else error.render())
-    return error.exit_code
-
-
-def _bug(error: Exception, arguments: list[str], as_json: bool) -> int:
-    """What is needed to replay a fault of ours, on stderr, without a traceback."""
-    facts = {
-        "replay": " ".join(map(_quoted, ["shardc", *arguments])),
-        "versions": f"shardc {_version()}, Python {sys.version.split()[0]}",
-        "where": " > ".join(_frames(error)[-6:]),
-    }
-    refused = ShardcError(
-        "SHC900", f"a bug in shardc: {type(error).__name__}: {error}", help="please report these lines"
-    )
-    if as_json:
-        refused.note = "; ".join(f"{name}: {fact}" for name, fact in facts.items())
-        return _refuse(refused, True)
-    first, last = refused.render().splitlines()
-    streams.say("\n".join([first, *(f"  = {name}: {fact}" for name, fact in facts.items()), last]))
-    return BUG
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("shardc")
-    except PackageNotFoundError:
-        return "(not installed)"
-
-
-def _frames(error: Exception) -> list[str]:
-    frames = []
-    step = error.__traceback__
-    while step is not None:
-        frames.append(f"{step.tb_frame.f_code.co_qualname}:{step.tb_lineno}")
-        step = step.tb_next
-    return frames
-
-
-def _quoted(argument: str) -> str:
-    """For a shell; what a terminal would act on in the spelling of bash, `$'\\x1b'`."""
-    if argument.isprintable():
-        return shlex.quote(argument)
-    data = os.fsencode(argument)
-    return "$'" + "".join(chr(b) if 32 <= b < 127 and b not in b"\\'" else f"\\x{b:02x}" for b in data) + "'"
+        return bug(error, arguments, as_json)
