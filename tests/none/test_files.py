@@ -248,7 +248,7 @@ names = st.sampled_from(["A", "o", "out", "h", "json", "force", "In"])
 arrows = st.sampled_from(["→", "->", "\\to", "\\rightarrow"])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(signs, names, arrows, st.sampled_from(["", " · B[I]"]), st.sampled_from([0, 1, 2]))
 def test_an_expression_that_begins_with_a_minus_is_one(capsys, sign, name, arrow, more, place):
     text = f"{sign}{name}[I_X]{')' * sign.count('(')}{more} {arrow} C[I]"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from shardc import ShardcError, check, cli, plan
@@ -18,6 +18,7 @@ from shardc.ir.mesh import Mesh
 from shardc.notation import parse
 from shardc.notation.slips import near_axes
 
+LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 AXES = ["X", "Y", "data", "model", "tp", "fsdp"]
 DIMS = ["I", "J", "K", "B", "batch", "width", "d_in"]
 LETTERS = "abkxzABKXZ"
@@ -74,14 +75,14 @@ def silent(text, axes):
     return [line for line in said(text, axes) if "is not used" not in line or "mesh axis" not in line] == []
 
 
-@settings(max_examples=60)
+@settings(LAWS, max_examples=60)
 @given(programs())
 def test_a_legal_program_is_met_with_silence(drawn):
     axes, text = drawn
     assert silent(text, axes), said(text, axes)
 
 
-@settings(max_examples=150)
+@settings(LAWS, max_examples=150)
 @given(programs(), st.data())
 def test_a_mistyped_axis_is_never_taken_in_silence(drawn, data):
     axes, text = drawn
@@ -94,7 +95,7 @@ def test_a_mistyped_axis_is_never_taken_in_silence(drawn, data):
     assert not silent(wrong, axes), wrong
 
 
-@settings(max_examples=150)
+@settings(LAWS, max_examples=150)
 @given(programs(), st.data())
 def test_a_mistyped_dim_is_never_taken_in_silence(drawn, data):
     axes, text = drawn
@@ -108,7 +109,7 @@ def test_a_mistyped_dim_is_never_taken_in_silence(drawn, data):
     assert not silent(wrong, axes), wrong
 
 
-@settings(max_examples=50)
+@settings(LAWS, max_examples=50)
 @given(programs(), st.sampled_from(DIMS), st.integers(1, 64), st.data())
 def test_a_size_that_nothing_takes_is_named(drawn, dim, size, data):
     axes, text = drawn

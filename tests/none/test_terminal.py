@@ -53,7 +53,7 @@ def shown(text):
     return all(c.isprintable() or c == "\n" for c in text)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.sampled_from(sorted(PLACES)), payloads, st.booleans())
 def test_nothing_that_a_user_writes_acts_on_the_terminal(capsys, place, text, as_json):
     arguments = [argument.replace("\0", "") for argument in PLACES[place](text)]
