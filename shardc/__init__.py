@@ -1,13 +1,18 @@
 """shardc: the named-axis notation for sharded arrays, checked, planned, priced and compiled to JAX.
 
-    plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8192, "J": 8192, "K": 8192})
-    print(plan)
+>>> import shardc
+>>> plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8192, "J": 8192, "K": 8192})
+>>> [step.op for step in plan.steps]
+['Einsum', 'ReduceScatter']
+
+`print(plan)` shows the table, `plan.compile()` is the jitted program, `plan.source()` its text.
 
 Names are imported when first used, so that `import shardc` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = (
+    False  # as type checkers read it: until `python -m shardc` answers interrupts, not even typing is loaded
+)
 
 if TYPE_CHECKING:
     from shardc.api import Front, Plan, check, einsum, explain, parse, plan, reshard
@@ -33,6 +38,8 @@ __all__ = ["Front", "Mesh", "Plan", "Program", "ShardcError", "check", "einsum",
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'shardc' has no attribute '{name}'")

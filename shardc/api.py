@@ -45,6 +45,13 @@ def parse(
 
     `mesh` is a dict of sizes by axis, a JAX mesh, or text as in `X=4,Y=2`; `dims` a dict or text. Raises
     ShardcError with the place in the text.
+
+    >>> program = parse("A[I_X, J] * B[J, K] -> C[I_X, K]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8})
+    >>> print(program)
+    mesh X=4
+    dims I=8, J=8, K=8
+    dtype bf16
+    A[I_X, J] · B[J, K] → C[I_X, K]
     """
     for what, given in (("text", text), ("chip", chip), ("topology", topology)):
         if given is not None and not isinstance(given, str):
@@ -64,7 +71,16 @@ def parse(
 
 
 def check(text: str | Program, **options: Any) -> Program:
-    """The program, if it is legal: parsed, divisible, and every result within reach. Options as of `parse`."""
+    """The program, if it is legal: parsed, divisible, and every result within reach. Options as of `parse`.
+
+    >>> check("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 6, "J": 8})
+    Traceback (most recent call last):
+    shardc.errors.ShardcError: error[SHC204]: dim `I` = 6 is not divisible by mesh axis `X` = 4
+     --> <expression>:1:3
+      | A[I_X, J] → A[I, J]
+      |   ^^^ 6 mod 4 = 2
+      = help: make I 8, or drop `_X`
+    """
     return plan(text, **options).program
 
 
@@ -93,6 +109,10 @@ def plan(
     against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
     drops (n-1)/n. `memory` limits the peak bytes per device (16e9, "16GB"): SHC410 if no strategy keeps it.
     Dims without a size get 4096. Raises ShardcError.
+
+    >>> found = plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="f32")
+    >>> [step.op for step in found.steps], found.cost.wire_bytes
+    (['Einsum', 'ReduceScatter'], 192)
     """
     hardware = Hardware.of(
         chip=chip, formula=formula, profile=profile, map=map, dcn=dcn, wraparound=wraparound, memory=memory
@@ -130,7 +150,14 @@ class Asked:
 
 
 class Plan:
-    """A planned program. Its attributes have the names of its JSON; `print` shows the table."""
+    """A planned program. Its attributes have the names of its JSON; `print` shows the table.
+
+    >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+    >>> found.mesh, found.dims, found.inputs[0].sharding, found.inputs[0].local_shape, found.outputs[0].sharding
+    ({'X': 4}, {'I': 8, 'J': 8}, 'A[I_X, J]', (2, 8), 'A[I, J]')
+    >>> print(found.steps[0].op, found.steps[0].wire_bytes, found.steps[0].formula)
+    AllGather 192 ⌈X/2⌉·T_hop
+    """
 
     def __init__(self, found: PlannedProgram, asked: Asked) -> None:
         self._found = found
@@ -211,21 +238,44 @@ class Plan:
         return table(self._view)
 
     def table(self, top: int = 3) -> str:
-        """The table, with the `top` cheapest strategies of each statement."""
+        """The table, with the `top` cheapest strategies of each statement.
+
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> print(found.table(top=1).splitlines()[0])
+        mesh X=4; chip v5p; f32; I=8, J=8
+        """
         return table(self._view, top)
 
     def to_json(self, top: int | None = None) -> str:
-        """The JSON text of `shardc plan --json`."""
+        """The JSON text of `shardc plan --json`.
+
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> import json
+        >>> json.loads(found.to_json())["cost"]["wire_bytes"]
+        192
+        """
         return to_json(self._view, top)
 
     def source(self) -> str:
-        """A stand-alone JAX module; its function is called `program`."""
+        """A stand-alone JAX module; its function is called `program`.
+
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> print(found.source().splitlines()[0])
+        \"\"\"A[I_X, J] → A[I, J], planned for v5p, mesh X=4.\"\"\"
+        """
         from shardc.backend import source
 
         return source(self.schedule, self._model.chip.name)
 
     def compile(self, mesh: jax.sharding.Mesh | None = None) -> Callable[..., Any]:
-        """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare)."""
+        """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).
+
+        >>> import numpy as np
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> program = found.compile()
+        >>> program(np.ones((8, 8), "float32")).sharding.spec
+        P(None, None)
+        """
         from shardc.backend import compile
 
         return compile(self.schedule, mesh)
@@ -238,7 +288,13 @@ class Plan:
 
     def compare(self, rounds: int = 15) -> Comparison:
         """Beside what `jax.jit` alone makes of the same shardings: on the plan's topology, if it has one (needs
-        libtpu), else on simulated devices, where both are also timed, `rounds` times in turns."""
+        libtpu), else on simulated devices, where both are also timed, `rounds` times in turns.
+
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> compared = found.compare(rounds=1)
+        >>> [(tally.kind, tally.wire_bytes) for tally in compared.ours.collectives]
+        [('AllGather', 192)]
+        """
         from shardc.compilers import compare
 
         return compare(self._found, self._model, self._asked.model, rounds)
@@ -250,6 +306,13 @@ class Plan:
         most `points`, less those that another equals or betters in both. The first is this plan, unless a limit
         leads to one as good that needs less. What is compared is `cost.time_s`, seconds by the cost model, or
         `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included.
+
+        >>> found = plan("A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", mesh={"X": 4, "Y": 2}, dtype="f32")
+        >>> front = found.pareto()
+        >>> [point.cost.time_s for point in front] == sorted(point.cost.time_s for point in front)
+        True
+        >>> front[-1].cost.peak_bytes < front[0].cost.peak_bytes, front.whole
+        (True, True)
         """
         if type(points) is not int or points < 1:
             raise ShardcError("SHC001", f"a front of {points!r} points", help="give a whole number, 1 or more")
@@ -259,7 +322,13 @@ class Plan:
         return Front(plans, asked.objective, found.whole)
 
     def simulate(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
-        """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error."""
+        """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error.
+
+        >>> import numpy as np
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> bool((found.simulate(np.eye(8)) == np.eye(8)).all())
+        True
+        """
         from shardc import simulate
 
         blocks = simulate.run(self.schedule, arrays)
@@ -268,14 +337,25 @@ class Plan:
         return _bare([simulate.gather(b, array, mesh) for b, array in zip(blocks, outputs, strict=True)])
 
     def reference(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
-        """What the program means, on whole arrays, in int64 or float64."""
+        """What the program means, on whole arrays, in int64 or float64.
+
+        >>> import numpy as np
+        >>> found = plan("A[I_X, J] · B[J, K] → C[I_X, K]", mesh={"X": 2}, dims={"I": 2, "J": 3, "K": 1}, dtype="f32")
+        >>> found.reference(np.ones((2, 3)), np.ones((3, 1))).tolist()
+        [[3.0], [3.0]]
+        """
         from shardc import simulate
 
         return _bare(simulate.reference(self.program, arrays))
 
 
 class Front(Sequence[Plan]):
-    """Plans of one program, from the best by the objective to the leanest; `print` shows them as a table."""
+    """Plans of one program, from the best by the objective to the leanest; `print` shows them as a table.
+
+    >>> front = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}).pareto()
+    >>> len(front), front[0].cost.wire_bytes
+    (1, 25165824)
+    """
 
     def __init__(self, plans: Sequence[Plan], objective: Objective, whole: bool) -> None:
         self._plans = tuple(plans)
@@ -307,10 +387,16 @@ class Front(Sequence[Plan]):
 def einsum(text: str, *arrays: Any) -> Any:
     """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
 
-        with jax.setmesh_of(mesh):
-            y = shardc.einsum("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", x, w)
+    Works eagerly, under jax.jit and under jax.grad, with Explicit and with Auto axes. What the text declares must be
+    what the arrays and the mesh say. Raises ShardcError.
 
-    Works eagerly, under jax.jit and under jax.grad, with Explicit and with Auto axes. Raises ShardcError.
+    >>> import jax, jax.numpy as jnp
+    >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+    ...     x = jax.device_put(jnp.ones((8, 16)), jax.P("X", "Y"))
+    ...     w = jax.device_put(jnp.ones((16, 8)), jax.P("X", "Y"))
+    ...     y = einsum("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", x, w)
+    >>> y.shape, y.sharding.spec
+    ((8, 8), P('X', 'Y'))
     """
     from shardc.backend.transforms import einsum
 
@@ -323,6 +409,12 @@ def reshard(x: Any, spec: Any) -> Any:
     The path begins where the array lies: its type says so with Explicit axes, the array itself when called
     eagerly. Under jax.jit with Auto axes that is for XLA to decide, so there `reshard` is a sharding constraint,
     and what it costs is XLA's choice.
+
+    >>> import jax, jax.numpy as jnp
+    >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+    ...     x = jax.device_put(jnp.ones((8, 16)), jax.P("X", "Y"))
+    ...     reshard(x, jax.P(None, "X")).sharding.spec
+    P(None, 'X')
     """
     from shardc.backend.transforms import reshard
 
@@ -344,6 +436,13 @@ def explain(
     for the devices of their mesh, or for a TPU slice of as many chips with `topology` (needs libtpu); priced for that
     slice, or for `chip`. `print` shows the collectives, with the lines of source that they come from, and the
     findings, each with a remedy. Raises ShardcError.
+
+    >>> import jax, jax.numpy as jnp
+    >>> mesh = jax.make_mesh((8,), ("X",))
+    >>> x = jax.device_put(jnp.ones((64, 64)), jax.NamedSharding(mesh, jax.P("X")))
+    >>> whole = jax.jit(lambda x: x * 2, out_shardings=jax.NamedSharding(mesh, jax.P()))
+    >>> explain(whole, x).wire_bytes
+    14336
     """
     from shardc.compilers import explain
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError
+from shardc import streams
+from shardc.errors import FILES, INTERRUPTED, MISMATCH, USAGE, ShardcError, in_line, in_lines
+from shardc.expressions import Commands
+from shardc.failures import bug, refuse, usage
 from shardc.files import check_output, read_input, write_output
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ class Options:
 
         text, name = read_input(argument)
         return parse(text, name=name, **self.program, dcn=self.hardware["dcn"])
+
+    def files(self, argument: str) -> list[str]:
+        """What may be read: no output may take its place."""
+        return [argument, self.hardware["chip"] or ""]
 
     def plan(self, program: Program, *, small: bool = False) -> Plan:
         """The plan; sizes that are missing become 4096, or `small` ones."""
@@ -79,32 +85,54 @@ def _options(command: _Command) -> _Command:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_EXIT_STATUS = (
+    "Exit status: 0 fine; 1 a check found a mismatch; 2 usage; 3 syntax; 4 semantics; 5 runtime; 6 a limit; 7 files, "
+    "or a result that cannot be written; 70 a bug of ours; 130 interrupted. A message that cannot be written is lost."
+)
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EXIT_STATUS,
+)
 @click.version_option(package_name="shardc")
-def shardc() -> None:
+@click.pass_context
+def shardc(context: click.Context) -> int:
     """Sharded einsums in the books' notation: checked, planned, priced, compiled to JAX.
 
     INPUT is an expression, a .shard file, or - for standard input.
     """
+    if context.invoked_subcommand is None:
+        streams.say(context.get_help())
+        return USAGE
+    return 0
 
 
 @shardc.command()
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @_options
 def check(inputs: tuple[str, ...], **values: Any) -> int:
-    """Is it legal? Exit 0, or an error with a caret."""
+    """Is it legal? Exit 0, or an error with a caret for each input that is not, and the worst one's status."""
+    options = Options.of(values)
+    return max(_checked(argument, options) for argument in inputs)
+
+
+def _checked(argument: str, options: Options) -> int:
     from shardc.notation import print_program
 
-    options = Options.of(values)
-    for argument in inputs:
+    try:
         program = options.parse(argument)
         found = options.plan(program)
-        for warning in program.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        if options.json:
-            click.echo(json.dumps({"ok": True, "program": print_program(program), "warnings": list(found.notes)}))
-        else:
-            click.echo("\n".join(f"ok: {statement.text}" for statement in program.statements))
+    except ShardcError as error:
+        return refuse(error, options.json)
+    for warning in program.warnings:
+        streams.say(f"warning: {in_line(warning)}")
+    if options.json:
+        _print_json({"ok": True, "program": print_program(program), "warnings": list(found.notes)}, indent=None)
+    else:
+        _print("\n".join(f"ok: {statement.text}" for statement in program.statements))
     return 0
 
 
@@ -123,14 +151,14 @@ def plan(argument: str, top: int | None, pareto: bool, gantt: bool, **values: An
     found = options.plan(options.parse(argument))
     if pareto:
         front = found.pareto()
-        click.echo(front.to_json() if options.json else front)
+        _print(front.to_json() if options.json else str(front))
         return 0
-    click.echo(found.to_json(top) if options.json else found.table(top or 3))
+    _print(found.to_json(top) if options.json else found.table(top or 3))
     if gantt and not options.json:
         from shardc.compiled.replay.gantt import gantt as drawn
         from shardc.compiled.replay.predicted import predicted
 
-        click.echo(f"\n{drawn(predicted(found.schedule))}")
+        _print(f"\n{drawn(predicted(found.schedule))}")
     return 0
 
 
@@ -141,19 +169,21 @@ def plan(argument: str, top: int | None, pareto: bool, gantt: bool, **values: An
 @_options
 def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
-    if output is not None:
-        check_output(output, source=argument, force=force)
     options = Options.of(values)
+    if output is not None:
+        check_output(output, sources=options.files(argument), force=force)
+    _idle("--force", force and output is None, "without -o")
     found = options.plan(options.parse(argument))
     for note in () if options.json else found.notes:
-        click.echo(f"note: {note}", err=True)
+        streams.say(f"note: {in_line(note)}")
     text = found.source()
-    if output is None:
-        click.echo(json.dumps({"source": text}, ensure_ascii=False) if options.json else text, nl=options.json)
-        return 0
-    write_output(text, output, source=argument, force=force)
+    if output is not None:
+        write_output(text, output, sources=options.files(argument), force=force)
+        text = ""
     if options.json:
-        click.echo(json.dumps({"output": output}, ensure_ascii=False))
+        _print_json({"source": text} if output is None else {"output": output}, indent=None)
+    elif output is None:
+        _print(text.removesuffix("\n"))
     return 0
 
 
@@ -171,9 +201,9 @@ def run(argument: str, seed: int, **values: Any) -> int:
     report = run_schedule(found.schedule, seed=seed)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        _print_json(fields)
     else:
-        click.echo(f"{found.table(1)}\n\n{report}")
+        _print(f"{found.table(1)}\n\n{report}")
     return 0 if report.ok else MISMATCH
 
 
@@ -189,20 +219,22 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
     from shardc.compiled.replay.gantt import trace as traced
     from shardc.report.verification import verification_fields, verification_table
 
-    if trace is not None:
-        check_output(trace, source=argument, force=force)
     options = Options.of(values)
+    if trace is not None:
+        check_output(trace, sources=options.files(argument), force=force)
+    _idle("--force", force and trace is None, "without --trace")
+    _idle("--gantt", gantt and options.json, "with --json")
     found = options.plan(options.parse(argument))
     verified = found.verify()
     if trace is not None:
-        write_output(traced(verified.replayed), trace, source=argument, force=force)
+        write_output(traced(verified.replayed), trace, sources=options.files(argument), force=force)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified, found.steps)}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        _print_json(fields)
     else:
-        click.echo(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
+        _print(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
         if gantt:
-            click.echo(f"\n{drawn(verified.replayed)}")
+            _print(f"\n{drawn(verified.replayed)}")
     return 0 if verified.agrees else MISMATCH
 
 
@@ -218,9 +250,9 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
     compared = found.compare(rounds)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "comparison": compared.to_json()}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        _print_json(fields)
     else:
-        click.echo(f"{found.table(1)}\n\n{compared}")
+        _print(f"{found.table(1)}\n\n{compared}")
     return 0
 
 
@@ -239,7 +271,10 @@ def explain(target: str, chip: str | None, topology: str | None, as_json: bool) 
 
     jitted, args = load_target(target)
     found = explained(jitted, *args, chip=chip, topology=topology)
-    click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=1) if as_json else str(found))
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        _print(str(found))
     return 0
 
 
@@ -252,68 +287,60 @@ def chips(profile: str, as_json: bool) -> int:
     from shardc.report.chips import as_fields, chip_table
 
     rows = [row.in_profile(profile) for row in CHIPS.values()]
-    click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False) if as_json else chip_table(rows))
+    if as_json:
+        _print_json([as_fields(row) for row in rows], indent=None)
+    else:
+        _print(chip_table(rows))
     return 0
+
+
+def _idle(flag: str, given: bool, where: str) -> None:
+    if given:
+        streams.say(f"warning: {flag} does nothing {where}")
+
+
+def _print(text: str) -> None:
+    streams.result(in_lines(text))
+
+
+def _print_json(fields: object, *, indent: int | None = 1) -> None:
+    _print(json.dumps(fields, ensure_ascii=False, indent=indent))
 
 
 def main() -> None:
     """The entry point. No traceback reaches a user."""
+    streams.prepare()
     sys.exit(_status(sys.argv[1:]))
 
 
 def _status(arguments: list[str]) -> int:
+    as_json = "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
     try:
         with shardc.make_context("shardc", list(arguments)) as context:
-            status = shardc.invoke(context)
-        sys.stdout.flush()
-        return int(status or 0)
+            return int(shardc.invoke(context) or 0)
     except ShardcError as error:
-        return _refuse(error, "--json" in arguments)
+        return refuse(error, as_json)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        if "--json" not in arguments:
-            error.show()
-            return error.exit_code
-        return _refuse(ShardcError("SHC001", error.format_message(), help="shardc --help"), True)
+        return refuse(usage(error), as_json)
     except (KeyboardInterrupt, click.Abort):
+        streams.say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush at exit
+    except BrokenPipeError:  # whoever reads has read enough
+        streams.silence("stdout")
         return FILES
     except OSError as error:
-        return _refuse(ShardcError("SHC506", f"cannot write the result: {error.strerror or error}"), False)
-    except MemoryError:
-        return _refuse(
-            ShardcError("SHC308", "out of memory", help="give smaller --dims, or a smaller mesh"), "--json" in arguments
+        streams.silence("stdout")
+        return refuse(
+            ShardcError(
+                "SHC506", f"cannot write the result: {error.strerror or error}", help="check where standard output goes"
+            ),
+            as_json,
         )
+    except MemoryError:
+        return refuse(ShardcError("SHC308", "out of memory", help="give smaller --dims, or a smaller mesh"), as_json)
     except RecursionError:
-        return _refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), "--json" in arguments)
+        return refuse(ShardcError("SHC403", "nested too deeply", help="split the statement"), as_json)
     except Exception as error:
-        return _bug(error, arguments)
-
-
-def _refuse(error: ShardcError, as_json: bool) -> int:
-    text = json.dumps({"error": error.to_json()}, ensure_ascii=False) if as_json else error.render()
-    click.echo(text, err=True)
-    return error.exit_code
-
-
-def _bug(error: Exception, arguments: list[str]) -> int:
-    """What is needed to replay a fault of ours, on stderr, without a traceback."""
-    from importlib.metadata import version
-
-    frames = []
-    step = error.__traceback__
-    while step is not None:
-        frames.append(f"{step.tb_frame.f_code.co_qualname}:{step.tb_lineno}")
-        step = step.tb_next
-    lines = [
-        f"error[SHC900]: a bug in shardc: {type(error).__name__}: {error}",
-        f"  = replay: {shlex.join(['shardc', *arguments])}",
-        f"  = versions: shardc {version('shardc')}, Python {sys.version.split()[0]}",
-        f"  = where: {' > '.join(frames[-6:])}",
-        "  = help: please report these lines",
-    ]
-    click.echo("\n".join(lines), err=True)
-    return BUG
+        return bug(error, arguments, as_json)

@@ -172,13 +172,13 @@ class ShardcError(Exception):
         return self.render()
 
     def render(self) -> str:
-        lines = [f"error[{self.code}]: {self.message}"]
+        lines = [f"error[{self.code}]: {in_line(self.message)}"]
         if self.span is not None:
-            lines += _excerpt(self.span, self.note)
+            lines += _excerpt(self.span, in_line(self.note))
         elif self.note:
-            lines.append(f"  = note: {self.note}")
+            lines.append(f"  = note: {in_line(self.note)}")
         if self.help:
-            lines.append(f"  = help: {self.help}")
+            lines.append(f"  = help: {in_line(self.help)}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
@@ -208,15 +208,50 @@ def _excerpt(span: Span, note: str) -> list[str]:
     width = max(1, min(span.end - span.start, len(text) - column + 1))
     caret = " " * (column - 1) + "^" * width
     return [
-        f" --> {span.source.name}:{line}:{column}",
+        f" --> {in_line(span.source.name)}:{line}:{column}",
         f"  | {_printable(text)}",
         f"  | {caret} {note}".rstrip(),
     ]
 
 
 def _printable(text: str) -> str:
-    """A terminal must not act on what it is shown: controls become U+FFFD."""
+    """What stands above a caret keeps its columns: controls become U+FFFD."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+class _Shown(dict[int, str]):
+    """How a terminal is shown a character, by its number: as it is, or, if it might act on it, spelt out."""
+
+    def __missing__(self, point: int) -> str:
+        character = chr(point)
+        self[point] = shown = character if character.isprintable() else _spelt(point)
+        return shown
+
+
+def _spelt(point: int) -> str:
+    """`\\u001b`, as in JSON: two of these beyond U+FFFF."""
+    if point < 0x10000:
+        return f"\\u{point:04x}"
+    high, low = divmod(point - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+_IN_LINE = _Shown({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
+_IN_LINES = _Shown({ord("\n"): "\n"})
+
+
+def in_line(text: str) -> str:
+    """A user's words in a message: whatever a terminal would act on is spelt out as in JSON, line breaks too.
+
+    >>> in_line("a\\x1b[31m.shard")
+    'a\\\\u001b[31m.shard'
+    """
+    return text.translate(_IN_LINE)
+
+
+def in_lines(text: str) -> str:
+    """The same for a text of several lines; JSON means the same before and after."""
+    return text.translate(_IN_LINES)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -17,6 +17,7 @@ from shardc.ir.program import Program
 from shardc.notation import parse_mesh
 
 _Read = TypeVar("_Read")
+_Pairs = tuple[tuple[str, _Read], ...]
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BYTES = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?) ?([A-Za-z]*)")
@@ -79,6 +80,7 @@ class Hardware:
                     f"axis `{name}` over DCN has size {size}, in the mesh {mesh.size(name)}",
                     help=f"give --dcn {name}={mesh.size(name)}",
                 )
+        self._check_dcn()
         used = chip_of(self.chip or program.chip, program.topology) or CHIPS[DEFAULT_CHIP]
         if self.map and program.topology is None:
             raise ShardcError("SHC224", "a map without a topology", help="give --topology v5p:4x4x4, say, as well")
@@ -92,6 +94,16 @@ class Hardware:
         )
         return LinkModel.of(mesh, used.in_profile(self.profile), layout, book=self.book)
 
+    def _check_dcn(self) -> None:
+        """An axis over the data-centre network lies on no physical axis, and is neither a ring nor a line of links."""
+        over = {name for name, _ in self.dcn}
+        for option, given in (("map", self.map), ("wraparound", self.wraparound)):
+            for name, _ in given:
+                if name in over:
+                    raise ShardcError(
+                        "SHC224", f"axis `{name}` runs over DCN, and has no {option}", help=f"drop it from --{option}"
+                    )
+
 
 def parse_bytes(given: int | float | str) -> int:
     """`16GB`, `1.5 GiB`, 16e9: bytes. SHC001 if it is something else."""
@@ -103,12 +115,17 @@ def parse_bytes(given: int | float | str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _read(what: str, reader: Callable[[Any], _Read], given: Any, example: str) -> _Read:
+def _read(what: str, reader: Callable[[Any], _Pairs[_Read]], given: Any, example: str) -> _Pairs[_Read]:
     """What the reader makes of an option; SHC001 if it is of a kind that no reader knows."""
     try:
-        return reader(given)
+        pairs = reader(given)
     except (TypeError, AttributeError, ValueError):
         raise ShardcError("SHC001", f"malformed {what} {given!r}"[:200], help=f"write {example}, or a dict") from None
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ShardcError("SHC001", f"{what} names axis `{name}` twice", help="say of each axis one thing")
+    return pairs
 
 
 def _map(given: Mapping[str, Any] | str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:

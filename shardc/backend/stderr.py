@@ -21,9 +21,10 @@ class Caught:
 def caught_stderr() -> Iterator[Caught]:
     """Whatever is written to file descriptor 2 inside the block, Python's own included, goes to `.text`.
 
-        with caught_stderr() as caught:
-            lowered.compile()
-        caught.text
+    >>> with caught_stderr() as caught:
+    ...     written = os.write(2, b"as a compiler does")
+    >>> caught.text
+    'as a compiler does'
 
     Where there is no standard error nothing is caught and nothing changes. One thread at a time: the descriptor
     belongs to the process.

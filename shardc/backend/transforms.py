@@ -37,7 +37,7 @@ def _einsum(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...], plan
 
 def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Program:
     """The program with sizes and dtypes from the arrays."""
-    unsized = parse(text, mesh=mesh)
+    unsized = parse(text, mesh=mesh, dtype=dtypes[0] if dtypes else None)
     inputs = unsized.inputs
     if len(inputs) != len(shapes):
         names = ", ".join(array.name for array in inputs)
@@ -62,7 +62,7 @@ def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Pr
                     help="give dims of different sizes different names",
                 )
     kinds = {array.name: kind for array, kind in zip(inputs, dtypes, strict=True)}
-    return parse(text, mesh=mesh, dims=sizes, dtype=dtypes[0] if dtypes else None, dtypes=kinds)
+    return parse(text, mesh=mesh, dims=sizes, dtype=dtypes[0] if dtypes else None, dtypes=kinds, exact=True)
 
 
 def reshard(x: Any, spec: jax.P, *, planner: Planner) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shardc.errors import ShardcError, Span, nearest
+from shardc.files import read_text
 from shardc.ir.dtypes import DType
 
 DEFAULT_CHIP = "v5p"
@@ -128,6 +129,7 @@ def chip(name: str, span: Span | None = None) -> Chip:
 
 _NAME = re.compile(r"[A-Za-z0-9 ._-]{1,64}")
 _LEAST, _MOST = 1e-12, 1e30
+_LONGEST = 16 * 1024  # characters of a file
 _TEXTS = frozenset({"name", "source", "largest"})
 _COUNTS = frozenset({"torus_dims", "wraps_at", "wraps_multiples", "domain"})
 _NEEDED = ("name", "flops", "narrow_flops", "hbm_bytes", "hbm_bandwidth", "link_bandwidth", "dcn_bandwidth")
@@ -135,15 +137,20 @@ _NEEDED = ("name", "flops", "narrow_flops", "hbm_bytes", "hbm_bandwidth", "link_
 
 def from_toml(path: Path) -> Chip:
     """A chip from a file whose keys are the fields of Chip; SHC223 for each missing or impossible one."""
+    text = read_text(str(path), missing="give the name of a chip, or a TOML file")
+    if len(text) > _LONGEST:  # reading TOML may take quadratic time
+        raise ShardcError(
+            "SHC401", f"`{path}` is longer than {_LONGEST} characters", help="a chip takes a line a field"
+        )
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ShardcError("SHC501", f"no file `{path}`", help="give the name of a chip, or a TOML file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ShardcError("SHC503", f"cannot read `{path}`: {error}", help="check the file") from None
+        given = tomllib.loads(text)
     except ValueError as error:  # not TOML, or a number of thousands of digits
         raise ShardcError(
             "SHC223", f"`{path}` is not TOML: {error}", help="write `flops = 4.59e14`, a line each"
+        ) from None
+    except RecursionError:
+        raise ShardcError(
+            "SHC223", f"`{path}` is nested too deeply", help="write `flops = 4.59e14`, a line each"
         ) from None
     faults = [*_missing(given), *(fault for key, value in given.items() if (fault := _fault(key, value)))]
     if not faults and bool(given.get("torus_dims")) == bool(given.get("domain")):

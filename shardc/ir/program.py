@@ -146,7 +146,7 @@ class Program:
     statements: tuple[Statement, ...]
     chip: str | None = None
     topology: str | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), compare=False)  # of how it was written, not of what it is
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False)  # where each dim is first written
 
     def __str__(self) -> str:

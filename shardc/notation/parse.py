@@ -26,8 +26,9 @@ def parse(
     chip: str | None = None,
     topology: str | None = None,
     name: str = "<expression>",
+    exact: bool = False,
 ) -> Program:
-    """A checked program. Arguments override what the text declares.
+    """A checked program. Arguments override what the text declares; `exact` ones must agree with it.
 
     >>> parse("A[I, J_X] · B[J_X, K] → C[I, K]", mesh=Mesh.of({"X": 4})).inputs[0].name
     'A'
@@ -39,6 +40,7 @@ def parse(
         dtypes={array: dtype_of(spelled) for array, spelled in (dtypes or {}).items()},
         chip=chip,
         topology=topology,
+        exact=exact,
     )
     source = source_of(text, name)
     return resolve(_tree(source), options, source)

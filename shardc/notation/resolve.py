@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from shardc.errors import ShardcError, Source, Span, nearest
@@ -11,7 +11,8 @@ from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, check_divisible, uses
-from shardc.notation import tree
+from shardc.notation import slips, tree
+from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
@@ -31,14 +32,18 @@ class Options:
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     chip: str | None = None
     topology: str | None = None
+    exact: bool = False  # of arrays that exist: declarations must say the same
 
 
 def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
     mesh, sizes, words = _declared(parsed)
+    if options.exact:
+        check_agreement(parsed, options.mesh, options.sizes, options.dtypes)
     mesh = options.mesh if options.mesh is not None else mesh
     _check_axes(mesh)
     sizes |= options.sizes
-    scope = Scope(mesh, sizes, options.dtype or _dtype(words), options.dtypes)
+    stems = slips.stems(parsed, mesh, sizes)
+    scope = Scope(mesh, sizes, options.dtype or _dtype(words), options.dtypes, stems)
     lost = lost_subscripts(parsed, mesh, sizes)
     if lost is not None:
         raise lost
@@ -53,9 +58,9 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         statements,
         options.chip or _word(words, "chip"),
         options.topology or _word(words, "topology"),
-        (*scope.warnings, *_unused(scope)),
-        tuple(scope.spans.items()),
+        spans=tuple(scope.spans.items()),
     )
+    program = replace(program, warnings=tuple(_warnings(parsed, program, scope, options)))
     program = replace(program, sizes=tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes))
     check_divisible(program)
     _check_bytes(program)
@@ -265,9 +270,19 @@ class _Speller:
 # --- limits and warnings
 
 
-def _unused(scope: Scope) -> tuple[str, ...]:
-    unused = [axis for axis in scope.mesh.names if axis not in scope.used_axes]
-    return tuple(f"mesh axis `{axis}` is not used" for axis in unused)
+def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Options) -> Iterator[str]:
+    """What looks like a slip, and what nothing uses."""
+    yield from scope.warnings
+    yield from slips.lone_dims(parsed, program, {name: array.dims for name, array in scope.arrays.items()})
+    yield from (f"mesh axis `{axis}` is not used" for axis in scope.mesh.names if axis not in scope.used_axes)
+    yield from slips.unused_sizes(scope.sizes, program)
+    yield from slips.unused_dtypes(options.dtypes, scope.arrays)
+    if (
+        options.dtype is not None
+        and not options.dtypes
+        and all(array.dtype != options.dtype for array in program.inputs)
+    ):
+        yield f"every array has a type of its own, and dtype {options.dtype} is not used"
 
 
 def _check_bytes(program: Program) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shardc.errors import ShardcError, Span, nearest
@@ -12,7 +12,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.names import check_name
 from shardc.ir.program import Input, Pattern, Use
 from shardc.ir.sharding import Axes, spell_dim
-from shardc.notation import tree
+from shardc.notation import slips, tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Scope:
     sizes: Mapping[str, int]
     dtype: DType
     dtypes: Mapping[str, DType]
+    stems: frozenset[str] = frozenset()  # see slips.stems
     arrays: dict[str, Known] = field(default_factory=dict)
     inputs: list[Input] = field(default_factory=list)
     spans: dict[str, Span] = field(default_factory=dict)
@@ -102,12 +103,16 @@ class Scope:
         name, _, part = word.rpartition("_")
         if not name:
             return word, ()
-        axes = self._run(part)
+        axes = slips.run(part, self.mesh)
         if axes is not None:
             return name, axes
         if part[0].isupper():
             raise self.unknown_axis(part, span)
-        near = nearest(part, (axis for axis in self.mesh.names if len(axis) > 2))
+        if part[0].isdigit() or word in self.sizes:  # no axis begins with a digit, and what has a size is a dim
+            return word, ()
+        if name in self.stems:
+            raise self.unknown_axis(part, span, f"; or, if `{word}` is a dim, give its size: `dims {word}=…`")
+        near = slips.near_axes(part, self.mesh)
         if near is not None:
             self.warnings[f"`{word}` is the name of a dim, since the mesh has no axis `{part}`; it has `{near}`"] = None
         return word, ()
@@ -126,25 +131,20 @@ class Scope:
         """The axes of a subscript in braces; each word is an axis or a run of one-letter axes."""
         found: list[str] = []
         for word in words:
-            run = self._run(word)
+            run = slips.run(word, self.mesh)
             if run is None:
                 raise self.unknown_axis(word, span)
             found += run
         return tuple(found)
 
-    def _run(self, word: str) -> Axes | None:
-        if word in self.mesh:
-            return (word,)
-        return tuple(word) if word and all(letter in self.mesh for letter in word) else None
-
-    def unknown_axis(self, word: str, span: Span | None) -> ShardcError:
+    def unknown_axis(self, word: str, span: Span | None, otherwise: str = "") -> ShardcError:
         names = self.mesh.names
         if not names:
             return ShardcError(
                 "SHC201",
                 f"unknown mesh axis `{word}`: no mesh is declared",
                 span=part(span, word),
-                help=f"declare one: `mesh {word}=4`",
+                help=f"declare one: `mesh {word}=4`{otherwise}",
             )
         letters = [letter for letter in word if letter not in self.mesh]
         run = len(letters) < len(word) and all(len(axis) == 1 for axis in names)
@@ -154,7 +154,7 @@ class Scope:
             "SHC201",
             f"unknown mesh axis `{missing}`; the mesh has {', '.join(f'`{name}`' for name in names)}",
             span=part(span, missing),
-            help=f"did you mean `{near}`?" if near else f"use one of them, or declare `mesh {missing}=…`",
+            help=(f"did you mean `{near}`?" if near else f"use one of them, or declare `mesh {missing}=…`") + otherwise,
         )
 
     def use(self, array: tree.Array) -> Use:
@@ -209,7 +209,7 @@ class Scope:
 
 def lost_subscripts(parsed: tree.Tree, mesh: Mesh, sizes: Mapping[str, int]) -> ShardcError | None:
     """`A[IX, J]` where I is a dim and X an axis: pasted from a page that lost its subscripts."""
-    written = [dim for array in _arrays(parsed) for dim in array.dims or ()]
+    written = list(slips.written_dims(parsed))
     known = set(sizes) | {dim.name.partition("_")[0] for dim in written}
     lost: dict[str, str] = {}
     first: Span | None = None
@@ -235,13 +235,6 @@ def _repair(word: str, mesh: Mesh, known: set[str]) -> str | None:
         if name in known and (part in mesh or all(letter in mesh for letter in part)):
             return f"{name}_{part}"
     return None
-
-
-def _arrays(parsed: tree.Tree) -> Iterator[tree.Array]:
-    for item in parsed.items:
-        if isinstance(item, tree.Statement):
-            yield from tree.arrays(item.expr)
-            yield item.result
 
 
 def listed(dims: Iterable[str]) -> str:

@@ -52,6 +52,28 @@ def test_einsum_places_numpy_arrays(mesh):
     shards_equal(shardc.einsum(TEXT, X, W), X @ W)
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ("In[B_data, D] · W[D, F] → Out[B, F]", "SHC201", "data"),
+        ("In[B_x, D] · W[D, F] → Out[B, F]", "SHC201", "did you mean `X`?"),
+        ("In[B, D] · W[D_y, F_Y] → Out[B, F]", "SHC201", "did you mean `Y`?"),
+        (f"mesh X=2, Y=2; {TEXT}", "SHC203", "`X` is declared 2, and is 4"),
+        (f"dims B=32; {TEXT}", "SHC206", "`B` is declared 32, and is 16"),
+        (f"dtype bf16; {TEXT}", "SHC214", "declared bf16, and is f32"),
+        (TEXT.replace("W[", "W: int8["), "SHC214", "`In` is f32 and `W` is int8"),
+    ],
+)
+def test_einsum_refuses_what_its_arrays_or_its_mesh_contradict(mesh, text, code, word):
+    for call in (shardc.einsum, jax.jit(shardc.einsum, static_argnums=0)):
+        with pytest.raises(ShardcError) as caught:
+            call(text, X, W)
+        assert caught.value.code == code and word in str(caught.value)
+    agreed = f"mesh X=4, Y=2; dims B=16, D=8; dtype f32; {TEXT}"
+    for text in (agreed, TEXT.replace("W[", "W: f32[")):
+        shards_equal(shardc.einsum(text, X, W), X @ W)
+
+
 def test_einsum_between_other_operations(mesh):
     @jax.jit
     def layer(x, w):

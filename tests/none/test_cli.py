@@ -211,6 +211,10 @@ def test_a_fault_of_ours_ends_with_70_and_a_replay(shardc, monkeypatch):
     assert "SHC900" in err
     assert "shardc plan 'A[I_X, J_Y]" in err
     assert "Traceback" not in err
+    status, out, err = shardc("plan", MATMUL, *MESH, "--json")
+    error = json.loads(err)["error"]
+    assert (status, out, error["code"]) == (70, "", "SHC900")
+    assert "shardc plan 'A[I_X, J_Y]" in error["note"]
 
 
 def test_an_interrupt_ends_with_130_and_no_output(shardc, monkeypatch):
@@ -294,3 +298,43 @@ def test_topology_and_dcn_price_the_plan(shardc):
     status, _, err = shardc("plan", "A[I_X] → A[I]", "--mesh", "X=4", "--topology", "v5p:4x4x4")
     assert status == 4
     assert "64 chips" in err
+
+
+def test_check_reports_a_fault_of_every_file_and_the_worst_status(shardc, tmp_path):
+    """The statuses: 0 fine, 3 syntax, 4 semantics, 7 files."""
+    texts = {"good": "A[I] → A[I]", "syntax": "A[I → A[I]", "semantics": "A[I_W] → A[I]", "long": "#" * 70_000}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.shard").write_text(text, encoding="utf-8")
+    paths = [str(tmp_path / f"{name}.shard") for name in ("syntax", "good", "missing", "semantics")]
+    status, out, err = shardc("check", *paths)
+    assert (status, out) == (7, "ok: A[I] → A[I]\n")
+    assert [line[6:12] for line in err.splitlines() if line.startswith("error")] == ["SHC103", "SHC501", "SHC201"]
+    status, out, err = shardc("check", "--json", *paths[:2], *paths[3:])
+    assert (status, json.loads(out)["ok"]) == (4, True)
+    assert [json.loads(line)["error"]["code"] for line in err.splitlines()] == ["SHC103", "SHC201"]
+    assert shardc("check", paths[0], paths[1])[0] == 3
+    assert shardc("check", paths[1], paths[1])[:2] == (0, "ok: A[I] → A[I]\n" * 2)
+
+
+def test_usage_is_told_as_other_errors_are(shardc):
+    assert shardc("plan", "--no-such")[2] == (
+        "error[SHC001]: No such option '--no-such'.\n  = help: shardc plan --help\n"
+    )
+    status, out, err = shardc()
+    assert (status, out) == (2, "")
+    assert err.startswith("Usage: shardc") and "Exit status" in err
+
+
+def test_a_result_that_cannot_be_written_is_told_as_json(shardc, monkeypatch):
+    def full(*_arguments, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shardc.streams.result", full)
+    monkeypatch.setattr("shardc.streams.silence", lambda _: None)
+    status, out, err = shardc("plan", MATMUL, *MESH, "--json")
+    assert (status, out, json.loads(err)["error"]["code"]) == (7, "", "SHC506")
+
+
+def test_flags_that_do_nothing_are_named(shardc):
+    status, _, err = shardc("emit", MATMUL, *MESH, "--force")
+    assert (status, err) == (0, "warning: --force does nothing without -o\n")

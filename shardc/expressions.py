@@ -1,0 +1,38 @@
+"""Commands whose arguments may be expressions, which may begin as options do: `-A[I] → B[I]`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+_MARK = "\0"  # no argument of a process can hold it
+_VALUED = re.compile(r"--[a-z][a-z-]*=|-o(?!.*(?:->|→|arrow|\\to))", re.DOTALL)
+
+
+class _Subcommand(click.Command):
+    """A command to which `-A[I] → B[I]` is an expression, and no option: options have no brackets."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args])
+        ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
+        return rest
+
+
+def _unmarked(value: Any) -> Any:
+    match value:
+        case str():
+            return value.removeprefix(_MARK)
+        case tuple():
+            return tuple(map(_unmarked, value))
+        case _:
+            return value
+
+
+class Commands(click.Group):
+    command_class = _Subcommand
+
+
+def _is_expression(argument: str) -> bool:
+    return argument.startswith("-") and "[" in argument and not _VALUED.match(argument)

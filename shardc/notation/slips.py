@@ -1,0 +1,131 @@
+"""What the grammar allows and hardly anyone means: names that are nearly others, dims that nothing else mentions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from shardc.errors import nearest
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Program
+from shardc.notation import tree
+
+
+def statements(parsed: tree.Tree) -> Iterator[tree.Statement]:
+    return (item for item in parsed.items if isinstance(item, tree.Statement))
+
+
+def written_dims(parsed: tree.Tree) -> Iterator[tree.Dim]:
+    """Every dim in brackets."""
+    for statement in statements(parsed):
+        for array in (*tree.arrays(statement.expr), statement.result):
+            yield from array.dims or ()
+
+
+def labels(expr: tree.Expr) -> Iterator[str]:
+    """Every word below an operator or a function: `·_J`, `sum_{J,K}`."""
+    match expr:
+        case tree.Array():
+            return
+        case tree.Chain(operands, operators):
+            for operator in operators:
+                yield from operator.label
+            for operand in operands:
+                yield from labels(operand)
+        case tree.Sum(operands):
+            for operand in operands:
+                yield from labels(operand)
+        case tree.Neg(operand):
+            yield from labels(operand)
+        case tree.Call(over=over, operand=operand):
+            yield from over
+            yield from labels(operand)
+        case tree.Named(subscript=subscript, operand=operand):
+            yield from subscript
+            yield from labels(operand)
+
+
+def run(word: str, mesh: Mesh) -> tuple[str, ...] | None:
+    """A subscript as axes: an axis, or a run of one-letter axes; None if it is neither."""
+    if word in mesh:
+        return (word,)
+    return tuple(word) if word and all(letter in mesh for letter in word) else None
+
+
+def stems(parsed: tree.Tree, mesh: Mesh, sizes: Iterable[str]) -> frozenset[str]:
+    """The names that the program gives to dims, whatever subscripts it puts on them.
+
+    Beside one of them a word that adds a subscript to it is that dim with a subscript, and no name of its own: where
+    there is an I, `I_data` is I over the axis `data`, and an error if the mesh has no such axis.
+    """
+    found = set(sizes)
+    for dim in written_dims(parsed):
+        name, _, part = dim.name.rpartition("_")
+        apart = bool(dim.axes) or dim.free or not name or run(part, mesh) is None
+        found.add(dim.name if apart else name)
+    for statement in statements(parsed):
+        found.update(labels(statement.expr))
+    return frozenset(found)
+
+
+def near_axes(part: str, mesh: Mesh) -> str | None:
+    """The subscript that a lower-case part of a dim's name nearly is: `x` is nearly `X`, `dta` nearly `data`.
+
+    Nearly is the same in other case, or one letter left out, added, changed or exchanged with its neighbour; names of
+    three letters and more may differ further.
+    """
+    if run(part.upper(), mesh) is not None:
+        return part.upper()
+    for axis in mesh.names:
+        if axis.lower() == part.lower() or (len(axis) > 1 and _one_edit(part.lower(), axis.lower())):
+            return axis
+    return nearest(part, (axis for axis in mesh.names if len(axis) > 2))
+
+
+def _one_edit(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    if len(long) - len(short) > 1:
+        return False
+    at = next((k for k, letter in enumerate(short) if letter != long[k]), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    swapped = short[:at] + short[at + 1 : at + 2] + short[at : at + 1] + short[at + 2 :]
+    return short[at + 1 :] == long[at + 1 :] or swapped == long
+
+
+def lone_dims(parsed: tree.Tree, program: Program, names: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """A warning for each dim that the text mentions once and no output has: `A[I, J] · B[M, K] → C[I, K]` sums J and M
+    apart, where `·_J` or `sum_M(B)` would say that it is meant. `names` are the dims of each array."""
+    mentioned: Counter[str] = Counter()
+    for statement in statements(parsed):
+        for array in tree.arrays(statement.expr):
+            mentioned.update(names[array.name])
+        mentioned.update(names[statement.result.name] if statement.result.dims is not None else ())
+        for word in labels(statement.expr):
+            mentioned.update({word, *word})
+    kept = {dim for number in program.outputs for dim in program.statements[number].dims}
+    for given in program.inputs:
+        for dim in given.dims:
+            if mentioned[dim] == 1 and dim not in kept:
+                yield f"dim `{dim}` is on `{given.name}` alone, and is summed there" + _asked(dim, program.dims)
+
+
+def unused_sizes(sizes: Mapping[str, int], program: Program) -> Iterator[str]:
+    """A warning for each size of a dim that no array has."""
+    for dim, size in sizes.items():
+        if dim not in program.dims:
+            others = (other for other in program.dims if other not in sizes)
+            yield f"no array has a dim `{dim}`, and its size {size} is not used" + _asked(dim, others)
+
+
+def unused_dtypes(dtypes: Mapping[str, object], names: Iterable[str]) -> Iterator[str]:
+    """A warning for each type of an array that does not occur."""
+    names = set(names)
+    for array, dtype in dtypes.items():
+        if array not in names:
+            yield f"there is no array `{array}`, and its dtype {dtype} is not used" + _asked(array, sorted(names))
+
+
+def _asked(name: str, others: Iterable[str]) -> str:
+    near = nearest(name, (other for other in others if other != name))
+    return f"; did you mean `{near}`?" if near else ""

@@ -1,0 +1,239 @@
+"""A name mistyped is never taken in silence: an error, or a warning that names it.
+
+Legal programs are drawn, one axis or one dim in one place is mistyped, and the program is read again. What a mistyped
+program still says by the rules of the notation (`d_model` is a name; a dim on one operand alone is summed) it may mean,
+with a warning.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from shardc import ShardcError, check, cli, plan
+from shardc.ir.mesh import Mesh
+from shardc.notation import parse
+from shardc.notation.slips import near_axes
+
+LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+AXES = ["X", "Y", "data", "model", "tp", "fsdp"]
+DIMS = ["I", "J", "K", "B", "batch", "width", "d_in"]
+LETTERS = "abkxzABKXZ"
+
+
+@st.composite
+def programs(draw):
+    """A product of two, with a subscript here and there, and what may follow it: (axes, words of the text)."""
+    axes = draw(st.lists(st.sampled_from(AXES), min_size=1, max_size=3, unique=True))
+    left, middle, right, batch = draw(st.lists(st.sampled_from(DIMS), min_size=4, max_size=4, unique=True))
+    shared = draw(st.sampled_from([[], [batch]]))
+    bracket = [[*shared, left, middle], [*shared, middle, right], [*shared, left, right]]
+    text = []
+    for name, dims in zip("AWR", bracket, strict=True):
+        free = list(axes)
+        words = [dim + _subscript(draw, free) for dim in dims]
+        text.append(f"{name}[{', '.join(words)}]")
+    after = draw(st.sampled_from(["", f"; relu(R) → S[{', '.join(bracket[2])}]", f"; sum_{right}(R) → S"]))
+    if after.startswith("; sum") and len(right) > 1:
+        after = f"; sum_{{{right}}}(R) → S"
+    return axes, f"{text[0]} · {text[1]} → {text[2]}{after}"
+
+
+def _subscript(draw, free):
+    if not free or not draw(st.booleans()):
+        return ""
+    axis = free.pop(draw(st.integers(0, len(free) - 1)))
+    return f"_{axis}" if draw(st.booleans()) or len(axis) == 1 else f"_{{{axis}}}"
+
+
+@st.composite
+def mistyped(draw, word):
+    """The word with its case turned, or one letter left out, added, changed, or exchanged with the next."""
+    at = draw(st.integers(0, len(word) - 1))
+    kinds = [word.swapcase(), word[:at] + word[at + 1 :], word[:at] + word[at] + word[at:]]
+    kinds += [word[:at] + draw(st.sampled_from(LETTERS)) + word[at + 1 :]]
+    kinds += [word[:at] + word[at + 1 : at + 2] + word[at] + word[at + 2 :]]
+    slip = draw(st.sampled_from(kinds))
+    assume(slip and slip != word)
+    return slip
+
+
+def said(text, axes, **options):
+    """What is said of a program: nothing, its warnings, or its error."""
+    try:
+        program = parse(text, mesh=Mesh.of(dict.fromkeys(axes, 2)), **options)
+    except ShardcError as error:
+        assert error.help and error.code != "SHC900"
+        return [error.code]
+    return list(program.warnings)
+
+
+def silent(text, axes):
+    return [line for line in said(text, axes) if "is not used" not in line or "mesh axis" not in line] == []
+
+
+@settings(LAWS, max_examples=60)
+@given(programs())
+def test_a_legal_program_is_met_with_silence(drawn):
+    axes, text = drawn
+    assert silent(text, axes), said(text, axes)
+
+
+@settings(LAWS, max_examples=150)
+@given(programs(), st.data())
+def test_a_mistyped_axis_is_never_taken_in_silence(drawn, data):
+    axes, text = drawn
+    places = [found for found in re.finditer(r"_\{?(\w+?)\}?(?=[,\]])", text) if found[1] in axes]
+    assume(places)
+    place = data.draw(st.sampled_from(places))
+    slip = data.draw(mistyped(place[1]))
+    assume(slip not in axes and not (slip[0].isdigit()) and not all(letter in axes for letter in slip))
+    wrong = text[: place.start(1)] + slip + text[place.end(1) :]
+    assert not silent(wrong, axes), wrong
+
+
+@settings(LAWS, max_examples=150)
+@given(programs(), st.data())
+def test_a_mistyped_dim_is_never_taken_in_silence(drawn, data):
+    axes, text = drawn
+    places = [
+        found for found in re.finditer(r"(?<=[\[ ])[A-Za-z_]+?(?=_\{|_(?:" + "|".join(AXES) + r")\b|[,\]])", text)
+    ]
+    place = data.draw(st.sampled_from(places))
+    slip = data.draw(mistyped(place[0]))
+    assume(re.fullmatch(r"[A-Za-z]\w*", slip) and not slip.endswith("_") and slip not in DIMS)  # another program
+    wrong = text[: place.start()] + slip + text[place.end() :]
+    assert not silent(wrong, axes), wrong
+
+
+@settings(LAWS, max_examples=50)
+@given(programs(), st.sampled_from(DIMS), st.integers(1, 64), st.data())
+def test_a_size_that_nothing_takes_is_named(drawn, dim, size, data):
+    axes, text = drawn
+    slip = data.draw(mistyped(dim))
+    assume(re.fullmatch(r"[A-Za-z]\w*", slip) and slip not in DIMS)
+    for lines in (said(text, axes, dims={slip: size}), said(f"dims {slip}={size}\n{text}", axes)):
+        assert any(f"`{slip}`" in line or line.startswith("SHC") for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("text", "axes", "code", "help"),
+    [
+        (
+            "A[I_data, J] → A[I, J]",
+            "X",
+            "SHC201",
+            "use one of them, or declare `mesh data=…`; or, if `I_data` is a dim",
+        ),
+        ("A[I, J] → A[I_dta, J]", "data", "SHC201", "did you mean `data`?; or, if `I_dta` is a dim"),
+        ("A[I_x, J] · B[J, K] → C[I, K]", "X", "SHC201", "did you mean `X`?"),
+        ("A[I_x, J] · B[J_X, K_y] → C[I_X, K]", "XY", "SHC201", "did you mean `X`?"),
+        ("sum_I(A[I_dta, J]) → C[J]", "data", "SHC201", "did you mean `data`?"),
+        ("dims I=8\nA[I_dta, J] → A[I_dta, J]", "data", "SHC201", "did you mean `data`?"),
+        ("A[d_model_dta, J] → A[d_model, J]", "data", "SHC201", "did you mean `data`?"),
+        ("A[I_x, J] → A[I, J]", "", "SHC201", "declare one: `mesh x=4`"),
+    ],
+)
+def test_a_subscript_beside_its_dim_is_an_axis_or_an_error(text, axes, code, help):
+    mesh = Mesh.of({"data": 2} if axes == "data" else dict.fromkeys(axes, 2))
+    with pytest.raises(ShardcError) as caught:
+        check(text, mesh=mesh)
+    assert (caught.value.code, caught.value.message.split(";")[0].split(":")[0][:17]) == (code, "unknown mesh axis")
+    assert caught.value.help.startswith(help), caught.value.help
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("A[B, d_model] · W[d_model, F] → C[B, F]", ("B", "d_model")),
+        ("dims d_ff=8\nA[d, d_ff] → A[d, d_ff]", ("d", "d_ff")),
+        ("A[h, h_2] → A[h, h_2]", ("h", "h_2")),
+    ],
+)
+def test_a_name_stays_a_name(text, names):
+    assert parse(text, mesh=Mesh.of({"X": 2})).inputs[0].dims == names
+
+
+@pytest.mark.parametrize(
+    ("part", "axes", "near"),
+    [
+        ("x", "X", "X"),
+        ("xy", "X Y", "XY"),
+        ("dta", "data", "data"),
+        ("daata", "data", "data"),
+        ("adta", "data", "data"),
+        ("dp", "tp", "tp"),
+        ("data", "Data", "Data"),
+        ("model", "X data", None),
+        ("ff", "X tp", None),
+    ],
+)
+def test_what_is_nearly_an_axis(part, axes, near):
+    assert near_axes(part, Mesh.of(dict.fromkeys(axes.split(), 2))) == near
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--dims", "Q=4"], "`Q`"),
+        (["--mesh", "X=2,Q=2"], "`Q`"),
+        (["--mesh", "X=2", "--dcn", "Q=2"], "`Q`"),
+        (["--mesh", "X=2", "--dcn", "Q"], "`Q`"),
+        (["--mesh", "X=2", "--map", "Q=0", "--topology", "v5p:2x1x1"], "`Q`"),
+        (["--mesh", "X=2", "--wraparound", "Q=ring"], "`Q`"),
+        (["--mesh", "X=2", "--wraparound", "X=ring,X=line"], "`X`"),
+        (["--mesh", "X=2", "--map", "X=0,X=1", "--topology", "v5p:2x1x1"], "`X`"),
+        (["--mesh", "X=2", "--dcn", "X", "--wraparound", "X=ring"], "`X`"),
+        (["--mesh", "X=2", "--dcn", "P=2", "--map", "P=0", "--topology", "v5p:2x1x1"], "`P`"),
+        (["--dtype", "f32"], "f32"),
+    ],
+)
+def test_options_that_nothing_takes_are_named(options, word, capsys):
+    text = "A: bf16[I_X] → A[I]"
+    status = cli._status(["check", text, *(["--mesh", "X=2"] if "--mesh" not in options else []), *options])
+    out, err = capsys.readouterr()
+    assert word in err
+    assert status in (0, 2, 4)
+    assert (status == 0) == err.startswith("warning") == bool(out)
+
+
+def test_the_plan_carries_the_warnings():
+    found = plan("A[I, J] · B[M, K] → C[I, K]", mesh={"X": 2}, dims={"I": 4, "Jj": 4})
+    for word in (
+        "dim `J` is on `A` alone, and is summed there",
+        "`M` is on `B` alone",
+        "did you mean `J`?",
+        "axis `X`",
+    ):
+        assert any(word in note for note in found.notes), found.notes
+
+
+ARRAYS = {"dims": {"I": 8, "J": 4}, "dtypes": {"A": "f32"}, "mesh": Mesh.of({"X": 2, "Y": 2})}
+
+
+@pytest.mark.parametrize(
+    ("declared", "code"),
+    [
+        ("", None),
+        ("mesh X=2; ", None),
+        ("mesh X=2, Z=8; ", None),
+        ("dims I=8, J=4; dtype f32; ", None),
+        ("mesh X=4; ", "SHC203"),
+        ("dims J=4, I=16; ", "SHC206"),
+        ("dtype bf16; ", "SHC214"),
+        ("A: int8", "SHC214"),
+        ("A: f32", None),
+    ],
+)
+def test_declarations_agree_with_the_arrays(declared, code):
+    text = f"{declared}[I_X, J] → B[I, J]" if declared.startswith("A") else f"{declared}A[I_X, J] → B[I, J]"
+    if code is None:
+        assert parse(text, **ARRAYS, exact=True).inputs[0].dtype.name == "f32"
+        return
+    with pytest.raises(ShardcError) as caught:
+        parse(text, **ARRAYS, exact=True)
+    assert caught.value.code == code and caught.value.span is not None and caught.value.help
+    parse(text, **ARRAYS)  # options override
