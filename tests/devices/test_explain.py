@@ -18,7 +18,7 @@ from shardc.backend.placing import make_mesh, spec_of
 from shardc.backend.target import load_target
 from shardc.compiled.explain.explain import explain
 from shardc.compiled.explain.notated import Unsaid
-from shardc.compiled.explain.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED, TWICE
+from shardc.compiled.explain.findings import GATHERED, PLANNED, REMATERIALIZED, SUMMED, TWICE
 from shardc.compiled.explain.wish import program_of
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.mesh import Mesh

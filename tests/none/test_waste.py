@@ -11,11 +11,11 @@ from shardc.compiled import Reader, read_hlo
 from shardc.compiled.explain import digits
 from shardc.compiled.explain.change import Start, axes_of, change_of, coordinates
 from shardc.compiled.explain.explain import explain
-from shardc.compiled.explain.flow import Flow, layouts_of
+from shardc.compiled.explain.flow import At, Flow, layouts_of
 from shardc.compiled.explain.indices import Scope
 from shardc.compiled.explain.remat import rematerializations, tiles
 from shardc.compiled.explain.search import array_name, dtype_of
-from shardc.compiled.explain.waste import GATHERED, REMATERIALIZED, SUMMED, TWICE
+from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED, TWICE
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
@@ -250,7 +250,7 @@ def test_a_gather_and_a_slice_are_read_as_the_change_that_they_are(data):
     dim = next(place for place in order if before.dims[place])
     view = digits.gathered(digits.whole(local), dim, gathers[0].group_size, first.name)
     start = Start("w", view, local, DTYPES["f32"])
-    ends = Flow(module, layouts_of(text)).kept(Scope(module.entry), first, view)
+    ends = Flow(module, layouts_of(text)).uses([(At(Scope(module.entry), first), view)]).ends
     found = change_of(start, ends, {c.name: c.groups for c in gathers}, CUBE)
     assert (found.before.sharding, found.after, found.before.shape) == (before, after, SIZES)
 

@@ -12,7 +12,7 @@ import shardc
 from shardc.backend import tpu
 from shardc.backend.lowering import lower, mesh_of
 from shardc.compiled.explain.explain import explain
-from shardc.compiled.explain.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED
+from shardc.compiled.explain.findings import GATHERED, PLANNED, REMATERIALIZED, SUMMED
 from shardc.cost import Layout, LinkModel
 from shardc.cost.topology import lay, topology
 from shardc.ir.mesh import Mesh
