@@ -17,7 +17,20 @@ import numpy as np
 from shardc.compiled.explain import digits
 from shardc.compiled.explain.digits import View
 from shardc.compiled.explain.indices import Indices, Scope, Values
-from shardc.compiled.explain.through import Lost, NeedsAll, On, Outcome, Use, is_spent, numbers, part_of, through
+from shardc.compiled.explain.through import (
+    SAME,
+    UNKNOWN,
+    Lost,
+    NeedsAll,
+    On,
+    Outcome,
+    Use,
+    blurred,
+    is_spent,
+    numbers,
+    part_of,
+    through,
+)
 from shardc.compiled.hlo.loops import trip_count
 from shardc.compiled.hlo.text import Computation, Instruction, Module
 
@@ -84,7 +97,7 @@ class _Step:
     view: View
     gathers: tuple[str, ...] = ()
     multiplied: bool = False
-    is_part: bool = False
+    part: str = ""  # which part of it this is, if not all
 
     def to(self, at: At) -> _Step:
         return replace(self, at=at)
@@ -95,7 +108,7 @@ class _Step:
             at=At(self.at.scope, instruction, element),
             view=found.view,
             multiplied=self.multiplied or found.multiplied,
-            is_part=self.is_part or found.is_part,
+            part=self.part or found.part,
         )
 
 
@@ -127,7 +140,7 @@ class Flow:
         known: set[object] = set()
         while waiting:
             step = waiting.pop()
-            if (key := (step.at.key, step.view, step.multiplied, step.is_part)) in known:
+            if (key := (step.at.key, step.view, step.multiplied, step.part)) in known:
                 continue
             known.add(key)
             if len(known) > _MOST_STEPS:
@@ -138,8 +151,8 @@ class Flow:
                         ends.append(found)
                     case Lost(why):
                         unknown.append(why)
-                    case NeedsAll(why) if step.is_part:
-                        unknown.append("a part of it is used, the same on every device")
+                    case NeedsAll() if step.part:
+                        unknown.append(step.part)
                     case NeedsAll(why):
                         return Whole(why)
                     case _:
@@ -250,17 +263,17 @@ class Flow:
             return NeedsAll("its values are indices")
         had = digits.sizes_of(step.view)
         cut = [n for n, size in enumerate(had) if size != sizes[n]]
-        starts = {n: self._start(step.at.scope, user.operands[n + 1]) for n in cut}
-        alike = [n for n in cut if (found := starts[n]) is None or (found == found[0]).all()]
-        part = part_of(step.view, sizes, alike)
-        if all(self._is_gone_through(step.at.scope, sizes[n], had[n]) for n in alike if starts[n] is None):
-            lookups = [n for n in alike if starts[n] is not None]
-            part = replace(part, is_part=part_of(step.view, sizes, lookups).is_part)
-        if len(alike) == len(cut):
+        known = {n: at for n in cut if (at := self._start(step.at.scope, user.operands[n + 1])) is not None}
+        alike = [n for n, at in known.items() if (at == at[0]).all()]
+        hidden = [n for n in cut if n not in known]
+        missed = [n for n in hidden if not self._is_gone_through(step.at.scope, sizes[n], had[n])]
+        why = part_of(step.view, sizes, missed, UNKNOWN).part or part_of(step.view, sizes, alike, SAME).part
+        part = On(blurred(step.view, sizes, {*alike, *hidden}), part=why)
+        if len(alike) + len(hidden) == len(cut):
             return [step.on(user, part)]
         nowhere = np.zeros(self.module.partitions, dtype=np.int64)
-        known = [nowhere if n in alike or (at := starts.get(n)) is None else at for n in range(len(sizes))]
-        return Kept(user, part.view, sizes, np.stack(known, axis=1), step.gathers, step.multiplied)
+        starts = [nowhere if n in alike else known.get(n, nowhere) for n in range(len(sizes))]
+        return Kept(user, part.view, sizes, np.stack(starts, axis=1), step.gathers, step.multiplied)
 
     def _start(self, scope: Scope, name: str) -> Values | None:
         """Where a slice begins on each device; None if that is not known."""

@@ -97,6 +97,8 @@ class Indices:
         match instruction.opcode:
             case "partition-id":
                 return np.arange(devices)
+            case "replica-id" if self.module.replicas == 1:
+                return np.zeros(devices, dtype=np.int64)
             case "constant":
                 return _constant(instruction, devices)
             case "parameter":

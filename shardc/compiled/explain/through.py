@@ -43,7 +43,7 @@ class On:
 
     view: View
     multiplied: bool = False  # some of its dims were summed over
-    is_part: bool = False  # a part of it, the same on every device
+    part: str = ""  # if only a part of it goes on, and not another one on each device: which
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,15 @@ def _padded(use: Use) -> On:
 def _sliced(use: Use) -> On:
     """At fixed places: the same part on every device."""
     cut = {n for n, size in enumerate(digits.sizes_of(use.view)) if size != use.sizes[n]}
-    return part_of(use.view, use.sizes, cut)
+    return part_of(use.view, use.sizes, cut, SAME)
 
 
-def part_of(view: View, sizes: tuple[int, ...], cut: Collection[int]) -> On:
+SAME, UNKNOWN = "a part of it is used, the same on every device", "a part of it is used, at places that are not known"
+
+
+def part_of(view: View, sizes: tuple[int, ...], cut: Collection[int], part: str) -> On:
     """Along these dims a part goes on; if they hold nothing of the array, all of it does."""
-    return On(blurred(view, sizes, cut), is_part=not is_spent(tuple(view[n] for n in cut)))
+    return On(blurred(view, sizes, cut), part="" if is_spent(tuple(view[n] for n in cut)) else part)
 
 
 def _updated(use: Use) -> Outcome:
