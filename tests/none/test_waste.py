@@ -1,13 +1,15 @@
 """Waste in compiled programs: what becomes of an array, which change of sharding that is, and what is said of it."""
 
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shardc.compiled import Reader, read_hlo
+from shardc.compiled import Reader, collectives, read_hlo
 from shardc.compiled.explain import digits
 from shardc.compiled.explain.change import Start, axes_of, change_of, coordinates
 from shardc.compiled.explain.explain import explain
@@ -20,6 +22,9 @@ from shardc.cost import CHIPS, LinkModel
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding, spell
+
+sys.path.insert(0, str(Path(__file__).parent))
+from combined import Combined, Moved, combined
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 CUBE = Mesh.of({"X": 2, "Y": 2, "Z": 3})
@@ -521,6 +526,69 @@ def test_an_array_that_is_gathered_twice():
         == ()
     )
     assert explained(twice(name="ag.remat")).findings == (), "the compiler's own choice, to save memory"
+
+
+# --- several arrays in one collective
+
+
+@given(combined())
+def test_each_array_of_a_collective_is_judged_by_itself(case):
+    """In whatever form it is done, each array fares in its own way: used whole, cut, lost sight of, or in part."""
+    found = explained(case.text())
+    assert found.wire_bytes == sum(one.total_bytes for one in collectives(case.text(), MESH)) == sum(case.wire)
+    (row,) = found.collectives
+    assert [array.wire_bytes for array in row.arrays] == case.wire
+    judged = case.of_fate("used", "cut") if case.is_wasteful else case.of_fate("used")
+    assert found.judged_bytes == judged, [array.why for array in row.arrays]
+    assert sum(left.wire_bytes for left in found.not_judged) == sum(case.wire) - judged
+    wasted = sum(array.fate == "cut" for array in case.arrays) if case.is_wasteful else 0
+    assert [finding.count for finding in found.findings] == [wasted * case.trips] * bool(wasted)
+    assert sum(finding.wire_bytes for finding in found.findings) == case.of_fate("cut") * case.is_wasteful
+
+
+def test_what_is_not_judged_is_said_with_its_reason():
+    case = Combined("all-reduce", "plain", (Moved(8, 8, "used"), Moved(8, 4, "lost"), Moved(4, 4, "same")))
+    found = explained(case.text())
+    assert str(found).endswith("nothing wasteful found in 384 of 672 bytes")
+    assert [(left.arrays, left.wire_bytes, left.why) for left in found.not_judged] == [
+        (1, 192, "goes into custom-call `odd`"),
+        (1, 96, "a part of it is used, the same on every device"),
+    ]
+    fields = found.to_json()
+    assert (fields["judged"]["wire_bytes"], fields["judged"]["of_wire_bytes"]) == (384, 672)
+    assert [left["why"] for left in fields["judged"]["not_judged"]] == [left.why for left in found.not_judged]
+    assert [array["judged"] for array in fields["collectives"][0]["arrays"]] == [True, False, False]
+
+
+def test_one_cause_is_one_finding():
+    """Three arrays in four trips are one finding of twelve; another change of sharding is another."""
+    case = Combined("all-reduce", "looped", tuple(Moved(rows, 4, "cut") for rows in (4, 8, 16)), 4)
+    (finding,) = explained(case.text()).findings
+    assert (finding.count, finding.wire_bytes) == (12, sum(case.wire))
+    assert "in 12 times: m" in str(explained(case.text()))
+    text = case.text().replace("dynamic-slice(%w0, %at0, %zero)", "dynamic-slice(%w0, %zero, %at0)")
+    text = text.replace("%k0 = s32[] constant(1)", "%k0 = s32[] constant(1)").replace("%d0 = f32[1,4]", "%d0 = f32[4,1]")
+    assert sorted(finding.count for finding in explained(text).findings) == [4, 8]
+
+
+def test_what_is_less_than_a_thousandth_is_no_finding():
+    def of(rows):
+        return explained(Combined("all-reduce", "plain", (Moved(4, 4, "cut"), Moved(rows, 8, "used"))).text())
+
+    assert [finding.kind for finding in of(16).findings] == [SUMMED]
+    small = of(1 << 20)
+    assert small.findings == () and small.judged_bytes == small.wire_bytes
+    assert small.notes == ("48 bytes are wasted besides, by causes of less than a thousandth each",)
+
+
+def test_a_computation_that_is_called_twice_is_judged_twice():
+    case = Combined("all-reduce", "called", (Moved(8, 8, "used"), Moved(8, 4, "cut")))
+    once = explained(case.text())
+    text = case.text().replace("%w0 =", "%again = (f32[8,8], f32[8,4]) call(%a0, %a1), to_apply=%apart\n  %w0 =")
+    twice = explained(text)
+    assert len(twice.collectives) == 2 and twice.wire_bytes == 2 * once.wire_bytes
+    assert {left.why for left in twice.not_judged} == {"nothing is seen to use it"}
+    assert twice.judged_bytes == once.judged_bytes
 
 
 # --- warnings, names, text
