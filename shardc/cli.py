@@ -228,7 +228,9 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
 @click.argument("target", metavar="MODULE:FUNCTION")
 @click.option("--chip", metavar="v5p", help="The chip that prices it, or a TOML file with its constants.")
 @click.option("--topology", metavar="v5p:2x2x2", help="Compile for this slice, with no TPU, instead.")
-@click.option("--devices", type=click.IntRange(min=1, max=512), help="Simulate so many; else as many as its mesh needs.")
+@click.option(
+    "--devices", type=click.IntRange(min=1, max=512), help="Simulate so many; else as many as its mesh needs."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr.")
 def explain(target: str, chip: str | None, topology: str | None, devices: int | None, as_json: bool) -> int:
     """What a jitted JAX function communicates, what of it is wasteful, and what would do better.

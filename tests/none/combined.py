@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 GROUPS = "replica_groups=[2,4]<=[8]"  # over Y of X=2, Y=4
-FATES = ("used", "cut", "lost", "same")
+FATES = ("used", "pieces", "windowed", "cut", "lost", "same", "joined")
+WHOLE = ("used", "pieces", "windowed")  # in one way or another all of it is
 FORMS = ("plain", "started", "async", "fused", "called", "looped", "branched")
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 STARTED = ("all-reduce", "all-gather")
@@ -140,12 +141,38 @@ def _fate(n, array, case):
         "used": (f"%w{n}", []),
         "cut": (f"%d{n}", [*at, f"%d{n} = {part} dynamic-slice(%w{n}, {starts}), metadata={{op_name=cut}}"]),
         "lost": (f"%d{n}", [f'%d{n} = {shape} custom-call(%w{n}), custom_call_target="odd"']),
-        "same": (f"%d{n}", [f"%d{n} = f32[1,{columns}] slice(%w{n}), slice={{[0:1], [0:{columns}]}}"]),
+        "same": (f"%d{n}", [f"%d{n} = {_shape(rows, 1)} slice(%w{n}), slice={{[0:{rows}], [0:1]}}"]),
+        "pieces": (f"%d{n}", _pieces(n, rows, columns)),
+        "windowed": (
+            f"%d{n}",
+            [
+                f"%d{n} = {_shape(rows, columns // 4)} reduce-window(%w{n}, %nil), "
+                "window={size=1x4 stride=1x4}, to_apply=%sum"
+            ],
+        ),
+        "joined": (
+            f"%d{n}",
+            [
+                f"%j{n} = {_shape(rows, 2 * columns)} concatenate(%w{n}, %w{n}), dimensions={{1}}",
+                f"%d{n} = {_shape(rows, 1)} slice(%j{n}), slice={{[0:{rows}], [0:1]}}",
+            ],
+        ),
     }[array.fate]
-    if array.fate == "same" and rows == 1:
-        lines = [f"%d{n} = f32[1,1] slice(%w{n}), slice={{[0:1], [0:1]}}"]
     total = f"%u{n} = f32[] reduce({last}, %nil), dimensions={{0,1}}, to_apply=%sum"
     return [f"%w{n} = {shape} tanh(%r{n})", *lines, total]
+
+
+def _pieces(n, rows, columns):
+    """Two halves, which are used one by one."""
+    half = columns // 2
+    shape = _shape(rows, half)
+    return [
+        f"%h{n} = {shape} slice(%w{n}), slice={{[0:{rows}], [0:{half}]}}",
+        f"%g{n} = {shape} slice(%w{n}), slice={{[0:{rows}], [{half}:{columns}]}}",
+        f"%s{n} = {shape} sort(%h{n}), dimensions={{0}}",
+        f"%o{n} = {shape} sort(%g{n}), dimensions={{0}}",
+        f"%d{n} = {shape} add(%s{n}, %o{n})",
+    ]
 
 
 PLACE = (

@@ -13,18 +13,18 @@ from shardc.compiled import Reader, collectives, read_hlo
 from shardc.compiled.explain import digits
 from shardc.compiled.explain.change import Start, axes_of, change_of, coordinates
 from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED, TWICE
 from shardc.compiled.explain.flow import At, Flow, layouts_of
 from shardc.compiled.explain.indices import Scope
 from shardc.compiled.explain.remat import rematerializations, tiles
 from shardc.compiled.explain.search import array_name, dtype_of
-from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED, TWICE
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding, spell
 
 sys.path.insert(0, str(Path(__file__).parent))
-from combined import Combined, Moved, combined
+from combined import WHOLE, Combined, Moved, combined
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 CUBE = Mesh.of({"X": 2, "Y": 2, "Z": 3})
@@ -538,7 +538,7 @@ def test_each_array_of_a_collective_is_judged_by_itself(case):
     assert found.wire_bytes == sum(one.total_bytes for one in collectives(case.text(), MESH)) == sum(case.wire)
     (row,) = found.collectives
     assert [array.wire_bytes for array in row.arrays] == case.wire
-    judged = case.of_fate("used", "cut") if case.is_wasteful else case.of_fate("used")
+    judged = case.of_fate(*WHOLE, "cut") if case.is_wasteful else case.of_fate(*WHOLE)
     assert found.judged_bytes == judged, [array.why for array in row.arrays]
     assert sum(left.wire_bytes for left in found.not_judged) == sum(case.wire) - judged
     wasted = sum(array.fate == "cut" for array in case.arrays) if case.is_wasteful else 0
@@ -567,7 +567,9 @@ def test_one_cause_is_one_finding():
     assert (finding.count, finding.wire_bytes) == (12, sum(case.wire))
     assert "in 12 times: m" in str(explained(case.text()))
     text = case.text().replace("dynamic-slice(%w0, %at0, %zero)", "dynamic-slice(%w0, %zero, %at0)")
-    text = text.replace("%k0 = s32[] constant(1)", "%k0 = s32[] constant(1)").replace("%d0 = f32[1,4]", "%d0 = f32[4,1]")
+    text = text.replace("%k0 = s32[] constant(1)", "%k0 = s32[] constant(1)").replace(
+        "%d0 = f32[1,4]", "%d0 = f32[4,1]"
+    )
     assert sorted(finding.count for finding in explained(text).findings) == [4, 8]
 
 

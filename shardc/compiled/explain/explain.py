@@ -66,9 +66,7 @@ def explain(lowered: Lowered, model: LinkModel) -> Explanation:
     parts = parts_of(Reader(module, lowered.mesh))
     flow = Flow(module, layouts_of(lowered.text))
     given = _given(module, lowered.inputs)
-    compiled = Compiled(
-        module, flow, lowered.mesh, model, {part.key: part for part in parts}, given, lowered.explicit
-    )
+    compiled = Compiled(module, flow, lowered.mesh, model, {part.key: part for part in parts}, given, lowered.explicit)
     waste = Waste(compiled)
     waste.look()
     found = [next(own).collective for _, own in _together(parts)]

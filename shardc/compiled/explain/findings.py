@@ -70,7 +70,7 @@ def _merged(found: Sequence[Finding]) -> Finding:
     return replace(
         found[0],
         where=_each_once(line for one in found for line in one.where),
-        what=found[0].what + (f"; so are {len(found) - 1} more" if len(found) > 1 else ""),
+        what=found[0].what + _more(len(found) - 1),
         collectives=_each_once(name for one in found for name in one.collectives),
         wire_bytes=sum(one.wire_bytes for one in found),
         time_s=sum(one.time_s for one in found),
@@ -80,6 +80,10 @@ def _merged(found: Sequence[Finding]) -> Finding:
         statement="\n".join(_each_once(one.statement for one in found)),
         count=sum(one.count for one in found),
     )
+
+
+def _more(count: int) -> str:
+    return f"; so {'is' if count == 1 else 'are'} {count} more" if count else ""
 
 
 def _each_once(texts: Iterable[str]) -> tuple[str, ...]:

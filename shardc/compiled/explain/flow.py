@@ -24,8 +24,9 @@ from shardc.compiled.explain.through import (
     NeedsAll,
     On,
     Outcome,
+    Piece,
     Use,
-    blurred,
+    covered,
     is_spent,
     numbers,
     part_of,
@@ -97,7 +98,13 @@ class _Step:
     view: View
     gathers: tuple[str, ...] = ()
     multiplied: bool = False
-    part: str = ""  # which part of it this is, if not all
+    is_blurred: bool = False  # some of its dims are no longer followed
+    part: str = ""  # if this is but a part of it: why it is not known which
+    piece: Piece | None = None  # or that part
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.at.key, self.view, self.multiplied, self.is_blurred, self.part, self.piece)
 
     def to(self, at: At) -> _Step:
         return replace(self, at=at)
@@ -108,7 +115,9 @@ class _Step:
             at=At(self.at.scope, instruction, element),
             view=found.view,
             multiplied=self.multiplied or found.multiplied,
-            part=self.part or found.part,
+            is_blurred=self.is_blurred or found.is_blurred,
+            part=self.part or found.part or (SAME if self.piece and found.piece else ""),
+            piece=self.piece or found.piece,
         )
 
 
@@ -137,12 +146,13 @@ class Flow:
         waiting = [_Step(at, view) for at, view in starts]
         ends: list[Kept] = []
         unknown: list[str] = []
+        pieces: list[Piece] = []
         known: set[object] = set()
         while waiting:
             step = waiting.pop()
-            if (key := (step.at.key, step.view, step.multiplied, step.part)) in known:
+            if step.key in known:
                 continue
-            known.add(key)
+            known.add(step.key)
             if len(known) > _MOST_STEPS:
                 return Unknown("it goes on for too long to be followed")
             for found in self._onward(step):
@@ -153,20 +163,27 @@ class Flow:
                         unknown.append(why)
                     case NeedsAll() if step.part:
                         unknown.append(step.part)
+                    case NeedsAll() if step.piece is not None:
+                        pieces.append(step.piece)
                     case NeedsAll(why):
                         return Whole(why)
                     case _:
                         waiting += found
+        if covered(pieces):
+            return Whole("its parts are used, which make up the whole")
+        unknown += [SAME] * len(pieces)
         if unknown or not ends:
             return Unknown(unknown[0] if unknown else "nothing is seen to use it")
         return Parts(tuple(ends))
 
     def _onward(self, step: _Step) -> list[_Next]:
         """The next places of a value."""
-        if is_spent(step.view):
+        if is_spent(step.view) and not (step.is_blurred and any(step.view)):
             return [NeedsAll("all of it is used")]
         users = self.users(step.at.scope.computation).get(step.at.instruction.name, ())
-        found = [self._element(step, user) if step.at.element is not None else self._array(step, user) for user in users]
+        found = [
+            self._element(step, user) if step.at.element is not None else self._array(step, user) for user in users
+        ]
         return [*found, self._out(step)] if step.at.instruction.is_root else found
 
     def _array(self, step: _Step, user: Instruction) -> _Next:
@@ -190,6 +207,8 @@ class Flow:
         found: Outcome = through(use)
         if not isinstance(found, On):
             return found
+        if step.is_blurred and user.opcode == "slice":
+            found = replace(found, part=UNKNOWN)
         several = range(len(user.shapes)) if user.opcode == "reduce" and len(user.shapes) > 1 else (None,)
         return [step.on(user, found, element) for element in several]
 
@@ -268,7 +287,8 @@ class Flow:
         hidden = [n for n in cut if n not in known]
         missed = [n for n in hidden if not self._is_gone_through(step.at.scope, sizes[n], had[n])]
         why = part_of(step.view, sizes, missed, UNKNOWN).part or part_of(step.view, sizes, alike, SAME).part
-        part = On(blurred(step.view, sizes, {*alike, *hidden}), part=why)
+        why = why or (UNKNOWN if step.is_blurred and (alike or hidden) else "")
+        part = replace(part_of(step.view, sizes, {*alike, *hidden}, why), part=why)
         if len(alike) + len(hidden) == len(cut):
             return [step.on(user, part)]
         nowhere = np.zeros(self.module.partitions, dtype=np.int64)

@@ -91,7 +91,9 @@ def _arrivals(met: Met, scope: Scope) -> Iterator[tuple[tuple[At, Shape], ...]]:
     instruction, count = met.instruction, len(met.collective.arrays)
     result = instruction
     if instruction.opcode.endswith("-start"):
-        ends = (i for i in met.computation.instructions if i.opcode.endswith("-done") and instruction.name in i.operands)
+        ends = (
+            i for i in met.computation.instructions if i.opcode.endswith("-done") and instruction.name in i.operands
+        )
         found = next(ends, None)
         if found is None:
             return

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
@@ -29,12 +29,22 @@ shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor
 """
 _ELEMENTWISE = frozenset(_NAMES.split())
 _KEEPS = frozenset({"copy", "copy-start", "copy-done", "optimization-barrier", "opt-barrier"})
-_NEEDS_ALL = frozenset(
-    """
-    all-reduce all-to-all cholesky collective-broadcast collective-permute fft gather outfeed reduce-scatter
-    rng-bit-generator scatter send sort topk triangular-solve
-    """.split()
-)
+_NEEDING = """
+all-reduce all-to-all cholesky collective-broadcast collective-permute fft gather outfeed reduce-scatter
+rng-bit-generator scatter send sort topk triangular-solve
+"""
+_NEEDS_ALL = frozenset(_NEEDING.split())
+_REMARKS = frozenset({"AssumeGatherIndicesInBound"})  # custom calls that give back what they are given
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The same part on every device: of a view, along one dim, from here to there."""
+
+    view: View
+    dim: int
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,9 @@ class On:
 
     view: View
     multiplied: bool = False  # some of its dims were summed over
-    part: str = ""  # if only a part of it goes on, and not another one on each device: which
+    is_blurred: bool = False  # some of its dims are no longer followed
+    part: str = ""  # if only a part of it goes on, and not another one on each device: why it is not known which
+    piece: Piece | None = None  # or that part
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,9 @@ class Lost:
 
     why: str
 
+
+SAME, UNKNOWN = "a part of it is used, the same on every device", "a part of it is used, at places that are not known"
+_EDGES = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 
 Outcome: TypeAlias = On | NeedsAll | Lost
 
@@ -83,11 +98,12 @@ def through(use: Use) -> Outcome:
     opcode = use.user.opcode
     if opcode.removesuffix("-start") in _NEEDS_ALL:
         return NeedsAll(f"{opcode.removesuffix('-start')} needs all of it")
-    if opcode == "custom-call":
-        return Lost(f"goes into custom-call {use.user.attributes.get('custom_call_target', '')}".replace('"', "`"))
+    target = use.user.attributes.get("custom_call_target", "").strip('"')
+    if opcode == "custom-call" and target not in _REMARKS:
+        return Lost(f"goes into custom-call `{target}`")
     if len(use.user.shapes) != 1 and opcode not in ("copy-start", "reduce"):
         return Lost(f"goes into {opcode} of several arrays")
-    if opcode in _KEEPS or (opcode in _ELEMENTWISE and use.sizes == digits.sizes_of(use.view)):
+    if opcode in _KEEPS or (opcode in (*_ELEMENTWISE, "custom-call") and use.sizes == digits.sizes_of(use.view)):
         return On(use.view)
     rule = _RULES.get(opcode)
     found = None if rule is None else rule(use)
@@ -102,6 +118,23 @@ def is_spent(view: View) -> bool:
 def blurred(view: View, sizes: tuple[int, ...], dims: Collection[int]) -> View:
     """Along these dims the array is no longer followed."""
     return tuple(digits.foreign(sizes[n]) if n in dims else dim for n, dim in enumerate(view))
+
+
+def covered(pieces: Collection[Piece]) -> bool:
+    """Do some of the pieces make up the whole, side by side?"""
+    for view, dim in {(piece.view, piece.dim) for piece in pieces}:
+        reached = 0
+        for start, stop in sorted((p.start, p.stop) for p in pieces if (p.view, p.dim) == (view, dim)):
+            reached = max(reached, stop) if start <= reached else reached
+        if reached == digits.sizes_of(view)[dim]:
+            return True
+    return False
+
+
+def without(use: Use, dims: Collection[int]) -> On:
+    """It goes on in a larger or another array, no longer followed along these dims."""
+    lost = not is_spent(tuple(use.view[number] for number in dims))
+    return On(blurred(use.view, use.sizes, dims), is_blurred=lost)
 
 
 def numbers(instruction: Instruction, attribute: str) -> tuple[int, ...]:
@@ -137,28 +170,42 @@ def _reduce(use: Use) -> On:
 
 def _joined(use: Use) -> On:
     """Beside other arrays, or turned round, along some dims."""
-    return On(blurred(use.view, use.sizes, numbers(use.user, "dimensions")))
+    return without(use, numbers(use.user, "dimensions"))
 
 
 def _padded(use: Use) -> On:
     edges = use.user.attributes.get("padding", "").split("x")
     dims = {n for n, edge in enumerate(edges) if edge.replace("_0", "") not in ("0", "")}
     changed = {n for n, size in enumerate(digits.sizes_of(use.view)) if size != use.sizes[n]}
-    return On(blurred(use.view, use.sizes, dims | changed))
+    return without(use, dims | changed)
 
 
 def _sliced(use: Use) -> On:
     """At fixed places: the same part on every device."""
-    cut = {n for n, size in enumerate(digits.sizes_of(use.view)) if size != use.sizes[n]}
-    return part_of(use.view, use.sizes, cut, SAME)
-
-
-SAME, UNKNOWN = "a part of it is used, the same on every device", "a part of it is used, at places that are not known"
+    cut = [n for n, size in enumerate(digits.sizes_of(use.view)) if size != use.sizes[n]]
+    found = part_of(use.view, use.sizes, cut, SAME)
+    edges = _EDGES.findall(use.user.attributes.get("slice", ""))
+    if not found.part or len(cut) != 1 or len(edges) <= cut[0] or edges[cut[0]][2] not in ("", "1"):
+        return found
+    start, stop, _ = edges[cut[0]]
+    return replace(found, part="", piece=Piece(use.view, cut[0], int(start), int(stop)))
 
 
 def part_of(view: View, sizes: tuple[int, ...], cut: Collection[int], part: str) -> On:
     """Along these dims a part goes on; if they hold nothing of the array, all of it does."""
-    return On(blurred(view, sizes, cut), part="" if is_spent(tuple(view[n] for n in cut)) else part)
+    none = is_spent(tuple(view[number] for number in cut))
+    return On(blurred(view, sizes, cut), is_blurred=not none, part="" if none else part)
+
+
+def _windows(use: Use) -> On | None:
+    """`window={size=1x8 stride=1x8}`: summed, or the like, over windows; it goes on along dims where they are of 1."""
+    window = dict(re.findall(r"(\w+)=([\dx]+)", use.user.attributes.get("window", "")))
+    sizes = [int(size) for size in window.get("size", "").split("x") if size]
+    strides = [int(step) for step in window.get("stride", "x".join("1" * len(sizes))).split("x")]
+    if len(sizes) != len(use.view) or len(strides) != len(sizes) or any(map(int.__lt__, sizes, strides)):
+        return None
+    gone = {n for n, size in enumerate(sizes) if size != 1 or digits.sizes_of(use.view)[n] != use.sizes[n]}
+    return replace(without(use, gone), multiplied=True)
 
 
 def _updated(use: Use) -> Outcome:
@@ -168,7 +215,7 @@ def _updated(use: Use) -> Outcome:
         return On(use.view)
     if use.user.operands[1] != use.given.name or len(sizes) != len(use.sizes):
         return NeedsAll("its values are indices")
-    return On(blurred(use.view, use.sizes, {n for n, size in enumerate(sizes) if size != use.sizes[n]}))
+    return without(use, {n for n, size in enumerate(sizes) if size != use.sizes[n]})
 
 
 def _product(use: Use) -> On | None:
@@ -236,6 +283,7 @@ _RULES: dict[str, Callable[[Use], Outcome | None]] = {
     "concatenate": _joined,
     "reverse": _joined,
     "pad": _padded,
+    "reduce-window": _windows,
     "slice": _sliced,
     "dynamic-update-slice": _updated,
 }

@@ -74,9 +74,7 @@ class Waste:
         view = _gathered_view(part) if part.collective.kind == "AllGather" else None
         if part.collective.kind == "AllGather" and view is None:
             return Verdict(False, "it is gathered in a way that is not followed")
-        uses: Uses = self.compiled.flow.uses(
-            [(at, view or digits.whole(shape.sizes)) for at, shape in part.arrives]
-        )
+        uses: Uses = self.compiled.flow.uses([(at, view or digits.whole(shape.sizes)) for at, shape in part.arrives])
         match uses:
             case Whole(why):
                 return Verdict(True, why)
