@@ -27,6 +27,7 @@ from shardc.compiled.explain.through import (
     Piece,
     Use,
     covered,
+    is_block,
     is_spent,
     numbers,
     part_of,
@@ -282,7 +283,8 @@ class Flow:
             return NeedsAll("its values are indices")
         had = digits.sizes_of(step.view)
         cut = [n for n, size in enumerate(had) if size != sizes[n]]
-        known = {n: at for n in cut if (at := self._start(step.at.scope, user.operands[n + 1])) is not None}
+        clear = [n for n in cut if not is_block(step.view[n])]
+        known = {n: at for n in clear if (at := self._start(step.at.scope, user.operands[n + 1])) is not None}
         alike = [n for n, at in known.items() if (at == at[0]).all()]
         hidden = [n for n in cut if n not in known]
         missed = [n for n in hidden if not self._is_gone_through(step.at.scope, sizes[n], had[n])]

@@ -2,7 +2,8 @@
 
     transpose, reshape, copy, tanh, add, …      the array goes on, seen otherwise
     dot, reduce                                 it goes on along the dims that are kept
-    concatenate, pad, a slice                   it goes on along the other dims; those are *blurred*: no longer followed
+    concatenate                                 it goes on as a block of the whole
+    pad, reverse, a slice                       it goes on along the other dims; those are *blurred*: no longer followed
     sort, scatter, all-reduce, all-to-all, …    all of it is needed
     anything else                               it is lost sight of
 
@@ -168,9 +169,26 @@ def _reduce(use: Use) -> On:
     return On(tuple(dim for number, dim in enumerate(use.view) if number not in gone), multiplied=True)
 
 
-def _joined(use: Use) -> On:
-    """Beside other arrays, or turned round, along some dims."""
+def _turned(use: Use) -> On:
     return without(use, numbers(use.user, "dimensions"))
+
+
+def _joined(use: Use) -> On:
+    """Beside other arrays along one dim: a block of it, if all that stands before is a whole number of such blocks."""
+    (dim,) = numbers(use.user, "dimensions")
+    own, name = digits.sizes_of(use.view)[dim], use.given.name
+    sizes = [use.computation.by_name[operand].shapes[0].sizes[dim] for operand in use.user.operands]
+    before = [sum(sizes[:n]) for n, operand in enumerate(use.user.operands) if operand == name]
+    if use.sizes[dim] % own or any(size % own for size in before):
+        return without(use, [dim])
+    block = (*digits.foreign(use.sizes[dim] // own), *use.view[dim])
+    return On((*use.view[:dim], block, *use.view[dim + 1 :]))
+
+
+def is_block(dim: digits.Dim) -> bool:
+    """Does a dim hold the array as a block beside others?"""
+    own = [digit.origin != digits.FOREIGN for digit in dim]
+    return any(own) and not all(own)
 
 
 def _padded(use: Use) -> On:
@@ -281,7 +299,7 @@ _RULES: dict[str, Callable[[Use], Outcome | None]] = {
     "convolution": _product,
     "reduce": _reduce,
     "concatenate": _joined,
-    "reverse": _joined,
+    "reverse": _turned,
     "pad": _padded,
     "reduce-window": _windows,
     "slice": _sliced,
