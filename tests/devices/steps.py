@@ -105,6 +105,22 @@ def sharded_weights(step, argument):
     return jax.jit(made), ws, argument((32, step.widths[0]), "Y", None)
 
 
+def fully_sharded(step, argument):
+    """Weights lie in shards; shardings alone say so. The wasteful step asks for whole weights, hence whole gradients."""
+
+    def loss(ws, x):
+        for w in ws:
+            whole = constrain(w, P(None, None)) if step.wasteful else w  # planted: so is its transpose
+            x = constrain(jnp.tanh(x @ whole), P(ALL, None))
+        return (x**2).mean()
+
+    def function(ws, x):
+        return jax.tree.map(lambda w, g: constrain(w - 0.1 * g, P("Y", None)), ws, jax.grad(loss)(ws, x))
+
+    ws = [argument(shape, "Y", None) for shape in shapes(step)]
+    return jax.jit(function), ws, argument((32, step.widths[0]), ALL, None)
+
+
 def sums_of_trees(step, argument):
     """`psum` of a pytree in a shard_map. The wasteful one keeps of each sum the rows of one device."""
 
@@ -167,6 +183,7 @@ def loops(step, argument):
 KINDS = {
     "data_parallel": data_parallel,
     "exchanged_trees": exchanged_trees,
+    "fully_sharded": fully_sharded,
     "gathered_trees": gathered_trees,
     "loops": loops,
     "sharded_weights": sharded_weights,
@@ -175,6 +192,7 @@ KINDS = {
 }
 PLANTED = {  # how many arrays are summed or gathered whole of which a part is kept
     "data_parallel": lambda step: len(step.widths) - 1,
+    "fully_sharded": lambda step: len(step.widths) - 1,
     "gathered_trees": lambda step: len(step.widths),
     "loops": lambda step: len(step.widths) * step.trips,
     "sums_of_trees": lambda step: len(step.widths),

@@ -546,6 +546,31 @@ def test_each_array_of_a_collective_is_judged_by_itself(case):
     assert sum(finding.wire_bytes for finding in found.findings) == case.of_fate("cut") * case.is_wasteful
 
 
+DATA = Path(__file__).parents[1] / "data" / "hlo"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("*.hlo")))
+def test_every_byte_of_a_saved_program_is_judged_or_said_not_to_be(name):
+    text = (DATA / f"{name}.hlo").read_text(encoding="utf-8")
+    mesh = Mesh.of({"X": read_hlo(text).devices})
+    found = explained(text, mesh)
+    total = sum(one.total_bytes for one in collectives(text, mesh))
+    assert found.judged_bytes + sum(left.wire_bytes for left in found.not_judged) == total
+    assert all(sum(array.wire_bytes for array in row.arrays) == row.wire_bytes for row in found.collectives)
+
+
+@pytest.mark.parametrize("compiler", ["cpu", "v5p"])
+def test_gradients_that_travel_together_are_told_apart(compiler):
+    """Weights in shards, asked for whole: so are their gradients, of which each device keeps its rows."""
+    text = (DATA / f"sharded_{compiler}.hlo").read_text(encoding="utf-8")
+    found = explained(text)
+    (row,) = (row for row in found.collectives if row.kind == "AllReduce")
+    assert len(row.arrays) == 2 and {array.local_bytes for array in row.arrays} == {4 * 8 * 16, 4 * 16 * 24}
+    (finding,) = found.findings
+    assert (finding.kind, finding.count, finding.wire_bytes) == (SUMMED, 2, row.wire_bytes)
+    assert found.judged_bytes == found.wire_bytes
+
+
 def test_what_is_not_judged_is_said_with_its_reason():
     case = Combined("all-reduce", "plain", (Moved(8, 8, "used"), Moved(8, 4, "lost"), Moved(4, 4, "same")))
     found = explained(case.text())
