@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 GROUPS = "replica_groups=[2,4]<=[8]"  # over Y of X=2, Y=4
-FATES = ("used", "pieces", "windowed", "cut", "lost", "same", "joined")
+FATES = ("used", "pieces", "windowed", "cut", "lost", "same", "joined", "askew", "padded", "moved", "skipped")
 WHOLE = ("used", "pieces", "windowed")  # in one way or another all of it is
 FORMS = ("plain", "started", "async", "fused", "called", "looped", "branched")
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
@@ -150,6 +150,23 @@ def _fate(n, array, case):
                 "window={size=1x4 stride=1x4}, to_apply=%sum"
             ],
         ),
+        "skipped": (
+            f"%d{n}",
+            [
+                f"%d{n} = {_shape(rows, columns // 4)} reduce-window(%w{n}, %nil), "
+                "window={size=1x2 stride=1x4}, to_apply=%sum"
+            ],
+        ),
+        "askew": (
+            f"%d{n}",
+            [
+                f"%b{n} = {_shape(rows, 1)} broadcast(%nil), dimensions={{}}",
+                f"%j{n} = {_shape(rows, columns + 1)} concatenate(%b{n}, %w{n}), dimensions={{1}}",
+                f"%d{n} = {shape} slice(%j{n}), slice={{[0:{rows}], [0:{columns}]}}",
+            ],
+        ),
+        "padded": (f"%d{n}", [_padded(n, rows, columns), f"%d{n} = f32[1,1] slice(%j{n}), slice={{[0:1], [0:1]}}"]),
+        "moved": (f"%d{n}", [_padded(n, rows, columns), f"%d{n} = f32[1,1] dynamic-slice(%j{n}, %zero, %zero)"]),
         "joined": (
             f"%d{n}",
             [
@@ -160,6 +177,10 @@ def _fate(n, array, case):
     }[array.fate]
     total = f"%u{n} = f32[] reduce({last}, %nil), dimensions={{0,1}}, to_apply=%sum"
     return [f"%w{n} = {shape} tanh(%r{n})", *lines, total]
+
+
+def _padded(n, rows, columns):
+    return f"%j{n} = {_shape(rows + 1, columns + 4)} pad(%w{n}, %nil), padding=0_1x0_4"
 
 
 def _pieces(n, rows, columns):

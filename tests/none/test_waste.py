@@ -571,6 +571,64 @@ def test_gradients_that_travel_together_are_told_apart(compiler):
     assert found.judged_bytes == found.wire_bytes
 
 
+def test_what_is_handed_to_the_next_trip_is_followed_there():
+    """The sum of one trip is cut in the next."""
+    state = "(s32[], f32[12,16], f32[])"
+    loop = (
+        "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %y = f32[] parameter(1)\n}\n"
+        f"%body (p: {state}) -> {state} {{\n  %p = {state} parameter(0)\n"
+        "  %i = s32[] get-tuple-element(%p), index=0\n  %x = f32[12,16] get-tuple-element(%p), index=1\n"
+        "  %t = f32[] get-tuple-element(%p), index=2\n"
+        + "".join(f"  {line}\n" for line in (*GATHER[2:], *BY_DEVICE))
+        + '  %ds = f32[3,16] dynamic-slice(%x, %at, %zero), metadata={op_name="cut"}\n'
+        "  %nil = f32[] constant(0)\n  %u = f32[] reduce(%ds, %nil), dimensions={0,1}, to_apply=%add\n"
+        "  %wide = f32[12,16] broadcast(%u), dimensions={}\n"
+        '  %ar = f32[12,16] all-reduce(%wide), replica_groups=[2,4]<=[8], to_apply=%add, metadata={op_name="sum"}\n'
+        "  %one = s32[] constant(1)\n  %next = s32[] add(%i, %one)\n"
+        f"  ROOT %r = {state} tuple(%next, %ar, %u)\n}}\n"
+        f"%cond (p: {state}) -> pred[] {{\n  %p = {state} parameter(0)\n"
+        "  %i = s32[] get-tuple-element(%p), index=0\n  %n = s32[] constant(3)\n"
+        "  ROOT %less = pred[] compare(%i, %n), direction=LT\n}\n"
+    )
+    text = program(
+        *("%param = f32[12,16] parameter(0)", "%zero = s32[] constant(0)", "%nil = f32[] constant(0)"),
+        f"%start = {state} tuple(%zero, %param, %nil)",
+        f"%while = {state} while(%start), condition=%cond, body=%body",
+        "ROOT %out = f32[] get-tuple-element(%while), index=2",
+        computations=loop,
+    )
+    (finding,) = explained(text).findings
+    assert (finding.kind, finding.count) == (SUMMED, 3)
+    back = text.replace(
+        "%out = f32[] get-tuple-element(%while), index=2", "%out = f32[12,16] get-tuple-element(%while), index=1"
+    )
+    assert explained(back).findings == () and explained(back).not_judged == (), "it is also a result"
+
+
+def test_each_branch_is_given_its_own_operand():
+    """Of the array the first branch, which is given another, uses all; the second loses sight of it."""
+    branches = (
+        "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %y = f32[] parameter(1)\n}\n"
+        "%yes (p: f32[12,16]) -> f32[] {\n  %p = f32[12,16] parameter(0)\n  %nil = f32[] constant(0)\n"
+        "  ROOT %u = f32[] reduce(%p, %nil), dimensions={0,1}, to_apply=%add\n}\n"
+        "%no (q: f32[12,16]) -> f32[] {\n  %q = f32[12,16] parameter(0)\n"
+        '  ROOT %v = f32[] custom-call(%q), custom_call_target="odd"\n}\n'
+    )
+
+    def given(order):
+        return explained(
+            program(
+                *("%param = f32[12,16] parameter(0)", "%flag = pred[] parameter(1)"),
+                "%ar = f32[12,16] all-reduce(%param), replica_groups=[2,4]<=[8], to_apply=%add",
+                f"ROOT %out = f32[] conditional(%flag, {order}), branch_computations={{%yes, %no}}",
+                computations=branches,
+            )
+        )
+
+    assert [left.why for left in given("%param, %ar").not_judged] == ["goes into custom-call `odd`"]
+    assert given("%ar, %param").not_judged == () == given("%ar, %ar").not_judged
+
+
 def test_what_is_not_judged_is_said_with_its_reason():
     case = Combined("all-reduce", "plain", (Moved(8, 8, "used"), Moved(8, 4, "lost"), Moved(4, 4, "same")))
     found = explained(case.text())
