@@ -106,7 +106,7 @@ def sharded_weights(step, argument):
 
 
 def fully_sharded(step, argument):
-    """Weights lie in shards, by shardings alone. The wasteful step asks for whole weights, and so for whole gradients."""
+    """Weights lie in shards, by shardings alone. The wasteful step asks for whole weights, so for whole gradients."""
 
     def loss(ws, x):
         for w in ws:
