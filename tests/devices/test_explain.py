@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from shardc.compiled.explain.wish import program_of
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "none"))
+from combined import Combined, Moved
 
 TWO = Mesh.of({"X": 2, "Y": 4})
 THREE = Mesh.of({"X": 2, "Y": 2, "Z": 2})
@@ -132,6 +136,23 @@ def test_weights_that_are_gathered_again_on_purpose():
     w = models.argument(mesh, (512, 512), "Y", None, dtype=jnp.float32)
     x = models.argument(mesh, (4096, 512), ("X", "Y"), None, dtype=jnp.float32)
     assert TWICE not in {finding.kind for finding in explained(jax.jit(jax.grad(loss)), w, x).findings}
+
+
+# --- what is judged
+
+
+def test_what_is_lost_sight_of_is_judged_with_the_whole_function():
+    """The notation says the function, whose plan moves as much: so no byte of it is too many."""
+    mesh = mesh_of_kind()
+    x = models.argument(mesh, (64, 8), "Y", None, dtype=jnp.float32)
+    lies = jax.NamedSharding(mesh, P(None, None))
+    lost = Combined("all-gather", "plain", (Moved(16, 8, "lost"),)).text()
+    model = LinkModel.of(mesh_of((x,)), CHIPS["v5p"])
+    for function, judged in ((jnp.tanh, 3 * 16 * 8 * 4), (jnp.sin, 0)):  # of which the notation has one
+        lowered = replace(lower(jax.jit(function, out_shardings=lies), (x,)), text=lost)
+        found = explain(lowered, model)
+        assert (found.judged_bytes, found.wire_bytes, found.findings) == (judged, 3 * 16 * 8 * 4, ())
+        assert [left.why for left in found.not_judged] == ["goes into custom-call `odd`"] * (not judged)
 
 
 # --- laws
