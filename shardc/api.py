@@ -435,7 +435,8 @@ def explain(
     `jitted` is a function, jitted or not; `args` are arrays, or jax.ShapeDtypeStructs, with NamedShardings. Compiled
     for the devices of their mesh, or for a TPU slice of as many chips with `topology` (needs libtpu); priced for that
     slice, or for `chip`. `print` shows the collectives, with the lines of source that they come from, and the
-    findings, each with a remedy. Raises ShardcError.
+    findings, each with a remedy. Of `wire_bytes`, `judged_bytes` are those of which it is known whether they are
+    wasted; `not_judged` lists the others, with what stood in the way. Raises ShardcError.
 
     >>> import jax, jax.numpy as jnp
     >>> mesh = jax.make_mesh((8,), ("X",))

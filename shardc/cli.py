@@ -260,16 +260,20 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
 @click.argument("target", metavar="MODULE:FUNCTION")
 @click.option("--chip", metavar="v5p", help="The chip that prices it, or a TOML file with its constants.")
 @click.option("--topology", metavar="v5p:2x2x2", help="Compile for this slice, with no TPU, instead.")
+@click.option(
+    "--devices", type=click.IntRange(min=1, max=512), help="Simulate so many; else as many as its mesh needs."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr.")
-def explain(target: str, chip: str | None, topology: str | None, as_json: bool) -> int:
+def explain(target: str, chip: str | None, topology: str | None, devices: int | None, as_json: bool) -> int:
     """What a jitted JAX function communicates, what of it is wasteful, and what would do better.
 
     FUNCTION takes nothing and returns (jitted, *arguments), or is a jitted function with its arguments in `.args`.
+    MODULE is a module, or a Python file, as in model.py:step.
     """
     from shardc.api import explain as explained
-    from shardc.backend.target import load_target
+    from shardc.backend.simulated import load_on_devices
 
-    jitted, args = load_target(target)
+    jitted, args = load_on_devices(target, devices, on_slice=topology is not None)
     found = explained(jitted, *args, chip=chip, topology=topology)
     if as_json:
         _print_json(found.to_json())

@@ -1,8 +1,12 @@
-"""`module:function` on a command line: found, imported and called; whatever goes wrong in it is a coded error."""
+"""`module:function` or `file.py:function` on a command line: found, imported and called.
+
+Whatever goes wrong in it is a coded error.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -13,20 +17,27 @@ from typing import Any, NoReturn
 
 from shardc.errors import ShardcError, nearest
 
-_TARGET = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+_PATH = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_TARGET = re.compile(rf"(?:(?P<file>[^\0]+\.py)|(?P<module>{_PATH})):(?P<name>{_PATH})")
 _WRITE = "write a function of no arguments that returns (jitted, *args)"
 
 
 def load_target(text: str) -> tuple[Any, tuple[Any, ...]]:
-    """What `module:function` names, as a function and its arguments. SHC001, SHC507.
+    """What `module:function` or `file.py:function` names, as a function and its arguments. SHC001, SHC507.
 
     The name is of a function of no arguments that returns `(jitted, *args)`; or of a jitted function with an
     attribute `args`: a tuple, or a function that returns one. Modules are looked for here first.
     """
     found = _TARGET.fullmatch(text)
     if found is None:
-        raise ShardcError("SHC001", f"malformed target `{text[:200]}`", help="write module:function, as in model:step")
-    named = _attribute(_module(found[1]), found[1], found[2])
+        raise ShardcError(
+            "SHC001",
+            f"malformed target `{text[:200]}`",
+            help="write module:function or file.py:function, as in model:step",
+        )
+    place = found["file"] or found["module"]
+    module = _file(place) if found["file"] else _module(place)
+    named = _attribute(module, place, found["name"])
     if hasattr(named, "trace"):
         return named, _own_args(named, text)
     return _made(named, text)
@@ -45,6 +56,32 @@ def _module(name: str) -> Any:
         _fail(f"importing `{name}`", error)
     except (Exception, SystemExit) as error:
         _fail(f"importing `{name}`", error)
+
+
+def _file(path: str) -> Any:
+    """The module in a file; that of a package under its full name, so that it finds its neighbours."""
+    if not os.path.isfile(path):
+        raise ShardcError("SHC507", f"no file `{path[:200]}`", help="name a Python file, or a module as in model:step")
+    folder, stem = os.path.split(os.path.splitext(os.path.abspath(path))[0])
+    names = [stem]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.split(folder)
+        names.insert(0, name)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if len(names) > 1:
+        return _module(".".join(names))
+    name = stem if stem not in sys.modules else f"_{stem}_of_shardc"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ShardcError("SHC507", f"`{path}` cannot be imported", help="name a Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        _fail(f"importing `{path}`", error)
+    return module
 
 
 def _attribute(module: Any, name: str, path: str) -> Any:
@@ -105,11 +142,12 @@ def said(error: BaseException) -> str:
     """`TypeError: first line (model.py:12)`."""
     lines = str(error).splitlines()
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
+    own = [frame for frame in frames if not is_library(frame.filename)]
     place = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else ""
     return f"{type(error).__name__}: {lines[0][:300]}{place}" if lines else f"{type(error).__name__}{place}"
 
 
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
+    """Is a file of Python's, of an installed package, or of this one?"""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return file.startswith((here, "<", sys.base_prefix)) or "site-packages" in file or "dist-packages" in file

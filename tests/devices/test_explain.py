@@ -1,8 +1,12 @@
 """Existing jitted functions, explained: the waste planted in models is found, and nothing else."""
 
+import json
+import os
 import random
+import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
@@ -17,12 +21,15 @@ from shardc.backend.lowering import lower, mesh_of
 from shardc.backend.placing import make_mesh, spec_of
 from shardc.backend.target import load_target
 from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.findings import GATHERED, PLANNED, REMATERIALIZED, SUMMED, TWICE
 from shardc.compiled.explain.notated import Unsaid
-from shardc.compiled.explain.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED, TWICE
 from shardc.compiled.explain.wish import program_of
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "none"))
+from combined import Combined, Moved
 
 TWO = Mesh.of({"X": 2, "Y": 4})
 THREE = Mesh.of({"X": 2, "Y": 2, "Z": 2})
@@ -89,20 +96,21 @@ def test_a_full_rematerialization_is_found():
 
 
 def test_weights_that_are_gathered_for_heads_that_are_thrown_away():
-    findings = model("attention", wasteful=True).findings
-    assert [finding.kind for finding in findings] == [GATHERED] * 2
-    assert {finding.statement for finding in findings} == {"keep wk[I, J_Y, K]", "keep wv[I, J_Y, K]"}
-    assert all(finding.better_bytes == finding.bound_bytes == 0 < finding.wire_bytes for finding in findings)
-    assert all(line('q, k, v = (constrain(array, P("X", None, "Y", None))') in places(f) for f in findings)
+    """One line asks for both, so they are one finding, which names the change of each."""
+    (finding,) = model("attention", wasteful=True).findings
+    assert (finding.kind, finding.count) == (GATHERED, 2)
+    assert set(finding.statement.splitlines()) == {"keep wk[I, J_Y, K]", "keep wv[I, J_Y, K]"}
+    assert finding.better_bytes == finding.bound_bytes == 0 < finding.wire_bytes
+    assert line('q, k, v = (constrain(array, P("X", None, "Y", None))') in places(finding)
 
 
 def test_tokens_that_are_gathered_where_heads_are_wanted():
-    findings = [f for f in model("attention_by_tokens", wasteful=True).findings if f.kind != PLANNED]
-    assert {finding.statement for finding in findings} == {
+    (finding,) = (f for f in model("attention_by_tokens", wasteful=True).findings if f.kind != PLANNED)
+    assert finding.count == 2 and set(finding.statement.splitlines()) == {
         "k[I_X, J_Y, K, L] → k[I_X, J, K_Y, L]",
         "v[I_X, J_Y, K, L] → v[I_X, J, K_Y, L]",
     }
-    assert all(finding.better_bytes == finding.bound_bytes == finding.wire_bytes // 4 for finding in findings)
+    assert finding.better_bytes == finding.bound_bytes == finding.wire_bytes // 4
 
 
 def test_in_a_loop_it_is_counted_as_often_as_it_runs():
@@ -128,6 +136,23 @@ def test_weights_that_are_gathered_again_on_purpose():
     w = models.argument(mesh, (512, 512), "Y", None, dtype=jnp.float32)
     x = models.argument(mesh, (4096, 512), ("X", "Y"), None, dtype=jnp.float32)
     assert TWICE not in {finding.kind for finding in explained(jax.jit(jax.grad(loss)), w, x).findings}
+
+
+# --- what is judged
+
+
+def test_what_is_lost_sight_of_is_judged_with_the_whole_function():
+    """The notation says the function, whose plan moves as much: so no byte of it is too many."""
+    mesh = mesh_of_kind()
+    x = models.argument(mesh, (64, 8), "Y", None, dtype=jnp.float32)
+    lies = jax.NamedSharding(mesh, P(None, None))
+    lost = Combined("all-gather", "plain", (Moved(16, 8, "lost"),)).text()
+    model = LinkModel.of(mesh_of((x,)), CHIPS["v5p"])
+    for function, judged in ((jnp.tanh, 3 * 16 * 8 * 4), (jnp.sin, 0)):  # of which the notation has one
+        lowered = replace(lower(jax.jit(function, out_shardings=lies), (x,)), text=lost)
+        found = explain(lowered, model)
+        assert (found.judged_bytes, found.wire_bytes, found.findings) == (judged, 3 * 16 * 8 * 4, ())
+        assert [left.why for left in found.not_judged] == ["goes into custom-call `odd`"] * (not judged)
 
 
 # --- laws
@@ -411,9 +436,10 @@ def folder(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.parametrize("place", ["targets_of_test", "targets_of_test.py", "./targets_of_test.py"])
 @pytest.mark.parametrize("name", ["made", "step", "late", "Inside.made"])
-def test_a_named_function_is_loaded(folder, name):
-    function, args = load_target(f"targets_of_test:{name}")
+def test_a_named_function_is_loaded(folder, name, place):
+    function, args = load_target(f"{place}:{name}")
     assert [row.label for row in explained(function, *args).collectives] == ["AllReduce_X"]
 
 
@@ -422,7 +448,10 @@ def test_a_named_function_is_loaded(folder, name):
     [
         ("targets_of_test", "SHC001", "malformed target"),
         ("targets_of_test:made()", "SHC001", "malformed target"),
-        ("a/b.py:made", "SHC001", "malformed target"),
+        ("a/b.py:made", "SHC507", "no file `a/b.py`"),
+        (".py:made", "SHC001", "malformed target"),
+        ("broken_of_test.py:made", "SHC507", "raised ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        ("targets_of_test.py:mode", "SHC507", "has no `mode`"),
         ("", "SHC001", "malformed target"),
         ("no_such_module:made", "SHC507", "no module `no_such_module`"),
         ("targets_of_test.inner:made", "SHC507", "no module"),
@@ -444,6 +473,73 @@ def test_what_cannot_be_loaded_is_a_coded_error(folder, text, code, words):
         load_target(text)
     assert error.value.code == code and words in error.value.message, error.value
     assert error.value.help and "Traceback" not in error.value.render()
+
+
+def test_a_file_in_a_package_finds_its_neighbours(tmp_path, monkeypatch):
+    inner = tmp_path / "package_of_test" / "inner"
+    inner.mkdir(parents=True)
+    for each in (inner, inner.parent):
+        (each / "__init__.py").touch()
+    (inner.parent / "near.py").write_text(TARGETS)
+    (inner / "far.py").write_text("from ..near import made\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    function, args = load_target(f"{inner}/far.py:made")
+    assert [row.label for row in explained(function, *args).collectives] == ["AllReduce_X"]
+    for name in [name for name in sys.modules if name.startswith("package_of_test")]:
+        del sys.modules[name]
+
+
+MESHES = {
+    'jax.make_mesh((4, 4), ("X", "Y"))': 16,
+    'jax.sharding.Mesh(np.array(jax.devices()[:6]).reshape(3, 2), ("X", "Y"))': 6,
+    'jax.sharding.AbstractMesh((5, 2), ("X", "Y"))': 10,
+    'jax.make_mesh((jax.device_count(),), ("X",))': 8,
+    'jax.make_mesh((jax.device_count() // 2, 2), ("X", "Y"))': 8,
+}
+STEP = """
+import jax, numpy as np, jax.numpy as jnp
+mesh = {mesh}
+x = jax.ShapeDtypeStruct((240, 8), jnp.float32, sharding=jax.NamedSharding(mesh, jax.P("X")))
+
+def step():
+    return jax.jit(lambda x: x.sum(0)), x
+"""
+
+
+def command(*arguments, folder):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu"}
+    environment.pop("XLA_FLAGS", None)
+    words = [sys.executable, "-m", "shardc", "explain", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, env=environment, cwd=folder, timeout=300)
+
+
+@pytest.mark.parametrize("mesh", [next(iter(MESHES)), *(pytest.param(m, marks=pytest.mark.exhaustive) for m in MESHES)])
+def test_the_command_starts_the_devices_that_the_mesh_needs(mesh, tmp_path):
+    (tmp_path / "model.py").write_text(STEP.format(mesh=mesh))
+    found = command("model.py:step", "--json", folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    fields = json.loads(found.stdout)
+    assert np.prod(list(fields["mesh"].values())) == MESHES[mesh]
+    assert fields["judged"]["wire_bytes"] == fields["cost"]["wire_bytes"] > 0
+
+
+def test_the_command_starts_as_many_devices_as_it_is_told(tmp_path):
+    (tmp_path / "model.py").write_text(STEP.format(mesh='jax.make_mesh((jax.device_count(),), ("X",))'))
+    assert json.loads(command("model.py:step", "--json", "--devices", "6", folder=tmp_path).stdout)["mesh"] == {"X": 6}
+    (tmp_path / "model.py").write_text(STEP.format(mesh='jax.make_mesh((4, 4), ("X", "Y"))'))
+    found = command("model.py:step", "--devices", "4", folder=tmp_path)
+    assert found.returncode == 7 and "SHC507" in found.stderr and "(4, 4)" in found.stderr
+
+
+@pytest.mark.exhaustive
+def test_errors_are_those_of_the_function(tmp_path):
+    """Not those of trying it on other devices."""
+    (tmp_path / "model.py").write_text(STEP.format(mesh='jax.make_mesh((4, 4), ("X", "Y"))') + "\n1 // 0\n")
+    found = command("model.py:step", folder=tmp_path)
+    assert found.returncode == 7 and "ZeroDivisionError" in found.stderr and "Traceback" not in found.stderr
+    (tmp_path / "model.py").write_text(STEP.format(mesh='jax.make_mesh((64, 64), ("X", "Y"))'))
+    found = command("model.py:step", folder=tmp_path)
+    assert found.returncode == 6 and "SHC409" in found.stderr
 
 
 def test_an_error_in_a_named_function_tells_the_line(folder):

@@ -1,25 +1,30 @@
 """Waste in compiled programs: what becomes of an array, which change of sharding that is, and what is said of it."""
 
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shardc.compiled import Reader, read_hlo
+from shardc.compiled import Reader, collectives, read_hlo
 from shardc.compiled.explain import digits
 from shardc.compiled.explain.change import Start, axes_of, change_of, coordinates
 from shardc.compiled.explain.explain import explain
-from shardc.compiled.explain.flow import Flow, layouts_of
+from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED, TWICE
+from shardc.compiled.explain.flow import At, Flow, layouts_of
 from shardc.compiled.explain.indices import Scope
 from shardc.compiled.explain.remat import rematerializations, tiles
 from shardc.compiled.explain.search import array_name, dtype_of
-from shardc.compiled.explain.waste import GATHERED, REMATERIALIZED, SUMMED, TWICE
 from shardc.cost import CHIPS, LinkModel
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding, spell
+
+sys.path.insert(0, str(Path(__file__).parent))
+from combined import WHOLE, Combined, Moved, combined
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 CUBE = Mesh.of({"X": 2, "Y": 2, "Z": 3})
@@ -250,7 +255,7 @@ def test_a_gather_and_a_slice_are_read_as_the_change_that_they_are(data):
     dim = next(place for place in order if before.dims[place])
     view = digits.gathered(digits.whole(local), dim, gathers[0].group_size, first.name)
     start = Start("w", view, local, DTYPES["f32"])
-    ends = Flow(module, layouts_of(text)).kept(Scope(module.entry), first, view)
+    ends = Flow(module, layouts_of(text)).uses([(At(Scope(module.entry), first), view)]).ends
     found = change_of(start, ends, {c.name: c.groups for c in gathers}, CUBE)
     assert (found.before.sharding, found.after, found.before.shape) == (before, after, SIZES)
 
@@ -521,6 +526,154 @@ def test_an_array_that_is_gathered_twice():
         == ()
     )
     assert explained(twice(name="ag.remat")).findings == (), "the compiler's own choice, to save memory"
+
+
+# --- several arrays in one collective
+
+
+@given(combined())
+def test_each_array_of_a_collective_is_judged_by_itself(case):
+    """In whatever form it is done, each array fares in its own way: used whole, cut, lost sight of, or in part."""
+    found = explained(case.text())
+    assert found.wire_bytes == sum(one.total_bytes for one in collectives(case.text(), MESH)) == sum(case.wire)
+    (row,) = found.collectives
+    assert [array.wire_bytes for array in row.arrays] == case.wire
+    judged = case.of_fate(*WHOLE, "cut") if case.is_wasteful else case.of_fate(*WHOLE)
+    assert found.judged_bytes == judged, [array.why for array in row.arrays]
+    assert sum(left.wire_bytes for left in found.not_judged) == sum(case.wire) - judged
+    wasted = sum(array.fate == "cut" for array in case.arrays) if case.is_wasteful else 0
+    assert [finding.count for finding in found.findings] == [wasted * case.trips] * bool(wasted)
+    assert sum(finding.wire_bytes for finding in found.findings) == case.of_fate("cut") * case.is_wasteful
+
+
+DATA = Path(__file__).parents[1] / "data" / "hlo"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("*.hlo")))
+def test_every_byte_of_a_saved_program_is_judged_or_said_not_to_be(name):
+    text = (DATA / f"{name}.hlo").read_text(encoding="utf-8")
+    mesh = Mesh.of({"X": read_hlo(text).devices})
+    found = explained(text, mesh)
+    total = sum(one.total_bytes for one in collectives(text, mesh))
+    assert found.judged_bytes + sum(left.wire_bytes for left in found.not_judged) == total
+    assert all(sum(array.wire_bytes for array in row.arrays) == row.wire_bytes for row in found.collectives)
+
+
+@pytest.mark.parametrize("compiler", ["cpu", "v5p"])
+def test_gradients_that_travel_together_are_told_apart(compiler):
+    """Weights in shards, asked for whole: so are their gradients, of which each device keeps its rows."""
+    text = (DATA / f"sharded_{compiler}.hlo").read_text(encoding="utf-8")
+    found = explained(text)
+    (row,) = (row for row in found.collectives if row.kind == "AllReduce")
+    assert len(row.arrays) == 2 and {array.local_bytes for array in row.arrays} == {4 * 8 * 16, 4 * 16 * 24}
+    (finding,) = found.findings
+    assert (finding.kind, finding.count, finding.wire_bytes) == (SUMMED, 2, row.wire_bytes)
+    assert found.judged_bytes == found.wire_bytes
+
+
+def test_what_is_handed_to_the_next_trip_is_followed_there():
+    """The sum of one trip is cut in the next."""
+    state = "(s32[], f32[12,16], f32[])"
+    loop = (
+        "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %y = f32[] parameter(1)\n}\n"
+        f"%body (p: {state}) -> {state} {{\n  %p = {state} parameter(0)\n"
+        "  %i = s32[] get-tuple-element(%p), index=0\n  %x = f32[12,16] get-tuple-element(%p), index=1\n"
+        "  %t = f32[] get-tuple-element(%p), index=2\n"
+        + "".join(f"  {line}\n" for line in (*GATHER[2:], *BY_DEVICE))
+        + '  %ds = f32[3,16] dynamic-slice(%x, %at, %zero), metadata={op_name="cut"}\n'
+        "  %nil = f32[] constant(0)\n  %u = f32[] reduce(%ds, %nil), dimensions={0,1}, to_apply=%add\n"
+        "  %wide = f32[12,16] broadcast(%u), dimensions={}\n"
+        '  %ar = f32[12,16] all-reduce(%wide), replica_groups=[2,4]<=[8], to_apply=%add, metadata={op_name="sum"}\n'
+        "  %one = s32[] constant(1)\n  %next = s32[] add(%i, %one)\n"
+        f"  ROOT %r = {state} tuple(%next, %ar, %u)\n}}\n"
+        f"%cond (p: {state}) -> pred[] {{\n  %p = {state} parameter(0)\n"
+        "  %i = s32[] get-tuple-element(%p), index=0\n  %n = s32[] constant(3)\n"
+        "  ROOT %less = pred[] compare(%i, %n), direction=LT\n}\n"
+    )
+    text = program(
+        *("%param = f32[12,16] parameter(0)", "%zero = s32[] constant(0)", "%nil = f32[] constant(0)"),
+        f"%start = {state} tuple(%zero, %param, %nil)",
+        f"%while = {state} while(%start), condition=%cond, body=%body",
+        "ROOT %out = f32[] get-tuple-element(%while), index=2",
+        computations=loop,
+    )
+    (finding,) = explained(text).findings
+    assert (finding.kind, finding.count) == (SUMMED, 3)
+    back = text.replace(
+        "%out = f32[] get-tuple-element(%while), index=2", "%out = f32[12,16] get-tuple-element(%while), index=1"
+    )
+    assert explained(back).findings == () and explained(back).not_judged == (), "it is also a result"
+
+
+def test_each_branch_is_given_its_own_operand():
+    """Of the array the first branch, which is given another, uses all; the second loses sight of it."""
+    branches = (
+        "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %y = f32[] parameter(1)\n}\n"
+        "%yes (p: f32[12,16]) -> f32[] {\n  %p = f32[12,16] parameter(0)\n  %nil = f32[] constant(0)\n"
+        "  ROOT %u = f32[] reduce(%p, %nil), dimensions={0,1}, to_apply=%add\n}\n"
+        "%no (q: f32[12,16]) -> f32[] {\n  %q = f32[12,16] parameter(0)\n"
+        '  ROOT %v = f32[] custom-call(%q), custom_call_target="odd"\n}\n'
+    )
+
+    def given(order):
+        return explained(
+            program(
+                *("%param = f32[12,16] parameter(0)", "%flag = pred[] parameter(1)"),
+                "%ar = f32[12,16] all-reduce(%param), replica_groups=[2,4]<=[8], to_apply=%add",
+                f"ROOT %out = f32[] conditional(%flag, {order}), branch_computations={{%yes, %no}}",
+                computations=branches,
+            )
+        )
+
+    assert [left.why for left in given("%param, %ar").not_judged] == ["goes into custom-call `odd`"]
+    assert given("%ar, %param").not_judged == () == given("%ar, %ar").not_judged
+
+
+def test_what_is_not_judged_is_said_with_its_reason():
+    case = Combined("all-reduce", "plain", (Moved(8, 8, "used"), Moved(8, 4, "lost"), Moved(4, 4, "same")))
+    found = explained(case.text())
+    assert str(found).endswith("nothing wasteful found in 384 of 672 bytes")
+    assert [(left.arrays, left.wire_bytes, left.why) for left in found.not_judged] == [
+        (1, 192, "goes into custom-call `odd`"),
+        (1, 96, "a part of it is used, the same on every device"),
+    ]
+    fields = found.to_json()
+    assert (fields["judged"]["wire_bytes"], fields["judged"]["of_wire_bytes"]) == (384, 672)
+    assert [left["why"] for left in fields["judged"]["not_judged"]] == [left.why for left in found.not_judged]
+    assert [array["judged"] for array in fields["collectives"][0]["arrays"]] == [True, False, False]
+
+
+def test_one_cause_is_one_finding():
+    """Three arrays in four trips are one finding of twelve; another change of sharding is another."""
+    case = Combined("all-reduce", "looped", tuple(Moved(rows, 4, "cut") for rows in (4, 8, 16)), 4)
+    (finding,) = explained(case.text()).findings
+    assert (finding.count, finding.wire_bytes) == (12, sum(case.wire))
+    assert "in 12 times: m" in str(explained(case.text()))
+    text = case.text().replace("dynamic-slice(%w0, %at0, %zero)", "dynamic-slice(%w0, %zero, %at0)")
+    text = text.replace("%k0 = s32[] constant(1)", "%k0 = s32[] constant(1)").replace(
+        "%d0 = f32[1,4]", "%d0 = f32[4,1]"
+    )
+    assert sorted(finding.count for finding in explained(text).findings) == [4, 8]
+
+
+def test_what_is_less_than_a_thousandth_is_no_finding():
+    def of(rows):
+        return explained(Combined("all-reduce", "plain", (Moved(4, 4, "cut"), Moved(rows, 8, "used"))).text())
+
+    assert [finding.kind for finding in of(16).findings] == [SUMMED]
+    small = of(1 << 20)
+    assert small.findings == () and small.judged_bytes == small.wire_bytes
+    assert small.notes == ("48 bytes are wasted besides, by causes of less than a thousandth each",)
+
+
+def test_a_computation_that_is_called_twice_is_judged_twice():
+    case = Combined("all-reduce", "called", (Moved(8, 8, "used"), Moved(8, 4, "cut")))
+    once = explained(case.text())
+    text = case.text().replace("%w0 =", "%again = (f32[8,8], f32[8,4]) call(%a0, %a1), to_apply=%apart\n  %w0 =")
+    twice = explained(text)
+    assert len(twice.collectives) == 2 and twice.wire_bytes == 2 * once.wire_bytes
+    assert {left.why for left in twice.not_judged} == {"nothing is seen to use it"}
+    assert twice.judged_bytes == once.judged_bytes
 
 
 # --- warnings, names, text

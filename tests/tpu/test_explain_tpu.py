@@ -1,18 +1,21 @@
 """Functions compiled for a TPU slice, with no TPU, and explained: the planted waste that the compiler does not mend."""
 
+import sys
 from importlib import util
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+from hypothesis import HealthCheck, given, settings
 from jax import P
 
 import shardc
 from shardc.backend import tpu
 from shardc.backend.lowering import lower, mesh_of
+from shardc.compiled import collectives
 from shardc.compiled.explain.explain import explain
-from shardc.compiled.explain.waste import GATHERED, PLANNED, REMATERIALIZED, SUMMED
+from shardc.compiled.explain.findings import GATHERED, PLANNED, REMATERIALIZED, SUMMED
 from shardc.cost import Layout, LinkModel
 from shardc.cost.topology import lay, topology
 from shardc.ir.mesh import Mesh
@@ -22,14 +25,14 @@ pytestmark = pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
 SLICES = {"v5p:2x2x2": (2, 4), "v5e:4x4": (4, 4)}
 
 
-def load_models():
-    spec = util.spec_from_file_location("models", Path(__file__).parents[1] / "devices" / "models.py")
-    module = util.module_from_spec(spec)
+def load(name):
+    spec = util.spec_from_file_location(name, Path(__file__).parents[1] / "devices" / f"{name}.py")
+    module = sys.modules[name] = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-models = load_models()
+models, steps = load("models"), load("steps")
 
 
 def slice_mesh(mesh, name):
@@ -104,22 +107,21 @@ def test_a_full_rematerialization_is_found_and_mended(on):
 @everywhere
 def test_weights_that_are_gathered_for_heads_that_are_thrown_away(on):
     """On v5e the gathers are asynchronous, in parts that the compiler fuses with the products beside them."""
-    findings = model("attention", True, on).findings
-    assert [finding.kind for finding in findings] == [GATHERED] * 2
-    assert {finding.statement for finding in findings} == {"keep wk[I, J_Y, K]", "keep wv[I, J_Y, K]"}
+    (finding,) = model("attention", True, on).findings
+    assert (finding.kind, finding.count) == (GATHERED, 2)
+    assert set(finding.statement.splitlines()) == {"keep wk[I, J_Y, K]", "keep wv[I, J_Y, K]"}
 
 
 @everywhere
 def test_tokens_that_are_gathered_where_heads_are_wanted(on):
     findings = model("attention_by_tokens", True, on).findings
-    assert [finding.kind for finding in findings] == [GATHERED, GATHERED, PLANNED]
-    assert {finding.statement for finding in findings[:2]} == {
+    assert [(finding.kind, finding.count) for finding in findings] == [(GATHERED, 2), (PLANNED, 1)]
+    assert set(findings[0].statement.splitlines()) == {
         "k[I_X, J_Y, K, L] → k[I_X, J, K_Y, L]",
         "v[I_X, J_Y, K, L] → v[I_X, J, K_Y, L]",
     }
     mended = model("attention_by_tokens", False, on)
-    found = sum(finding.wire_bytes - finding.better_bytes for finding in findings[:2])
-    assert findings[2].wire_bytes - found == mended.wire_bytes
+    assert findings[1].wire_bytes - findings[0].saved_bytes == mended.wire_bytes
 
 
 def test_in_a_loop_it_is_counted_as_often_as_it_runs():
@@ -139,6 +141,50 @@ def test_nothing_is_found_in_what_shardc_plans():
     args = [models.argument(mesh, shape, *spec) for shape, spec in zip(shapes, specs, strict=True)]
     found = explained(plan.compile(), *args, on="v5p:2x2x2")
     assert found.findings == () and found.wire_bytes == plan.cost.wire_bytes
+
+
+# --- drawn steps
+
+
+def laws_hold(step, on):
+    """Every byte is judged or said not to be; what is planted is found, unless the compiler has mended it."""
+    function, *args = step.made(abstract(on))
+    mesh, found = mesh_of(args), topology(on)
+    lowered = lower(function, args, slice_mesh(mesh, on))
+    said = explain(lowered, LinkModel.of(mesh, found.chip, Layout(found)))
+    total = sum(one.total_bytes for one in collectives(lowered.text, mesh))
+    assert said.judged_bytes + sum(left.wire_bytes for left in said.not_judged) == total == said.wire_bytes
+    assert said.not_judged == (), str(said)
+    is_mended = step.wasteful and {row.kind for row in said.collectives} <= {"ReduceScatter", "AllToAll"}
+    assert sum(finding.count for finding in said.findings) == (0 if is_mended else step.planted), str(said)
+    assert len(said.findings) == (step.wasteful and not is_mended)
+
+
+@pytest.mark.parametrize("kind", sorted(steps.KINDS))
+def test_all_bytes_of_every_kind_are_judged(kind):
+    laws_hold(steps.Step(kind, (8, 16, 24), ("X", "Y"), 3, False), "v5p:2x2x2")
+
+
+@pytest.mark.parametrize("kind", sorted(steps.PLANTED))
+def test_waste_of_every_kind_is_found(kind):
+    laws_hold(steps.Step(kind, (8, 16, 24), ("X", "Y"), 3, True), "v5p:2x2x2")
+
+
+@pytest.mark.exhaustive
+@everywhere
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(step=steps.steps(True) | steps.steps(False))
+def test_every_byte_is_judged_or_said_not_to_be(on, step):
+    laws_hold(step, on)
+
+
+def test_a_step_s_gradients_travel_together():
+    """The compiler sums them in one AllReduce, of which each array is told of, with its own line."""
+    function, *args = steps.Step("data_parallel", (8, 16, 24), ("X",), 1, False).made(abstract("v5p:2x2x2"))
+    (row,) = explained(function, *args, on="v5p:2x2x2").collectives
+    assert row.kind == "AllReduce" and len(row.arrays) == 4
+    assert sorted(array.shape for array in row.arrays) == ["f32[16,24]", "f32[16]", "f32[24]", "f32[8,16]"]
+    assert {Path(array.source).name.partition(":")[0] for array in row.arrays} == {"steps.py"}
 
 
 def test_shardings_inside_that_name_other_devices_are_a_coded_error():

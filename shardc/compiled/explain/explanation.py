@@ -5,21 +5,38 @@ The text shows the collectives, the sums over each group of axes, then what is w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any
 
 from tabulate import tabulate
 
-from shardc.compiled.explain.waste import Finding
+from shardc.compiled.explain.findings import Finding
 from shardc.cost.allocation import Allocation
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, spell_axes
 
-_COLLECTIVES = ("collective", "runs", "local MB", "wire MB", "µs", "", "where", "operation")
+_COLLECTIVES = ("collective", "arrays", "runs", "local MB", "wire MB", "judged MB", "µs", "", "where", "operation")
+_NOT_JUDGED = ("not judged", "arrays", "wire MB", "why")
 _TOTALS = ("over", "collectives", "wire MB", "µs")
+_LEFT = ("collective", "over", "", "where", "operation", "not judged", "why")
 _LONG = 48
+_MOST_NAMES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One array of a collective: how many bytes of it were judged, all or none; bytes are of all runs."""
+
+    name: str  # of the instruction that makes it
+    shape: str
+    local_bytes: int
+    wire_bytes: int
+    judged: bool
+    why: str  # what became of it, or why it was not judged
+    source: str
+    scope: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,11 @@ class Row:
     scope: str  # JAX's names of the operation
     name: str  # of the instruction
     algorithm: str
+    arrays: tuple[Moved, ...] = ()  # what it moves: often several arrays together
+
+    @property
+    def judged_bytes(self) -> int:
+        return sum(array.wire_bytes for array in self.arrays if array.judged)
 
     @property
     def label(self) -> str:
@@ -57,6 +79,17 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
+class NotJudged:
+    """Arrays of one collective that were not judged, for one reason."""
+
+    collective: str  # its label
+    name: str  # of the instruction
+    arrays: int
+    wire_bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What a compiled function communicates. `print` shows it; seconds are by the cost model, nothing overlapped."""
 
@@ -72,6 +105,22 @@ class Explanation:
     @property
     def wire_bytes(self) -> int:
         return sum(row.wire_bytes for row in self.collectives)
+
+    @property
+    def judged_bytes(self) -> int:
+        """Of the wire bytes, those of which it is known whether they are wasted."""
+        return sum(row.judged_bytes for row in self.collectives)
+
+    @property
+    def not_judged(self) -> tuple[NotJudged, ...]:
+        """The rest, by collective and by what stood in the way."""
+        found = []
+        for row in self.collectives:
+            left = [array for array in row.arrays if not array.judged]
+            for why in dict.fromkeys(array.why for array in left):
+                sizes = [array.wire_bytes for array in left if array.why == why]
+                found.append(NotJudged(row.label, row.name, len(sizes), sum(sizes), why))
+        return tuple(found)
 
     @property
     def time_s(self) -> float:
@@ -97,17 +146,22 @@ class Explanation:
             "mesh": dict(self.mesh.axes),
             "chip": self.chip,
             "platform": self.platform,
-            "collectives": [asdict(row) for row in self.collectives],
+            "collectives": [asdict(row) | {"judged_bytes": row.judged_bytes} for row in self.collectives],
             "totals": [asdict(total) for total in self.totals],
             "cost": {"wire_bytes": self.wire_bytes, "communication_s": self.time_s, "step_s": self.step_s},
+            "judged": {
+                "wire_bytes": self.judged_bytes,
+                "of_wire_bytes": self.wire_bytes,
+                "not_judged": [asdict(left) for left in self.not_judged],
+            },
             "memory": asdict(self.memory) if self.memory is not None else None,
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
             "notes": list(self.notes),
         }
 
 
 def _text(found: Explanation) -> str:
-    parts = [_head(found), _collectives(found), _totals(found), _notes(found), _findings(found)]
+    parts = [_head(found), _collectives(found), _totals(found), _not_judged(found), _notes(found), _findings(found)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -130,8 +184,9 @@ def _row(row: Row) -> tuple[str, ...]:
     runs = str(row.count) if row.count_known else f"{row.count} or more"
     mode = "async" if row.is_async else ""
     scope = row.scope if len(row.scope) <= _LONG else "…" + row.scope[-_LONG:]
-    local, wire = _mb(row.local_bytes), _mb(row.wire_bytes)
-    return (row.label, runs, local, wire, _us(row.time_s), mode, _place(row.source), scope)
+    sizes = (_mb(row.local_bytes), _mb(row.wire_bytes), _mb(row.judged_bytes))
+    places = shortened(dict.fromkeys(_place(array.source) for array in row.arrays if array.source), 2)
+    return (row.label, str(len(row.arrays)), runs, *sizes, _us(row.time_s), mode, places, scope)
 
 
 def _totals(found: Explanation) -> str:
@@ -150,21 +205,36 @@ def _totals(found: Explanation) -> str:
     return _table(_TOTALS, [*rows, ("all", str(count), _mb(found.wire_bytes), _us(found.time_s))])
 
 
+def _not_judged(found: Explanation) -> str:
+    """What was not judged; equal collectives that one thing stands in the way of are one line."""
+    together: dict[tuple[str, str], list[NotJudged]] = {}
+    for left in found.not_judged:
+        together.setdefault((left.collective, left.why), []).append(left)
+    rows = [
+        (label, str(sum(each.arrays for each in own)), _mb(sum(each.wire_bytes for each in own)), why)
+        for (label, why), own in together.items()
+    ]
+    return _table(_NOT_JUDGED, rows) if rows else ""
+
+
 def _notes(found: Explanation) -> str:
     return "\n".join(f"note: {note}" for note in found.notes)
 
 
 def _findings(found: Explanation) -> str:
     if not found.findings:
-        return "nothing wasteful found"
+        every = found.judged_bytes == found.wire_bytes
+        return "nothing wasteful found" + ("" if every else f" in {found.judged_bytes:,} of {found.wire_bytes:,} bytes")
     return "\n\n".join("\n".join(_finding(n, finding)) for n, finding in enumerate(found.findings, start=1))
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
-    where = ", ".join(map(_place, finding.where))
+    where = shortened(map(_place, finding.where))
     yield f"{number}. {finding.kind}" + (f" ({where})" if where else "")
     yield f"   {finding.what}"
-    yield f"   costs    {_mb(finding.wire_bytes)} MB, {_us(finding.time_s)} µs: {', '.join(finding.collectives)}"
+    times = f" in {finding.count:,} times" if finding.count > 1 else ""
+    names = shortened(finding.collectives)
+    yield f"   costs    {_mb(finding.wire_bytes)} MB, {_us(finding.time_s)} µs{times}: {names}"
     bound = f"; the bound is {_mb(finding.bound_bytes)} MB" if finding.bound_bytes else ""
     better = f"{_mb(finding.better_bytes)} MB, {_us(finding.better_s)} µs" if finding.better_bytes else "nothing"
     yield f"   instead  {better}{bound}"
@@ -177,6 +247,13 @@ def _place(source: str) -> str:
     return PurePath(source).name if source else ""
 
 
+def shortened(names: Iterable[str], most: int = _MOST_NAMES) -> str:
+    """`a, b, c, d and 96 more`."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
 def _mb(count: int) -> str:
     return f"{count / 1e6:,.3f}"
 
@@ -185,7 +262,7 @@ def _us(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f}"
 
 
-def _table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    aligned = ["left" if header in ("collective", "over", "", "where", "operation") else "right" for header in headers]
+def _table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    aligned = ["left" if header in _LEFT else "right" for header in headers]
     found = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=aligned)
     return "\n".join(line.rstrip() for line in found.splitlines())

@@ -1,32 +1,43 @@
 """What becomes of an array in a compiled program: is all of it used, or does each device keep a part?
 
-Followed are the ways in which an array stays itself, or is computed with element by element or along other dims:
-copies, conversions, transposes, reshapes, elementwise functions, products along the dims that they keep, further
-gathers; into fusions and out again. The ends looked for are dynamic-slices that begin elsewhere on each device. Any
-other use, and anything not known here, is a use of the whole.
+It is followed as far as it stays itself, or is computed with element by element or along other dims (`through`); into
+fusions, loops and branches and out again, as an element of a tuple too, and through further gathers. The ends looked
+for are dynamic-slices that begin elsewhere on each device. What is not known here is said to be so.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
 from shardc.compiled.explain import digits
-from shardc.compiled.explain.digits import Digit, View
+from shardc.compiled.explain.digits import View
 from shardc.compiled.explain.indices import Indices, Scope, Values
+from shardc.compiled.explain.through import (
+    SAME,
+    UNKNOWN,
+    Lost,
+    NeedsAll,
+    On,
+    Outcome,
+    Piece,
+    Use,
+    covered,
+    is_block,
+    is_spent,
+    numbers,
+    part_of,
+    through,
+)
+from shardc.compiled.hlo.loops import trip_count
 from shardc.compiled.hlo.text import Computation, Instruction, Module
 
-_NAMES = """
-abs add and atan2 bitcast-convert cbrt ceil clamp compare convert cosine divide erf exponential exponential-minus-one
-floor is-finite log log-plus-one logistic maximum minimum multiply negate not or power reduce-precision remainder
-round-nearest-afz round-nearest-even rsqrt select sign sine sqrt subtract tan tanh xor
-"""
-_ELEMENTWISE = frozenset(_NAMES.split())
-_KEEPS = frozenset({"copy", "copy-start", "copy-done", "optimization-barrier", "all-gather-done", "all-reduce-done"})
-_ENTERS = frozenset({"fusion", "call"})
+_ENTERS = frozenset({"fusion", "call", "async-start"})
+_HANDS_ON = frozenset({"copy", "opt-barrier", "optimization-barrier", "async-update"})
 _MOST_STEPS = 5000
 _LAYOUT = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = \w+\[[\d,]*\]\{([\d,]*)", re.MULTILINE)
 
@@ -44,19 +55,74 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """A value on its way."""
+class Whole:
+    """Some use needs all of the array."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Every use ends in a slice."""
+
+    ends: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Not every use is understood, and none that is needs all."""
+
+    why: str
+
+
+Uses: TypeAlias = Whole | Parts | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """An array: what an instruction gives, or an element of its tuple."""
 
     scope: Scope
     instruction: Instruction
+    element: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int | None]:
+        return (self.scope.path, self.instruction.name, self.element)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An array on its way."""
+
+    at: At
     view: View
     gathers: tuple[str, ...] = ()
     multiplied: bool = False
+    is_blurred: bool = False  # some of its dims are no longer followed
+    part: str = ""  # if this is but a part of it: why it is not known which
+    piece: Piece | None = None  # or that part
 
-    def to(self, instruction: Instruction, view: View | None, multiplied: bool = False) -> list[_Step] | None:
-        if view is None:
-            return None
-        return [replace(self, instruction=instruction, view=view, multiplied=self.multiplied or multiplied)]
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.at.key, self.view, self.multiplied, self.is_blurred, self.part, self.piece)
+
+    def to(self, at: At) -> _Step:
+        return replace(self, at=at)
+
+    def on(self, instruction: Instruction, found: On, element: int | None = None) -> _Step:
+        return replace(
+            self,
+            at=At(self.at.scope, instruction, element),
+            view=found.view,
+            multiplied=self.multiplied or found.multiplied,
+            is_blurred=self.is_blurred or found.is_blurred,
+            part=self.part or found.part or (SAME if self.piece and found.piece else ""),
+            piece=self.piece or found.piece,
+        )
+
+
+_Next: TypeAlias = list[_Step] | Kept | NeedsAll | Lost
 
 
 def layouts_of(text: str) -> dict[str, tuple[int, ...]]:
@@ -76,134 +142,175 @@ class Flow:
     def __post_init__(self) -> None:
         object.__setattr__(self, "indices", Indices(self.module))
 
-    def kept(self, scope: Scope, start: Instruction, view: View) -> list[Kept] | None:
-        """The slices in which every use ends; None if some use is of the whole."""
-        found: list[Kept] = []
-        waiting: list[_Step] = [_Step(scope, start, view)]
-        for _ in range(_MOST_STEPS):
-            if not waiting:
-                return found or None
+    def uses(self, starts: Sequence[tuple[At, View]]) -> Uses:
+        """What becomes of an array, from where it is made, or from where its pieces are."""
+        waiting = [_Step(at, view) for at, view in starts]
+        ends: list[Kept] = []
+        unknown: list[str] = []
+        pieces: list[Piece] = []
+        known: set[object] = set()
+        while waiting:
             step = waiting.pop()
-            onward = self._onward(step, found)
-            if onward is None:
-                return None
-            waiting += onward
-        return None
-
-    def _onward(self, step: _Step, found: list[Kept]) -> list[_Step] | None:
-        """The next places of a value. Slices go to `found`; None for a use of the whole."""
-        steps: list[_Step] = []
-        for user in self.users(step.scope.computation).get(step.instruction.name, ()):
-            if user.opcode == "dynamic-slice":
-                end = self._slice(step, user)
-                if end is None:
-                    return None
-                found.append(end)
+            if step.key in known:
                 continue
-            if user.opcode in _ENTERS:
-                further = self._inside(step, user)
-            elif user.opcode == "tuple":
-                further = self._unpacked(step, user)
-            else:
-                further = self._after(step, user)
-            if further is None:
-                return None
-            steps += further
-        if not step.instruction.is_root:
-            return steps
-        if step.scope.outer is None or step.scope.caller is None or step.scope.called_by not in _ENTERS:
-            return None
-        return [*steps, replace(step, scope=step.scope.outer, instruction=step.scope.caller)]
+            known.add(step.key)
+            if len(known) > _MOST_STEPS:
+                return Unknown("it goes on for too long to be followed")
+            for found in self._onward(step):
+                match found:
+                    case Kept():
+                        ends.append(found)
+                    case Lost(why):
+                        unknown.append(why)
+                    case NeedsAll() if step.part:
+                        unknown.append(step.part)
+                    case NeedsAll() if step.piece is not None:
+                        pieces.append(step.piece)
+                    case NeedsAll(why):
+                        return Whole(why)
+                    case _:
+                        waiting += found
+        if covered(pieces):
+            return Whole("its parts are used, which make up the whole")
+        unknown += [SAME] * len(pieces)
+        if unknown or not ends:
+            return Unknown(unknown[0] if unknown else "nothing is seen to use it")
+        return Parts(tuple(ends))
 
-    def _inside(self, step: _Step, user: Instruction) -> list[_Step] | None:
-        """The parameters that a value is, in what a fusion calls."""
-        if len(user.called()) != 1:
-            return None
-        inner = step.scope.enter(self.module.computation(user.called()[0]), user)
-        parameters = {int(p.literal): p for p in inner.computation.parameters}
-        places = [number for number, name in enumerate(user.operands) if name == step.instruction.name]
-        if any(number not in parameters for number in places):
-            return None
-        return [replace(step, scope=inner, instruction=parameters[number]) for number in places]
+    def _onward(self, step: _Step) -> list[_Next]:
+        """The next places of a value."""
+        if is_spent(step.view) and not (step.is_blurred and any(step.view)):
+            return [NeedsAll("all of it is used")]
+        users = self.users(step.at.scope.computation).get(step.at.instruction.name, ())
+        found = [
+            self._element(step, user) if step.at.element is not None else self._array(step, user) for user in users
+        ]
+        return [*found, self._out(step)] if step.at.instruction.is_root else found
 
-    def _unpacked(self, step: _Step, packed: Instruction) -> list[_Step] | None:
-        """A fusion with several results ends in a tuple, of which the caller takes elements."""
-        scope, caller = step.scope.outer, step.scope.caller
-        if not packed.is_root or scope is None or caller is None or caller.opcode != "fusion" or caller.is_root:
-            return None
-        places = {str(n) for n, name in enumerate(packed.operands) if name == step.instruction.name}
-        takers = self.users(scope.computation).get(caller.name, [])
-        if any(taker.opcode != "get-tuple-element" for taker in takers):
-            return None
-        return [replace(step, scope=scope, instruction=t) for t in takers if t.attributes.get("index") in places]
-
-    def _after(self, step: _Step, user: Instruction) -> list[_Step] | None:
-        """The value after an operation that keeps it in sight."""
-        if len(user.shapes) != 1 and user.opcode != "copy-start":
-            return None
-        sizes = user.shapes[0].sizes
+    def _array(self, step: _Step, user: Instruction) -> _Next:
+        """Where an array goes that an instruction is given."""
         opcode = user.opcode
-        if opcode in _KEEPS or (opcode in _ELEMENTWISE and sizes == digits.sizes_of(step.view)):
-            return step.to(user, step.view)
-        match opcode:
-            case "transpose":
-                return step.to(user, digits.transposed(step.view, _numbers(user, "dimensions")))
-            case "reshape":
-                return step.to(user, digits.reshaped(step.view, sizes))
-            case "bitcast":
-                return step.to(user, self._bitcast(step, user))
-            case "broadcast":
-                return step.to(user, _broadcast(step.view, sizes, _numbers(user, "dimensions")))
-            case "dot" | "convolution":
-                return step.to(user, self._product(step, user), multiplied=True)
-            case "all-gather":
-                return self._gather(step, user)
-            case _:
-                return None
+        if opcode in _ENTERS or opcode in ("while", "conditional"):
+            return self._inside(step, user)
+        if opcode == "tuple":
+            places = [n for n, name in enumerate(user.operands) if name == step.at.instruction.name]
+            return [step.to(At(step.at.scope, user, place)) for place in places]
+        if opcode == "dynamic-slice":
+            return self._slice(step, user)
+        if opcode.removesuffix("-start") == "all-gather":
+            return self._gather(step, user)
+        if opcode.endswith(("-done", "-update")):
+            return [step.to(At(step.at.scope, user))]
+        return self._through(step, user)
 
-    def _bitcast(self, step: _Step, user: Instruction) -> View | None:
-        given, made = step.instruction.shapes[0], user.shapes[0]
-        if given.bytes != made.bytes or prod(given.sizes) != prod(made.sizes):
-            return None
-        row_major = tuple(range(len(given.sizes)))[::-1], tuple(range(len(made.sizes)))[::-1]
-        before = self.layouts.get(step.instruction.name, row_major[0])
-        after = self.layouts.get(user.name, row_major[1])
-        return digits.rearranged(step.view, before, made.sizes, after)
+    def _through(self, step: _Step, user: Instruction) -> _Next:
+        use = Use(step.at.scope.computation, step.at.instruction, step.view, user, self.layouts)
+        found: Outcome = through(use)
+        if not isinstance(found, On):
+            return found
+        if step.is_blurred and user.opcode == "slice":
+            found = replace(found, part=UNKNOWN)
+        several = range(len(user.shapes)) if user.opcode == "reduce" and len(user.shapes) > 1 else (None,)
+        return [step.on(user, found, element) for element in several]
 
-    def _gather(self, step: _Step, user: Instruction) -> list[_Step] | None:
-        dim = _numbers(user, "dimensions")[0]
-        had, has = digits.sizes_of(step.view)[dim], user.shapes[0].sizes[dim]
-        if len(user.operands) != 1 or has % had:
-            return None
-        view = digits.gathered(step.view, dim, has // had, user.name)
-        return [replace(step, instruction=user, view=view, gathers=(*step.gathers, user.name))]
+    def _element(self, step: _Step, user: Instruction) -> _Next:
+        """Where an element of a tuple goes when the tuple is handed on."""
+        place, opcode = step.at.element, user.opcode
+        if opcode == "get-tuple-element":
+            return [step.to(At(step.at.scope, user))] if user.attributes.get("index") == str(place) else []
+        if opcode in _ENTERS or opcode in ("while", "conditional"):
+            return self._inside(step, user)
+        if opcode in _HANDS_ON:
+            return [step.to(At(step.at.scope, user, place))]
+        if opcode.endswith("-done"):
+            return [step.to(At(step.at.scope, user, place if len(user.shapes) > 1 else None))]
+        return Lost(f"goes into {opcode} in a tuple")
 
-    def _product(self, step: _Step, user: Instruction) -> View | None:
-        """What of an operand's dims the product keeps; the other operand's are foreign."""
-        if len(user.operands) != 2 or user.operands[0] == user.operands[1]:
-            return None
-        side = user.operands.index(step.instruction.name)
-        sizes = user.shapes[0].sizes
-        if user.opcode == "dot":
-            kept = _kept_by_dot(step.scope.computation, user, side)
+    def _inside(self, step: _Step, user: Instruction) -> _Next:
+        """The parameters that a value is, in what an instruction calls."""
+        scope, called = step.at.scope, user.called()
+        places = [number for number, name in enumerate(user.operands) if name == step.at.instruction.name]
+        if user.opcode == "conditional":
+            targets = [(called[place - 1], 0) for place in places if 0 < place <= len(called)]
+        elif user.opcode == "while":
+            targets = [(name, 0) for name in called]
         else:
-            kept = _kept_by_convolution(step.scope.computation, user, side)
-        if kept is None:
-            return None
-        return tuple(
-            step.view[kept[place]] if place in kept else digits.foreign(size) for place, size in enumerate(sizes)
-        )
+            targets = [(name, place) for name in called for place in places]
+        steps = []
+        for name, number in targets:
+            inner = scope.enter(self.module.computation(name), user)
+            parameters = {int(p.literal): p for p in inner.computation.parameters}
+            if number not in parameters:
+                return Lost(f"goes into {user.opcode}, in a way that is not followed")
+            steps.append(step.to(At(inner, parameters[number], step.at.element)))
+        return steps
 
-    def _slice(self, step: _Step, user: Instruction) -> Kept | None:
-        """A slice of this value, and where it begins on each device."""
-        if user.operands[0] != step.instruction.name or step.instruction.name in user.operands[1:]:
-            return None
-        starts = [self.indices.of(step.scope, name) for name in user.operands[1:]]
-        known = [value.reshape(-1) for value in starts if value is not None]
-        rank = len(user.shapes[0].sizes)
-        if len(known) < rank or any(len(value) != self.module.partitions for value in known):
-            return None
-        return Kept(user, step.view, user.shapes[0].sizes, np.stack(known, axis=1), step.gathers, step.multiplied)
+    def _out(self, step: _Step) -> _Next:
+        """What a computation gives back: to its caller, and in a loop to its next trip."""
+        scope, caller, outer = step.at.scope, step.at.scope.caller, step.at.scope.outer
+        if caller is None or outer is None:
+            return NeedsAll("it is a result")
+        back = step.to(At(outer, caller, step.at.element))
+        if caller.opcode in _ENTERS or caller.opcode == "conditional":
+            return [back]
+        if caller.opcode != "while":
+            return Lost(f"comes out of {caller.opcode}")
+        if caller.attributes["body"].lstrip("%") != scope.computation.name:
+            return NeedsAll("it decides whether a loop goes on")
+        return [back, step.to(At(scope, scope.computation.parameters[0], step.at.element))]
+
+    def _gather(self, step: _Step, user: Instruction) -> _Next:
+        dim = numbers(user, "dimensions")[0]
+        steps = []
+        for place, name in enumerate(user.operands):
+            if name != step.at.instruction.name:
+                continue
+            shape = user.shapes[place if user.opcode == "all-gather" else len(user.operands) + place]
+            had, has = digits.sizes_of(step.view)[dim], shape.sizes[dim]
+            if has % had:
+                return Lost("is gathered in a way that is not followed")
+            key = f"{step.at.scope.path}{user.name}" + (f"#{place}" if len(user.operands) > 1 else "")
+            onward = step.on(user, On(digits.gathered(step.view, dim, has // had, key)))
+            is_tuple = len(user.operands) > 1 or user.opcode != "all-gather"
+            at = replace(onward.at, element=place if is_tuple else None)
+            steps.append(replace(onward, at=at, gathers=(*step.gathers, key)))
+        return steps
+
+    def _slice(self, step: _Step, user: Instruction) -> _Next:
+        """What a device keeps, if it is another part on each; else the array goes on along the other dims."""
+        name, sizes = step.at.instruction.name, user.shapes[0].sizes
+        if user.operands[0] != name or name in user.operands[1:]:
+            return NeedsAll("its values are indices")
+        had = digits.sizes_of(step.view)
+        cut = [n for n, size in enumerate(had) if size != sizes[n]]
+        clear = [n for n in cut if not is_block(step.view[n])]
+        known = {n: at for n in clear if (at := self._start(step.at.scope, user.operands[n + 1])) is not None}
+        alike = [n for n, at in known.items() if (at == at[0]).all()]
+        hidden = [n for n in cut if n not in known]
+        missed = [n for n in hidden if not self._is_gone_through(step.at.scope, sizes[n], had[n])]
+        why = part_of(step.view, sizes, missed, UNKNOWN).part or part_of(step.view, sizes, alike, SAME).part
+        why = why or (UNKNOWN if step.is_blurred and (alike or hidden) else "")
+        part = replace(part_of(step.view, sizes, {*alike, *hidden}, why), part=why)
+        if len(alike) + len(hidden) == len(cut):
+            return [step.on(user, part)]
+        nowhere = np.zeros(self.module.partitions, dtype=np.int64)
+        starts = [nowhere if n in alike else known.get(n, nowhere) for n in range(len(sizes))]
+        return Kept(user, part.view, sizes, np.stack(starts, axis=1), step.gathers, step.multiplied)
+
+    def _start(self, scope: Scope, name: str) -> Values | None:
+        """Where a slice begins on each device; None if that is not known."""
+        found = self.indices.of(scope, name)
+        flat = None if found is None else found.reshape(-1)
+        return flat if flat is not None and len(flat) == self.module.partitions else None
+
+    def _is_gone_through(self, scope: Scope, size: int, extent: int) -> bool:
+        """Does the loop around take as many slices as there are? Then all its trips together use the whole."""
+        while scope.outer is not None and scope.caller is not None:
+            if scope.called_by == "while":
+                trips = trip_count(self.module, scope.outer.computation, scope.caller)
+                return trips is not None and trips * size == extent
+            scope = scope.outer
+        return False
 
     def users(self, computation: Computation) -> dict[str, list[Instruction]]:
         """Who reads each instruction of a computation."""
@@ -214,62 +321,3 @@ class Flow:
                 for name in dict.fromkeys(instruction.operands):
                     found.setdefault(name, []).append(instruction)
         return found
-
-
-def _numbers(instruction: Instruction, attribute: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", instruction.attributes.get(attribute, "")))
-
-
-def _broadcast(view: View, sizes: tuple[int, ...], placed: tuple[int, ...]) -> View | None:
-    if len(placed) != len(view):
-        return None
-    where = dict(zip(placed, view, strict=True))
-    return tuple(where.get(number, digits.foreign(size)) for number, size in enumerate(sizes))
-
-
-def _kept_by_dot(computation: Computation, dot: Instruction, side: int) -> dict[int, int] | None:
-    """By dim of the result, the dim of the operand: batch dims, then the left's free dims, then the right's."""
-    ranks = [len(computation.by_name[name].shapes[0].sizes) for name in dot.operands]
-    batch = [_numbers(dot, f"{name}_batch_dims") for name in ("lhs", "rhs")]
-    contracted = [_numbers(dot, f"{name}_contracting_dims") for name in ("lhs", "rhs")]
-    free = [[d for d in range(ranks[s]) if d not in batch[s] and d not in contracted[s]] for s in (0, 1)]
-    first = len(batch[0]) + (len(free[0]) if side else 0)
-    if len(batch[0]) + len(free[0]) + len(free[1]) != len(dot.shapes[0].sizes):
-        return None
-    return dict(enumerate(batch[side])) | dict(enumerate(free[side], start=first))
-
-
-def _kept_by_convolution(computation: Computation, conv: Instruction, side: int) -> dict[int, int] | None:
-    """As of a dot, which is what compilers make of a product. `0bf1_i1o0->0b1f`: b free left, o free right.
-
-    A numbered dim is batched if all have its size, free on one side if the other has 1, contracted if only the
-    result has 1.
-    """
-    labels = re.fullmatch(r"([\w?]+)_([\w?]+)->([\w?]+)", conv.attributes.get("dim_labels", ""))
-    if labels is None or "_group_count" in " ".join(conv.attributes):
-        return None
-    own, free = labels[side + 1], "b" if side == 0 else "o"
-    sizes = [computation.by_name[name].shapes[0].sizes for name in conv.operands] + [conv.shapes[0].sizes]
-    kept = {}
-    for place, label in enumerate(labels[3]):
-        if label in "bf":
-            mine = free if (label == "b") == (side == 0) else ""
-            if mine:
-                kept[place] = own.index(mine)
-            continue
-        left, right, result = (sizes[n][labels[n + 1].index(label)] for n in range(3))
-        if result == 1:
-            continue
-        if result not in (left, right) or (1 not in (left, right) and left != right):
-            return None
-        if (left, right)[side] == result:
-            kept[place] = own.index(label)
-    return kept
-
-
-def own_block(sizes: tuple[int, ...], dim: int, count: int, name: str) -> View:
-    """What a gather over `count` devices leaves of an array: its dim now begins with the devices."""
-    return digits.gathered(digits.whole(sizes), dim, count, name)
-
-
-__all__ = ["Digit", "Flow", "Kept", "Scope", "layouts_of", "own_block"]

@@ -10,7 +10,7 @@ Whatever is not known here gives None, and so does what depends on the data.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -56,9 +56,19 @@ class Scope:
     computation: Computation
     outer: Scope | None = None
     caller: Instruction | None = None
+    path: str = ""  # the calls on the way here: two scopes of one path are one
+
+    @staticmethod
+    def of(computation: Computation, callers: Sequence[tuple[Computation, Instruction]]) -> Scope:
+        """Where a computation is reached by these calls, outermost first."""
+        computations = [*(outer for outer, _ in callers), computation]
+        scope = Scope(computations[0])
+        for inner, (_, caller) in zip(computations[1:], callers, strict=True):
+            scope = scope.enter(inner, caller)
+        return scope
 
     def enter(self, computation: Computation, caller: Instruction) -> Scope:
-        return Scope(computation, self, caller)
+        return Scope(computation, self, caller, f"{self.path}{caller.name}:{computation.name}/")
 
     @property
     def called_by(self) -> str:
@@ -70,14 +80,12 @@ class Indices:
     """Works out integers of one module, for all its devices at once."""
 
     module: Module
-    _known: dict[tuple[int, str], Values | None] = field(default_factory=dict)
-    _scopes: list[Scope] = field(default_factory=list)  # keeps alive what `_known` knows by id
+    _known: dict[tuple[str, str], Values | None] = field(default_factory=dict)
 
     def of(self, scope: Scope, name: str, depth: int = 0) -> Values | None:
         """The value on every device, or None if it is not known."""
-        key = (id(scope), name)
+        key = (scope.path, name)
         if key not in self._known:
-            self._scopes.append(scope)
             self._known[key] = None  # so that a circle ends
             instruction = scope.computation.by_name.get(name)
             if instruction is not None and depth < _DEPTH and _is_small(instruction):
@@ -89,6 +97,8 @@ class Indices:
         match instruction.opcode:
             case "partition-id":
                 return np.arange(devices)
+            case "replica-id" if self.module.replicas == 1:
+                return np.zeros(devices, dtype=np.int64)
             case "constant":
                 return _constant(instruction, devices)
             case "parameter":

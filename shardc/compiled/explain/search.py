@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from shardc.compiled.explain.change import Change, Given
 from shardc.compiled.explain.flow import Flow
 from shardc.compiled.explain.indices import Scope
+from shardc.compiled.explain.parts import Part
 from shardc.compiled.hlo.collectives import Collective
 from shardc.compiled.hlo.text import Instruction, Module
 from shardc.compiled.replay.pricing import price
@@ -23,8 +24,6 @@ from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, planned_at_once
 
 _COPIES = frozenset({"copy", "copy-start", "copy-done", "convert", "bitcast", "reshape"})
-_RUNS = frozenset({"while", "conditional", "call"})
-_DONE = "AsyncCollectiveDone"
 _MOST_SEARCHED = 16  # dims times axes of a change that is worth planning
 _MOST_COPIES = 64
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
@@ -44,15 +43,6 @@ class Better:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
-    """A gather of one array: the operation, what it gathers, and the instruction that has the result."""
-
-    operation: Instruction
-    operand: str
-    result: Instruction
-
-
-@dataclass(frozen=True, slots=True)
 class Compiled:
     """The program, its values' ways, its mesh and prices, and how its arguments lie."""
 
@@ -60,40 +50,52 @@ class Compiled:
     flow: Flow
     mesh: Mesh
     model: LinkModel
-    collectives: dict[str, Collective]
+    parts: dict[str, Part]  # by key: what its collectives move, in order
     given: tuple[Given | None, ...] = ()  # by number of the entry's parameter
     explicit: bool = False  # Explicit axes: JAX's types say how each array lies
+    _planned: dict[tuple[Change, Objective], Better | None] = field(default_factory=dict)
 
-    def scopes(self, scope: Scope | None = None) -> Iterator[Scope]:
-        """The computations that run in order: the entry, bodies of loops, branches."""
-        scope = Scope(self.module.entry) if scope is None else scope
-        yield scope
-        for instruction in scope.computation.instructions:
-            for name in instruction.called() if instruction.opcode in _RUNS else ():
-                yield from self.scopes(scope.enter(self.module.computation(name), instruction))
+    def cost(self, keys: Sequence[str]) -> tuple[int, float]:
+        """Wire bytes and seconds of parts, over all their runs: each its share of the collective's."""
+        found = [self.parts[key] for key in keys]
+        seconds = sum(
+            price(part.collective, self.model).time_ps * part.total_bytes / part.collective.wire_bytes for part in found
+        )
+        return sum(part.total_bytes for part in found), seconds / 10**12
 
-    def cost(self, names: Sequence[str]) -> tuple[int, float]:
-        """Wire bytes and seconds of collectives, over all their runs."""
-        found = [self.collectives[name] for name in names]
-        picoseconds = sum(price(one, self.model).time_ps * one.count for one in found)
-        return sum(one.total_bytes for one in found), picoseconds / 10**12
+    def alone(self, keys: Sequence[str]) -> float:
+        """Seconds of one run of each part, were each a collective of its own."""
+        return sum(price(_alone(self.parts[key]), self.model).time_ps for key in keys) / 10**12
 
-    def places(self) -> dict[str, str]:
-        """Each collective's source line; of one that the compiler put in, that of its nearest use, or its operand."""
-        found = {}
-        for scope in self.scopes():
-            for instruction in scope.computation.instructions:
-                if instruction.name in self.collectives:
-                    own = self.collectives[instruction.name].source
-                    found[instruction.name] = (
-                        own or self._used_at(scope, instruction) or self._made_at(scope, instruction)
-                    )
+    def place(self, part: Part) -> str:
+        """Its source line; of one that the compiler put in, that of its nearest use, or its operand."""
+        if part.is_one_of_several:
+            own = self._maker_line(part)
+        else:
+            own = part.collective.source
+        return own or self._used_at(part) or self._maker_line(part) or part.collective.source
+
+    def _maker_line(self, part: Part) -> str:
+        made = self.maker(part)
+        return "" if made is None else self._line(made)
+
+    def maker(self, part: Part) -> Instruction | None:
+        """The operation whose result is moved, behind copies that the compiler made."""
+        found = part.operand
+        for _ in range(_MOST_COPIES):
+            if found is None or "op_name" in found.metadata or not found.operands or found.opcode not in _COPIES:
+                break
+            found = part.scope.computation.by_name.get(found.operands[0])
         return found
 
-    def _used_at(self, scope: Scope, instruction: Instruction) -> str:
+    def _used_at(self, part: Part) -> str:
         """The source line of the nearest use that has one."""
-        users = self.flow.users(scope.computation)
-        waiting = [instruction]
+        users = self.flow.users(part.scope.computation)
+        waiting = [at.instruction for at, _ in part.arrives]
+        if any(at.element is not None for at, _ in part.arrives):
+            taken = {str(at.element) for at, _ in part.arrives}
+            gets = [user for made in waiting for user in users.get(made.name, ())]
+            waiting = [user for user in gets if user.attributes.get("index") in taken] or waiting
         for _ in range(_MOST_COPIES):
             nearest = [user for made in waiting for user in users.get(made.name, ())]
             lines = [line for user in nearest if (line := self._line(user))]
@@ -102,10 +104,6 @@ class Compiled:
             waiting = nearest[:_MOST_COPIES]
         return ""
 
-    def _made_at(self, scope: Scope, instruction: Instruction) -> str:
-        known = [scope.computation.by_name[name] for name in instruction.operands if name in scope.computation.by_name]
-        return next((line for made in known if (line := self._line(made))), "")
-
     def _line(self, instruction: Instruction) -> str:
         """Its own line, or the first in what a fusion calls."""
         inside = instruction.called() if instruction.opcode == "fusion" else ()
@@ -113,9 +111,9 @@ class Compiled:
         lines = (self.module.source(one) for one in [instruction, *(one for body in bodies for one in body)])
         return next((line for line in lines if line), "")
 
-    def is_latency(self, names: Sequence[str]) -> bool:
+    def is_latency(self, keys: Sequence[str]) -> bool:
         """Would collectives of one byte take as long? Then hops decide, and bytes cost nothing yet."""
-        found = [self.collectives[name] for name in names]
+        found = [_alone(self.parts[key]) for key in keys]
         return all(price(replace(one, local_bytes=1), self.model) == price(one, self.model) for one in found)
 
     def copied_from(self, scope: Scope, name: str) -> Instruction | None:
@@ -141,35 +139,6 @@ class Compiled:
         origin = self.copied_from(inner, inner.computation.root.name)
         return before if origin is not None and origin.opcode == "parameter" else None
 
-    def gathering(self, scope: Scope, instruction: Instruction) -> Gathering | None:
-        """The gather of one array that an instruction is, or begins.
-
-        %start = (…) fusion(%a), calls=%begin        all-gather(%param), channel_id=1, inside
-        %done = bf16[…] fusion(…), calls=%end        the same channel inside, AsyncCollectiveDone at the root
-        """
-        if instruction.opcode.removesuffix("-start") == "all-gather":
-            return (
-                Gathering(instruction, instruction.operands[0], instruction) if len(instruction.operands) == 1 else None
-            )
-        inner = self._inside(instruction, "all-gather")
-        if inner is None or len(inner.operands) != 1:
-            return None
-        inside = self.module.computation(instruction.called()[0]).by_name[inner.operands[0]]
-        for other in scope.computation.instructions:
-            end = self._inside(other, "all-gather")
-            same = end is not None and end.attributes.get("channel_id") == inner.attributes.get("channel_id", "")
-            root = self.module.computation(other.called()[0]).root if same else other
-            if _DONE in root.attributes.get("custom_call_target", "") and inside.opcode == "parameter":
-                return Gathering(inner, instruction.operands[int(inside.literal)], other)
-        return None
-
-    def _inside(self, fusion: Instruction, opcode: str) -> Instruction | None:
-        """The only instruction of that kind in what a fusion calls."""
-        if fusion.opcode != "fusion" or len(fusion.called()) != 1:
-            return None
-        found = [i for i in self.module.computation(fusion.called()[0]).instructions if i.opcode == opcode]
-        return found[0] if len(found) == 1 else None
-
     def argument(self, scope: Scope, name: str) -> Given | None:
         """The argument that a value is a copy of; its sharding only where it fits what a device is given."""
         origin = self.copied_from(scope, name)
@@ -187,15 +156,28 @@ class Compiled:
 
     def better(self, change: Change, objective: Objective = Objective.TIME) -> Better | None:
         """The planner's way, by time over the change's own axes; None where it has none, or would search long."""
-        array, after = change.before, change.after
-        if len(array.dims) * len(array.sharding.used | after.used) > _MOST_SEARCHED:
-            return None
-        program = resharding(array, after, self.mesh)
+        key = (change, objective)
+        if key not in self._planned:
+            self._planned[key] = None if is_large(change) else self._plan(change, objective)
+        return self._planned[key]
+
+    def _plan(self, change: Change, objective: Objective) -> Better | None:
+        program = resharding(change.before, change.after, self.mesh)
         try:
             found = planned_at_once(program, self.model, objective)
         except ShardcError:
             return None
         return Better(program, found.cost, found.bound_bytes)
+
+
+def _alone(part: Part) -> Collective:
+    """A part as a collective of its own."""
+    return replace(part.collective, local_bytes=part.local_bytes, wire_bytes=part.wire_bytes)
+
+
+def is_large(change: Change) -> bool:
+    """Would it take long to plan?"""
+    return len(change.before.dims) * len(change.before.sharding.used | change.after.used) > _MOST_SEARCHED
 
 
 def resharding(array: Array, after: Sharding, mesh: Mesh) -> Program:

@@ -1,54 +1,38 @@
-"""What a compiled program moves and need not: findings, each with its cost, the bound, and what would do.
+"""What a compiled program moves and need not: every array of every collective judged, or said to be not.
 
-A finding is made only where the change of sharding is known exactly and the planner's way moves at least 5 % less, in
-no more time; whatever is not understood is passed over. Arrays so small that hops decide are judged by bytes alone.
+An array is judged if every use of what arrives is known, or one that needs all of it is. A finding is made only where
+the change of sharding is known exactly and the planner's way moves at least 5 % less, in no more time. Arrays so small
+that hops decide are judged by bytes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import assert_never
 
 from shardc.compiled.explain import digits
 from shardc.compiled.explain.change import Change, Start, change_of
 from shardc.compiled.explain.digits import View
-from shardc.compiled.explain.flow import Kept
-from shardc.compiled.explain.indices import Scope
-from shardc.compiled.explain.search import Better, Compiled, Gathering, dtype_of
+from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED, TWICE, WORTHWHILE, Finding
+from shardc.compiled.explain.flow import Kept, Parts, Unknown, Uses, Whole
+from shardc.compiled.explain.parts import Part
+from shardc.compiled.explain.search import Better, Compiled, dtype_of, is_large
 from shardc.compiled.hlo.collectives import Collective
 from shardc.compiled.hlo.text import Instruction, UnreadableHlo
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective
 
-REMATERIALIZED = "full rematerialization"
-GATHERED = "gathered, then sliced"
-SUMMED = "summed on every device, then sliced"
-TWICE = "gathered twice"
-PLANNED = "a cheaper plan"
-WORTHWHILE = 0.95
-_ODD = (UnreadableHlo, LookupError, ValueError)  # HLO that is not as known here is passed over
+_ODD = (UnreadableHlo, LookupError, ValueError)  # HLO that is not as known here is not judged
+_SCATTERS = ("reduce_scatter", "psum_scatter")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wasteful. Bytes and seconds are of all its runs; the better ones are the planner's."""
+class Verdict:
+    """Whether a part was judged; and what became of it, or why it was not."""
 
-    kind: str
-    where: tuple[str, ...]  # source lines: of the collective, of the slice
-    what: str
-    collectives: tuple[str, ...]  # names of instructions
-    wire_bytes: int
-    time_s: float
-    better_bytes: int
-    better_s: float
-    bound_bytes: int | None
-    statement: str
-    remedy: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    judged: bool
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,87 +53,131 @@ class Waste:
     compiled: Compiled
     findings: list[Finding] = field(default_factory=list)
     split: list[Split] = field(default_factory=list)
-    places: dict[str, str] = field(init=False)
-    _seen: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.places = self.compiled.places()
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
 
     def look(self) -> None:
-        for scope in self.compiled.scopes():
-            for instruction in scope.computation.instructions:
-                if instruction.name in self.compiled.collectives and instruction.name not in self._seen:
-                    with suppress(*_ODD):
-                        self._look_at(scope, instruction)
-            with suppress(*_ODD):
-                self._repeated(scope)
-        self.findings.sort(key=lambda finding: finding.better_bytes - finding.wire_bytes)
+        for key, part in self.compiled.parts.items():
+            if key in self.verdicts:
+                continue  # a finding has it already
+            try:
+                found = self._judged(part)
+            except _ODD:
+                found = Verdict(False, "the program's text is not as known here")
+            self.verdicts.setdefault(key, found)
+        self._repeated()
 
-    def _look_at(self, scope: Scope, instruction: Instruction) -> None:
-        match self.compiled.collectives[instruction.name].kind:
-            case "AllGather":
-                self._gather(scope, instruction)
-            case "AllReduce":
-                self._sum(scope, instruction)
+    def _judged(self, part: Part) -> Verdict:
+        if part.collective.part_of:
+            return Verdict(True, f"padding of {part.collective.part_of}")
+        if not part.arrives:
+            return Verdict(False, "where it arrives is not seen")
+        view = _gathered_view(part) if part.collective.kind == "AllGather" else None
+        if part.collective.kind == "AllGather" and view is None:
+            return Verdict(False, "it is gathered in a way that is not followed")
+        uses: Uses = self.compiled.flow.uses([(at, view or digits.whole(shape.sizes)) for at, shape in part.arrives])
+        match uses:
+            case Whole(why):
+                return Verdict(True, why)
+            case Unknown(why):
+                return Verdict(False, why)
+            case Parts(ends):
+                return self._kept(part, view, ends)
+            case _:
+                assert_never(uses)
 
-    def _gather(self, scope: Scope, gather: Instruction) -> None:
+    def _kept(self, part: Part, view: View | None, ends: Sequence[Kept]) -> Verdict:
+        """Every device keeps a part of what it was given."""
+        shape = part.arrives[0][1]
+        if dtype_of(shape.dtype) is None:
+            return Verdict(False, f"a part of it is kept, of elements {shape.dtype}, which are not planned")
+        if view is not None:
+            return self._gather(part, view, ends)
+        if part.collective.kind == "AllReduce":
+            return self._sum(part, ends)
+        return Verdict(False, f"a part is kept of what {part.collective.kind} brings, of which no change is read")
+
+    def _gather(self, part: Part, view: View, ends: Sequence[Kept]) -> Verdict:
         """`A[I_X, J] → A[I, J] → A[I, J_X]`: a device gathers what it then throws away."""
-        found = self.compiled.gathering(scope, gather)
-        start = None if found is None else _of_gather(self.compiled, scope, found, gather.name)
-        ends = None if start is None or found is None else self.compiled.flow.kept(scope, found.result, start.view)
-        if start is None or not ends or len({end.gathers for end in ends}) > 1:
-            return
-        names = (gather.name, *ends[0].gathers)
-        change = self._change(start, ends, names)
-        better = None if change is None else self._better(change, names)
-        if change is None or better is None:
-            return
-        self._seen.update(names)
+        keys = (part.key, *ends[0].gathers)
+        start = _of_gather(self.compiled, part, view)
+        if start is None or len({end.gathers for end in ends}) > 1:
+            return Verdict(False, "parts of it are kept, in several ways")
+        change = self._change(start, ends, keys)
+        found = self._better(change, keys)
+        if isinstance(found, Verdict) or change is None:
+            return found if isinstance(found, Verdict) else _NO_CHANGE
         kind = REMATERIALIZED if change.is_whole and not ends[0].multiplied else GATHERED
         what = _what_was_gathered(change, ends)
-        self._add(kind, names, ends, what, change, better, _remedy(change, better, ends, self.compiled.explicit))
+        self._add(kind, keys, ends, what, change, found, _remedy(change, found, ends, self.compiled.explicit))
+        return self.verdicts[part.key]
 
-    def _sum(self, scope: Scope, total: Instruction) -> None:
+    def _sum(self, part: Part, ends: Sequence[Kept]) -> Verdict:
         """`C[I]{U_X} → C[I] → C[I_X]`: the sum of everything goes to everyone, who keep a part."""
-        start = _of_sum(self.compiled, total)
-        ends = None if start is None else self.compiled.flow.kept(scope, total, start.view)
-        if start is None or not ends or any(end.gathers for end in ends):
-            return
+        start = _of_sum(part)
+        if start is None:
+            return Verdict(False, "a part is kept of a sum over parts of axes")
+        if any(end.gathers for end in ends):
+            return Verdict(False, "a part of it is kept, behind a gather")
         change = self._change(start, ends, ())
-        better = None if change is None else self._better(change, (total.name,))
-        if change is None or better is None:
-            return
-        self._seen.add(total.name)
-        count = self.compiled.collectives[total.name].count
-        if all(_is_of_one_operation(total, end.instruction) for end in ends):
-            meant = (better.cost.wire_bytes * count, better.cost.time_s * count)
-            self.split.append(Split(total.name, *self.compiled.cost((total.name,)), *meant))
-            return
+        found = self._better(change, (part.key,))
+        if isinstance(found, Verdict) or change is None:
+            return found if isinstance(found, Verdict) else _NO_CHANGE
+        if all(self._is_of_one_operation(part, end.instruction) for end in ends):
+            self._note(part, found)
+            return Verdict(True, "a ReduceScatter, done as an AllReduce and a slice")
         what = f"every device is given the whole sum {change.before}, and keeps a part of it"
         wanted = f"{change.before.name}{spell(change.before.dims, change.after)}"
         remedy = f"ask for {wanted} where the sum is made, with no replicated sharding in between"
-        self._add(SUMMED, (total.name,), ends, what, change, better, remedy)
+        self._add(SUMMED, (part.key,), ends, what, change, found, remedy)
+        return self.verdicts[part.key]
 
-    def _change(self, start: Start, ends: Sequence[Kept], names: Sequence[str]) -> Change | None:
-        groups = {name: self.compiled.collectives[name].groups for name in names if name in self.compiled.collectives}
-        return change_of(start, ends, groups, self.compiled.mesh) if len(groups) == len(names) else None
+    def _note(self, part: Part, better: Better) -> None:
+        wire, seconds = self.compiled.cost((part.key,))
+        runs = part.collective.count
+        meant = (better.cost.wire_bytes * runs, self._scaled(better.cost.time_s, (part.key,)))
+        self.split.append(Split(part.collective.name, wire, seconds, *meant))
 
-    def _better(self, change: Change, names: Sequence[str]) -> Better | None:
+    def _change(self, start: Start, ends: Sequence[Kept], keys: Sequence[str]) -> Change | None:
+        groups = {key: self.compiled.parts[key].collective.groups for key in keys if key in self.compiled.parts}
+        return change_of(start, ends, groups, self.compiled.mesh) if len(groups) == len(keys) else None
+
+    def _better(self, change: Change | None, keys: Sequence[str]) -> Better | Verdict:
         """The planner's way, if it moves less in no more time. Where hops decide, as with small arrays, less alone."""
-        wire, seconds = self.compiled.cost(names)
-        runs = self.compiled.collectives[names[0]].count
+        if change is None:
+            return _NO_CHANGE
+        if is_large(change):
+            return Verdict(False, "a part of it is kept, over more dims and axes than are planned")
+        moved = sum(self.compiled.parts[key].wire_bytes for key in keys)
+        seconds = self.compiled.alone(keys)
         found = self.compiled.better(change)
         if found is None:
-            return None
-        if found.cost.wire_bytes * runs <= WORTHWHILE * wire and found.cost.time_s * runs <= seconds:
+            return Verdict(False, "a part of it is kept, for which there is no plan")
+        if found.cost.wire_bytes <= WORTHWHILE * moved and found.cost.time_s <= seconds:
             return found
-        found = self.compiled.better(change, Objective.BYTES) if self.compiled.is_latency(names) else None
-        return found if found is not None and found.cost.wire_bytes * runs <= WORTHWHILE * wire else None
+        found = self.compiled.better(change, Objective.BYTES) if self.compiled.is_latency(keys) else None
+        if found is not None and found.cost.wire_bytes <= WORTHWHILE * moved:
+            return found
+        return Verdict(True, "a part of it is kept, and nothing moves less in no more time")
+
+    def _scaled(self, seconds: float, keys: Sequence[str]) -> float:
+        """A time beside that of parts alone, as it is beside their share of what they travel in."""
+        alone = self.compiled.alone(keys)
+        return seconds * self.compiled.cost(keys)[1] / alone if alone else 0.0
+
+    def _is_of_one_operation(self, part: Part, cut: Instruction) -> bool:
+        """Did one operation of the program leave both? Then the compiler made two of one."""
+        name = cut.metadata.get("op_name", "")
+        if not cut.metadata or name.rpartition("/")[2] in _SCATTERS:
+            return True
+        same = ("op_name", "stack_frame_id", "source_file", "source_line")
+        made = self.compiled.maker(part) if part.is_one_of_several else None
+        sums = [part.operation, *([made] if made is not None else [])]
+        return any(all(one.metadata.get(key) == cut.metadata.get(key) for key in same) for one in sums)
 
     def _add(
         self,
         kind: str,
-        names: tuple[str, ...],
+        keys: tuple[str, ...],
         ends: Sequence[Kept],
         what: str,
         change: Change,
@@ -157,54 +185,59 @@ class Waste:
         remedy: str,
     ) -> None:
         compiled = self.compiled
-        lines = [self.places.get(name, "") for name in names]
-        lines += [compiled.module.source(end.instruction) for end in ends]
-        wire, seconds = compiled.cost(names)
-        runs = compiled.collectives[names[0]].count
+        cuts = [compiled.module.source(end.instruction) for end in ends]
+        lines = [*(compiled.place(compiled.parts[key]) for key in keys), *cuts]
+        wire, seconds = compiled.cost(keys)
+        first = compiled.parts[keys[0]].collective
         block = " (the block of one device along the other axes)" if change.is_local else ""
-        block += "; at this size hops decide, not bytes" if compiled.is_latency(names) else ""
+        block += "; at this size hops decide, not bytes" if compiled.is_latency(keys) else ""
+        self.verdicts.update({key: Verdict(True, kind) for key in keys})
         self.findings.append(
             Finding(
                 kind,
                 tuple(dict.fromkeys(line for line in lines if line)),
                 what + block,
-                names,
+                tuple(dict.fromkeys(compiled.parts[key].collective.name for key in keys)),
                 wire,
                 seconds,
-                better.cost.wire_bytes * runs,
-                better.cost.time_s * runs,
-                better.bound_bytes * runs,
+                better.cost.wire_bytes * first.count,
+                self._scaled(better.cost.time_s, keys),
+                better.bound_bytes * first.count,
                 better.statement if change.before.sharding != change.after else f"keep {change.before}",
                 remedy,
+                first.count,
+                tuple(dict.fromkeys(line for line in cuts if line)),
             )
         )
 
-    def _repeated(self, scope: Scope) -> None:
+    def _repeated(self) -> None:
         """The same array, gathered over the same groups again."""
         first: dict[object, str] = {}
-        for instruction in scope.computation.instructions:
-            name = instruction.name
-            one = self.compiled.collectives.get(name)
-            found = self.compiled.gathering(scope, instruction) if one and one.kind == "AllGather" else None
-            if one is None or found is None or not one.wire_bytes or _is_again_on_purpose(one):
+        wasted = {key for key, verdict in self.verdicts.items() if verdict.why in (REMATERIALIZED, GATHERED)}
+        for key, part in self.compiled.parts.items():
+            one = part.collective
+            if one.kind != "AllGather" or part.operand is None or _is_again_on_purpose(one):
                 continue
-            origin = self.compiled.copied_from(scope, found.operand)
-            place = found.operation.attributes.get("dimensions")
-            key = (origin.name if origin else name, one.groups, place, one.local_bytes, one.count)
-            if key in first and not self._seen & {name, first[key]}:
-                self._again(scope, name, found, first[key])
-            first.setdefault(key, name)
+            origin = self.compiled.copied_from(part.scope, part.operand.name)
+            place = part.operation.attributes.get("dimensions")
+            name = origin.name if origin else part.operand.name
+            what = (part.scope.path, name, one.groups, place, part.local_bytes, one.count)
+            if what in first and not wasted & {key, first[what]}:
+                self._again(part, self.compiled.parts[first[what]])
+            first.setdefault(what, key)
 
-    def _again(self, scope: Scope, name: str, found: Gathering, first: str) -> None:
-        given = self.compiled.argument(scope, found.operand)
-        wire, seconds = self.compiled.cost((name,))
-        sources = (self.places.get(each, "") for each in (first, name))
+    def _again(self, part: Part, first: Part) -> None:
+        given = self.compiled.argument(part.scope, part.operand.name) if part.operand is not None else None
+        wire, seconds = self.compiled.cost((part.key,))
+        sources = (self.compiled.place(each) for each in (first, part))
+        self.verdicts[part.key] = Verdict(True, TWICE)
         self.findings.append(
             Finding(
                 TWICE,
                 tuple(dict.fromkeys(source for source in sources if source)),
-                f"{given.name if given else 'an array'} is gathered again, over the same devices, as {first} did",
-                (first, name),
+                f"{given.name if given else 'an array'} is gathered again, over the same devices, "
+                f"as {first.collective.name} did",
+                tuple(dict.fromkeys((first.collective.name, part.collective.name))),
                 wire,
                 seconds,
                 0,
@@ -212,8 +245,12 @@ class Waste:
                 0,
                 "",
                 "gather it once, and use the result in both places",
+                part.collective.count,
             )
         )
+
+
+_NO_CHANGE = Verdict(False, "parts of it are kept, by no whole axes")
 
 
 def _is_again_on_purpose(one: Collective) -> bool:
@@ -221,36 +258,29 @@ def _is_again_on_purpose(one: Collective) -> bool:
     return any(word in text for word in ("remat", "checkpoint") for text in (one.name, one.scope))
 
 
-def _of_gather(compiled: Compiled, scope: Scope, found: Gathering, name: str) -> Start | None:
+def _gathered_view(part: Part) -> View | None:
     """The result of a gather, with the devices of the group as a digit of its dim."""
-    operand = scope.computation.by_name[found.operand]
-    dims = [int(n) for n in found.operation.attributes.get("dimensions", "").strip("{}").split(",") if n]
-    kind = dtype_of(operand.shapes[0].dtype) if len(operand.shapes) == 1 else None
-    if kind is None or len(dims) != 1:
+    dims = [int(n) for n in part.operation.attributes.get("dimensions", "").strip("{}").split(",") if n]
+    if part.shape is None or len(dims) != 1 or len(part.arrives) != 1:
         return None
-    local, count = operand.shapes[0].sizes, compiled.collectives[name].group_size
-    if found.result.shapes[-1].sizes != tuple(n * count if place == dims[0] else n for place, n in enumerate(local)):
+    local, count = part.shape.sizes, part.collective.group_size
+    if part.arrives[0][1].sizes != tuple(n * count if place == dims[0] else n for place, n in enumerate(local)):
         return None
-    view = digits.gathered(digits.whole(local), dims[0], count, name)
-    given = compiled.argument(scope, operand.name)
-    return Start(given.name if given else "A", view, local, kind, given=given)
+    return digits.gathered(digits.whole(local), dims[0], count, part.key)
 
 
-def _of_sum(compiled: Compiled, total: Instruction) -> Start | None:
-    """The result of an AllReduce of one array."""
-    axes = compiled.collectives[total.name].axes
-    kind = dtype_of(total.shapes[0].dtype) if len(total.shapes) == 1 else None
-    if kind is None or not axes or len(total.operands) != 1:
+def _of_gather(compiled: Compiled, part: Part, view: View) -> Start | None:
+    kind = dtype_of(part.arrives[0][1].dtype)
+    if kind is None or part.shape is None or part.operand is None:
         return None
-    sizes = total.shapes[0].sizes
-    view: View = digits.whole(sizes)
-    return Start("C", view, sizes, kind, axes)
+    given = compiled.argument(part.scope, part.operand.name)
+    return Start(given.name if given else "A", view, part.shape.sizes, kind, given=given)
 
 
-def _is_of_one_operation(total: Instruction, cut: Instruction) -> bool:
-    """Did one operation of the program leave both? Then the compiler made two of one."""
-    same = ("op_name", "stack_frame_id", "source_file", "source_line")
-    return all(total.metadata.get(key) == cut.metadata.get(key) for key in same) or not cut.metadata
+def _of_sum(part: Part) -> Start | None:
+    shape, axes = part.arrives[0][1], part.collective.axes
+    kind = dtype_of(shape.dtype)
+    return None if kind is None or not axes else Start("C", digits.whole(shape.sizes), shape.sizes, kind, axes)
 
 
 def _what_was_gathered(change: Change, ends: Sequence[Kept]) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
+from typing import TypeAlias
 
 from shardc.compiled.hlo.groups import Groups, axes_of_groups, axes_of_pairs, read_groups, read_pairs
 from shardc.compiled.hlo.loops import trip_count
@@ -34,6 +35,9 @@ KINDS = {
     "collective-permute": "CollectivePermute",
     "collective-broadcast": "CollectiveBroadcast",
 }
+
+
+Callers: TypeAlias = tuple[tuple[Computation, Instruction], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,21 @@ class Collective:
     scope: str = ""  # the names that the program gave to this place
     source: str = ""
     algorithm: str = ""  # as the compiler names it
+    arrays: tuple[int, ...] = ()  # of several arrays moved together, the local bytes of each; of one, its own
 
     @property
     def total_bytes(self) -> int:
         return self.wire_bytes * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A collective where it runs: the instruction that does it, and the calls on the way there, outermost first."""
+
+    collective: Collective
+    computation: Computation
+    instruction: Instruction
+    callers: Callers
 
 
 @dataclass(frozen=True)
@@ -73,31 +88,39 @@ class Reader:
 
     def all(self) -> tuple[Collective, ...]:
         """Every collective that runs, in order; of a conditional, those of its costliest branch."""
-        return tuple(self._within(self.module.entry))
+        return tuple(met.collective for met in self.met())
 
-    def _within(self, computation: Computation) -> Iterator[Collective]:
+    def met(self) -> tuple[Met, ...]:
+        """The same, each with the place where it runs: what is called from two places is met twice."""
+        return tuple(self._within(self.module.entry, ()))
+
+    def _within(self, computation: Computation, callers: Callers) -> Iterator[Met]:
         for instruction in computation.instructions:
             opcode = instruction.opcode
+            inside = (*callers, (computation, instruction))
             if opcode == "while":
-                yield from self._loop(computation, instruction)
+                yield from self._loop(computation, instruction, inside)
             elif opcode == "conditional":
-                branches = [tuple(self._within(self.module.computation(name))) for name in instruction.called()]
-                yield from max(branches, key=lambda branch: sum(c.total_bytes for c in branch), default=())
+                branches = [tuple(self._called(name, inside)) for name in instruction.called()]
+                yield from max(branches, key=lambda found: sum(met.collective.total_bytes for met in found), default=())
             elif opcode.endswith("-start") and opcode.removesuffix("-start") not in KINDS:
-                yield from self._wrapped(instruction)
+                yield from self._wrapped(instruction, inside)
             elif (found := self.collective(computation, instruction)) is not None:
-                yield found
+                yield Met(found, computation, instruction, callers)
             elif opcode in ("call", "fusion", "custom-call"):
                 for name in instruction.called():
-                    yield from self._within(self.module.computation(name))
+                    yield from self._called(name, inside)
 
-    def _loop(self, computation: Computation, loop: Instruction) -> Iterator[Collective]:
+    def _called(self, name: str, callers: Callers) -> Iterator[Met]:
+        return self._within(self.module.computation(name), callers)
+
+    def _loop(self, computation: Computation, loop: Instruction, callers: Callers) -> Iterator[Met]:
         trips = trip_count(self.module, computation, loop)
         for part, more in (("condition", 1), ("body", 0)):
-            for found in self._within(self.module.computation(loop.attributes[part].lstrip("%"))):
-                times = 1 if trips is None else trips + more
+            for met in self._called(loop.attributes[part].lstrip("%"), callers):
+                found, times = met.collective, 1 if trips is None else trips + more
                 known = found.count_known and trips is not None
-                yield replace(found, count=found.count * times, count_known=known)
+                yield replace(met, collective=replace(found, count=found.count * times, count_known=known))
 
     def collective(self, computation: Computation, instruction: Instruction) -> Collective | None:
         """What an instruction is as a collective; None if it is none, or only the end of one."""
@@ -112,7 +135,7 @@ class Reader:
                     found = replace(found, part_of=whole.name, scope=whole.scope, source=whole.source)
             return replace(found, is_async=instruction.opcode.endswith("-start"))
         if instruction.opcode.endswith("-start"):
-            return next(self._wrapped(instruction), None)
+            return next((met.collective for met in self._wrapped(instruction)), None)
         if opcode == "fusion":
             return self._fused(instruction) or self._cut(instruction)
         return None
@@ -127,11 +150,11 @@ class Reader:
         starts = (i for i in computation.instructions if channels & self._custom(i, "AsyncCollectiveStart"))
         return next((start.name for start in starts), "")
 
-    def _wrapped(self, start: Instruction) -> Iterator[Collective]:
+    def _wrapped(self, start: Instruction, callers: Callers = ()) -> Iterator[Met]:
         """Those of the computations that an asynchronous start runs; it may run several at once."""
         for name in start.called():
-            for found in self._within(self.module.computation(name)):
-                yield replace(found, name=start.name, is_async=True)
+            for met in self._called(name, callers):
+                yield replace(met, collective=replace(met.collective, name=start.name, is_async=True))
 
     def _cut(self, fusion: Instruction) -> Collective | None:
         """The fusion that starts an asynchronous collective, of which later fusions do a part each."""
@@ -174,7 +197,7 @@ class Reader:
                 continue
             operands = [inner.by_name[name] for name in instruction.operands]
             bare = [inner.by_name[o.operands[0]] if o.opcode == "pad" else o for o in operands]
-            found = self._plain("ReduceScatter", inner, instruction, sum(o.bytes for o in bare))
+            found = self._plain("ReduceScatter", inner, instruction, tuple(o.bytes for o in bare))
             return replace(
                 found,
                 name=fusion.name,
@@ -186,10 +209,11 @@ class Reader:
         return None
 
     def _plain(
-        self, kind: str, computation: Computation, instruction: Instruction, local_bytes: int | None = None
+        self, kind: str, computation: Computation, instruction: Instruction, arrays: tuple[int, ...] | None = None
     ) -> Collective:
-        if local_bytes is None:
-            local_bytes = _operand_bytes(kind, computation, instruction)
+        if arrays is None:
+            arrays = _operand_bytes(kind, computation, instruction)
+        local_bytes = sum(arrays)
         if kind == "CollectivePermute":
             groups = read_pairs(instruction.attributes.get("source_target_pairs", "{}"))
             moves = any(source != target for source, target in groups)
@@ -209,6 +233,7 @@ class Reader:
             scope=scope,
             source=source,
             algorithm=_algorithm(instruction),
+            arrays=arrays,
         )
 
     def _halo_of(self, computation: Computation, permute: Instruction) -> Collective | None:
@@ -258,15 +283,18 @@ def is_fused_scatter(instruction: Instruction) -> bool:
     )
 
 
-def _operand_bytes(kind: str, computation: Computation, instruction: Instruction) -> int:
+def _operand_bytes(kind: str, computation: Computation, instruction: Instruction) -> tuple[int, ...]:
+    """Of each array that is moved."""
     operands = [computation.by_name[name] for name in instruction.operands if name in computation.by_name]
     if instruction.opcode.startswith("ragged"):  # it also names the result's buffer, and what to send and where
         operands = operands[:1]
-    if kind != "CollectivePermute":
-        return sum(operand.bytes for operand in operands)
-    # A permute into a given buffer also names the buffer, and where to read and write.
-    in_place = len(operands) == 4 and operands[2].shapes[0].dtype in ("s32", "u32")
-    return operands[0].bytes if in_place else sum(operand.bytes for operand in operands)
+    if kind == "AllToAll" and "dimensions" not in instruction.attributes:  # one array, cut into a piece for each device
+        return (sum(operand.bytes for operand in operands),)
+    if kind == "CollectivePermute":
+        # A permute into a given buffer also names the buffer, and where to read and write.
+        in_place = len(operands) == 4 and operands[2].shapes[0].dtype in ("s32", "u32")
+        operands = operands[:1] if in_place else operands
+    return tuple(operand.bytes for operand in operands)
 
 
 def _algorithm(instruction: Instruction) -> str:

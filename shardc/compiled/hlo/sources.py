@@ -11,7 +11,9 @@ An instruction names a frame, `stack_frame_id=5`; a frame its place in a file, a
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 _FIELD = re.compile(r"(\w+)=(\d+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -39,15 +41,18 @@ def sources(lines: list[str]) -> dict[int, str]:
     return {number: _outside_libraries(number, frames, lines_of) for number in frames}
 
 
-_INSTALLED = ("site-packages", "dist-packages")
+_LIBRARIES = ("site-packages", "dist-packages", f"{Path(__file__).parents[2]}{os.sep}")  # ours too, wherever it is
 
 
 def _outside_libraries(frame: int, frames: dict[int, dict[str, str]], lines: dict[int, str]) -> str:
-    """The innermost line of a frame's callers that no library holds; the frame's own if all are in libraries."""
+    """The innermost line of a frame's callers that no library holds; the frame's own if all are in libraries.
+
+    None is named of this package's.
+    """
     number = frame
     while number in frames:
-        if not any(folder in lines[number] for folder in _INSTALLED):
+        if not any(folder in lines[number] for folder in _LIBRARIES):
             return lines[number]
         caller = int(frames[number].get("parent_frame_id", 0)) - 1  # they count from 1, and 1 is none
         number = caller if caller < number else 0
-    return lines[frame]
+    return "" if _LIBRARIES[-1] in lines[frame] else lines[frame]
