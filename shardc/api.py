@@ -14,13 +14,12 @@ from shardc.hardware import Hardware
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import Objective, PlannedProgram, pareto, plan_with_subaxes, sizes
+from shardc.planner import Objective, PlannedProgram, pareto, plan_program, plan_with_subaxes, sizes
 from shardc.planner.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
 if TYPE_CHECKING:
-    import jax
     import numpy as np
 
     from shardc.compiled.compare import Comparison
@@ -107,12 +106,13 @@ def plan(
     return planned(sizes.large(program), hardware, objective)
 
 
-def planned(program: Program, hardware: Hardware | None = None, objective: str = "time") -> Plan:
-    """The plan of a program whose sizes are all known."""
+def planned(program: Program, hardware: Hardware | None = None, objective: str = "time", may_cut: bool = True) -> Plan:
+    """The plan of a program whose sizes are all known; on the mesh as it is unless axes `may_cut`."""
     hardware = Hardware() if hardware is None else hardware
     asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory)
+    search = plan_with_subaxes if may_cut else plan_program
     try:
-        return Plan(plan_with_subaxes(asked.program, asked.model, asked.objective, asked.memory), asked)
+        return Plan(search(asked.program, asked.model, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"
@@ -224,11 +224,17 @@ class Plan:
 
         return source(self.schedule, self._model.chip.name)
 
-    def compile(self, mesh: jax.sharding.Mesh | None = None) -> Callable[..., Any]:
-        """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare)."""
+    def compile(self, mesh: Any = None) -> Callable[..., Any]:
+        """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).
+
+        Where no mesh is in force it runs on `mesh`: a JAX mesh, or a NamedSharding's; else on the first devices.
+        """
+        import jax
+
         from shardc.backend import compile
 
-        return compile(self.schedule, mesh)
+        mesh = getattr(mesh, "mesh", mesh)
+        return compile(self.schedule, mesh if isinstance(mesh, jax.sharding.Mesh) else mesh_of(mesh))
 
     def verify(self) -> Verification:
         """What the TPU compiler makes of the program on the plan's topology, beside the prediction; needs libtpu."""
@@ -351,8 +357,8 @@ def explain(
     return explain(jitted, args, hardware, topology)
 
 
-def _schedule(program: Program) -> Schedule:
-    return planned(program).schedule
+def _schedule(program: Program, may_cut: bool) -> Schedule:
+    return planned(program, may_cut=may_cut).schedule
 
 
 def _bare(results: list[Whole]) -> Whole | tuple[Whole, ...]:

@@ -23,6 +23,8 @@ def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
         return Mesh.of(mesh)
     if isinstance(getattr(mesh, "shape", None), Mapping):  # a jax mesh, concrete or abstract
         return Mesh.of(dict(mesh.shape))
+    if hasattr(mesh, "mesh"):  # a jax.NamedSharding, or a plan
+        return mesh_of(mesh.mesh)
     raise ShardcError("SHC203", f"mesh is a {type(mesh).__name__}", help='give a dict, a jax mesh, or "X=4,Y=2"')
 
 
