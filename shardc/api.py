@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from shardc.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of
+from shardc.arguments import DimsLike, MeshLike, count_of, dims_of, dtype_of, mesh_of, objective_of, texts
 from shardc.cost import LinkModel
 from shardc.errors import ShardcError
 from shardc.hardware import Hardware
@@ -45,9 +45,7 @@ def parse(
     `mesh` is a dict of sizes by axis, a JAX mesh, or text as in `X=4,Y=2`; `dims` a dict or text. Raises
     ShardcError with the place in the text.
     """
-    for what, given in (("text", text), ("chip", chip), ("topology", topology)):
-        if given is not None and not isinstance(given, str):
-            raise ShardcError("SHC001", f"{what} is a {type(given).__name__}", help="give text")
+    texts(text=text, chip=chip, topology=topology, name=name)
     program = parse_notation(
         text,
         mesh=Hardware.of(dcn=dcn).with_dcn(mesh_of(mesh)),
@@ -93,6 +91,7 @@ def plan(
     drops (n-1)/n. `memory` limits the peak bytes per device (16e9, "16GB"): SHC410 if no strategy keeps it.
     Dims without a size get 4096. Raises ShardcError.
     """
+    texts(chip=chip, topology=topology, name=name)
     hardware = Hardware.of(
         chip=chip, formula=formula, profile=profile, map=map, dcn=dcn, wraparound=wraparound, memory=memory
     )
@@ -212,11 +211,11 @@ class Plan:
 
     def table(self, top: int = 3) -> str:
         """The table, with the `top` cheapest strategies of each statement."""
-        return table(self._view, top)
+        return table(self._view, count_of(top, "top", 0))
 
     def to_json(self, top: int | None = None) -> str:
         """The JSON text of `shardc plan --json`."""
-        return to_json(self._view, top)
+        return to_json(self._view, None if top is None else count_of(top, "top", 0))
 
     def source(self) -> str:
         """A stand-alone JAX module; its function is called `program`."""
@@ -257,8 +256,7 @@ class Plan:
         leads to one as good that needs less. What is compared is `cost.time_s`, seconds by the cost model, or
         `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included.
         """
-        if type(points) is not int or points < 1:
-            raise ShardcError("SHC001", f"a front of {points!r} points", help="give a whole number, 1 or more")
+        count_of(points, "points", 1)
         asked = self._asked
         found = pareto(asked.program, asked.model, asked.objective, asked.memory, points)
         plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]

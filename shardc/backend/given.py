@@ -6,25 +6,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
-import numpy as np
 
 from shardc.backend import placing
 from shardc.backend.around import Around
 from shardc.errors import ShardcError
 from shardc.ir.sharding import Sharding
+from shardc.simulate.arguments import as_numpy
 
 
 def as_array(given: Any, what: str) -> Any:
     """An array as it is, anything else as NumPy has it; SHC001 if that is no array of numbers."""
-    if isinstance(given, jax.Array):
-        return given
-    try:
-        array = np.asarray(given)
-    except (TypeError, ValueError):
-        array = None
-    if array is None or array.dtype.kind in "OSUMm" or array.dtype.names:
-        raise ShardcError("SHC001", f"{what} is a {type(given).__name__}", help="give an array, NumPy's or JAX's")
-    return array
+    return given if isinstance(given, jax.Array) else as_numpy(given, what)
 
 
 def mesh_named_by(spec: Any, array: Any) -> AbstractContextManager[Any]:

@@ -15,8 +15,6 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Sharding, spell
 
-_WIDE = {"f64", "int64", "uint64"}
-
 
 def spec_of(sharding: Sharding) -> jax.P:
     dims = [axes[0] if len(axes) == 1 else axes or None for axes in sharding.dims]
@@ -113,7 +111,7 @@ def _axes_of(mesh: Any) -> str:
 
 
 def check_enabled(dtype: DType) -> None:
-    if dtype.name in _WIDE and not jax.config.read("jax_enable_x64"):
+    if dtype.is_wide and not jax.config.read("jax_enable_x64"):
         raise ShardcError(
             "SHC216", f"{dtype} arrays need 64-bit mode", help='jax.config.update("jax_enable_x64", True)'
         )

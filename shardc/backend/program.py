@@ -40,7 +40,7 @@ class CompiledProgram:
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
         with self._in_mesh(arrays):
-            return self._function().lower(*self._arguments(arrays))
+            return self._function().lower(*self._arguments(arrays, or_shapes=True))
 
     def _function(self) -> Any:
         """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto.
@@ -52,7 +52,7 @@ class CompiledProgram:
             self._jitted[mesh] = jax.jit(function(self._schedule, scopes=True))
         return self._jitted[mesh]
 
-    def _arguments(self, arrays: tuple[Any, ...]) -> list[Any]:
+    def _arguments(self, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[Any]:
         wanted = [self._schedule.given(number) for number in self._schedule.inputs]
         if len(arrays) != len(wanted):
             names = ", ".join(array.name for array in wanted)
@@ -60,11 +60,12 @@ class CompiledProgram:
                 "SHC309", f"{len(arrays)} arrays given; the program takes {len(wanted)}", help=f"in order: {names}"
             )
         here = self._around(arrays) if self._schedule.mesh.axes else None
-        return [self._argument(given, array, here) for given, array in zip(arrays, wanted, strict=True)]
+        return [
+            given if or_shapes and isinstance(given, jax.ShapeDtypeStruct) else self._argument(given, array, here)
+            for given, array in zip(arrays, wanted, strict=True)
+        ]
 
     def _argument(self, given: Any, wanted: Array, here: Around | None) -> Any:
-        if isinstance(given, jax.ShapeDtypeStruct):
-            return given
         given = as_array(given, f"`{wanted.name}`")
         placing.check_argument(given, wanted)
         if here is None:

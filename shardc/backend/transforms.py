@@ -130,6 +130,10 @@ def _reshard(
 ) -> CompiledProgram:
     dims = tuple(f"d{place}" for place in range(len(shape)))
     kind = find_dtype(dtype)
+    if source.unreduced and not kind.adds:
+        raise ShardcError(
+            "SHC214", f"partial sums of {kind}, which are not added up", help="reduce it in another type, say int32"
+        )
     before, after = Pattern.exactly(source), Pattern.exactly(target)
     text = f"x{spell(dims, source)} → x{spell(dims, target)}"
     statement = Statement("x", dims, after, Use("x", dims, before, kind), kind, text)
