@@ -121,8 +121,10 @@ def test_mixed_products_are_numpys_and_typed_as_jnp_einsum_types_them(pair, text
     like = jnp.einsum("ij,jk->ik", *arrays)
     if not declared(*pair):
         assert found.dtype == like.dtype
-    assert found.shape == like.shape
+    np.testing.assert_array_equal(plan.simulate(*wholes), plan.reference(*wholes))
     assert run(plan.schedule).ok
+    assert shardc.parse(str(plan.program)) == plan.program
+    assert plan.source()
 
 
 def test_einsum_takes_the_types_of_its_arrays():
@@ -189,3 +191,42 @@ def test_chains_of_several_types_are_within_their_bounds():
     ):
         plan = shardc.plan(text, mesh="X=2,Y=4", dims={"I": 8, "J": 8, "K": 8, "L": 8})
         assert run(plan.schedule).ok
+
+
+ROUNDED = [("int32", "bf16"), ("bf16", "f32"), ("f16", "int16"), ("f16", "bf16")]
+
+
+@settings(max_examples=12)
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([("int32", "bf16"), ("bf16", "f32"), ("f16", "int16"), ("f16", "bf16")])
+)
+def test_what_is_rounded_is_within_bounds_that_tell_one_part_of_a_sum_from_none(seed, pair):
+    """Of values that the product's type does not have: 12 bits and a sign."""
+    plan = planned(mixed(FORMS[1], [DTYPES[name] for name in pair]))
+    random, wholes = np.random.default_rng(seed), []
+    for array in plan.program.inputs:
+        shape = plan.program.shape(array.dims)
+        whole = random.integers(-4095, 4096, shape) / (1 if array.dtype.kind.value == "int" else 4096)
+        wholes.append(whole.astype(jnp.dtype(array.dtype.jax)))
+    exact = plan.reference(*wholes)
+    (bound,) = simulate.error_bound(plan.program, wholes)
+    assert (np.abs(np.asarray(plan.compile()(*wholes), np.float64) - exact) <= bound).all()
+    without = plan.reference(wholes[0], np.concatenate([np.zeros_like(wholes[1][:8]), wholes[1][8:]]))
+    assert (np.abs(without - exact) > bound).any()
+
+
+def test_gradients_have_the_types_of_the_operands():
+    a, b = np.arange(128).reshape(8, 16) % 5 - 2, np.arange(128).reshape(16, 8) % 3 - 1
+    with jax.set_mesh(mesh()):
+        x, w = (
+            jax.device_put(a.astype(jnp.bfloat16), jax.P("X")),
+            jax.device_put(b.astype(np.float32), jax.P(None, "Y")),
+        )
+
+        def loss(x, w):
+            return jnp.sum(shardc.einsum("A[I_X, J] · B[J, K_Y] → C[I_X, K_Y]", x, w) ** 2) / 2
+
+        dx, dw = jax.jit(jax.grad(loss, argnums=(0, 1)))(x, w)
+    assert (dx.dtype, dw.dtype) == (jnp.bfloat16, jnp.float32)
+    np.testing.assert_array_equal(np.asarray(dx, np.float64), a @ b @ b.T)
+    np.testing.assert_array_equal(np.asarray(dw), a.T @ (a @ b))

@@ -357,3 +357,72 @@ def test_partial_sums_over_an_auto_axis_have_no_type(kinds):
         text = f"A[I, J_{auto}] · B[J_{auto}, K] → C[I, K]{{U_{auto}}}"
         refused("SHC212", shardc.einsum, text, jax.device_put(A, jax.P(None, auto)), jax.device_put(B, jax.P(auto)))
         refused("SHC212", shardc.reshard, A, jax.P(unreduced={auto}))
+
+
+@pytest.mark.parametrize("kinds", ["EA", "AE"])
+def test_partial_sums_over_an_explicit_axis_beside_an_auto_one(kinds):
+    with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"), axis_types=tuple(KINDS[kind] for kind in kinds))):
+        own = "XY"[kinds.index("E")]
+        other = "XY"[kinds.index("A")]
+        text = f"A[I, J_{own}] · B[J_{own}, K] → C[I, K]{{U_{own}}}"
+        x, w = jax.device_put(A, jax.P(None, own)), jax.device_put(B, jax.P(own))
+        refused("SHC212", shardc.einsum, text, x, w)  # JAX's own jit cannot return it
+        for spec in (jax.P(own), jax.P((own, other)), jax.P(None, other)):
+            found = jax.jit(lambda x, w, spec=spec: shardc.reshard(shardc.einsum(text, x, w), spec))(x, w)
+            shards_equal(found, A @ B)
+            lies(found, jax.sharding.get_mesh(), spec)
+
+
+@pytest.mark.parametrize("kinds", ["EA", "AE", "AA", "EE"])
+def test_a_plan_that_cuts_axes_has_its_gradient_and_no_place_inside_a_shard_map(kinds):
+    text, dims = "A[I_X, J] · B[J, K_X] → C[I_Y, K]", {"I": 16, "J": 64, "K": 16}
+    program = shardc.plan(text, mesh="X=4,Y=2", dims=dims, dtype="f32", objective="bytes").compile()
+    left, right, weights = numbers(16, 64) % 7 - 3, numbers(64, 16) % 5 - 2, numbers(16, 16) % 11
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"), axis_types=tuple(KINDS[kind] for kind in kinds))):
+        x, w = jax.device_put(left, jax.P("X")), jax.device_put(right, jax.P(None, "X"))
+        dx, dw = jax.jit(jax.grad(lambda x, w: jnp.sum(program(x, w) * weights), argnums=(0, 1)))(x, w)
+        shards_equal(dx, weights @ right.T)
+        shards_equal(dw, left.T @ weights)
+        inside = jax.shard_map(program, in_specs=(jax.P(), jax.P()), out_specs=jax.P(), axis_names={"Y"})
+        refused("SHC306", jax.jit(inside), x, w)
+
+
+def test_a_compiled_plan_inside_a_shard_map_is_one_for_the_free_axes():
+    dims = {"I": 8, "J": 8, "K": 16}
+    program = shardc.plan("A[I, J_Y] · B[J_Y, K] → C[I_Y, K]", mesh="Y=4", dims=dims, dtype="f32").compile()
+    whole = shardc.plan("A[I, J_Y] · B[J_Y, K] → C[I_Y, K]", mesh="X=2,Y=4", dims=dims, dtype="f32").compile()
+    with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"))):
+        x, w = jax.device_put(A, jax.P("X", "Y")), jax.device_put(B, jax.P("Y"))
+
+        def mapped(function):
+            return jax.shard_map(function, in_specs=(jax.P("X"), jax.P()), out_specs=jax.P("X"), axis_names={"X"})
+
+        found = jax.jit(mapped(program))(x, w)
+        shards_equal(found, A @ B)
+        lies(found, jax.sharding.get_mesh(), jax.P(("X", "Y")))
+        refused("SHC306", jax.jit(mapped(whole)), x, w)
+
+
+@pytest.mark.parametrize("kind", ["E", "A"])
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_inside_two_shard_maps_and_inside_loops(kind, check_vma):
+    mesh = jax.make_mesh((2, 2, 2), ("X", "Y", "Z"), axis_types=(KINDS[kind],) * 3)
+    with jax.set_mesh(mesh):
+        x = jax.device_put(WHOLE, jax.P(("X", "Y"), "Z"))
+
+        def moved(x):
+            def turn(carry, _):
+                return shardc.reshard(shardc.reshard(carry, jax.P("Z")), jax.P(None, "Z")) + 1, None
+
+            return jax.lax.scan(turn, shardc.reshard(x, jax.P(None, "Z")), None, length=2)[0]
+
+        inner = jax.shard_map(moved, in_specs=jax.P("Y"), out_specs=jax.P("Y"), axis_names={"Y"}, check_vma=check_vma)
+        outer = jax.shard_map(inner, in_specs=jax.P("X"), out_specs=jax.P("X"), axis_names={"X"}, check_vma=check_vma)
+        shards_equal(jax.jit(outer)(x), WHOLE + 2)
+
+
+def test_a_number_needs_no_path():
+    for kinds in ("EE", "EA", "AA"):
+        with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"), axis_types=tuple(KINDS[kind] for kind in kinds))):
+            for call in (shardc.reshard, jax.jit(shardc.reshard, static_argnums=1)):
+                assert call(jnp.float32(3), jax.P()) == 3
