@@ -226,13 +226,13 @@ class Plan:
     def compile(self, mesh: Any = None) -> Callable[..., Any]:
         """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).
 
-        Where no mesh is in force it runs on `mesh`: a JAX mesh, or a NamedSharding's; else on the first devices.
+        Where no mesh is in force it runs on `mesh`, or on the first devices there are.
         """
         import jax
 
         from shardc.backend import compile
 
-        mesh = getattr(mesh, "mesh", mesh)
+        mesh = getattr(mesh, "mesh", mesh)  # a NamedSharding has one
         return compile(self.schedule, mesh if isinstance(mesh, jax.sharding.Mesh) else mesh_of(mesh))
 
     def verify(self) -> Verification:
@@ -311,10 +311,11 @@ class Front(Sequence[Plan]):
 def einsum(text: str, *arrays: Any) -> Any:
     """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
 
-        with jax.setmesh_of(mesh):
+        with jax.set_mesh(mesh):
             y = shardc.einsum("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", x, w)
 
-    Works eagerly, under jax.jit and under jax.grad, with Explicit and with Auto axes. Raises ShardcError.
+    Works eagerly, under jax.jit, jax.grad and jax.vmap, with Explicit and Auto axes, also mixed; and inside a shard_map
+    over the axes that it leaves. Products of two dtypes are promoted as JAX promotes them. Raises ShardcError.
     """
     from shardc.backend.transforms import einsum
 
@@ -322,11 +323,12 @@ def einsum(text: str, *arrays: Any) -> Any:
 
 
 def reshard(x: Any, spec: Any) -> Any:
-    """The same array in the sharding `spec` (a jax.P), by the cheapest path, where jax.reshard may replicate.
+    """The same array in the sharding `spec` (a jax.P or NamedSharding), by the cheapest path, where jax.reshard may
+    replicate. Arrays of any type.
 
-    The path begins where the array lies: its type says so with Explicit axes, the array itself when called
-    eagerly. Under jax.jit with Auto axes that is for XLA to decide, so there `reshard` is a sharding constraint,
-    and what it costs is XLA's choice.
+    The path begins where the array lies: its type says so along Explicit axes, the array itself when called
+    eagerly. Under jax.jit how it lies along Auto axes is for XLA to decide, and what it costs to move them is XLA's
+    choice: where every axis is Auto `reshard` is a sharding constraint.
     """
     from shardc.backend.transforms import reshard
 

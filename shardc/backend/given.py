@@ -16,7 +16,12 @@ from shardc.simulate.arguments import as_numpy
 
 def as_array(given: Any, what: str) -> Any:
     """An array as it is, anything else as NumPy has it; SHC001 if that is no array of numbers."""
-    return given if isinstance(given, jax.Array) else as_numpy(given, what)
+    if isinstance(given, jax.Array):
+        return given
+    array = as_numpy(given, what)
+    if array.dtype.kind in "SUMm":
+        raise ShardcError("SHC001", f"{what} is of type {array.dtype}", help="give an array of numbers")
+    return array
 
 
 def mesh_named_by(spec: Any, array: Any) -> AbstractContextManager[Any]:

@@ -110,8 +110,7 @@ def function(op: Apply, operands: tuple[Array, ...], names: tuple[Expr, ...], re
     """`jax.nn.softmax(A, axis=1)`, `jnp.add(A, B)`; dims meet by name."""
     row = FUNCTIONS[op.function]
     if row.arity == 2:
-        pairs = zip(_alike(operands, names), operands, strict=True)
-        sides = [aligned(name, array.dims, result.dims) for name, array in pairs]
+        sides = [aligned(name, array.dims, result.dims) for name, array in zip(names, operands, strict=True)]
         return call(row.jax, *sides)
     dims = operands[0].dims
     keywords: tuple[Expr, ...] = ()

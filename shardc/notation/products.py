@@ -134,9 +134,9 @@ class Expressions:
             right = self.resolve(operand, wanted)
             span = made.span.to(right.span) if made.span and right.span else sum.span
             self._nested(made.dims, right.dims, sign, span)
-            dtype = _promoted(made, right, span)
+            _same_dtype(made, right, span)
             dims = made.dims if len(made.dims) >= len(right.dims) else right.dims
-            made = Call("add" if sign == "+" else "sub", (made, right), dims, dtype, span=span)
+            made = Call("add" if sign == "+" else "sub", (made, right), dims, made.dtype, span=span)
         return made
 
     def _nested(self, left: tuple[str, ...], right: tuple[str, ...], sign: str, span: Span | None) -> None:
@@ -314,6 +314,18 @@ def _promoted(left: Expr, right: Expr, span: Span | None) -> DType:
         )
     _computes(found, left if left.dtype == found else right, span)
     return found
+
+
+def _same_dtype(left: Expr, right: Expr, span: Span | None) -> None:
+    """Of what is added; only products are promoted."""
+    found = _promoted(left, right, span)
+    if left.dtype != right.dtype:
+        raise ShardcError(
+            "SHC214",
+            f"{_name(left)} is {left.dtype} and {_name(right)} is {right.dtype}",
+            span=span,
+            help=f"give both one type, say {found}; only products are promoted",
+        )
 
 
 def _computes(dtype: DType, operand: Expr, span: Span | None) -> None:

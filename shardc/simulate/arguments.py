@@ -22,12 +22,12 @@ _PRECISION: dict[Kind, type[Any]] = {
 
 
 def as_numpy(given: Any, what: str) -> NDArray[Any]:
-    """The array that NumPy makes of it; SHC001 if that is none of numbers."""
+    """The array that NumPy makes of it; SHC001 if that is one of Python's objects."""
     try:
         array = np.asarray(given)
     except (TypeError, ValueError):
         array = np.array(None)
-    if array.dtype.kind in "OSUMm" or array.dtype.names:
+    if array.dtype.kind == "O" or array.dtype.names:
         raise ShardcError("SHC001", f"{what} is a {type(given).__name__}", help="give an array of numbers")
     return array
 

@@ -187,8 +187,6 @@ def _call(expr: Call, below: Sequence[_Estimate], program: Program) -> _Estimate
     function = FUNCTIONS[expr.function]
     value = call(expr, [o.value for o in below])
     if function.arity == 2:
-        kind = multiplied(operand.dtype for operand in expr.operands)
-        below = [_converted(o, operand.dtype, kind) for o, operand in zip(below, expr.operands, strict=True)]
         return _sum(expr, below, value, _roundings(program.mesh.devices + 1, unit))
     if function.over_dims:
         return _over_dims(expr, below[0], value, unit)
