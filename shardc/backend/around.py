@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -100,16 +101,29 @@ def _mapped(names: frozenset[str]) -> frozenset[str]:
     """The axes that vmaps around run over. JAX tells nobody of them, but keeps a shard_map off them."""
     if not names or _maps_over(names):
         return frozenset()
-    return frozenset(name for name in names if not _maps_over({name}))
+    return frozenset(name for name in names if not _maps_over(frozenset([name])))
 
 
-def _maps_over(names: Iterable[str]) -> bool:
-    nothing = jax.shard_map(lambda: jnp.zeros(()), in_specs=(), out_specs=jax.P(), axis_names=set(names))
+def _maps_over(names: frozenset[str]) -> bool:
     try:
-        jax.eval_shape(nothing)
+        jax.eval_shape(_nothing(names))
     except ValueError:
         return False
     return True
+
+
+@lru_cache
+def _nothing(names: frozenset[str]) -> Any:
+    """A function mapped over these axes: one, so that JAX traces it once for all that surrounds it alike.
+
+    Mapped anew in each trace, since what shard_map returns keeps to the mesh of its first call.
+    """
+
+    @jax.jit
+    def nothing() -> Any:
+        return jax.shard_map(lambda: jnp.zeros(()), in_specs=(), out_specs=jax.P(), axis_names=set(names))()
+
+    return nothing
 
 
 def filled(typed: Sharding, untyped: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Sharding:

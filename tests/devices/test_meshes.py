@@ -276,6 +276,8 @@ def test_an_axis_that_vmap_runs_over_is_refused_by_name():
     with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"))):
         xs = jax.device_put(np.stack([WHOLE, WHOLE]), jax.P("X"))
         for call in (jax.vmap, lambda function: jax.jit(jax.vmap(function))):
+            whole = jax.jit(lambda xs: shardc.reshard(xs, jax.P(None, "X")))(xs)  # which is remembered, and no matter
+            lies(whole, jax.sharding.get_mesh(), jax.P(None, "X"))
             error = refused("SHC201", call(lambda x: shardc.reshard(x, jax.P("X"))), xs)
             assert "vmap" in error.help
 
