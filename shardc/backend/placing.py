@@ -31,6 +31,17 @@ def is_traced(array: Any) -> bool:
     return isinstance(array, jax.core.Tracer)
 
 
+def is_tracing(array: Any) -> bool:
+    """Whether JAX traces what is done with it: a constant under jax.jit is not traced itself."""
+    if is_traced(array):
+        return True
+    try:
+        jax.sharding.get_mesh()
+    except ValueError:
+        return True
+    return False
+
+
 def make_mesh(mesh: Mesh, devices: list[Any] | None = None) -> jax.sharding.Mesh:
     """A JAX mesh with Explicit axes on the first devices there are; SHC301 if they are too few."""
     present = devices if devices is not None else jax.devices()
@@ -189,16 +200,23 @@ def place(given: Any, wanted: Array, mesh: jax.sharding.Mesh) -> Any:
     return _as_partial_sums(np.asarray(given), wanted, mesh, sharding)
 
 
-def place_inside(given: Any, wanted: Array, here: Around) -> Any:
-    """Inside a shard_map: each device has all of a NumPy array, and keeps its part along the Explicit axes."""
+def from_inside(given: Any, what: str) -> Any:
+    """Inside a shard_map: an array that is there; SHC305 for one that lies on the mesh around it."""
+    if is_traced(given):
+        return given
     if isinstance(given, jax.Array) and given.committed:
         raise ShardcError(
             "SHC305",
-            f"`{wanted.name}` is from outside the shard_map",
+            f"{what} is from outside the shard_map",
             help="pass it as an argument of the mapped function",
         )
+    return jnp.asarray(given)
+
+
+def place_inside(given: Any, wanted: Array, here: Around) -> Any:
+    """Inside a shard_map: each device has all of a NumPy array, and keeps its part along the Explicit axes."""
     typed = here.typed(wanted.sharding)
-    whole = jnp.asarray(given)
+    whole = from_inside(given, f"`{wanted.name}`")
     return jax.reshard(whole, spec_of(typed)) if typed.sharded else whole
 
 

@@ -88,6 +88,8 @@ def reshard(x: Any, spec: Any, *, planner: Planner) -> Any:
 
 def _resharded(x: Any, spec: Any, planner: Planner) -> Any:
     here = around([x])
+    if here.is_mapped:
+        x = placing.from_inside(x, "the array")
     target = target_of(spec, x.ndim, here)
     if placing.is_traced(x):
         here.check_typed(target, str(spec))
@@ -97,14 +99,12 @@ def _resharded(x: Any, spec: Any, planner: Planner) -> Any:
             "SHC204", f"shape {x.shape} is not divisible by {spec} on {here.free}", help="drop axes, or pad"
         )
     if source is None:
-        return jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec_of(target)))
-    if source != target:
-        x = _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner)(x)
-    elif not placing.is_traced(x):
-        x = x if here.is_mapped else placing.retyped(x)
-    elif here.has_auto:
-        x = _constrained(x, spec_of(here.untyped(target)))
-    return x
+        x = jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec_of(target)))
+    elif source != target:
+        return _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner)(x)
+    if here.has_auto and placing.is_tracing(x):
+        return _constrained(x, spec_of(here.untyped(target)))
+    return x if placing.is_traced(x) or here.is_mapped else placing.retyped(x)
 
 
 @partial(jax.jit, static_argnums=1)  # outside jax.jit its gradient is of another type, where an axis is Explicit

@@ -428,3 +428,21 @@ def test_a_number_needs_no_path():
         with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"), axis_types=tuple(KINDS[kind] for kind in kinds))):
             for call in (shardc.reshard, jax.jit(shardc.reshard, static_argnums=1)):
                 assert call(jnp.float32(3), jax.P()) == 3
+
+
+@pytest.mark.parametrize("kinds", ["EE", "EA", "AE", "AA"])
+def test_constants_under_jit_lie_as_asked(kinds):
+    mesh = jax.make_mesh((2, 4), ("X", "Y"), axis_types=tuple(KINDS[kind] for kind in kinds))
+    with jax.set_mesh(mesh):
+        for constant in (WHOLE, jax.device_put(WHOLE, jax.P("X", "Y")), jax.device_put(WHOLE, jax.P("Y", "X"))):
+            found = jax.jit(lambda constant=constant: shardc.reshard(constant, jax.P("Y", "X")))()
+            shards_equal(found, WHOLE)
+            lies(found, mesh, jax.P("Y", "X"))
+        outside = jax.device_put(WHOLE, jax.P("X", "Y"))
+        inside = jax.shard_map(
+            lambda y: y + shardc.reshard(outside, jax.P(None, "Y"))[:8],
+            in_specs=jax.P("X"),
+            out_specs=jax.P("X"),
+            axis_names={"X"},
+        )
+        refused("SHC305", jax.jit(inside), jax.device_put(WHOLE, jax.P("X")))
