@@ -7,20 +7,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from shardc.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of
+from shardc.arguments import DimsLike, MeshLike, count_of, dims_of, dtype_of, mesh_of, objective_of, texts
 from shardc.cost import LinkModel
 from shardc.errors import ShardcError
 from shardc.hardware import Hardware
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import Objective, PlannedProgram, pareto, plan_with_subaxes, sizes
+from shardc.planner import Objective, PlannedProgram, pareto, plan_program, plan_with_subaxes, sizes
 from shardc.planner.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
 if TYPE_CHECKING:
-    import jax
     import numpy as np
 
     from shardc.compiled.compare import Comparison
@@ -53,9 +52,7 @@ def parse(
     dtype bf16
     A[I_X, J] · B[J, K] → C[I_X, K]
     """
-    for what, given in (("text", text), ("chip", chip), ("topology", topology)):
-        if given is not None and not isinstance(given, str):
-            raise ShardcError("SHC001", f"{what} is a {type(given).__name__}", help="give text")
+    texts(text=text, chip=chip, topology=topology, name=name)
     program = parse_notation(
         text,
         mesh=Hardware.of(dcn=dcn).with_dcn(mesh_of(mesh)),
@@ -114,6 +111,7 @@ def plan(
     >>> [step.op for step in found.steps], found.cost.wire_bytes
     (['Einsum', 'ReduceScatter'], 192)
     """
+    texts(chip=chip, topology=topology, name=name)
     hardware = Hardware.of(
         chip=chip, formula=formula, profile=profile, map=map, dcn=dcn, wraparound=wraparound, memory=memory
     )
@@ -127,12 +125,13 @@ def plan(
     return planned(sizes.large(program), hardware, objective)
 
 
-def planned(program: Program, hardware: Hardware | None = None, objective: str = "time") -> Plan:
-    """The plan of a program whose sizes are all known."""
+def planned(program: Program, hardware: Hardware | None = None, objective: str = "time", may_cut: bool = True) -> Plan:
+    """The plan of a program whose sizes are all known; on the mesh as it is unless axes `may_cut`."""
     hardware = Hardware() if hardware is None else hardware
     asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory)
+    search = plan_with_subaxes if may_cut else plan_program
     try:
-        return Plan(plan_with_subaxes(asked.program, asked.model, asked.objective, asked.memory), asked)
+        return Plan(search(asked.program, asked.model, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"
@@ -244,7 +243,7 @@ class Plan:
         >>> print(found.table(top=1).splitlines()[0])
         mesh X=4; chip v5p; f32; I=8, J=8
         """
-        return table(self._view, top)
+        return table(self._view, count_of(top, "top", 0))
 
     def to_json(self, top: int | None = None) -> str:
         """The JSON text of `shardc plan --json`.
@@ -254,7 +253,7 @@ class Plan:
         >>> json.loads(found.to_json())["cost"]["wire_bytes"]
         192
         """
-        return to_json(self._view, top)
+        return to_json(self._view, None if top is None else count_of(top, "top", 0))
 
     def source(self) -> str:
         """A stand-alone JAX module; its function is called `program`.
@@ -267,8 +266,10 @@ class Plan:
 
         return source(self.schedule, self._model.chip.name)
 
-    def compile(self, mesh: jax.sharding.Mesh | None = None) -> Callable[..., Any]:
+    def compile(self, mesh: Any = None) -> Callable[..., Any]:
         """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).
+
+        Where no mesh is in force it runs on `mesh`, or on the first devices there are.
 
         >>> import numpy as np
         >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
@@ -276,9 +277,12 @@ class Plan:
         >>> program(np.ones((8, 8), "float32")).sharding.spec
         P(None, None)
         """
+        import jax
+
         from shardc.backend import compile
 
-        return compile(self.schedule, mesh)
+        mesh = getattr(mesh, "mesh", mesh)  # a NamedSharding has one
+        return compile(self.schedule, mesh if isinstance(mesh, jax.sharding.Mesh) else mesh_of(mesh))
 
     def verify(self) -> Verification:
         """What the TPU compiler makes of the program on the plan's topology, beside the prediction; needs libtpu."""
@@ -314,8 +318,7 @@ class Plan:
         >>> front[-1].cost.peak_bytes < front[0].cost.peak_bytes, front.whole
         (True, True)
         """
-        if type(points) is not int or points < 1:
-            raise ShardcError("SHC001", f"a front of {points!r} points", help="give a whole number, 1 or more")
+        count_of(points, "points", 1)
         asked = self._asked
         found = pareto(asked.program, asked.model, asked.objective, asked.memory, points)
         plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]
@@ -387,8 +390,9 @@ class Front(Sequence[Plan]):
 def einsum(text: str, *arrays: Any) -> Any:
     """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
 
-    Works eagerly, under jax.jit and under jax.grad, with Explicit and with Auto axes. What the text declares must be
-    what the arrays and the mesh say. Raises ShardcError.
+    Works eagerly, under jax.jit, jax.grad and jax.vmap, with Explicit and Auto axes, also mixed; and inside a shard_map
+    over the axes that it leaves. Products of two dtypes are promoted as JAX promotes them. What the text
+    declares must be what the arrays and the mesh say. Raises ShardcError.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
@@ -404,11 +408,12 @@ def einsum(text: str, *arrays: Any) -> Any:
 
 
 def reshard(x: Any, spec: Any) -> Any:
-    """The same array in the sharding `spec` (a jax.P), by the cheapest path, where jax.reshard may replicate.
+    """The same array in the sharding `spec` (a jax.P or NamedSharding), by the cheapest path, where jax.reshard may
+    replicate. Arrays of any type.
 
-    The path begins where the array lies: its type says so with Explicit axes, the array itself when called
-    eagerly. Under jax.jit with Auto axes that is for XLA to decide, so there `reshard` is a sharding constraint,
-    and what it costs is XLA's choice.
+    The path begins where the array lies: its type says so along Explicit axes, the array itself when called
+    eagerly. Under jax.jit how it lies along Auto axes is for XLA to decide, and what it costs to move them is XLA's
+    choice: where every axis is Auto `reshard` is a sharding constraint.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
@@ -451,8 +456,8 @@ def explain(
     return explain(jitted, args, hardware, topology)
 
 
-def _schedule(program: Program) -> Schedule:
-    return planned(program).schedule
+def _schedule(program: Program, may_cut: bool) -> Schedule:
+    return planned(program, may_cut=may_cut).schedule
 
 
 def _bare(results: list[Whole]) -> Whole | tuple[Whole, ...]:

@@ -23,6 +23,8 @@ def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
         return Mesh.of(mesh)
     if isinstance(getattr(mesh, "shape", None), Mapping):  # a jax mesh, concrete or abstract
         return Mesh.of(dict(mesh.shape))
+    if hasattr(mesh, "mesh"):  # a jax.NamedSharding, or a plan
+        return mesh_of(mesh.mesh)
     raise ShardcError("SHC203", f"mesh is a {type(mesh).__name__}", help='give a dict, a jax mesh, or "X=4,Y=2"')
 
 
@@ -46,11 +48,27 @@ def dtype_of(dtype: Any) -> str | None:
     return str(name)
 
 
+def texts(**given: Any) -> None:
+    """SHC001 for what is given, and is no text."""
+    for what, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise ShardcError("SHC001", f"{what} is a {type(value).__name__}", help="give text")
+
+
+def count_of(given: Any, what: str, least: int) -> int:
+    """A whole number of at least so much; SHC001 if it is none."""
+    if type(given) is not int or not least <= given < 2**31:
+        raise ShardcError("SHC001", f"{what} is {str(given)[:200]}", help=f"give a whole number, {least} or more")
+    return given
+
+
 def objective_of(name: str) -> Objective:
     known = [objective.value for objective in Objective]
-    if name in known:
+    if isinstance(name, str) and name in known:
         return Objective(name)
     near = nearest(str(name), known)
     raise ShardcError(
-        "SHC001", f"unknown objective `{name}`", help=f"did you mean `{near}`?" if near else "`time` or `bytes`"
+        "SHC001",
+        f"unknown objective `{str(name)[:200]}`",
+        help=f"did you mean `{near}`?" if near else "`time` or `bytes`",
     )

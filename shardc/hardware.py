@@ -162,5 +162,5 @@ def _wraparound(given: Mapping[str, bool | str] | str | None) -> tuple[tuple[str
 
 
 def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise ShardcError("SHC001", f"unknown {what} `{given}`", help="one of " + ", ".join(known))
+    if not isinstance(given, str) or given not in known:
+        raise ShardcError("SHC001", f"unknown {what} `{str(given)[:200]}`", help="one of " + ", ".join(known))

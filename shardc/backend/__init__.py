@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     import jax
 
     from shardc.backend.program import CompiledProgram
+    from shardc.ir.mesh import Mesh
     from shardc.ir.plan import Schedule
 
 __all__ = ["compile", "source"]
 
 
-def compile(schedule: Schedule, mesh: jax.sharding.Mesh | None = None) -> CompiledProgram:
+def compile(schedule: Schedule, mesh: jax.sharding.Mesh | Mesh | None = None) -> CompiledProgram:
     """The jitted program of a schedule. JAX is imported here, not before."""
     from shardc.backend.program import CompiledProgram
 

@@ -14,6 +14,7 @@ import numpy as np
 from shardc.backend.allowed import METHODS, NAMES, TURN
 from shardc.backend.calls import Body, body
 from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Star
+from shardc.backend.inside import with_own_gradient
 from shardc.backend.refined import on_given_mesh
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
@@ -47,8 +48,16 @@ def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) ->
     if not schedule.mesh.axes:
         return per_device
     ins, outs = evaluate(in_specs(schedule), {}), evaluate(out_specs(schedule), {})
-    mapped: Callable[..., Any] = jax.shard_map(per_device, mesh=mesh, in_specs=ins, out_specs=outs)
+    # The plan's axes by name: inside another shard_map, or a vmap over axes, they are not all of the mesh.
+    names = set(schedule.mesh.names)
+    if mesh is None and jax.sharding.get_abstract_mesh().manual_axes and not _has_parts(schedule):
+        return with_own_gradient(per_device, ins, outs, names)
+    mapped: Callable[..., Any] = jax.shard_map(per_device, mesh=mesh, in_specs=ins, out_specs=outs, axis_names=names)
     return mapped
+
+
+def _has_parts(schedule: Schedule) -> bool:
+    return any(schedule.values[number].sharding.unreduced for number in (*schedule.inputs, *schedule.outputs))
 
 
 def _per_device(described: Body, scopes: bool) -> Callable[..., Any]:

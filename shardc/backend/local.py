@@ -6,7 +6,7 @@ import string
 
 from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, axes_argument, call, method, numbers
 from shardc.errors import ShardcError
-from shardc.ir.dtypes import DType, accumulator
+from shardc.ir.dtypes import DType, accumulator, multiplied
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.plan import Apply
 from shardc.ir.sharding import Array
@@ -27,7 +27,11 @@ def letters(dims: Dims) -> dict[str, str]:
 
 
 def einsum(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Call:
-    """`jnp.einsum("ij,jk->ik", A, B)`; sums of narrow types are kept in f32 or int32."""
+    """`jnp.einsum("ij,jk->ik", A, B)`; sums of narrow types are kept in f32 or int32.
+
+    Of operands of two types one is brought to the other's, or both to a third: `A.astype(jnp.float32)`.
+    """
+    names = _alike(operands, names)
     known = letters(tuple(dict.fromkeys(dim for array in operands for dim in array.dims)))
     spelled = ["".join(known[dim] for dim in array.dims) for array in (*operands, result)]
     subscripts = ",".join(spelled[:-1]) + "->" + spelled[-1]
@@ -43,10 +47,16 @@ def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:
     """The type in which a product adds up, or None if that is simply the operands' own."""
     if len(operands) == 1 and set(operands[0].dims) == set(result.dims):
         return None  # a transposition
-    types = {array.dtype for array in operands}
-    widest = max((accumulator(array.dtype) for array in operands), key=lambda dtype: dtype.bytes)
+    factors = multiplied(array.dtype for array in operands)
+    widest = accumulator(factors)
     chosen = result.dtype if result.dtype.bytes > widest.bytes else widest
-    return None if types == {chosen} else chosen
+    return None if factors == chosen else chosen
+
+
+def _alike(operands: tuple[Array, ...], names: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    wanted = multiplied(array.dtype for array in operands)
+    pairs = zip(operands, names, strict=True)
+    return tuple(name if array.dtype == wanted else as_type(name, wanted) for array, name in pairs)
 
 
 def einsum_of_partial(
@@ -61,10 +71,10 @@ def einsum_of_partial(
     `jnp.multiply(jnp.expand_dims(A, 1), pcast(B, "X", to="reduced"))`, then `jnp.sum(…, axis=2)`.
     """
     summed = tuple(dict.fromkeys(d for array in operands for d in array.dims if d not in result.dims))
-    summing = summing_type(operands, result)
+    factor = summing_type(operands, result) or multiplied(array.dtype for array in operands)
     factors = []
     for array, name, own, other in zip(operands, names, partial, reversed(partial), strict=True):
-        typed = name if summing in (None, array.dtype) else as_type(name, summing)
+        typed = name if factor == array.dtype else as_type(name, factor)
         missing = tuple(axis for axis in other if axis not in own)
         cast = call("jax.lax.pcast", typed, axes_argument(missing), to=Const("reduced")) if missing else typed
         factors.append(aligned(cast, array.dims, result.dims + summed))
@@ -78,8 +88,8 @@ def _sums(kept: int, summed: int) -> tuple[Expr, ...]:
     return (call("jnp.sum", Name(""), axis=axis),)
 
 
-def as_type(value: Expr, dtype: DType | None) -> Expr:
-    return value if dtype is None else method(value, "astype", type_name(dtype))
+def as_type(value: Expr, dtype: DType) -> Expr:
+    return method(value, "astype", type_name(dtype))
 
 
 def type_name(dtype: DType) -> Name:

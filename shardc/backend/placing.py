@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardc.backend.around import Around
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Sharding, spell
-
-_WIDE = {"f64", "int64", "uint64"}
 
 
 def spec_of(sharding: Sharding) -> jax.P:
@@ -30,6 +29,17 @@ def sharding_of(spec: jax.P, rank: int) -> Sharding:
 
 def is_traced(array: Any) -> bool:
     return isinstance(array, jax.core.Tracer)
+
+
+def is_tracing(array: Any) -> bool:
+    """Whether JAX traces what is done with it: a constant under jax.jit is not traced itself."""
+    if is_traced(array):
+        return True
+    try:
+        jax.sharding.get_mesh()
+    except ValueError:
+        return True
+    return False
 
 
 def make_mesh(mesh: Mesh, devices: list[Any] | None = None) -> jax.sharding.Mesh:
@@ -73,20 +83,46 @@ def coarser(mesh: jax.sharding.Mesh, by: Refinement | None) -> jax.sharding.Mesh
     return jax.sharding.Mesh(mesh.devices.reshape(by.coarse.sizes), by.coarse.names, axis_types=kinds)
 
 
-def check_mesh(wanted: Mesh, found: Any) -> None:
-    """SHC306 unless the mesh in force has the plan's axes, in order."""
-    axes = tuple(zip(found.axis_names, found.axis_sizes, strict=True))
-    if axes != wanted.axes:
-        given = ", ".join(f"{name}={size}" for name, size in axes) or "no axes"
+def check_mesh(wanted: Mesh, found: Mesh) -> None:
+    """SHC306 unless these are the plan's axes, in order."""
+    if found.axes != wanted.axes:
         raise ShardcError(
             "SHC306",
-            f"the mesh in force has {given}; the plan is for {wanted}",
+            f"the mesh in force has {found or 'no axes'}; the plan is for {wanted}",
             help=f"jax.set_mesh(jax.make_mesh({wanted.sizes}, {wanted.names})), or plan for the mesh in force",
         )
 
 
+def check_mesh_of(given: jax.Array, what: str) -> None:
+    """SHC306 unless a NamedSharding is on the mesh in force, whatever the kinds of its axes."""
+    if isinstance(given.sharding, jax.NamedSharding):
+        check_same_mesh(given.sharding.mesh, mesh_in_force(), f"{what} lies on")
+
+
+def check_same_mesh(named: Any, current: Any, what: str) -> None:
+    """The same axes, and of two meshes with devices the same devices, in the same order."""
+    if tuple(named.shape.items()) != tuple(current.shape.items()):
+        raise ShardcError(
+            "SHC306",
+            f"{what} a mesh {_axes_of(named)}; the one in force is {_axes_of(current)}",
+            help="jax.device_put it on the mesh in force, or set its mesh",
+        )
+    if isinstance(named, jax.sharding.Mesh) and isinstance(current, jax.sharding.AbstractMesh):
+        current = mesh_in_force()
+    if isinstance(named, jax.sharding.Mesh) and not np.array_equal(named.devices, current.devices):
+        raise ShardcError(
+            "SHC306",
+            f"{what} a mesh of other devices than the one in force, or of the same in another order",
+            help="jax.device_put it on the mesh in force, or set its mesh",
+        )
+
+
+def _axes_of(mesh: Any) -> str:
+    return ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "of no axes"
+
+
 def check_enabled(dtype: DType) -> None:
-    if dtype.name in _WIDE and not jax.config.read("jax_enable_x64"):
+    if dtype.is_wide and not jax.config.read("jax_enable_x64"):
         raise ShardcError(
             "SHC216", f"{dtype} arrays need 64-bit mode", help='jax.config.update("jax_enable_x64", True)'
         )
@@ -111,31 +147,30 @@ def check_argument(given: Any, wanted: Array) -> None:
         )
 
 
-def check_sharding(given: Any, wanted: Array, mesh: Any) -> None:
-    """SHC305 if a traced or committed array lies otherwise on Explicit axes, where JAX would not move it."""
-    if not is_traced(given) and isinstance(given, jax.Array) and given.committed:
-        _check_devices(given, wanted)
-    explicit = {n for n, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == _EXPLICIT}
-    found = sharding_of(jax.typeof(given).sharding.spec, len(wanted.shape))
-    differ = [
-        (one, other)
-        for one, other in zip(found.dims, wanted.sharding.dims, strict=True)
-        if one != other and explicit.intersection(one + other)
-    ]
-    if differ or explicit.intersection(found.unreduced ^ wanted.sharding.unreduced):
-        raise ShardcError(
-            "SHC305",
-            f"`{wanted.name}` is {wanted.name}{spell(wanted.dims, found)}; the program asks for {wanted}",
-            help=f"write what it is, or jax.reshard({wanted.name}, jax.{spec_of(wanted.sharding)!r}) first".replace(
-                "jax.PartitionSpec", "jax.P"
-            ),
-        )
+def check_sharding(given: Any, wanted: Array, here: Around) -> None:
+    """SHC305 if an array lies otherwise on Explicit axes, where JAX would not move it.
+
+    Of a traced array its type says that; of another, its own sharding.
+    """
+    concrete = not is_traced(given) and isinstance(given, jax.Array) and given.committed
+    lies = given.sharding if concrete and isinstance(given.sharding, jax.NamedSharding) else jax.typeof(given).sharding
+    found = sharding_of(lies.spec, len(wanted.shape))
+    if not here.is_mapped and found.used.difference(here.free.names):
+        here.check_free(found.used, f"`{wanted.name}`{spell(wanted.dims, found)}")
+    if here.typed(found) == here.typed(wanted.sharding):
+        return
+    asked = f"jax.{spec_of(wanted.sharding)!r}".replace("jax.PartitionSpec", "jax.P")
+    raise ShardcError(
+        "SHC305",
+        f"`{wanted.name}` is {wanted.name}{spell(wanted.dims, found)}; the program asks for {wanted}",
+        help=f"write what it is, or shardc.reshard({wanted.name}, {asked}) first",
+    )
 
 
-def _check_devices(given: Any, wanted: Array) -> None:
-    """SHC305 for an array that lies on other devices than those of the mesh in force."""
+def check_devices(given: Any, wanted: Array) -> None:
+    """SHC305 or SHC306 for an array that lies on other devices than those of the mesh in force, or in another order."""
     mesh = mesh_in_force()
-    if not mesh.empty and given.sharding.device_set != set(mesh.devices.flat):
+    if given.sharding.device_set != set(mesh.devices.flat):
         raise ShardcError(
             "SHC305",
             f"`{wanted.name}` lies on {len(given.sharding.device_set)} devices, the mesh in force has {mesh.size}",
@@ -143,19 +178,46 @@ def _check_devices(given: Any, wanted: Array) -> None:
                 "jax.PartitionSpec", "jax.P"
             ),
         )
+    check_mesh_of(given, f"`{wanted.name}`")
 
 
-_EXPLICIT = jax.sharding.AxisType.Explicit
+def retyped(given: Any) -> Any:
+    """An array on the mesh in force, there already but for the kinds of its axes; nothing moves."""
+    mesh = mesh_in_force()
+    if given.sharding.mesh == mesh:
+        return given
+    return jax.device_put(given, jax.NamedSharding(mesh, given.sharding.spec))
 
 
 def place(given: Any, wanted: Array, mesh: jax.sharding.Mesh) -> Any:
     """The array on the mesh. NumPy arrays, and arrays on one device by default, are put there."""
-    if isinstance(given, jax.Array) and (is_traced(given) or given.committed):
-        return given
+    if isinstance(given, jax.Array) and given.committed:
+        check_devices(given, wanted)
+        return retyped(given) if isinstance(given.sharding, jax.NamedSharding) else given
     sharding = jax.NamedSharding(mesh, spec_of(wanted.sharding))
     if not wanted.sharding.unreduced:
         return jax.device_put(np.asarray(given), sharding)
     return _as_partial_sums(np.asarray(given), wanted, mesh, sharding)
+
+
+def from_inside(given: Any, what: str) -> Any:
+    """Inside a shard_map: an array that is there; SHC305 for one that lies on the mesh around it."""
+    if is_traced(given):
+        return given
+    if isinstance(given, jax.Array) and given.committed:
+        raise ShardcError(
+            "SHC305",
+            f"{what} is from outside the shard_map",
+            help="pass it as an argument of the mapped function",
+        )
+    return jnp.asarray(given)
+
+
+def place_inside(given: Any, wanted: Array, here: Around) -> Any:
+    """Inside a shard_map: each device has all of a NumPy array, and keeps its part along the Explicit axes."""
+    typed = here.typed(wanted.sharding)
+    whole = from_inside(given, f"`{wanted.name}`")
+    return jax.reshard(whole, spec_of(typed)) if typed.sharded else whole
 
 
 def _as_partial_sums(whole: Any, wanted: Array, mesh: jax.sharding.Mesh, sharding: Any) -> Any:

@@ -17,7 +17,6 @@ from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 
 MAX_SIMULATED = 512
-_WIDE = {"f64", "int64", "uint64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +106,11 @@ def compare(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -
 
 
 def blocks_of(result: Any, mesh: Mesh) -> Any:
-    """What each device holds, as one array of the mesh's shape and the local shape; int64 or float64."""
+    """What each device holds, as one array of the mesh's shape and the local shape, in precision."""
     shards = [np.asarray(shard.data) for shard in result.addressable_shards]
-    kind = np.int64 if np.issubdtype(shards[0].dtype, np.integer) else np.float64
+    found = shards[0].dtype
+    kind: type[Any] = np.complex128 if np.issubdtype(found, np.complexfloating) else np.float64
+    kind = np.int64 if np.issubdtype(found, np.integer) else kind
     return np.stack(shards).astype(kind).reshape((*mesh.sizes, *shards[0].shape))
 
 
@@ -157,7 +158,7 @@ def _start_devices(schedule: Schedule) -> None:
             f"the mesh {schedule.given_mesh} has {count} devices; at most {MAX_SIMULATED} are simulated",
             help="give a smaller --mesh, or check the plan in NumPy: plan.simulate(*arrays)",
         )
-    if any(schedule.values[number].dtype.name in _WIDE for number in (*schedule.inputs, *schedule.outputs)):
+    if any(schedule.values[number].dtype.is_wide for number in (*schedule.inputs, *schedule.outputs)):
         jax.config.update("jax_enable_x64", True)
     try:
         jax.config.update("jax_platforms", "cpu")

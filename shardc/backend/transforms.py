@@ -1,38 +1,53 @@
-"""`shardc.einsum` and `shardc.reshard`: planned when called or traced, on the mesh of `jax.set_mesh`."""
+"""`shardc.einsum` and `shardc.reshard`: planned when called or traced, over the axes that are free there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from shardc.backend import placing
+from shardc.backend.around import Around, around, filled
+from shardc.backend.given import as_array, mesh_named_by, target_of
+from shardc.backend.placing import sharding_of, spec_of
 from shardc.backend.program import CompiledProgram
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype as find_dtype
 from shardc.ir.mesh import Mesh
-from shardc.ir.names import check_name
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.program import Input, Pattern, Program, Statement, Use, axes_written
 from shardc.ir.sharding import Sharding, spell
 from shardc.notation import parse
 
-Planner = Callable[[Program], Schedule]
+Planner = Callable[[Program, bool], Schedule]  # the bool: whether axes may be cut
 Shapes = tuple[tuple[int, ...], ...]
 
 
 def einsum(text: str, *arrays: Any, planner: Planner) -> Any:
     """The program of a text on these arrays. See `shardc.einsum`."""
-    shapes = tuple(tuple(np.shape(array)) for array in arrays)
-    return _einsum(text, mesh_in_force(), shapes, tuple(map(_dtype, arrays)), planner)(*arrays)
+    if not isinstance(text, str):
+        raise ShardcError("SHC001", f"the program is a {type(text).__name__}", help="give text, then the arrays")
+    given = [as_array(array, f"array {place}") for place, array in enumerate(arrays, 1)]
+    shapes = tuple(tuple(array.shape) for array in given)
+    here = around(given)
+    return _einsum(text, here, shapes, tuple(array.dtype.name for array in given), planner)(*given)
 
 
 @lru_cache(maxsize=512)
-def _einsum(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner) -> CompiledProgram:
-    return CompiledProgram(planner(_bound(text, mesh, shapes, dtypes)))
+def _einsum(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner) -> CompiledProgram:
+    if here.taken:
+        here.check_free(axes_written(parse(text, mesh=here.whole)), "the text")
+    return _compiled(_bound(text, here.free, shapes, dtypes), here, planner)
+
+
+def _compiled(program: Program, here: Around, planner: Planner) -> CompiledProgram:
+    """Axes are not cut inside another transformation, nor where types could not say how a result lies."""
+    schedule = planner(program, not here.taken)
+    if schedule.by is not None and not all(here.can_type(schedule.given(n).sharding) for n in schedule.outputs):
+        schedule = planner(program, False)
+    return CompiledProgram(schedule)
 
 
 def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Program:
@@ -65,87 +80,63 @@ def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Pr
     return parse(text, mesh=mesh, dims=sizes, dtype=dtypes[0] if dtypes else None, dtypes=kinds, exact=True)
 
 
-def reshard(x: Any, spec: jax.P, *, planner: Planner) -> Any:
+def reshard(x: Any, spec: Any, *, planner: Planner) -> Any:
     """The array in another sharding. See `shardc.reshard`."""
-    mesh = mesh_in_force()
-    x = x if isinstance(x, jax.Array) else np.asarray(x)
-    target = _target(spec, x.ndim, mesh)
-    source = _source(x)
-    if not target.divides(x.shape, mesh):
-        raise ShardcError("SHC204", f"shape {x.shape} is not divisible by {spec} on {mesh}", help="drop axes, or pad")
-    if source is None:
-        return _without_source(x, spec)
-    if source == target:
-        return x
-    return _reshard(mesh, tuple(np.shape(x)), _dtype(x), source, target, planner)(x)
+    with mesh_named_by(spec, x):
+        return _resharded(as_array(x, "the array"), spec, planner)
 
 
-def _target(spec: Any, rank: int, mesh: Mesh) -> Sharding:
-    """The spec as a sharding; a coded error if it is none of this array on this mesh."""
-    if not isinstance(spec, jax.P) or not all(isinstance(part, str | tuple | None) for part in spec.partitions):
-        raise ShardcError("SHC001", f"`{spec}` is not a spec", help='give a jax.P of axes, as in jax.P("X", None)')
-    if len(spec.partitions) > rank:
-        raise ShardcError("SHC303", f"{spec} is longer than the array's {rank} dims", help="a part for each dim")
-    target = placing.sharding_of(spec, rank)
-    written = [*target.sharded, *target.unreduced]
-    unknown = sorted(set(written) - set(mesh.names))
-    if unknown:
-        raise ShardcError("SHC201", f"unknown mesh axis `{unknown[0]}` in {spec}", help=f"the mesh in force has {mesh}")
-    if len(set(written)) < len(written):
-        raise ShardcError("SHC202", f"{spec} uses an axis twice", help="an axis shards one dim")
-    return target
-
-
-def _source(x: Any) -> Sharding | None:
-    """How an array lies, if that can be known: not of NumPy arrays, nor under jit along Auto axes."""
-    if not isinstance(x, jax.Array):
-        return None
-    if not placing.is_traced(x):
-        lies, here = x.sharding, placing.mesh_in_force()
-        if isinstance(lies, jax.NamedSharding) and lies.mesh.shape != here.shape:
-            where = dict(lies.mesh.shape)
-            raise ShardcError(
-                "SHC306", f"the array lies on a mesh {where}", help="jax.device_put it on the mesh in force"
-            )
-        return placing.sharding_of(lies.spec, x.ndim) if isinstance(lies, jax.NamedSharding) and x.committed else None
-    mesh = jax.sharding.get_abstract_mesh()
-    if any(kind != jax.sharding.AxisType.Explicit for kind in mesh.axis_types):
-        return None
-    return placing.sharding_of(jax.typeof(x).sharding.spec, x.ndim)
-
-
-def _without_source(x: Any, spec: jax.P) -> Any:
-    """From nowhere on the mesh there is no path to plan: the array is put there; a traced one is constrained."""
+def _resharded(x: Any, spec: Any, planner: Planner) -> Any:
+    here = around([x])
+    if here.is_mapped:
+        x = placing.from_inside(x, "the array")
+    target = target_of(spec, x.ndim, here)
     if placing.is_traced(x):
-        return jax.lax.with_sharding_constraint(x, spec)
-    return jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec))
+        here.check_typed(target, str(spec))
+    source = _source(x, target, here)
+    if not target.divides(x.shape, here.free):
+        raise ShardcError(
+            "SHC204", f"shape {x.shape} is not divisible by {spec} on {here.free}", help="drop axes, or pad"
+        )
+    if source is None:
+        x = jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec_of(target)))
+    elif source != target:
+        return _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner)(x)
+    if here.has_auto and placing.is_tracing(x):
+        return _constrained(x, spec_of(here.untyped(target)))
+    return x if placing.is_traced(x) or here.is_mapped else placing.retyped(x)
+
+
+@partial(jax.jit, static_argnums=1)  # outside jax.jit its gradient is of another type, where an axis is Explicit
+def _constrained(x: Any, spec: jax.P) -> Any:
+    return jax.lax.with_sharding_constraint(x, spec)
+
+
+def _source(x: Any, target: Sharding, here: Around) -> Sharding | None:
+    """Where the path begins; None of what lies nowhere on the mesh, which has no path: it is put there."""
+    if placing.is_traced(x) or here.is_mapped:
+        typed = here.typed(sharding_of(jax.typeof(x).sharding.spec, x.ndim))
+        # With no type at all it is all for XLA to decide.
+        return filled(typed, here.untyped(target), x.shape, here.free) if here.explicit else target
+    if not isinstance(x, jax.Array) or not x.committed or not isinstance(x.sharding, jax.NamedSharding):
+        return None
+    placing.check_mesh_of(x, "the array")
+    return sharding_of(x.sharding.spec, x.ndim)
 
 
 @lru_cache(maxsize=512)
 def _reshard(
-    mesh: Mesh, shape: tuple[int, ...], dtype: str, source: Sharding, target: Sharding, planner: Planner
+    here: Around, shape: tuple[int, ...], dtype: str, source: Sharding, target: Sharding, planner: Planner
 ) -> CompiledProgram:
     dims = tuple(f"d{place}" for place in range(len(shape)))
     kind = find_dtype(dtype)
+    if source.unreduced and not kind.adds:
+        raise ShardcError(
+            "SHC214", f"partial sums of {kind}, which are not added up", help="reduce it in another type, say int32"
+        )
     before, after = Pattern.exactly(source), Pattern.exactly(target)
     text = f"x{spell(dims, source)} → x{spell(dims, target)}"
     statement = Statement("x", dims, after, Use("x", dims, before, kind), kind, text)
     sizes = tuple(zip(dims, shape, strict=True))
-    return CompiledProgram(planner(Program(mesh, sizes, kind, (Input("x", dims, before, kind),), (statement,))))
-
-
-def mesh_in_force() -> Mesh:
-    """The mesh of `jax.set_mesh`; SHC306 if there is none, or inside a shard_map."""
-    current = jax.sharding.get_abstract_mesh()
-    if current.empty:
-        raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …")
-    if any(kind == jax.sharding.AxisType.Manual for kind in current.axis_types):
-        raise ShardcError("SHC306", "inside shard_map arrays are local already", help="call it outside")
-    for name in current.axis_names:
-        check_name(name, "axis")
-    return Mesh(tuple(zip(current.axis_names, current.axis_sizes, strict=True)))
-
-
-def _dtype(array: Any) -> str:
-    found = array.dtype if hasattr(array, "dtype") else np.asarray(array).dtype
-    return str(found.name)
+    program = Program(here.free, sizes, kind, (Input("x", dims, before, kind),), (statement,))
+    return _compiled(program, here, planner)

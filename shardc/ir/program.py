@@ -224,6 +224,13 @@ def uses(expr: Expr) -> Iterator[Use]:
         waiting += reversed(operands(found))
 
 
+def axes_written(program: Program) -> frozenset[str]:
+    """Every mesh axis that the program names in brackets."""
+    patterns = [array.pattern for array in program.inputs] + [statement.pattern for statement in program.statements]
+    patterns += [use.pattern for s in program.statements for use in uses(s.expr) if use.pattern is not None]
+    return frozenset().union(*(axes or () for pattern in patterns for axes in (*pattern.dims, pattern.unreduced)))
+
+
 def check_divisible(program: Program) -> None:
     """SHC204 if a written sharding does not divide its dim."""
     sizes = dict(program.sizes)

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.collectives import COLLECTIVE_NAMES
-from shardc.ir.dtypes import DType, Kind, accumulator
+from shardc.ir.dtypes import DType, Kind, accumulator, promoted
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Call, Expr, Named, Product, Use
 from shardc.ir.sharding import Axes
@@ -51,6 +51,7 @@ class Expressions:
                 return self._sum(expr, wanted)
             case tree.Neg(operand):
                 below = self.resolve(operand, wanted)
+                _computes(below.dtype, below, expr.span)
                 return Call("neg", (below,), below.dims, below.dtype, span=expr.span)
             case tree.Call():
                 return self._call(expr, wanted)
@@ -117,24 +118,13 @@ class Expressions:
         )
 
     def _product_dtype(self, left: Expr, right: Expr, span: Span | None) -> DType:
-        self._same_dtype(left, right, span)
-        return self._sum_dtype(left.dtype)
+        return self._sum_dtype(_promoted(left, right, span))
 
     def _sum_dtype(self, dtype: DType) -> DType:
         if dtype.kind is not Kind.INT or not dtype.is_narrow:
             return dtype
         self.summed_narrow = dtype
         return accumulator(dtype)
-
-    def _same_dtype(self, left: Expr, right: Expr, span: Span | None) -> None:
-        if left.dtype == right.dtype:
-            return
-        raise ShardcError(
-            "SHC214",
-            f"{_name(left)} is {left.dtype} and {_name(right)} is {right.dtype}",
-            span=span,
-            help=f"give both one type, say {_wider(left.dtype, right.dtype)}",
-        )
 
     # --- sums, functions, collectives
 
@@ -144,7 +134,7 @@ class Expressions:
             right = self.resolve(operand, wanted)
             span = made.span.to(right.span) if made.span and right.span else sum.span
             self._nested(made.dims, right.dims, sign, span)
-            self._same_dtype(made, right, span)
+            _same_dtype(made, right, span)
             dims = made.dims if len(made.dims) >= len(right.dims) else right.dims
             made = Call("add" if sign == "+" else "sub", (made, right), dims, made.dtype, span=span)
         return made
@@ -168,6 +158,7 @@ class Expressions:
             raise ShardcError("SHC222", "`sum` runs over a dim", span=call.name_span, help="name it: `sum_J(…)`")
         inside = self._labels(call.over, self.visible(call.operand), call.name_span)
         below = self.resolve(call.operand, wanted.plus(inside))
+        _computes(below.dtype, below, call.name_span)
         over = tuple(self._labels(call.over, frozenset(below.dims), call.name_span))
         for dim in over:
             if dim not in below.dims:
@@ -311,5 +302,37 @@ def _shared_help(left: Expr, right: Expr) -> str:
     return f"they share {', '.join(f'`{dim}`' for dim in shared)}" if shared else "they share no dim"
 
 
-def _wider(left: DType, right: DType) -> DType:
-    return max((left, right), key=lambda dtype: (dtype.kind is Kind.FLOAT, dtype.bytes))
+def _promoted(left: Expr, right: Expr, span: Span | None) -> DType:
+    """The type that JAX gives two operands together; SHC214 where it gives none, or one that only moves."""
+    found = promoted(left.dtype, right.dtype)
+    if found is None:
+        raise ShardcError(
+            "SHC214",
+            f"{_name(left)} is {left.dtype} and {_name(right)} is {right.dtype}, and JAX has no type for both",
+            span=span,
+            help="declare both as one type, or convert one before",
+        )
+    _computes(found, left if left.dtype == found else right, span)
+    return found
+
+
+def _same_dtype(left: Expr, right: Expr, span: Span | None) -> None:
+    """Of what is added; only products are promoted."""
+    found = _promoted(left, right, span)
+    if left.dtype != right.dtype:
+        raise ShardcError(
+            "SHC214",
+            f"{_name(left)} is {left.dtype} and {_name(right)} is {right.dtype}",
+            span=span,
+            help=f"give both one type, say {found}; only products are promoted",
+        )
+
+
+def _computes(dtype: DType, operand: Expr, span: Span | None) -> None:
+    if dtype.moves:
+        raise ShardcError(
+            "SHC214",
+            f"{_name(operand)} is {dtype}; arrays of that type move, and nothing is computed with them",
+            span=span,
+            help="declare it as a type to compute in, say bf16, and convert it before",
+        )

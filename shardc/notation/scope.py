@@ -183,6 +183,13 @@ class Scope:
                 help=f"did you mean `{near}`?" if near else f"write its dims at its first use: `{array.name}[I, J]`",
             )
         dtype = self.dtype_of(array) or self.dtype
+        if pattern.unreduced and not dtype.adds:
+            raise ShardcError(
+                "SHC214",
+                f"`{array.name}` is {dtype} and unreduced; arrays of that type move, and are not added up",
+                span=array.unreduced_span,
+                help="declare it as a type to add up in, say int32",
+            )
         self.arrays[array.name] = Known(dims, dtype)
         self.first_uses[id(array)] = dtype
         self.inputs.append(Input(array.name, dims, pattern, dtype, array.span))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shardc.ir.dtypes import DType
+from shardc.ir.dtypes import DType, multiplied
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Product, Program
 from shardc.ir.sharding import Sharding
@@ -29,7 +29,7 @@ class Work:
         contracts = len(below) > 1 and any(dim not in expr.dims for dim in dims)
         sums = len(below) > 1 or len(dims) > len(expr.dims)  # a transposition does no arithmetic
         total = math.prod(program.shape(dims)) * (2 if contracts else int(sums))
-        return cls(dims, below, total, contracts, expr.operands[0].dtype)
+        return cls(dims, below, total, contracts, multiplied(operand.dtype for operand in expr.operands))
 
     def flops(self, shardings: Iterable[Sharding], mesh: Mesh) -> int:
         """Per device, for operands in these shardings."""

@@ -12,10 +12,29 @@ from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType, Kind
 from shardc.ir.program import Program
 
+_KINDS = {Kind.INT: "iub", Kind.BOOL: "iub", Kind.FLOAT: "iubfV", Kind.COMPLEX: "iubfcV"}
+_PRECISION: dict[Kind, type[Any]] = {
+    Kind.INT: np.int64,
+    Kind.BOOL: np.int64,
+    Kind.FLOAT: np.float64,
+    Kind.COMPLEX: np.complex128,
+}
+
+
+def as_numpy(given: Any, what: str) -> NDArray[Any]:
+    """The array that NumPy makes of it; SHC001 if that is one of Python's objects."""
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError):
+        array = np.array(None)
+    if array.dtype.kind == "O" or array.dtype.names:
+        raise ShardcError("SHC001", f"{what} is a {type(given).__name__}", help="give an array of numbers")
+    return array
+
 
 def in_precision(whole: Any, name: str, shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """The argument in int64 or float64; SHC303 for another shape, SHC304 for values of another kind."""
-    given = np.asarray(whole)
+    """The argument in int64, float64 or complex128; SHC303 for another shape, SHC304 for values of another kind."""
+    given = as_numpy(whole, f"`{name}`")
     if given.shape != shape:
         raise ShardcError(
             "SHC303",
@@ -23,14 +42,13 @@ def in_precision(whole: Any, name: str, shape: tuple[int, ...], dtype: DType) ->
             help=f"pass a whole array of shape {shape}",
         )
     # Types that NumPy does not know (bfloat16) are of kind V and convert to float64.
-    allowed = "iub" if dtype.kind is Kind.INT else "iubfV"
-    if given.dtype.kind not in allowed:
+    if given.dtype.kind not in _KINDS[dtype.kind] and given.dtype.name != dtype.jax:
         raise ShardcError(
             "SHC304",
             f"`{name}` has the type {given.dtype}, which does not convert to {dtype}",
             help=f"pass values of {dtype.jax}",
         )
-    return given.astype(np.int64 if dtype.kind is Kind.INT else np.float64)
+    return given.astype(_PRECISION[dtype.kind])
 
 
 def check_count(given: int, names: Sequence[str]) -> None:

@@ -4,6 +4,8 @@ Every value of the program is followed as three arrays: its value v, a magnitude
 products and sums of absolute values), and a bound E of the absolute error.
 
     input      E = u·|v| where v is not a number of its type, else 0
+    conversion an operand of another type than its product's is rounded to that: u·(M + E) more, where it is not
+               the type's already
     product    E = M_A·E_B + E_A·M_B + E_A·E_B + γ·(M_A + E_A)·(M_B + E_B), where
                γ = (K + n)·u_sum + (n + 1)·u: K terms are added in the accumulator's precision, and up to
                n partial sums, one a device, are rounded to the result's type and added again (k roundings
@@ -32,7 +34,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from shardc.ir.chains import Chain, Pair, chain_of
-from shardc.ir.dtypes import DType, accumulator
+from shardc.ir.dtypes import DType, accumulator, multiplied
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Call, Expr, Named, Product, Program, Use
 from shardc.simulate.arguments import program_inputs
@@ -74,9 +76,24 @@ def error_bound(program: Program, wholes: Sequence[Any]) -> list[Values]:
 def _input(whole: Values, dtype: DType) -> _Estimate:
     if not dtype.unit:
         return _Estimate(whole, np.abs(whole), np.zeros(whole.shape))
-    significand = np.frexp(whole)[0] / dtype.unit
-    error = np.where(significand == np.rint(significand), 0.0, dtype.unit * np.abs(whole))
-    return _Estimate(whole, np.abs(whole), error)
+    return _Estimate(whole, np.abs(whole), np.where(_has(dtype, whole), 0.0, dtype.unit * np.abs(whole)))
+
+
+def _has(dtype: DType, values: Values) -> Values:
+    """Where values are numbers of a float type, its range left aside."""
+    significand = np.frexp(values)[0] / dtype.unit
+    return np.asarray(significand == np.rint(significand))
+
+
+def _converted(found: _Estimate, before: DType, after: DType) -> _Estimate:
+    """In the type of the product, where that is another: floats only get wider, integers may be rounded."""
+    if before == after or not after.unit:
+        return found
+    if before.unit >= after.unit:
+        return _limited(found, after)
+    exact = (found.error == 0) & (found.magnitude == np.abs(found.value)) & _has(after, found.value)
+    more = np.where(exact, 0.0, after.unit * (found.magnitude + found.error))
+    return _limited(_Estimate(found.value, found.magnitude, found.error + more), after)
 
 
 def _estimate(expr: Expr, known: dict[str, _Estimate], program: Program) -> _Estimate:
@@ -99,7 +116,11 @@ def _estimate(expr: Expr, known: dict[str, _Estimate], program: Program) -> _Est
 
 def _chain(chain: Chain, known: dict[str, _Estimate], program: Program) -> _Estimate:
     """As written, and what any other order may add to that."""
-    parts = {1 << place: _estimate(operand, known, program) for place, operand in enumerate(chain.operands)}
+    kind = multiplied(operand.dtype for operand in chain.operands)
+    parts = {
+        1 << place: _converted(_estimate(operand, known, program), operand.dtype, kind)
+        for place, operand in enumerate(chain.operands)
+    }
     exprs: dict[int, Expr] = {1 << place: operand for place, operand in enumerate(chain.operands)}
     tops = {part: float(np.max(found.magnitude + found.error, initial=0.0)) for part, found in parts.items()}
     for pair in chain.written:
@@ -143,7 +164,7 @@ def _product(expr: Product, below: Sequence[_Estimate], program: Program) -> _Es
     names = [operand.dims for operand in expr.operands]
     sizes = dict(zip((d for dims in names for d in dims), (n for o in below for n in o.value.shape), strict=True))
     terms = math.prod(size for dim, size in sizes.items() if dim not in expr.dims)
-    summing = max(accumulator(operand.dtype).unit for operand in expr.operands)
+    summing = accumulator(multiplied(operand.dtype for operand in expr.operands)).unit
     gamma = _of_product(terms, summing, expr.dtype.unit, program.mesh.devices)
     value = contract([o.value for o in below], names, expr.dims)
     magnitude = contract([o.magnitude for o in below], names, expr.dims)

@@ -9,10 +9,11 @@ import numpy as np
 
 from shardc.ir.dtypes import Kind
 from shardc.ir.program import Call, Expr, Product, Program, operands
-from shardc.simulate.arguments import input_shape
+from shardc.simulate.arguments import in_precision, input_shape
 from shardc.simulate.blocks import Values
 
 _POSITIVE = frozenset({"log", "sqrt", "rsqrt"})  # not defined below 0
+_EDGES = {"bool": (0, 1), "f8_e8m0fnu": (1, 2)}  # which has the powers of 2 alone
 _FEW_TERMS = 8
 _STEEP = frozenset({"exp", "softmax"})  # overflow on the sums of larger values
 
@@ -29,13 +30,17 @@ def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
     samples = []
     longest = max((_terms(program, statement.expr) for statement in program.statements), default=1)
     for array in program.inputs:
-        lowest, highest = _range(functions, array.dtype.name.startswith("u"))
+        lowest, highest = _EDGES.get(array.dtype.name) or _range(functions, array.dtype.name.startswith("u"))
         drawn = generator.integers(lowest, highest + 1, size=input_shape(program, array.dims))
-        if array.dtype.kind is Kind.FLOAT and array.dtype.is_narrow and not functions & _POSITIVE:
+        sparse = array.dtype.kind is Kind.FLOAT and array.dtype.is_narrow and not array.dtype.moves
+        if sparse and not functions & _POSITIVE:
             drawn *= generator.random(drawn.shape) < math.sqrt(_FEW_TERMS / max(longest, _FEW_TERMS))
         if drawn.size > 1 and (drawn == drawn.flat[0]).all():
             drawn.flat[-1] = lowest if drawn.flat[0] != lowest else highest
-        samples.append(drawn.astype(np.int64 if array.dtype.kind is Kind.INT else np.float64))
+        sample = in_precision(drawn, array.name, drawn.shape, array.dtype)
+        if array.dtype.kind is Kind.COMPLEX:
+            sample += 1j * generator.permutation(drawn.ravel()).reshape(drawn.shape)
+        samples.append(sample)
     return samples
 
 

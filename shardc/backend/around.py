@@ -1,0 +1,138 @@
+"""What a call finds around it: which axes of the mesh in force a plan may use, and by which of them arrays are typed.
+
+mesh X=2 Y=2 Z=2; inside a shard_map that is manual over X, with Y Explicit and Z Auto
+free      Y, Z: the plan's mesh
+explicit  Y: JAX types arrays by it, and moves nothing along it unasked
+taken     X: arrays are local along it already; so it is with axes that the mapped dim of a vmap lies over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
+from shardc.ir.names import check_name
+from shardc.ir.sharding import Axes, Sharding
+
+_EXPLICIT, _MANUAL = jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Manual
+_MANUAL_WHY = "a shard_map around has it, so that arrays are local along it; name only axes that it leaves"
+_MAPPED_WHY = "vmap runs over it, since the mapped dim is sharded over it; name other axes"
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """`free` has the axes of a plan, in order; `taken` the others of the `whole`, and why each cannot be named."""
+
+    free: Mesh
+    explicit: frozenset[str]
+    whole: Mesh
+    taken: tuple[tuple[str, str], ...] = ()
+    is_mapped: bool = False  # inside a shard_map
+
+    @property
+    def has_auto(self) -> bool:
+        return not self.explicit.issuperset(self.free.names)
+
+    def can_type(self, sharding: Sharding) -> bool:
+        """Whether a type can say it, with XLA's part below it: `I_XY` with X Explicit and Y Auto, and not `I_YX`."""
+        below = zip(self.typed(sharding).dims, self.untyped(sharding).dims, sharding.dims, strict=True)
+        return all(typed + untyped == axes for typed, untyped, axes in below)
+
+    def typed(self, sharding: Sharding) -> Sharding:
+        """What of a sharding JAX's types say."""
+        return self._only(sharding, self.explicit)
+
+    def untyped(self, sharding: Sharding) -> Sharding:
+        """What of it is for XLA to keep."""
+        return self._only(sharding, frozenset(self.free.names) - self.explicit)
+
+    def check_typed(self, sharding: Sharding, what: str) -> None:
+        """SHC305 for a result under a transformation whose type would not hold XLA to it."""
+        if not self.can_type(sharding):
+            raise ShardcError(
+                "SHC305",
+                f"{what} has an Auto axis above an Explicit one on a dim; JAX's types put Explicit axes first",
+                help="put the Explicit axes first, make the others Explicit too, or call it outside jax.jit",
+            )
+
+    def _only(self, sharding: Sharding, axes: frozenset[str]) -> Sharding:
+        kept = tuple(tuple(axis for axis in dim if axis in axes) for dim in sharding.dims)
+        return Sharding(kept, sharding.unreduced & axes)
+
+    def check_free(self, named: Iterable[str], what: str) -> None:
+        """SHC201 if an axis is named that is not free, or not of the mesh."""
+        why = dict(self.taken)
+        for axis in sorted(set(named).difference(self.free.names)):
+            if axis in why:
+                raise ShardcError("SHC201", f"mesh axis `{axis}` in {what} is not free here", help=why[axis])
+            raise ShardcError(
+                "SHC201", f"unknown mesh axis `{axis}` in {what}", help=f"the mesh in force has {self.free}"
+            )
+
+
+def around(arrays: Iterable[Any]) -> Around:
+    """What surrounds a call with these arrays; SHC306 if no mesh is set, or no axis of it is free."""
+    current = jax.sharding.get_abstract_mesh()
+    if current.empty:
+        raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …")
+    for name in current.axis_names:
+        check_name(name, "axis")
+    kinds = dict(zip(current.axis_names, current.axis_types, strict=True))
+    taken = {name: _MANUAL_WHY for name, kind in kinds.items() if kind == _MANUAL}
+    explicit = frozenset(name for name, kind in kinds.items() if kind == _EXPLICIT)
+    if any(isinstance(array, jax.core.Tracer) for array in arrays):
+        taken |= dict.fromkeys(_mapped(explicit), _MAPPED_WHY)
+    whole = Mesh(tuple(zip(current.axis_names, current.axis_sizes, strict=True)))
+    free = Mesh(tuple((name, size) for name, size in whole.axes if name not in taken))
+    if not free.axes:
+        help = "call it outside" if _MANUAL in kinds.values() else "shard the mapped dim over fewer axes"
+        raise ShardcError("SHC306", "no axis of the mesh is free here: arrays are local already", help=help)
+    return Around(free, explicit.difference(taken), whole, tuple(taken.items()), _MANUAL in kinds.values())
+
+
+def _mapped(names: frozenset[str]) -> frozenset[str]:
+    """The axes that vmaps around run over. JAX tells nobody of them, but keeps a shard_map off them."""
+    if not names or _maps_over(names):
+        return frozenset()
+    return frozenset(name for name in names if not _maps_over(frozenset([name])))
+
+
+def _maps_over(names: frozenset[str]) -> bool:
+    try:
+        jax.eval_shape(_nothing(names))
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache
+def _nothing(names: frozenset[str]) -> Any:
+    """A function mapped over these axes: one, so that JAX traces it once for all that surrounds it alike.
+
+    Mapped anew in each trace, since what shard_map returns keeps to the mesh of its first call.
+    """
+
+    @jax.jit
+    def nothing() -> Any:
+        return jax.shard_map(lambda: jnp.zeros(()), in_specs=(), out_specs=jax.P(), axis_names=set(names))()
+
+    return nothing
+
+
+def filled(typed: Sharding, untyped: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Sharding:
+    """Where a traced array is taken to lie: as its type says, and along Auto axes already as is asked for.
+
+    Type x[I_X], asked for x[I_Y, J_X], with Y Auto: from x[I_XY, J]. XLA brings it there, in a way of its own.
+    A dim that Y does not divide as well is left without it.
+    """
+    dims: list[Axes] = []
+    for size, known, more in zip(shape, typed.dims, untyped.dims, strict=True):
+        dims.append(known + more if size % mesh.product(known + more) == 0 else known)
+    return Sharding(tuple(dims), typed.unreduced)
