@@ -14,6 +14,7 @@ import click
 
 from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError
 from shardc.files import check_output, read_input, write_output
+from shardc.jsontext import json_text
 
 if TYPE_CHECKING:
     from shardc.api import Plan
@@ -102,7 +103,7 @@ def check(inputs: tuple[str, ...], **values: Any) -> int:
         for warning in program.warnings:
             click.echo(f"warning: {warning}", err=True)
         if options.json:
-            click.echo(json.dumps({"ok": True, "program": print_program(program), "warnings": list(found.notes)}))
+            click.echo(json_text({"ok": True, "program": print_program(program), "warnings": list(found.notes)}))
         else:
             click.echo("\n".join(f"ok: {statement.text}" for statement in program.statements))
     return 0
@@ -149,11 +150,11 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
         click.echo(f"note: {note}", err=True)
     text = found.source()
     if output is None:
-        click.echo(json.dumps({"source": text}, ensure_ascii=False) if options.json else text, nl=options.json)
+        click.echo(json_text({"source": text}) if options.json else text, nl=options.json)
         return 0
     write_output(text, output, source=argument, force=force)
     if options.json:
-        click.echo(json.dumps({"output": output}, ensure_ascii=False))
+        click.echo(json_text({"output": output}))
     return 0
 
 
@@ -171,7 +172,7 @@ def run(argument: str, seed: int, **values: Any) -> int:
     report = run_schedule(found.schedule, seed=seed)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        click.echo(json_text(fields, indent=1))
     else:
         click.echo(f"{found.table(1)}\n\n{report}")
     return 0 if report.ok else MISMATCH
@@ -198,7 +199,7 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
         write_output(traced(verified.replayed), trace, source=argument, force=force)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified, found.steps)}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        click.echo(json_text(fields, indent=1))
     else:
         click.echo(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
         if gantt:
@@ -218,7 +219,7 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
     compared = found.compare(rounds)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "comparison": compared.to_json()}
-        click.echo(json.dumps(fields, ensure_ascii=False, indent=1))
+        click.echo(json_text(fields, indent=1))
     else:
         click.echo(f"{found.table(1)}\n\n{compared}")
     return 0
@@ -239,7 +240,7 @@ def explain(target: str, chip: str | None, topology: str | None, as_json: bool) 
 
     jitted, args = load_target(target)
     found = explained(jitted, *args, chip=chip, topology=topology)
-    click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=1) if as_json else str(found))
+    click.echo(json_text(found.to_json(), indent=1) if as_json else str(found))
     return 0
 
 
@@ -252,7 +253,7 @@ def chips(profile: str, as_json: bool) -> int:
     from shardc.report.chips import as_fields, chip_table
 
     rows = [row.in_profile(profile) for row in CHIPS.values()]
-    click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False) if as_json else chip_table(rows))
+    click.echo(json_text([as_fields(row) for row in rows]) if as_json else chip_table(rows))
     return 0
 
 
@@ -294,7 +295,7 @@ def _status(arguments: list[str]) -> int:
 
 
 def _refuse(error: ShardcError, as_json: bool) -> int:
-    text = json.dumps({"error": error.to_json()}, ensure_ascii=False) if as_json else error.render()
+    text = json_text({"error": error.to_json()}) if as_json else error.render()
     click.echo(text, err=True)
     return error.exit_code
 

@@ -19,12 +19,13 @@ ROOMS = {
     "hardware": {"ir", "cost", "notation"},
     "planner": {"ir", "rules", "cost"},
     "simulate": {"ir", "rules", "numpy"},
-    "report": {"ir", "rules", "cost", "planner", "compiled", "tabulate"},
+    "report": {"ir", "rules", "cost", "planner", "compiled", "jsontext", "tabulate"},
     "backend": {"ir", "notation", "simulate", "jax", "numpy"},
-    "compiled": {"ir", "rules", "cost", "planner", "numpy", "tabulate"},
+    "compiled": {"ir", "rules", "cost", "planner", "jsontext", "numpy", "tabulate"},
     "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
     "errors": set(),
     "files": set(),
+    "jsontext": set(),
     "arguments": {"ir", "notation", "planner"},
     "pipeline": {"ir", "notation", "backend", "report"},
     "compilers": {"ir", "cost", "hardware", "planner", "compiled", "backend"},
@@ -33,7 +34,10 @@ ROOMS = {
         *{"arguments", "jax", "numpy"},
     },
     "__main__": {"cli"},
-    "cli": {"api", "files", "hardware", "ir", "notation", "cost", "planner", "report", "compiled", "backend", "click"},
+    "cli": {
+        *{"api", "files", "hardware", "ir", "notation", "cost", "planner", "report", "compiled", "backend", "jsontext"},
+        "click",
+    },
 }
 OUTSIDE = {"lark", "jax", "numpy", "networkx", "hypothesis", "click", "tabulate"}
 
