@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shardc.errors import BUG, FILES, INTERRUPTED, MISMATCH, ShardcError
+from shardc.errors import BUG, FILES, INTERRUPTED, LIMIT, MISMATCH, ShardcError
 from shardc.files import check_output, read_input, write_output
 from shardc.jsontext import json_text
 
@@ -161,21 +161,22 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
 @shardc.command()
 @click.argument("argument", metavar="INPUT")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs' values.")
+@click.option("--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The most it may take.")
 @_options
-def run(argument: str, seed: int, **values: Any) -> int:
-    """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch."""
+def run(argument: str, seed: int, seconds: int, **values: Any) -> int:
+    """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch, 6 if not checkable."""
     from shardc.backend.run import run as run_schedule
 
     options = Options.of(values)
     found = options.plan(options.parse(argument), small=True)
 
-    report = run_schedule(found.schedule, seed=seed)
+    report = run_schedule(found.schedule, seed, seconds, lambda line: click.echo(line, err=True))
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
         click.echo(json_text(fields, indent=1))
     else:
         click.echo(f"{found.table(1)}\n\n{report}")
-    return 0 if report.ok else MISMATCH
+    return {"equal": 0, "not equal": MISMATCH, "not checkable": LIMIT}[report.verdict.value]
 
 
 @shardc.command()

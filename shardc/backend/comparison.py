@@ -114,12 +114,19 @@ class RunReport:
 
 
 def compare(
-    schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any], say: Callable[[str], None] = lambda line: None
+    schedule: Schedule,
+    wholes: Sequence[Any],
+    results: Sequence[Any],
+    say: Callable[[str], None] = lambda line: None,
+    seed: int = 0,
 ) -> RunReport:
-    """Every device's shard of every result with what it must be; another shape or dtype is not equal."""
+    """Every device's shard of every result with what it must be; another shape or dtype is not equal.
+
+    `seed` is that of an unreduced input's parts.
+    """
     say("the NumPy reference")
     expected = simulate.reference(schedule.program, wholes)
-    limits = simulate.allowed(schedule, wholes, expected, say=say)
+    limits = simulate.allowed(schedule, wholes, expected, seed, say)
     reports = [
         _compared(schedule.given(number), result, whole, limit, schedule.given_mesh)
         for number, result, whole, limit in zip(schedule.outputs, results, expected, limits, strict=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardc import simulate
 from shardc.backend.comparison import OutputReport, RunReport, Verdict, compare
+from shardc.backend.foresight import MOST_SECONDS, check_room, foresee
+from shardc.backend.progress import Progress
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
@@ -18,14 +20,27 @@ MAX_SIMULATED = 512
 _WIDE = {"f64", "int64", "uint64"}
 
 
-def run(schedule: Schedule, seed: int = 0) -> RunReport:
+def run(
+    schedule: Schedule,
+    seed: int = 0,
+    seconds: float = MOST_SECONDS,
+    say: Callable[[str], None] = lambda line: None,
+) -> RunReport:
     """Drawn inputs through the compiled program, against the meaning on whole arrays.
 
-    Starts the simulated devices itself, so JAX must not have started with fewer: SHC301, SHC302, SHC409.
+    SHC411 where it is foreseen to take more memory than there is, or more than so many seconds. `say` is told what
+    takes more than a second. Starts the simulated devices itself, so JAX must not have started with fewer: SHC301,
+    SHC302, SHC409.
     """
-    mesh = simulated_mesh(schedule, schedule.given_mesh)
-    wholes = simulate.sample_inputs(schedule.program, seed)
-    return compare(schedule, wholes, _computed(schedule, wholes, mesh, seed))
+    check_devices(schedule)
+    foreseen = foresee(schedule)
+    check_room(foreseen, schedule.program, seconds)
+    with Progress(lambda line: say(f"{line} (of {foreseen.seconds:.0f} s foreseen, {foreseen.spelled_memory})")) as now:
+        now(f"{schedule.mesh.devices} simulated devices")
+        mesh = simulated_mesh(schedule, schedule.given_mesh)
+        wholes = simulate.sample_inputs(schedule.program, seed)
+        results = _computed(schedule, wholes, mesh, seed)
+        return compare(schedule, wholes, results, now, seed)
 
 
 def _computed(schedule: Schedule, wholes: Sequence[Any], mesh: Any, seed: int) -> tuple[Any, ...]:
@@ -76,9 +91,8 @@ def _placed(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) -> An
     return from_blocks(list(blocks.reshape(-1, *local)), array, devices, sharding)
 
 
-def _start_devices(schedule: Schedule) -> None:
-    import jax
-
+def check_devices(schedule: Schedule) -> None:
+    """SHC409 where there are more than are simulated."""
     count = schedule.mesh.devices
     if count > MAX_SIMULATED:
         raise ShardcError(
@@ -86,6 +100,13 @@ def _start_devices(schedule: Schedule) -> None:
             f"the mesh {schedule.given_mesh} has {count} devices; at most {MAX_SIMULATED} are simulated",
             help="give a smaller --mesh, or check the plan in NumPy: plan.simulate(*arrays)",
         )
+
+
+def _start_devices(schedule: Schedule) -> None:
+    check_devices(schedule)
+    import jax
+
+    count = schedule.mesh.devices
     if any(schedule.values[number].dtype.name in _WIDE for number in (*schedule.inputs, *schedule.outputs)):
         jax.config.update("jax_enable_x64", True)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shardc.ir.plan import Schedule, Step
@@ -18,7 +18,12 @@ def run(schedule: Schedule, wholes: Sequence[Any], seed: int = 0, coins: Coins |
 
     With `coins` each step's result is rounded in the step's own precision, up or down as they fall.
     """
-    known = _inputs(schedule, wholes, seed)
+    return run_blocks(schedule, laid_out(schedule, wholes, seed), coins)
+
+
+def run_blocks(schedule: Schedule, inputs: Mapping[int, Values], coins: Coins | None = None) -> list[Values]:
+    """The same from the blocks of the inputs, as `laid_out` gives them."""
+    known = dict(inputs)
     last = _last_uses(schedule)
     for number, current in enumerate(schedule.steps):
         known[current.result] = _blocks(schedule, current, known, coins)
@@ -30,13 +35,14 @@ def run(schedule: Schedule, wholes: Sequence[Any], seed: int = 0, coins: Coins |
 
 def trace(schedule: Schedule, wholes: Sequence[Any], seed: int = 0) -> Iterator[tuple[Step, Values]]:
     """Each step with the blocks that it leaves, in order."""
-    known = _inputs(schedule, wholes, seed)
+    known = laid_out(schedule, wholes, seed)
     for current in schedule.steps:
         known[current.result] = _blocks(schedule, current, known)
         yield current, known[current.result]
 
 
-def _inputs(schedule: Schedule, wholes: Sequence[Any], seed: int) -> dict[int, Values]:
+def laid_out(schedule: Schedule, wholes: Sequence[Any], seed: int) -> dict[int, Values]:
+    """What every device holds of each input, by the number of its value."""
     arrays = [schedule.values[value] for value in schedule.inputs]
     check_count(len(wholes), [array.name for array in arrays])
     return {

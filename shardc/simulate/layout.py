@@ -94,7 +94,9 @@ def _partial_sums(whole: Values, parts: int, seed: int) -> Values:
 
 def _unit(whole: Values) -> Any:
     """What parts are multiples of: an eighth of the whole's size, or what its own values are multiples of if more."""
-    sizes = np.abs(whole[np.isfinite(whole) & (whole != 0)]) if whole.dtype.kind == "f" else whole[:0]
+    if whole.dtype.kind != "f":
+        return 1
+    sizes = np.abs(whole[np.isfinite(whole) & (whole != 0)])
     if not sizes.size:
         return 1
     significands, exponents = np.frexp(sizes)

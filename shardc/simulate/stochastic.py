@@ -6,9 +6,9 @@ far apart as a device's results may lie from the exact ones, or twice that: to t
 farther neighbour. It follows the steps of the plan, one by one: its order of products, its partial products, what is
 summed on a device and what between devices.
 
-    product, sum on a device   in the accumulator's type, then once in the result's: f32, then bf16. The sum is cut
-                               into at most 8 parts in the order of its terms; n terms in one part are n roundings of
-                               about the running sum, of both signs, √n of them. No order of blocks is worse than that
+    product, sum on a device   in the accumulator's type, then once in the result's: f32, then bf16. Up to 8 terms are
+                               added one by one; of more, n terms in a row are n roundings of about the running sum,
+                               of both signs, which is √n of them. A sum in blocks rounds less
     AllReduce, ReduceScatter   in the type of the array, after each device's part: f32 on the CPU, or bf16 on the way
                                around a ring, is no worse
     function                   each operation of its formula, in the coarsest type it meets, and 4 units of the
@@ -41,6 +41,7 @@ from shardc.simulate.steps import step
 _TINY = {"f8_e4m3fn": 2.0**-6, "f8_e5m2": 2.0**-14, "f16": 2.0**-14, "f64": 2.0**-1022}
 _LARGEST = {"f8_e4m3fn": 448.0, "f8_e5m2": 57344.0, "f16": 65504.0, "f64": float(np.finfo(np.float64).max)}
 _PARTS = 8  # of a sum
+_AT_ONCE = 1 << 15  # elements, so that what is made of them stays in the cache
 _APPROXIMATE = 4  # units, of exp, tanh and their like
 _CHOOSE = (np.maximum, np.minimum, np.fmax, np.fmin, np.negative, np.positive, np.absolute, np.sign, np.copysign)
 _ROUND_ONCE = (np.add, np.subtract, np.multiply, np.true_divide, np.sqrt, np.square, np.reciprocal)
@@ -60,23 +61,41 @@ class Coins:
 
     def rounded(self, values: Values, dtype: DType) -> Values:
         """Each value as it is, if the type has it, and otherwise its neighbour towards 0 or the one beyond."""
-        exact = np.array(values, np.float64, ndmin=1, order="C")
-        cut = 53 + round(math.log2(dtype.unit))  # bits of a double's significand that the type lacks
-        bits = exact.view(np.int64)
-        low = bits & ((1 << cut) - 1)
-        beyond = self.thrown(exact.shape) & (low != 0 if cut else exact != 0)  # of f64 nobody knows what is exact
-        found: Values = (bits - low + (beyond.astype(np.int64) << cut)).view(np.float64)
-        found[np.abs(found) > _LARGEST.get(dtype.name, float(np.finfo(np.float32).max))] = math.inf
-        np.copyto(found, exact, where=~np.isfinite(exact))
-        small = (np.abs(exact) < (tiny := _TINY.get(dtype.name, 2.0**-126))) & (exact != 0)
-        if small.any():
-            found[small] = np.copysign(tiny, exact[small]) * beyond[small]
-        shaped: Values = found.reshape(np.shape(values))
-        return shaped
+        found = np.array(values, np.float64, order="C")
+        flat = found.reshape(-1)
+        for first in range(0, flat.size, _AT_ONCE):
+            self._round(flat[first : first + _AT_ONCE], dtype)
+        return found
 
-    def off(self, values: Values, by: Values | float) -> Values:
-        """Each value that far up or down."""
-        return values + (2.0 * self.thrown(np.shape(values)) - 1.0) * by
+    def _round(self, values: Values, dtype: DType) -> None:
+        largest = _LARGEST.get(dtype.name, float(np.finfo(np.float32).max))
+        tiny = _TINY.get(dtype.name, 2.0**-126)
+        thrown = self.thrown(values.shape)
+        sizes = np.abs(values)
+        ordinary = (sizes >= tiny) & (sizes <= largest)
+        odd = None if ordinary.all() else np.flatnonzero(~ordinary & (values != 0))
+        kept = None if odd is None else values[odd]
+        cut = 53 + round(math.log2(dtype.unit))  # bits of a double's significand that the type lacks
+        bits = values.view(np.int64)
+        inexact = bits & ((1 << cut) - 1)
+        beyond = thrown & (inexact != 0 if cut else values != 0)  # of f64 nobody knows what is exact
+        bits -= inexact
+        bits += beyond.astype(np.int64) << cut
+        if odd is not None and kept is not None:
+            within = np.where(np.abs(kept) < tiny, np.copysign(tiny * thrown[odd], kept), kept)
+            values[odd] = np.where(np.abs(within) > largest, np.copysign(math.inf, within), within)
+        if sizes.max(initial=0) > largest / 2:
+            np.copyto(values, np.copysign(math.inf, values), where=np.abs(values) > largest)
+
+    def off(self, values: Values, by: Values, times: float) -> Values:
+        """Each value so many times `by` up or down."""
+        found = np.array(values, np.float64, order="C")
+        flat, step = found.reshape(-1), np.ascontiguousarray(by).reshape(-1)
+        for first in range(0, flat.size, _AT_ONCE):
+            part = flat[first : first + _AT_ONCE]
+            signs = self.thrown(part.shape) * (2 * times) - times
+            part += signs * step[first : first + _AT_ONCE]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +156,7 @@ class Inexact(NDArray[Any]):
             return found
         if ufunc not in _ROUND_ONCE or method != "__call__":
             unit = _APPROXIMATE * self.precision.sums.unit
-            found = self.coins.off(found, unit * np.where(np.isfinite(found), np.abs(found), 0))
+            found = self.coins.off(found, np.where(np.isfinite(found), found, 0), unit)
         return self.coins.rounded(found, self.precision.values)
 
     def _matmul(self, left: Values, right: Values) -> Values:
@@ -161,18 +180,19 @@ class Inexact(NDArray[Any]):
         """The parts added up, one after another."""
         sums, total = self.precision.sums, None
         for first, last in _cuts(terms, 1 if self.precision.coarse else _PARTS):
-            own = part(first, last)
-            grown = own if total is None else total + own
+            grown = part(first, last)
+            grown = grown if total is None else np.add(total, grown, out=np.asarray(grown))
             if last - first == 1:
                 total = self.coins.rounded(grown, sums)
                 continue
-            largest = np.abs(grown) if total is None else np.maximum(np.abs(total), np.abs(grown))
-            largest = np.where(np.isfinite(largest), largest, 0)
-            total = self.coins.off(grown, math.sqrt(last - first) * sums.unit * largest)
+            size = np.where(np.isfinite(grown), grown, 0)
+            total = self.coins.off(grown, size, math.sqrt(last - first) * sums.unit)
         return part(0, 0) if total is None else total
 
 
 def _cuts(terms: int, parts: int) -> Iterator[tuple[int, int]]:
+    """Parts of one term where there are few, so that each addition is rounded by itself; of many, halves."""
+    parts = parts if terms <= 8 * parts else 2
     ends = [terms * place // min(parts, max(terms, 1)) for place in range(min(parts, terms) + 1)]
     return pairwise(ends)
 

@@ -11,7 +11,7 @@ rounding says much.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array, Sharding
 from shardc.simulate.blocks import Part, Values, part_of
-from shardc.simulate.execute import run
+from shardc.simulate.execute import laid_out, run_blocks
 from shardc.simulate.layout import expected_blocks
 from shardc.simulate.stochastic import Coins
 
@@ -63,7 +63,9 @@ def allowed(
     outputs = [schedule.values[number] for number in schedule.outputs]
     if not any(array.dtype.unit for array in outputs):
         return [None] * len(outputs)
-    exact = _run(schedule, wholes, seed, None)
+    inputs = laid_out(schedule, wholes, seed)
+    say("the plan's steps in NumPy")
+    exact = _run(schedule, inputs, None)
     found = [
         _Runs(array, blocks, whole, schedule.mesh)
         for array, blocks, whole in zip(outputs, exact, expected, strict=True)
@@ -72,7 +74,7 @@ def allowed(
     for pair in range(pairs):
         for mirrored in (False, True):
             say(f"run {2 * pair + mirrored + 1} of {2 * pairs} that rounds at random")
-            for runs, blocks in zip(found, _run(schedule, wholes, seed, Coins(pair, mirrored)), strict=True):
+            for runs, blocks in zip(found, _run(schedule, inputs, Coins(pair, mirrored)), strict=True):
                 runs.add(blocks)
     return [runs.allowed() if runs.array.dtype.unit else None for runs in found]
 
@@ -83,10 +85,10 @@ def pairs_of(schedule: Schedule) -> int:
     return _MORE_PAIRS if any(math.prod(array.shape) < _FEW for array in outputs) else _PAIRS
 
 
-def _run(schedule: Schedule, wholes: Sequence[Any], seed: int, coins: Coins | None) -> Iterator[Values]:
+def _run(schedule: Schedule, inputs: Mapping[int, Values], coins: Coins | None) -> Iterator[Values]:
     outputs = [schedule.values[number] for number in schedule.outputs]
     with np.errstate(all="ignore"):
-        for array, blocks in zip(outputs, run(schedule, wholes, seed, coins), strict=True):
+        for array, blocks in zip(outputs, run_blocks(schedule, inputs, coins), strict=True):
             yield summed(blocks, array, schedule.mesh)
 
 
