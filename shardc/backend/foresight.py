@@ -57,9 +57,8 @@ class Foreseen:
     memory_bytes: int
     seconds: float
 
-    @property
-    def spelled_memory(self) -> str:
-        return f"{self.memory_bytes / 1e9:.1f} GB"
+    def __str__(self) -> str:
+        return f"{self.seconds:.0f} s, {self.memory_bytes / 1e9:.1f} GB"
 
 
 def foresee(schedule: Schedule, rates: Rates | None = None) -> Foreseen:
@@ -77,7 +76,7 @@ def check_room(foreseen: Foreseen, program: Program, most_seconds: float = MOST_
     if room is not None and foreseen.memory_bytes > _LEFT * room:
         raise ShardcError(
             "SHC411",
-            f"the run would take {foreseen.spelled_memory} of memory; {room / 1e9:.1f} GB are free",
+            f"the run would take {foreseen.memory_bytes / 1e9:.1f} GB of memory; {room / 1e9:.1f} GB are free",
             help=f"{smaller}, or a smaller mesh",
         )
     if foreseen.seconds > most_seconds:

@@ -35,8 +35,8 @@ def run(
     check_devices(schedule)
     foreseen = foresee(schedule)
     check_room(foreseen, schedule.program, seconds)
-    with Progress(lambda line: say(f"{line} (of {foreseen.seconds:.0f} s foreseen, {foreseen.spelled_memory})")) as now:
-        now(f"{schedule.mesh.devices} simulated devices")
+    with Progress(lambda line: say(f"{line} (foreseen for the whole run: {foreseen})")) as now:
+        now(f"running on {schedule.mesh.devices} simulated devices")
         mesh = simulated_mesh(schedule, schedule.given_mesh)
         wholes = simulate.sample_inputs(schedule.program, seed)
         results = _computed(schedule, wholes, mesh, seed)
