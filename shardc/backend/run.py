@@ -35,7 +35,7 @@ def run(
     check_devices(schedule)
     foreseen = foresee(schedule)
     check_room(foreseen, schedule.program, seconds)
-    with Progress(lambda line: say(f"{line} (foreseen for the whole run: {foreseen})")) as now:
+    with Progress(lambda line: say(f"… {line} (foreseen for the whole run: {foreseen})")) as now:
         now(f"running on {schedule.mesh.devices} simulated devices")
         mesh = simulated_mesh(schedule, schedule.given_mesh)
         wholes = simulate.sample_inputs(schedule.program, seed)

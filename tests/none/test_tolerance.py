@@ -127,7 +127,9 @@ def test_what_is_off_by_a_quarter_of_its_spread_is_never_called_equal(case, dtyp
 
     def wrong(blocks):
         local = blocks[(0,) * len(plan.schedule.mesh.axes)]
-        spread = spread_of(blocks) if local.size < 64 else max(map(np.std, blocks.reshape(-1, local.size)))
+        spread = max(map(spread_of, exact))
+        if local.size >= 64:
+            spread = max(spread, *map(np.std, blocks.reshape(-1, local.size)))
         signs = 1.0 - 2.0 * (np.arange(local.size).reshape(local.shape) % 2) if alternating else 1.0
         return blocks + spread / 4 * signs
 
