@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shardc import streams
-from shardc.errors import FILES, INTERRUPTED, MISMATCH, USAGE, ShardcError, in_line, in_lines
+from shardc.errors import FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
 from shardc.expressions import Commands
 from shardc.failures import bug, refuse, usage
 from shardc.files import check_output, read_input, write_output
@@ -190,21 +190,22 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
 @shardc.command()
 @click.argument("argument", metavar="INPUT")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs' values.")
+@click.option("--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The most it may take.")
 @_options
-def run(argument: str, seed: int, **values: Any) -> int:
-    """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch."""
+def run(argument: str, seed: int, seconds: int, **values: Any) -> int:
+    """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch, 6 if not checkable."""
     from shardc.backend.run import run as run_schedule
 
     options = Options.of(values)
     found = options.plan(options.parse(argument), small=True)
 
-    report = run_schedule(found.schedule, seed=seed)
+    report = run_schedule(found.schedule, seed, seconds, streams.say)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
         _print_json(fields)
     else:
         _print(f"{found.table(1)}\n\n{report}")
-    return 0 if report.ok else MISMATCH
+    return {"equal": 0, "not equal": MISMATCH, "not checkable": LIMIT}[report.verdict.value]
 
 
 @shardc.command()
@@ -308,7 +309,7 @@ def _print(text: str) -> None:
 
 
 def _print_json(fields: object, *, indent: int | None = 1) -> None:
-    _print(json.dumps(fields, ensure_ascii=False, indent=indent))
+    _print(json_text(fields, indent=indent))
 
 
 def main() -> None:

@@ -71,6 +71,7 @@ CODES: dict[str, str] = {
     "SHC408": "the search is larger than the planner's budget",
     "SHC410": "no plan keeps the memory limit",
     "SHC409": "too many simulated devices",
+    "SHC411": "a run that would take too much memory or time",
     "SHC501": "no such file",
     "SHC502": "the path is a directory",
     "SHC503": "the file cannot be read",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -11,6 +10,7 @@ import click
 
 from shardc import streams
 from shardc.errors import BUG, ShardcError, in_lines
+from shardc.jsontext import json_text
 
 
 def usage(error: click.ClickException) -> ShardcError:
@@ -21,7 +21,7 @@ def usage(error: click.ClickException) -> ShardcError:
 
 def refuse(error: ShardcError, as_json: bool) -> int:
     fields = {"error": error.to_json()}
-    streams.say(in_lines(json.dumps(fields, ensure_ascii=False)) if as_json else error.render())
+    streams.say(in_lines(json_text(fields)) if as_json else error.render())
     return error.exit_code
 
 

@@ -2,83 +2,63 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from shardc import simulate
+from shardc.backend.comparison import OutputReport, RunReport, Verdict, compare
+from shardc.backend.foresight import MOST_SECONDS, check_room, foresee
+from shardc.backend.progress import Progress
 from shardc.errors import ShardcError
-from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 
+__all__ = ["MAX_SIMULATED", "OutputReport", "RunReport", "Verdict", "compare", "run", "simulated_mesh"]
+
 MAX_SIMULATED = 512
 
 
-@dataclass(frozen=True, slots=True)
-class OutputReport:
-    """One output: the largest error over all shards, what it may be at most, and how many shards were compared."""
+def run(
+    schedule: Schedule,
+    seed: int = 0,
+    seconds: float = MOST_SECONDS,
+    say: Callable[[str], None] = lambda line: None,
+) -> RunReport:
+    """Drawn inputs through the compiled program, against the meaning on whole arrays.
 
-    sharding: str
-    shards: int
-    max_error: float
-    bound: float
-    ok: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """`ok` if every shard of every output is within its bound; integers must be equal."""
-
-    devices: int
-    outputs: tuple[OutputReport, ...]
-
-    @property
-    def ok(self) -> bool:
-        return all(output.ok for output in self.outputs)
-
-    @property
-    def max_error(self) -> float:
-        return max((output.max_error for output in self.outputs), default=0.0)
-
-    def to_json(self) -> dict[str, Any]:
-        fields = asdict(self)
-        return fields | {"ok": self.ok, "max_error": self.max_error}
-
-    def __str__(self) -> str:
-        return "\n".join(self._line(output) for output in self.outputs)
-
-    def _line(self, output: OutputReport) -> str:
-        verdict = "equal to NumPy" if output.ok else "NOT EQUAL to NumPy"
-        return (
-            f"{output.sharding}: {output.shards} shards on {self.devices} simulated devices, {verdict}; "
-            f"largest error {output.max_error:.2g}, allowed {output.bound:.2g}"
-        )
-
-
-def run(schedule: Schedule, seed: int = 0) -> RunReport:
-    """Small integer-valued inputs through the compiled program, against the meaning on whole arrays.
-
-    Starts the simulated devices itself, so JAX must not have started with fewer: SHC301, SHC302, SHC409.
+    SHC411 where it is foreseen to take more memory than there is, or more than so many seconds. `say` is told what
+    takes more than a second. Starts the simulated devices itself, so JAX must not have started with fewer: SHC301,
+    SHC302, SHC409.
     """
-    mesh = simulated_mesh(schedule, schedule.given_mesh)
+    check_devices(schedule)
+    foreseen = foresee(schedule)
+    check_room(foreseen, schedule.program, seconds)
+    with Progress(lambda line: say(f"… {line} (foreseen for the whole run: {foreseen})")) as now:
+        now(f"running on {schedule.mesh.devices} simulated devices")
+        mesh = simulated_mesh(schedule, schedule.given_mesh)
+        wholes = simulate.sample_inputs(schedule.program, seed)
+        results = _computed(schedule, wholes, mesh, seed)
+        return compare(schedule, wholes, results, now, seed)
+
+
+def _computed(schedule: Schedule, wholes: Sequence[Any], mesh: Any, seed: int) -> tuple[Any, ...]:
+    """The compiled program's results. Its arguments are let go of before anything else takes memory."""
     import jax
 
     from shardc.backend.program import CompiledProgram
 
-    wholes = simulate.sample_inputs(schedule.program, seed)
-    arrays = [
+    results = CompiledProgram(schedule, mesh)(*placed(schedule, wholes, mesh, seed))
+    jax.block_until_ready(results)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def placed(schedule: Schedule, wholes: Sequence[Any], mesh: Any, seed: int = 0) -> list[Any]:
+    """The arguments on a JAX mesh."""
+    return [
         _placed(whole, schedule.given(number), schedule.given_mesh, mesh, seed + place)
         for place, (whole, number) in enumerate(zip(wholes, schedule.inputs, strict=True))
     ]
-    results = CompiledProgram(schedule, mesh)(*arrays)
-    results = results if isinstance(results, tuple) else (results,)
-    jax.block_until_ready(results)
-    return compare(schedule, wholes, results)
 
 
 def simulated_mesh(schedule: Schedule, mesh: Mesh | None = None) -> Any:
@@ -92,44 +72,6 @@ def simulated_mesh(schedule: Schedule, mesh: Mesh | None = None) -> Any:
     from shardc.backend.placing import make_mesh
 
     return make_mesh(schedule.mesh if mesh is None else mesh, jax.devices("cpu"))
-
-
-def compare(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -> RunReport:
-    """Every device's shard of every result with what it must be; another shape or dtype is not equal."""
-    expected = simulate.reference(schedule.program, wholes)
-    bounds = simulate.error_bound(schedule.program, wholes)
-    reports = [
-        _compare(schedule.given(number), result, whole, bound, schedule.given_mesh)
-        for number, result, whole, bound in zip(schedule.outputs, results, expected, bounds, strict=True)
-    ]
-    return RunReport(schedule.mesh.devices, tuple(reports))
-
-
-def blocks_of(result: Any, mesh: Mesh) -> Any:
-    """What each device holds, as one array of the mesh's shape and the local shape, in precision."""
-    shards = [np.asarray(shard.data) for shard in result.addressable_shards]
-    found = shards[0].dtype
-    kind: type[Any] = np.complex128 if np.issubdtype(found, np.complexfloating) else np.float64
-    kind = np.int64 if np.issubdtype(found, np.integer) else kind
-    return np.stack(shards).astype(kind).reshape((*mesh.sizes, *shards[0].shape))
-
-
-def _compare(array: Array, result: Any, whole: Any, bound: Any, mesh: Mesh) -> OutputReport:
-    if result.shape != array.shape or result.dtype.name != array.dtype.jax:
-        return OutputReport(f"{array} as {result.dtype.name}{list(result.shape)}", mesh.devices, math.inf, 0.0, False)
-    blocks = blocks_of(result, mesh)
-    if array.sharding.unreduced:
-        found, wanted, allowed = simulate.gather(blocks, array, mesh), whole, np.asarray(bound)
-    else:
-        found = blocks
-        wanted = simulate.expected_blocks(whole, array, mesh)
-        exact = replace(array, dtype=DTYPES["f64"])
-        allowed = simulate.expected_blocks(np.broadcast_to(bound, whole.shape), exact, mesh)
-    error = np.abs(found - wanted)
-    fits = bool(np.all((error <= allowed) | (np.isnan(found) & np.isnan(wanted))))
-    return OutputReport(
-        str(array), mesh.devices, float(np.max(error, initial=0)), float(np.max(allowed, initial=0)), fits
-    )
 
 
 def _placed(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) -> Any:
@@ -148,9 +90,8 @@ def _placed(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) -> An
     return from_blocks(list(blocks.reshape(-1, *local)), array, devices, sharding)
 
 
-def _start_devices(schedule: Schedule) -> None:
-    import jax
-
+def check_devices(schedule: Schedule) -> None:
+    """SHC409 where there are more than are simulated."""
     count = schedule.mesh.devices
     if count > MAX_SIMULATED:
         raise ShardcError(
@@ -158,6 +99,13 @@ def _start_devices(schedule: Schedule) -> None:
             f"the mesh {schedule.given_mesh} has {count} devices; at most {MAX_SIMULATED} are simulated",
             help="give a smaller --mesh, or check the plan in NumPy: plan.simulate(*arrays)",
         )
+
+
+def _start_devices(schedule: Schedule) -> None:
+    check_devices(schedule)
+    import jax
+
+    count = schedule.mesh.devices
     if any(schedule.values[number].dtype.is_wide for number in (*schedule.inputs, *schedule.outputs)):
         jax.config.update("jax_enable_x64", True)
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 
 from tabulate import tabulate
 
+from shardc.jsontext import json_text
 from shardc.planner import Objective
 from shardc.report.table import describe, head, ratio
 from shardc.report.units import in_bytes, in_seconds
@@ -75,4 +75,4 @@ def front_json(front: FrontView) -> str:
         "whole": front.whole,
         "points": [fields(point, 1) for point in front.points],
     }
-    return json.dumps(found, ensure_ascii=False, indent=1)
+    return json_text(found, indent=1)

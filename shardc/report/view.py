@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
+from shardc.jsontext import json_text
 from shardc.planner import PlannedProgram, PlannedStatement
 
 VERSION = 1
@@ -130,7 +130,7 @@ def steps(found: Sequence[Step], values: Sequence[Array], mesh: Mesh) -> tuple[S
 
 def to_json(plan: PlanView, top: int | None = None) -> str:
     """The JSON text; of each statement the first `top` alternatives, or all."""
-    return json.dumps(fields(plan, top), ensure_ascii=False, indent=1)
+    return json_text(fields(plan, top), indent=1)
 
 
 def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:

@@ -4,23 +4,30 @@ A sharded value is one ndarray, `blocks`, of shape `mesh.sizes + local_shape`: `
 device (x, y) holds. Integers are computed in int64, floats in float64.
 """
 
-from shardc.simulate.bounds import error_bound
 from shardc.simulate.execute import run, trace
 from shardc.simulate.layout import ReplicaMismatch, expected_blocks, gather, scatter
 from shardc.simulate.reference import reference
 from shardc.simulate.samples import sample_inputs
 from shardc.simulate.steps import IllegalStep, step
+from shardc.simulate.stochastic import Coins
+from shardc.simulate.tolerance import TOLD_APART, Allowed, allowed, pairs_of, summed, wanted
 
 __all__ = [
+    "TOLD_APART",
+    "Allowed",
+    "Coins",
     "IllegalStep",
     "ReplicaMismatch",
-    "error_bound",
+    "allowed",
     "expected_blocks",
     "gather",
+    "pairs_of",
     "reference",
     "run",
     "sample_inputs",
     "scatter",
     "step",
+    "summed",
     "trace",
+    "wanted",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,8 @@ def expected_blocks(whole: Values, array: Array, mesh: Mesh) -> Values:
 def scatter(whole: Values, array: Array, mesh: Mesh, seed: int = 0) -> Values:
     """Lay a whole array out as its sharding says.
 
-    `A[I_X]{U_Y}` gives each device along Y another part of the block; the parts are made of small
-    integers that add up exactly.
+    `A[I_X]{U_Y}` gives each device along Y another part of the block; the parts are made of few small
+    numbers of the size of the whole, so that they add up exactly.
     """
     whole = in_precision(whole, array.name, array.shape, array.dtype)
     summed = mesh.ordered(array.sharding.unreduced)
@@ -79,15 +80,29 @@ def _partial_sums(whole: Values, parts: int, seed: int) -> Values:
     if parts == 1:
         return whole[np.newaxis]
     generator = np.random.default_rng(seed)
+    unit = _unit(whole)
     owner = generator.integers(parts, size=whole.shape)
     owned = np.arange(parts).reshape(-1, *(1,) * whole.ndim) == owner
     for attempt in range(_TRIES):
-        largest = 4 << attempt
-        circle = generator.integers(-largest, largest + 1, size=(parts, *whole.shape))
+        largest = 2 << attempt
+        circle = generator.integers(-largest, largest + 1, size=(parts, *whole.shape)) * unit
         drawn: Values = np.where(owned, whole, 0) + (circle - np.roll(circle, 1, axis=0))
         if len({part.tobytes() for part in drawn}) == parts:
             break
     return drawn
+
+
+def _unit(whole: Values) -> Any:
+    """What parts are multiples of: an eighth of the whole's size, or what its own values are multiples of if more."""
+    if whole.dtype.kind != "f":
+        return 1
+    sizes = np.abs(whole[np.isfinite(whole) & (whole != 0)])
+    if not sizes.size:
+        return 1
+    significands, exponents = np.frexp(sizes)
+    bits = (significands * 2.0**53).astype(np.int64)
+    lowest = int(np.min(exponents - 53 + np.frexp((bits & -bits).astype(np.float64))[1] - 1))
+    return 2.0 ** max(lowest, int(exponents.max()) - 4)
 
 
 def _check_copies(blocks: Values, array: Array, mesh: Mesh) -> None:

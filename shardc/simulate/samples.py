@@ -3,64 +3,63 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
-from shardc.ir.dtypes import Kind
-from shardc.ir.program import Call, Expr, Product, Program, operands
+from shardc.ir.dtypes import DType, Kind
+from shardc.ir.program import Program
 from shardc.simulate.arguments import in_precision, input_shape
 from shardc.simulate.blocks import Values
+from shardc.simulate.scales import input_exponents, to_be_positive
 
-_POSITIVE = frozenset({"log", "sqrt", "rsqrt"})  # not defined below 0
+_GRID = 15  # values are from −15 to 15 quarters: few bits, so that single products are exact in f32
 _EDGES = {"bool": (0, 1), "f8_e8m0fnu": (1, 2)}  # which has the powers of 2 alone
-_FEW_TERMS = 8
-_STEEP = frozenset({"exp", "softmax"})  # overflow on the sums of larger values
 
 
 def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
-    """Small whole numbers for every input, so that sums of products are exact in f32.
+    """Values for every input of which every result can be told from a wrong one.
 
-    From −4 to 4 (−1 to 1 under an exponential, 1 to 4 under a root or logarithm, from 0 for unsigned
-    types); never one value throughout, where there is room for two. Narrow floats are sparse, so that a
-    sum has few terms: then it is nearly exact, and what it may be off by is less than one wrong block.
+    Integers, and what only moves, are whole numbers from −4 to 4 (from 0 for unsigned types). Other floats are whole
+    numbers of quarters, about 1 in size, that their type holds exactly, times a power of two such that products are
+    about 1 as well, whatever they sum over; positive where a root or logarithm is taken of them. Never one value
+    throughout, where there is room for two.
     """
-    functions = {name for statement in program.statements for name in _functions(statement.expr)}
+    shapes = [input_shape(program, array.dims) for array in program.inputs]
     generator = np.random.default_rng(seed)
-    samples = []
-    longest = max((_terms(program, statement.expr) for statement in program.statements), default=1)
-    for array in program.inputs:
-        lowest, highest = _EDGES.get(array.dtype.name) or _range(functions, array.dtype.name.startswith("u"))
-        drawn = generator.integers(lowest, highest + 1, size=input_shape(program, array.dims))
-        sparse = array.dtype.kind is Kind.FLOAT and array.dtype.is_narrow and not array.dtype.moves
-        if sparse and not functions & _POSITIVE:
-            drawn *= generator.random(drawn.shape) < math.sqrt(_FEW_TERMS / max(longest, _FEW_TERMS))
-        if drawn.size > 1 and (drawn == drawn.flat[0]).all():
-            drawn.flat[-1] = lowest if drawn.flat[0] != lowest else highest
-        sample = in_precision(drawn, array.name, drawn.shape, array.dtype)
-        if array.dtype.kind is Kind.COMPLEX:
-            sample += 1j * generator.permutation(drawn.ravel()).reshape(drawn.shape)
-        samples.append(sample)
+    exponents, positive = input_exponents(program), to_be_positive(program)
+    samples: list[Values] = []
+    for array, shape in zip(program.inputs, shapes, strict=True):
+        if array.dtype.kind is not Kind.FLOAT or array.dtype.moves:
+            samples.append(_whole(array.dtype, shape, generator))
+            continue
+        limit = largest_of(array.dtype)
+        drawn = np.clip(np.rint(generator.standard_normal(shape) * max(1.0, limit / 4)), -limit, limit)
+        if array.name in positive:
+            drawn = np.clip(np.abs(drawn) + limit // 4 + 1, 1, limit)
+        samples.append(_varied(drawn, limit) * 2.0 ** (exponents[array.name] - grid_bits(limit)))
     return samples
 
 
-def _range(functions: set[str], unsigned: bool) -> tuple[int, int]:
-    if functions & _POSITIVE:
-        return 1, 4
-    highest = 1 if functions & _STEEP else 4
-    return (0 if unsigned else -highest), highest
+def _whole(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator) -> Values:
+    lowest, highest = _EDGES.get(dtype.name, (0 if dtype.name.startswith("u") else -4, 4))
+    drawn = _varied(generator.integers(lowest, highest + 1, size=shape), lowest)
+    values = in_precision(drawn, "sample", shape, dtype)
+    if dtype.kind is Kind.COMPLEX:
+        values += 1j * generator.permutation(drawn.ravel()).reshape(shape)
+    return values
 
 
-def _terms(program: Program, expr: Expr) -> int:
-    """The most terms that a sum in the expression has."""
-    below = operands(expr)
-    summed = {dim for operand in below for dim in operand.dims} - set(expr.dims) if isinstance(expr, Product) else ()
-    own = math.prod(size for dim, size in program.sizes if dim in summed)
-    return max([own, *(_terms(program, operand) for operand in below)])
+def largest_of(dtype: DType) -> int:
+    """How many units of its grid a sample is at most: two of them add up exactly in the type."""
+    return min(_GRID, (1 << (round(-math.log2(dtype.unit)) - 1)) - 1)
 
 
-def _functions(expr: Expr) -> Iterator[str]:
-    if isinstance(expr, Call):
-        yield expr.function
-    for operand in operands(expr):
-        yield from _functions(operand)
+def grid_bits(limit: int) -> int:
+    """−log2 of the unit of a grid on which typical values are about 1."""
+    return max(0, round(math.log2(limit / 4)))
+
+
+def _varied(drawn: Values, other: float) -> Values:
+    if drawn.size > 1 and (drawn == drawn.flat[0]).all():
+        drawn.flat[-1] = other if drawn.flat[0] != other else other + (1 if other <= 0 else -1)
+    return drawn

@@ -13,7 +13,10 @@ from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
-from shardc.simulate import expected_blocks, gather
+from shardc.simulate import TOLD_APART, expected_blocks, gather
+from shardc.simulate.tolerance import spread_of
+
+_ALIKE, _OF_ZEROS = 1e-3, 1e-6  # the bound of values all alike, by their size, and of zeros
 
 
 def assert_schedule_legal(schedule: Schedule) -> None:
@@ -32,8 +35,11 @@ def assert_equal_on_every_device(
 ) -> None:
     """Every device's block, not only the assembled array, is within `bound` of what it must be.
 
-    Of an unreduced array it is the sum over its axes that is compared. What is not finite must be so in both.
+    Of an unreduced array it is the sum over its axes that is compared. What is not finite must be so in both. A bound
+    that tells nothing is refused: it is finite, and at most an eighth of the spread of the array's values, both in the
+    root mean square (of values that are all alike, a thousandth of an eighth of their size).
     """
+    _check_bound(np.asarray(bound, dtype=np.float64), np.asarray(whole), array)
     if array.sharding.unreduced:
         expected, found = np.asarray(whole), gather(blocks, array, mesh)
         allowed: NDArray[Any] = np.broadcast_to(np.asarray(bound, dtype=np.float64), expected.shape)
@@ -51,6 +57,22 @@ def assert_equal_on_every_device(
         f"{array}: {_place(array, mesh, place)} is {found[place]} where {expected[place]} "
         f"(± {allowed[place]}) is wanted; {int(wrong.sum())} of {wrong.size} elements differ"
     )
+
+
+def _check_bound(bound: NDArray[Any], whole: NDArray[Any], array: Array) -> None:
+    if not bound.any():
+        return
+    allowed = float(np.sqrt(np.mean(np.square(bound))))
+    values = np.asarray(whole, dtype=np.float64)
+    values = values[np.isfinite(values)]
+    if not values.any():
+        spread = _OF_ZEROS * TOLD_APART
+    else:
+        spread = max(spread_of(values), _ALIKE * float(np.sqrt(np.mean(np.square(values)))))
+    if not allowed * TOLD_APART <= spread:
+        raise AssertionError(
+            f"{array}: a bound of {allowed:.2g} tells nothing of values that are spread by {spread:.2g}"
+        )
 
 
 def _laid_out_like(bound: NDArray[Any], array: Array, mesh: Mesh) -> NDArray[Any]:

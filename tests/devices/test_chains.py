@@ -1,7 +1,5 @@
 """Chains of products on simulated devices: whatever the order, equal to NumPy on every shard."""
 
-import math
-
 import jax
 import pytest
 
@@ -50,8 +48,9 @@ def test_integers_are_equal_bitwise(mesh, text, objective):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
-def test_floats_are_within_the_bound_that_holds_in_every_order(dtype):
+def test_floats_are_within_what_their_roundings_allow_which_tells_right_from_wrong(dtype):
     for mesh, text in CHAINS[::3]:
         report = run(mesh, text, dtype, "time")
         assert report.ok, report
-        assert 0 < report.outputs[0].bound < math.inf
+        (output,) = report.outputs
+        assert output.rms_bound * simulate.TOLD_APART <= output.spread

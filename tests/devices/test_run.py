@@ -1,6 +1,7 @@
 """Plans on simulated devices: equal to NumPy on every shard, integers bitwise; and the lowered program's bytes."""
 
 import ast
+import json
 import random
 import subprocess
 import sys
@@ -224,6 +225,25 @@ def test_a_run_that_differs_ends_with_1(monkeypatch, capsys):
     monkeypatch.setattr(run.simulate, "reference", lambda program, wholes: [wholes[0] @ wholes[1] + 1])
     assert cli._status(["run", str(Path(__file__).parents[2] / "examples" / "matmul.shard")]) == 1
     assert "NOT EQUAL" in capsys.readouterr().out
+
+
+def test_a_block_that_worst_case_bounds_say_nothing_of_is_checked_and_its_json_finite(capsys):
+    """Softmax between products in bf16: what was allowed there was infinite, and so printed."""
+    from shardc import cli
+
+    path = str(Path(__file__).parents[2] / "examples" / "attention.shard")
+    assert cli._status(["run", path, "--dtype", "bf16", "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
+    (output,) = fields["run"]["outputs"]
+    assert output["verdict"] == "equal" and 8 * output["rms_bound"] <= output["spread"]
+
+
+def test_what_is_not_checkable_ends_with_6_and_its_reason(capsys):
+    from shardc import cli
+
+    text = "C[I_X] = sum_J(softmax_J(A[I_X, J]))"
+    assert cli._status(["run", text, "--mesh", "X=2", "--dims", "I=64,J=64", "--dtype", "bf16"]) == 6
+    assert "NOT CHECKABLE: values lie apart by less than 8 times" in capsys.readouterr().out
 
 
 def test_small_integers_sum_in_int32():

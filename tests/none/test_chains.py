@@ -60,6 +60,7 @@ def assert_simulates(schedule: Schedule):
     wholes = simulate.sample_inputs(schedule.program, 0)
     blocks, expected = simulate.run(schedule, wholes), simulate.reference(schedule.program, wholes)
     for block, number, whole in zip(blocks, schedule.outputs, expected, strict=True):
+        # Samples have so few bits that short sums of products are exact; five in a row are not, by some 2^-50.
         bound = 1e-12 * max(1.0, float(np.abs(whole).max(initial=0)))
         assert_equal_on_every_device(block, whole, schedule.values[number], schedule.mesh, bound)
 
@@ -233,48 +234,6 @@ def test_every_alternative_of_a_chain_means_the_program_and_costs_no_less(case):
         schedule = Schedule(plan.program, strategy.values, plan.schedule.inputs, (result,), strategy.steps)
         assert_schedule_legal(schedule)
         assert_simulates(schedule)
-
-
-@settings(max_examples=60, deadline=None)
-@given(chains(3, 5, max_axes=1, max_size=1), st.sampled_from(["f32", "bf16"]), st.integers(0, 99))
-def test_the_error_bound_holds_in_every_order(case, dtype, seed):
-    """Each order in the accumulator's precision, its parts rounded to the type."""
-    plan = planned(case, dtype=dtype)
-    expr, statement = plan.program.statements[0].expr, plan.program.statements[0]
-    wholes = simulate.sample_inputs(plan.program, seed)
-    known = dict(zip((array.name for array in plan.program.inputs), wholes, strict=True))
-    (exact,), (bound,) = simulate.reference(plan.program, wholes), simulate.error_bound(plan.program, wholes)
-    for order in list(orders(chain_of(expr)))[:20]:
-        got = rounded_product(order, known, dtype)
-        got = np.einsum(got, [order.dims.index(d) for d in order.dims], [order.dims.index(d) for d in statement.dims])
-        assert (np.abs(got - exact) <= bound).all()
-
-
-def rounded_product(expr, known, dtype):
-    if not isinstance(expr, Product):
-        return known[expr.name].astype(np.float64)
-    below = [rounded_product(operand, known, dtype).astype(np.float32) for operand in expr.operands]
-    names = sorted({dim for operand in expr.operands for dim in operand.dims})
-    arguments = [x for b, o in zip(below, expr.operands, strict=True) for x in (b, [names.index(d) for d in o.dims])]
-    made = np.einsum(*arguments, [names.index(d) for d in expr.dims])
-    if dtype == "bf16":
-        made = ((made.view(np.uint32) + 0x8000) & 0xFFFF0000).view(np.float32)
-    return made.astype(np.float64)
-
-
-@settings(max_examples=40, deadline=None)
-@given(chains(3, 4, max_axes=1, max_size=2), st.sampled_from(["f32", "bf16", "f16"]))
-def test_the_error_bound_of_a_chain_is_no_less_than_that_of_any_order_by_hand(case, dtype):
-    plan = planned(case, dtype=dtype)
-    arrays, wholes = every_array(plan), simulate.sample_inputs(plan.program, 0)
-    (bound,) = simulate.error_bound(plan.program, wholes)
-    result = plan.schedule.values[plan.schedule.outputs[0]].dims
-    named = dict(zip((name for name, *_ in arrays), wholes, strict=True))
-    for tree in (tree for tree in bracketings(arrays) if allowed(tree, arrays)):
-        text = by_hand(case, tree, arrays, result, lambda dims: Sharding.replicated(len(dims)))
-        other = shardc.parse(text, mesh=case.mesh, dims=case.dims, dtype=dtype)
-        (by_this,) = simulate.error_bound(other, [named[array.name] for array in other.inputs])
-        assert (bound * (1 + 1e-9) >= by_this).all()
 
 
 # --- the order

@@ -22,7 +22,7 @@ from shardc.planner.digits import _Task
 from shardc.planner.nodes import Planner
 from shardc.rules.digit_products import Digits, Way, choices, digits_of_dims
 from shardc.rules.products import placements
-from shardc.simulate import error_bound, reference, run, sample_inputs
+from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal
 
 # Bits of I, J and K: 8 devices X, Y, Z of 2 each cut a dim at its first three bits at most.
@@ -103,9 +103,10 @@ def planned(text, mesh, dims, objective="bytes", dtype="bf16"):
     schedule = shardc.plan(text, mesh=mesh, dims=dims, chip="v5p", objective=objective, dtype=dtype).schedule
     assert_schedule_legal(schedule)
     wholes = sample_inputs(schedule.program)
-    expected, bounds = reference(schedule.program, wholes), error_bound(schedule.program, wholes)
-    for value, blocks, whole, bound in zip(schedule.outputs, run(schedule, wholes), expected, bounds, strict=True):
-        assert_equal_on_every_device(blocks, whole, schedule.values[value], schedule.mesh, bound)
+    expected = reference(schedule.program, wholes)
+    for value, blocks, whole in zip(schedule.outputs, run(schedule, wholes), expected, strict=True):
+        # Samples have so few bits that sums of products are exact in f64: nothing wrong passes.
+        assert_equal_on_every_device(blocks, whole, schedule.values[value], schedule.mesh)
     return schedule
 
 

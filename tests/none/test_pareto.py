@@ -38,6 +38,7 @@ def assert_simulates(schedule):
     wholes = simulate.sample_inputs(schedule.program)
     blocks, expected = simulate.run(schedule, wholes), simulate.reference(schedule.program, wholes)
     for block, number, whole in zip(blocks, schedule.outputs, expected, strict=True):
+        # Both in f64, of values about 1; the checker refuses a bound beyond an eighth of their spread.
         assert_equal_on_every_device(block, whole, schedule.values[number], schedule.mesh, 1e-9)
 
 

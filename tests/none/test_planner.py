@@ -55,6 +55,7 @@ def assert_simulates(schedule: Schedule, seed=0):
     for block, number, whole in zip(blocks, schedule.outputs, expected, strict=True):
         array = schedule.values[number]
         got = simulate.gather(block, array, schedule.mesh)
+        # Both in f64, of values about 1: rounding is 1e-15, and the least that is wrong one unit of the samples, 2^-8.
         np.testing.assert_allclose(got, whole, rtol=1e-9, atol=1e-9)
         if not array.sharding.unreduced:
             want = simulate.expected_blocks(whole, array, schedule.mesh)

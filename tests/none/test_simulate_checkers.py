@@ -304,10 +304,33 @@ def test_what_is_not_finite_is_so_in_both(value, other):
     array, whole, _ = copies(s("X", ""))
     whole[3, 3] = value
     blocks = expected_blocks(whole, array, MESH).copy()
-    assert_equal_on_every_device(blocks, whole, array, MESH, 1e6)
+    assert_equal_on_every_device(blocks, whole, array, MESH, 0.1)
     blocks[0, 0, 3, 3] = other
-    with pytest.raises(AssertionError):
-        assert_equal_on_every_device(blocks, whole, array, MESH, 1e6 if abs(value) != 1.0 else 0.1)
+    with pytest.raises(AssertionError, match="is wanted"):
+        assert_equal_on_every_device(blocks, whole, array, MESH, 0.1)
+
+
+@pytest.mark.parametrize("bound", [np.inf, np.nan, 1e6, "a seventh", "one element"])
+def test_a_bound_that_tells_nothing_is_refused(bound):
+    """Also where the blocks are right."""
+    array, whole, blocks = copies(s("X", "Y"))
+    if bound == "a seventh":
+        bound = whole.std() / 7
+    elif bound == "one element":
+        bound = np.zeros(whole.shape)
+        bound[0, 0] = np.inf
+    with pytest.raises(AssertionError, match="tells nothing of values that are spread by"):
+        assert_equal_on_every_device(blocks, whole, array, MESH, bound)
+    assert_equal_on_every_device(blocks, whole, array, MESH, whole.std() / 9)
+
+
+def test_a_bound_of_values_all_alike_is_a_small_part_of_their_size():
+    array, whole, blocks = copies(s("X", "Y"))
+    blocks, whole = np.full_like(blocks, 3.0), np.full_like(whole, 3.0)
+    assert_equal_on_every_device(blocks, whole, array, MESH, 1e-4)
+    with pytest.raises(AssertionError, match="tells nothing"):
+        assert_equal_on_every_device(blocks, whole, array, MESH, 1e-2)
+    assert_equal_on_every_device(0 * blocks, 0 * whole, array, MESH, 1e-9)
 
 
 def test_of_an_unreduced_array_the_sum_is_compared():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 
 import shardc
-from shardc.simulate import error_bound, reference, run, sample_inputs
+from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import (
     assert_equal_on_every_device,
     assert_schedule_legal,
@@ -25,9 +26,10 @@ def planned(case):
     assert_schedule_legal(schedule)
     wholes = sample_inputs(schedule.program)
     expected = reference(schedule.program, wholes)
-    bounds = error_bound(schedule.program, wholes)
     found = run(schedule, wholes)
-    for value, blocks, whole, bound in zip(schedule.outputs, found, expected, bounds, strict=True):
+    for value, blocks, whole in zip(schedule.outputs, found, expected, strict=True):
+        # Both are in f64: what is wrong is off by far more than a trillionth.
+        bound = 1e-12 * max(1.0, float(np.abs(whole[np.isfinite(whole)]).max(initial=0)))
         assert_equal_on_every_device(blocks, whole, schedule.values[value], schedule.mesh, bound)
     return schedule
 

@@ -16,7 +16,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Schedule, Step, StepCost
 from shardc.ir.program import Call, Input, Named, Pattern, Product, Program, Statement, Use
 from shardc.ir.sharding import Array, Sharding
-from shardc.simulate import error_bound, expected_blocks, gather, reference, run, sample_inputs, trace
+from shardc.simulate import gather, reference, run, sample_inputs, trace
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal
 
 SIZES = {"I": 24, "J": 48, "K": 72, "L": 96}
@@ -155,7 +155,7 @@ def test_512_devices_with_every_collective_over_every_axis():
 def test_arguments_are_counted_and_checked():
     plan = mlp(Mesh.of({"X": 2, "Y": 4}))
     wholes = sample_inputs(plan.program)
-    for call in (lambda w: run(plan, w), lambda w: reference(plan.program, w), lambda w: error_bound(plan.program, w)):
+    for call in (lambda w: run(plan, w), lambda w: reference(plan.program, w)):
         with pytest.raises(ShardcError, match="2 arrays given for 3 inputs") as caught:
             call(wholes[:2])
         assert caught.value.code == "SHC309" and "A, B, C" in caught.value.help
@@ -206,6 +206,7 @@ def test_the_reference_of_each_kind_of_expression():
         (Call("softmax", (left,), ("I", "J"), f32, ("I",)), "JI", (np.exp(a) / np.exp(a).sum(axis=0)).T),
     ]
     for expr, dims, expected in cases:
+        # Both in f64; of values drawn at random, one taken for another is off by its own size.
         np.testing.assert_allclose(meaning(expr, dims, [a, b], both), expected, rtol=1e-12)
 
 
@@ -242,96 +243,50 @@ def test_the_reference_computes_integers_exactly():
 # Samples
 
 
-def test_samples_are_small_whole_numbers_and_never_one_value():
+def test_samples_are_a_few_units_of_a_power_of_two_and_never_one_value():
     plan = mlp(Mesh.of({"X": 2, "Y": 4}))
     for sample in sample_inputs(plan.program):
-        assert np.array_equal(sample, np.rint(sample)) and np.abs(sample).max() <= 4
-        assert len(np.unique(sample)) > 2
+        unit = np.abs(sample[sample != 0]).min()
+        assert np.frexp(unit)[0] == 0.5 and np.array_equal(sample / unit, np.rint(sample / unit))
+        assert np.abs(sample / unit).max() <= 15 and len(np.unique(sample)) > 4
     tiny = program([("A", "I", s(""))], [("C", "I", s(""), use("A", "I"))], Mesh.of({"X": 2}), sizes={"I": 2})
     assert all(len(np.unique(sample_inputs(tiny, seed)[0])) == 2 for seed in range(40))
 
 
-@pytest.mark.parametrize("function, lowest, highest", [("log", 1, 4), ("rsqrt", 1, 4), ("exp", -1, 1), ("relu", -4, 4)])
-def test_samples_suit_the_functions(function, lowest, highest):
+@pytest.mark.parametrize("function, positive", [("log", True), ("rsqrt", True), ("exp", False), ("relu", False)])
+def test_samples_are_positive_under_a_root_and_no_further(function, positive):
     expr = Call(function, (use("A", "IJ"),), ("I", "J"), DTYPES["f32"])
     meant = program([("A", "IJ", s("", ""))], [("C", "IJ", s("", ""), expr)], Mesh.of({"X": 2}))
     (sample,) = sample_inputs(meant)
-    assert (sample.min(), sample.max()) == (lowest, highest)
+    assert (sample.min() > 0) == positive
 
 
-# Error bounds
-
-
-def in_f32(values):
-    return np.asarray(values, dtype=np.float32)
-
-
-@pytest.mark.parametrize("function", ["relu", "gelu", "silu", "sigmoid", "exp", "tanh", "abs", "square", "neg"])
-def test_the_bound_holds_in_f32_and_is_of_use(function):
-    from shardc.ir.functions import FUNCTIONS
-
-    expr = Call(function, (times(use("A", "IJ"), use("B", "JK"), "IK"),), ("I", "K"), DTYPES["f32"])
-    meant = program([("A", "IJ", s("", "")), ("B", "JK", s("", ""))], [("C", "IK", s("", ""), expr)], Mesh.of({"X": 2}))
-    generator = np.random.default_rng(0)
-    wholes = [generator.standard_normal((24, 48)), generator.standard_normal((48, 72)) / 7]
-    (exact,), (bound,) = reference(meant, wholes), error_bound(meant, wholes)
-    found = FUNCTIONS[function].numpy(np, in_f32(wholes[0]) @ in_f32(wholes[1]))
-    error = np.abs(found.astype(np.float64) - exact)
-    assert found.dtype == np.float32 and (error <= bound).all() and error.max() > 0
-    assert (bound <= 1e-3 * (1 + np.abs(exact))).all()
-    assert not (np.abs(exact.T[:24, :24] - exact[:24, :24]) <= bound[:24, :24]).all()
-
-
-def test_the_bound_of_a_softmax_and_of_two_layers_holds_in_f32():
-    f32 = DTYPES["f32"]
-    soft = Call("softmax", (times(use("A", "IJ"), use("B", "JK"), "IK"),), ("I", "K"), f32, ("K",))
-    bias = Call("add", (times(soft, use("C", "KL"), "IL"), use("D", "L")), ("I", "L"), f32)
-    inputs = [("A", "IJ"), ("B", "JK"), ("C", "KL"), ("D", "L")]
-    meant = program(
-        [(n, d, Sharding.replicated(len(d))) for n, d in inputs], [("O", "IL", s("", ""), bias)], Mesh.of({"X": 2})
+def test_samples_under_a_root_of_squares_keep_both_signs():
+    a = use("A", "IJ")
+    expr = Call(
+        "rsqrt",
+        (Product((Call("square", (a,), ("I", "J"), DTYPES["f32"]),), ("I",), DTYPES["f32"]),),
+        ("I",),
+        DTYPES["f32"],
     )
-    generator = np.random.default_rng(0)
-    wholes = [generator.standard_normal(meant.shape(tuple(d))) / 3 for _, d in inputs]
-    (exact,), (bound,) = reference(meant, wholes), error_bound(meant, wholes)
-    a, b, c, d = map(in_f32, wholes)
-    weights = np.exp(a @ b - (a @ b).max(axis=1, keepdims=True))
-    found = weights / weights.sum(axis=1, keepdims=True) @ c + d
-    assert found.dtype == np.float32
-    assert (np.abs(found - exact) <= bound).all() and bound.max() < 1e-3
+    meant = program([("A", "IJ", s("", ""))], [("C", "I", s(""), expr)], Mesh.of({"X": 2}))
+    (sample,) = sample_inputs(meant)
+    assert sample.min() < 0 < sample.max()
 
 
-def test_the_bound_is_zero_on_integers_and_larger_in_narrower_types():
-    bounds = {}
-    for dtype in ("int32", "f64", "f32", "f16", "bf16"):
-        expr = times(use("A", "IJ", dtype), use("B", "JK", dtype), "IK", dtype)
-        meant = program(
-            [("A", "IJ", s("", "")), ("B", "JK", s("", ""))],
-            [("C", "IK", s("", ""), expr)],
-            Mesh.of({"X": 2}),
-            dtype=dtype,
-        )
-        bounds[dtype] = error_bound(meant, sample_inputs(meant))[0].max()
-    assert bounds["int32"] == 0
-    assert 0 < bounds["f64"] < bounds["f32"] < bounds["f16"] < bounds["bf16"]
-
-
-def test_nothing_is_promised_where_a_type_overflows():
-    f16 = DTYPES["f16"]
-    expr = Call("exp", (use("A", "I", "f16"),), ("I",), f16)
-    meant = program([("A", "I", s(""))], [("C", "I", s(""), expr)], Mesh.of({"X": 2}), sizes={"I": 3}, dtype="f16")
-    whole = np.array([1.0, 12.0, -1.0])  # exp(12) = 162755 > 65504
-    (bound,), (exact,) = error_bound(meant, [whole]), reference(meant, [whole])
-    assert np.isinf(bound[1]) and bound[0] < 0.1 and bound[2] < 0.1
-    array = Array("C", ("I",), (3,), s(""), f16)
-    with np.errstate(over="ignore"):
-        computed = np.exp(whole.astype(np.float16)).astype(np.float64)
-    assert_equal_on_every_device(expected_blocks(computed, array, meant.mesh), exact, array, meant.mesh, bound)
-
-
-def test_an_input_that_its_type_cannot_hold_brings_an_error():
-    meant = program([("A", "I", s(""))], [("C", "I", s(""), use("A", "I"))], Mesh.of({"X": 2}), sizes={"I": 3})
-    (bound,) = error_bound(meant, [np.array([0.5, 0.1, 3.0])])
-    assert bound[0] == bound[2] == 0 and bound[1] == 0.1 * 2**-24
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize("inner", [2, 64, 4096])
+def test_samples_make_products_of_about_1(inner, dtype):
+    expr = times(use("A", "IJ", dtype), use("B", "JK", dtype), "IK", dtype)
+    meant = program(
+        [("A", "IJ", s("", "")), ("B", "JK", s("", ""))],
+        [("C", "IK", s("", ""), expr)],
+        Mesh.of({"X": 2}),
+        sizes={"I": 16, "J": inner, "K": 16},
+        dtype=dtype,
+    )
+    (found,) = reference(meant, sample_inputs(meant))
+    assert 0.25 < found.std() < 4
 
 
 def test_simulate_imports_no_jax_no_networkx_and_no_lark():

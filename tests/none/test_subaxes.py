@@ -183,6 +183,7 @@ def test_plans_on_refined_meshes_are_legal_and_mean_the_program_on_every_device(
     wholes = simulate.sample_inputs(schedule.program, 0)
     blocks, expected = simulate.run(schedule, wholes), simulate.reference(program, wholes)
     for block, number, whole in zip(blocks, schedule.outputs, expected, strict=True):
+        # Both in f64; the checker refuses a bound beyond an eighth of the values' spread.
         bound = 1e-12 * max(1.0, float(np.abs(whole).max(initial=0)))
         assert_equal_on_every_device(block, whole, schedule.values[number], schedule.mesh, bound)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from shardc.compiled.replay.timeline import Event, Span, Timeline
+from shardc.jsontext import json_text
 
 _MICRO = 10**6  # picoseconds
 _SHADES = " ░▒▓█"
@@ -53,7 +53,7 @@ def trace(timeline: Timeline, name: str = "step") -> str:
         records.append(_named("thread_name", number, track))
         records.append({**_named("thread_sort_index", number, ""), "args": {"sort_index": number}})
     records += [_record(event, threads[track]) for event in timeline.events for track in event.tracks]
-    return json.dumps({"traceEvents": records, "displayTimeUnit": "ns"}, ensure_ascii=False, sort_keys=True)
+    return json_text({"traceEvents": records, "displayTimeUnit": "ns"}, sort_keys=True)
 
 
 def _named(what: str, thread: int, name: str) -> dict[str, Any]:

@@ -1,0 +1,191 @@
+"""What a run will take, before it starts: memory and time, of the devices, the reference and the runs that round.
+
+Memory is what the process holds at most at once: whole arrays in NumPy (8 bytes an element), what all devices hold in
+the step that needs most, or the same step in NumPy with the copies that rounding makes; whichever is more. Time is
+operations over the machine's own rates, which are measured in a few milliseconds where it matters. Both are meant
+within a factor of 2 and 4.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardc.errors import ShardcError
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.program import Program
+from shardc.ir.sharding import Array
+from shardc.simulate import Coins, pairs_of
+
+STARTED = 300_000_000  # bytes of a process with NumPy, JAX and its compiler, before any array
+MOST_SECONDS = 600.0
+_LEFT = 0.9  # of the memory that is free may be taken
+_WIDE = 8  # bytes of a NumPy element
+_COPIES = 4  # of a result, while it is rounded
+_START, _PER_STEP = 1.0, 0.04  # seconds of JAX's start, and of compiling a step
+_OPERATIONS = {Einsum: 3.0, Apply: 12.0}  # passes over a step's result; of a move, 1
+_EXACT_SHARE = 0.3  # of a pass that rounds, one that does not
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What the machine does in a second: multiplications and additions, and elements rounded at random."""
+
+    flops: float = 3e10
+    rounded: float = 1e8
+
+    @classmethod
+    def measured(cls) -> Rates:
+        """The better of two, of a tenth of a second at most."""
+        one, values = np.ones((384, 384)), np.linspace(0.1, 3.0, 1 << 18)
+        multiplying = min(_seconds(lambda: np.matmul(one, one)) for _ in range(3))
+        rounding = min(_seconds(lambda: Coins(0, False).rounded(values, DTYPES["bf16"])) for _ in range(2))
+        return cls(2 * 384**3 / multiplying, values.size / rounding)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Bytes that the process holds at most, and seconds."""
+
+    memory_bytes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.0f} s, {self.memory_bytes / 1e9:.1f} GB"
+
+
+def foresee(schedule: Schedule, rates: Rates | None = None) -> Foreseen:
+    """What `run` will take; the machine is measured if that is more than a second at the usual rates."""
+    usual = _seconds_of(schedule, Rates() if rates is None else rates)
+    seconds = usual if rates is not None or usual < _START + 1.0 else _seconds_of(schedule, Rates.measured())
+    return Foreseen(STARTED + _bytes_of(schedule), seconds)
+
+
+def check_room(foreseen: Foreseen, program: Program, most_seconds: float = MOST_SECONDS) -> None:
+    """SHC411 where the run would take more memory than there is, or longer than is asked for."""
+    largest = max(program.sizes, key=lambda pair: pair[1], default=("I", 1))
+    smaller = f"give smaller --dims ({largest[0]}={max(1, largest[1] // 4)}, say)"
+    room = free_memory()
+    if room is not None and foreseen.memory_bytes > _LEFT * room:
+        raise ShardcError(
+            "SHC411",
+            f"the run would take {foreseen.memory_bytes / 1e9:.1f} GB of memory; {room / 1e9:.1f} GB are free",
+            help=f"{smaller}, or a smaller mesh",
+        )
+    if foreseen.seconds > most_seconds:
+        raise ShardcError(
+            "SHC411",
+            f"the run would take {foreseen.seconds:.0f} s; at most {most_seconds:.0f} s are spent",
+            help=f"{smaller}, or allow it: --seconds {math.ceil(foreseen.seconds)}",
+        )
+
+
+def free_memory() -> int | None:
+    """Bytes that the process may still take, with what it has; None where the system does not say."""
+    found = []
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+        with open("/proc/self/statm", encoding="ascii") as numbers:
+            found[0] += int(numbers.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
+            found += [int(text) for text in [limit.read().strip()] if text.isdigit()]
+    except (OSError, ValueError, IndexError):
+        pass
+    return min(found, default=None)
+
+
+def _seconds(call: object) -> float:
+    assert callable(call)
+    begun = time.perf_counter()
+    call()
+    return max(time.perf_counter() - begun, 1e-6)
+
+
+# Memory
+
+
+def _bytes_of(schedule: Schedule) -> int:
+    mesh, program = schedule.mesh, schedule.program
+    inputs = [schedule.values[number] for number in schedule.inputs]
+    outputs = [schedule.values[number] for number in schedule.outputs]
+    whole = sum(_WIDE * math.prod(array.shape) for array in inputs)
+    results = sum(_on_devices(array, mesh) for array in outputs)
+    named = sum(_WIDE * math.prod(program.shape(statement.dims)) for statement in program.statements)
+    devices = sum(_on_devices(array, mesh) for array in inputs) + _most_alive(schedule, _on_devices_working)
+    placing = max((3 * _on_devices(array, mesh) for array in inputs), default=0)
+    expected = 2 * sum(_WIDE * math.prod(array.shape) for array in outputs)
+    rounding = expected + _most_alive(schedule, _in_numpy) if any(array.dtype.unit for array in outputs) else 0
+    return whole + max(placing, devices, results + 2 * named, results + rounding)
+
+
+def _on_devices(array: Array, mesh: Mesh) -> int:
+    return mesh.devices * array.local_bytes(mesh)
+
+
+def _on_devices_working(array: Array, mesh: Mesh) -> int:
+    """What is narrow is also held in f32, in which the CPU computes."""
+    return _on_devices(array, mesh) * max(4, array.dtype.bytes) // array.dtype.bytes
+
+
+def _in_numpy(array: Array, mesh: Mesh) -> int:
+    """Copies along a mesh axis are held once."""
+    return _WIDE * _distinct(array, mesh)
+
+
+def _distinct(array: Array, mesh: Mesh) -> int:
+    return math.prod(array.shape) * math.prod(mesh.size(axis) for axis in array.sharding.unreduced)
+
+
+def _most_alive(schedule: Schedule, size: object) -> int:
+    """The most that values and the copies made in a step take at once."""
+    assert callable(size)
+    sizes = {number: int(size(array, schedule.mesh)) for number, array in enumerate(schedule.values)}
+    last = {value: number for number, step in enumerate(schedule.steps) for value in step.operands}
+    last |= dict.fromkeys(schedule.outputs, len(schedule.steps))
+    alive, most = set(schedule.inputs), sum(sizes[value] for value in schedule.inputs)
+    for number, step in enumerate(schedule.steps):
+        alive.add(step.result)
+        working = (_COPIES - 1) * sizes[step.result] if size is _in_numpy else 0
+        copied = sum(sizes[value] for value in step.operands) if isinstance(step.op, Einsum) else 0
+        most = max(most, sum(sizes[value] for value in alive) + working + copied)
+        alive -= {value for value in step.operands if last[value] == number}
+    return most
+
+
+# Time
+
+
+def _seconds_of(schedule: Schedule, rates: Rates) -> float:
+    steps, mesh = schedule.steps, schedule.mesh
+    outputs = [schedule.values[number] for number in schedule.outputs]
+    products = sum(_flops(step, schedule) for step in steps) / rates.flops
+    on_devices = sum(mesh.devices * step.cost.flops for step in steps) / rates.flops
+    passes = sum(_passes(step) * _distinct(schedule.values[step.result], mesh) for step in steps) / rates.rounded
+    held = sum(mesh.devices * math.prod(schedule.values[v].local_shape(mesh)) for v in _ends(schedule)) / rates.rounded
+    runs = 2 * pairs_of(schedule) if any(array.dtype.unit for array in outputs) else 0
+    exact = products + _EXACT_SHARE * passes
+    start = _START + _PER_STEP * len(steps)
+    return start + 4 * held + on_devices + (2 if runs else 1) * exact + runs * (products + passes)
+
+
+def _ends(schedule: Schedule) -> Sequence[int]:
+    return (*schedule.inputs, *schedule.outputs)
+
+
+def _passes(step: Step) -> float:
+    return _OPERATIONS.get(type(step.op), 1.0)
+
+
+def _flops(step: Step, schedule: Schedule) -> float:
+    """In NumPy what devices do alike is done once."""
+    mesh = schedule.mesh
+    axes = {axis for value in step.operands for axis in schedule.values[value].sharding.used}
+    return step.cost.flops * math.prod(mesh.size(axis) for axis in axes)

@@ -1,0 +1,125 @@
+"""How large inputs are to be, so that a result is about 1, whatever it sums over.
+
+The logarithm of the size of every value is a sum of those of inputs and a constant: that of `A[I, J] · B[J, K]` is
+a + b + ½·log2 J, where values are of either sign. What one would like is 0 for each product, and more so for what a
+function bends (`softmax`, `gelu`, `exp`); least squares finds the inputs' sizes that come nearest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardc.ir.dtypes import DType, Kind
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.program import Call, Expr, Named, Product, Program, Use, operands
+
+Sizes = NDArray[np.float64]  # a number for each input, and a constant
+_POSITIVE_ONLY = frozenset({"log", "sqrt", "rsqrt"})
+_NEVER_NEGATIVE = frozenset({"exp", "square", "abs", "relu", "sigmoid", "softmax", "sqrt", "rsqrt"})
+_KEEP_SIGN = frozenset({"add", "max"})
+_DEGREE = {"square": 2.0, "sqrt": 0.5, "rsqrt": -0.5}  # of others 1
+_BOUNDED = frozenset({"exp", "log", "tanh", "sigmoid", "softmax"})  # about 1, whatever is put in
+_STRAIGHT = frozenset({"relu", "abs", "neg", "max", *_DEGREE})  # alike at every size
+_BENT, _SUMMED, _INPUT = 3.0, 1.0, 0.05  # how much it matters that these are about 1
+
+
+@dataclass(slots=True)
+class _Wishes:
+    program: Program
+    places: dict[str, int]
+    known: dict[str, Sizes] = field(default_factory=dict)
+    rows: list[Sizes] = field(default_factory=list)
+
+    def of(self, expr: Expr) -> Sizes:
+        """The size of an expression's values; what is wished of it and of its parts is noted."""
+        match expr:
+            case Use(name=name):
+                return self.known[name]
+            case Named(operand=operand):
+                return self.of(operand)
+            case Product(operands=below):
+                found = np.sum([self.of(operand) for operand in below], axis=0)
+                found[-1] += 0.5 * math.log2(self._terms(expr))
+                return self._wished(found, _SUMMED)
+            case Call(operands=below, function=name):
+                return self._call(name, expr, [self.of(operand) for operand in below])
+            case _:
+                assert_never(expr)
+
+    def _call(self, name: str, expr: Call, below: list[Sizes]) -> Sizes:
+        if len(below) > 1:
+            self._wished(below[0] - below[1], _SUMMED)  # so that neither is lost beside the other
+            return np.asarray(np.mean(below, axis=0))
+        if name not in _STRAIGHT:
+            self._wished(below[0], _BENT)
+        if name not in _BOUNDED:
+            return below[0] * _DEGREE.get(name, 1.0)
+        found = np.zeros_like(below[0])
+        if name == "softmax":
+            found[-1] = -math.log2(math.prod(self.program.shape(expr.over)))
+        return found
+
+    def _wished(self, sizes: Sizes, weight: float) -> Sizes:
+        self.rows.append(weight * sizes)
+        return sizes
+
+    def _terms(self, expr: Product) -> int:
+        summed = {dim for operand in expr.operands for dim in operand.dims}.difference(expr.dims)
+        return max(1, math.prod(self.program.shape(tuple(summed))))
+
+
+def input_exponents(program: Program) -> dict[str, int]:
+    """For each input the power of two that its values are to be multiplied by."""
+    count = len(program.inputs)
+    units = np.eye(count + 1)
+    wishes = _Wishes(program, {array.name: place for place, array in enumerate(program.inputs)})
+    for place, array in enumerate(program.inputs):
+        free = array.dtype.kind is Kind.FLOAT
+        wishes.known[array.name] = units[place] if free else np.zeros(count + 1)
+        wishes.rows.append(_INPUT * units[place])
+    for statement in program.statements:
+        wishes.known[statement.name] = wishes.of(statement.expr)
+    rows = np.array(wishes.rows)
+    found = np.linalg.lstsq(rows[:, :count], -rows[:, count], rcond=None)[0]
+    return {array.name: _within(array.dtype, float(size)) for array, size in zip(program.inputs, found, strict=True)}
+
+
+def _within(dtype: DType, exponent: float) -> int:
+    """What the type has room for below its ordinary values."""
+    most = {1: 2, 2: 6}.get(dtype.bytes, 40) if dtype.name != "bf16" else 40
+    return round(max(-most, min(most, exponent)))
+
+
+def to_be_positive(program: Program) -> frozenset[str]:
+    """The inputs under a root or a logarithm whose argument may else be below 0."""
+    never: dict[str, bool] = {array.name: False for array in program.inputs}
+    made_of = {array.name: frozenset({array.name}) for array in program.inputs}
+    found: set[str] = set()
+
+    def inputs(expr: Expr) -> frozenset[str]:
+        below = operands(expr)
+        return made_of[expr.name] if isinstance(expr, Use) else frozenset().union(*map(inputs, below))
+
+    def is_never_negative(expr: Expr) -> bool:
+        below = operands(expr)
+        signs = [is_never_negative(operand) for operand in below]
+        if isinstance(expr, Use):
+            return never[expr.name]
+        if not isinstance(expr, Call):
+            return all(signs) or (isinstance(expr, Product) and len(below) == 2 and below[0] == below[1])
+        if expr.function in _POSITIVE_ONLY and not all(signs):
+            found.update(inputs(expr))
+        return expr.function in _NEVER_NEGATIVE or (expr.function in _KEEP_SIGN and all(signs))
+
+    for statement in program.statements:
+        never[statement.name] = is_never_negative(statement.expr)
+        made_of[statement.name] = inputs(statement.expr)
+    return frozenset(found)
+
+
+assert FUNCTIONS.keys() >= _POSITIVE_ONLY | _NEVER_NEGATIVE | _KEEP_SIGN | _BOUNDED | _STRAIGHT
