@@ -13,13 +13,14 @@ import numpy as np
 
 from shardc.backend.allowed import METHODS, NAMES, TURN
 from shardc.backend.calls import Body, body
-from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Star
+from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name
+from shardc.backend.partial_sums import borders, helpers
 from shardc.backend.refined import on_given_mesh
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
 _MODULES = {"jax": jax, "jnp": jnp, "np": np}
-_BARE = {"P": jax.P, "list": list, "zip": zip, "True": True}
+_BARE = {"P": jax.P, "list": list, "zip": zip, "True": True, "False": False}
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -43,12 +44,32 @@ def function(schedule: Schedule, scopes: bool = False) -> Callable[..., Any]:
 
 def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) -> Callable[..., Any]:
     """The same for arrays that lie on the mesh of the steps, where axes are cut."""
-    per_device = _per_device(body(schedule), scopes)
+    described = body(schedule)
+    per_device = _per_device(described, scopes)
     if not schedule.mesh.axes:
         return per_device
     ins, outs = evaluate(in_specs(schedule), {}), evaluate(out_specs(schedule), {})
     mapped: Callable[..., Any] = jax.shard_map(per_device, mesh=mesh, in_specs=ins, out_specs=outs)
-    return mapped
+    before = borders(schedule, described.parameters)
+    return _after(before, described.parameters, mapped) if before else mapped
+
+
+def _after(before: tuple[Line, ...], parameters: tuple[str, ...], mapped: Callable[..., Any]) -> Callable[..., Any]:
+    """The steps, on arguments that other lines have made what they take."""
+
+    def program(*arrays: Any) -> Any:
+        variables: dict[str, Any] = {name: _defined(names, result) for name, names, result in helpers()}
+        variables |= dict(zip(parameters, arrays, strict=True))
+        for line in before:
+            _do(line, variables)
+        return mapped(*(variables[name] for name in parameters))
+
+    return program
+
+
+def _defined(parameters: tuple[str, ...], result: Expr) -> Callable[..., Any]:
+    """`def name(parameters): return result`."""
+    return lambda *values: evaluate(result, dict(zip(parameters, values, strict=True)))
 
 
 def _per_device(described: Body, scopes: bool) -> Callable[..., Any]:
@@ -93,7 +114,7 @@ def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:
             return evaluate(value, variables)[index]
         case BinOp(left, symbol, right):
             return _OPERATORS[symbol](evaluate(left, variables), evaluate(right, variables))
-        case Keyword() | Star():
+        case Keyword():
             raise AssertionError("only inside a call")
         case _:
             assert_never(expr)
@@ -106,8 +127,6 @@ def _call(function: Expr, args: tuple[Expr, ...], variables: Mapping[str, Any]) 
         match arg:
             case Keyword(name, value):
                 keywords[name] = evaluate(value, variables)
-            case Star(value):
-                positional.extend(evaluate(value, variables))
             case _:
                 positional.append(evaluate(arg, variables))
     return evaluate(function, variables)(*positional, **keywords)

@@ -49,35 +49,6 @@ def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:
     return None if types == {chosen} else chosen
 
 
-def einsum_of_partial(
-    operands: tuple[Array, Array],
-    names: tuple[Expr, Expr],
-    partial: tuple[tuple[str, ...], tuple[str, ...]],
-    result: Array,
-) -> tuple[Expr, ...]:
-    """`A{U_X} · B` where JAX types A as unreduced: it refuses einsum, but not multiply and sum.
-
-    Each expression but the first reads the one before by the result's name, which the caller puts in:
-    `jnp.multiply(jnp.expand_dims(A, 1), pcast(B, "X", to="reduced"))`, then `jnp.sum(…, axis=2)`.
-    """
-    summed = tuple(dict.fromkeys(d for array in operands for d in array.dims if d not in result.dims))
-    summing = summing_type(operands, result)
-    factors = []
-    for array, name, own, other in zip(operands, names, partial, reversed(partial), strict=True):
-        typed = name if summing in (None, array.dtype) else as_type(name, summing)
-        missing = tuple(axis for axis in other if axis not in own)
-        cast = call("jax.lax.pcast", typed, axes_argument(missing), to=Const("reduced")) if missing else typed
-        factors.append(aligned(cast, array.dims, result.dims + summed))
-    return (call("jnp.multiply", *factors), *_sums(len(result.dims), len(summed)))
-
-
-def _sums(kept: int, summed: int) -> tuple[Expr, ...]:
-    if not summed:
-        return ()
-    axis = numbers(tuple(range(kept, kept + summed)))
-    return (call("jnp.sum", Name(""), axis=axis),)
-
-
 def as_type(value: Expr, dtype: DType | None) -> Expr:
     return value if dtype is None else method(value, "astype", type_name(dtype))
 
@@ -108,9 +79,3 @@ def function(op: Apply, operands: tuple[Array, ...], names: tuple[Expr, ...], re
         keywords = (Keyword("axis", numbers(tuple(dims.index(dim) for dim in op.over))),)
     left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in op.over)
     return aligned(Call(Name(row.jax), (names[0], *keywords)), left, result.dims)
-
-
-def negated(value: Expr, dtype: DType, axes: tuple[str, ...]) -> Expr:
-    """`-A` for a value typed unreduced, on which some versions of JAX know no negation."""
-    minus = Call(type_name(dtype), (Const(-1),))
-    return call("jnp.multiply", value, call("jax.lax.pcast", minus, axes_argument(axes), to=Const("reduced")))

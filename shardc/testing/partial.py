@@ -1,0 +1,209 @@
+"""Programs whose inputs arrive as partial sums, with every statement of the notation after them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from hypothesis import strategies as st
+
+from shardc.ir.collectives import COLLECTIVE_NAMES, apply
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Sharding, spell
+from shardc.rules.moves import moves
+from shardc.testing.strategies import Case, meshes, shardings
+
+Dims = tuple[str, ...]
+_DIMS = ("I", "J", "K", "L")
+_NONE = frozenset[str]()
+
+
+@st.composite
+def partial_programs(draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, max_statements: int = 3) -> Case:
+    """One to three statements, each a reshard, a collective, a product, a sum, or any function; legal as written.
+
+    `B[I_X, J_Y] = A[I, J]{U_XY}`, then `C[I_Y, J] = softmax_J(B)`. The first input is unreduced over one axis at
+    least, later ones may be. What a statement takes is an input, or what an earlier one left: by its bare name, or
+    in a sharding asked for, which may be reduced by then. A result is declared unreduced over no other axes than
+    its operands were.
+    """
+    mesh = draw(meshes(max_axes).filter(lambda mesh: mesh.devices <= max_devices))
+    drawn = _Drawn(draw, mesh)
+    for _ in range(draw(st.integers(1, max_statements))):
+        draw(st.sampled_from(_STATEMENTS))(drawn)
+    needs = drawn.needs
+    sizes = dict(zip(needs, _distinct(draw, list(needs.values())), strict=True))
+    return Case("\n".join(drawn.lines), mesh, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """An array that can be used. `fixed` where the text that uses it says over which axes it is unreduced."""
+
+    text: str
+    dims: Dims
+    unreduced: frozenset[str]
+    sharding: Sharding | None = None  # as the use is written, if it is
+    name: str = ""
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """What has been drawn so far."""
+
+    draw: st.DrawFn
+    mesh: Mesh
+    values: list[_Value] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    needs: dict[str, int] = field(default_factory=dict)
+    inputs: int = 0
+
+    def sharding(self, dims: Dims, unreduced: frozenset[str], forced: bool = False) -> Sharding:
+        """Any, unreduced over some of these axes at most; over one at least if `forced`."""
+        never = [axis for axis in self.mesh.names if axis not in unreduced]
+        found = self.draw(shardings(self.mesh, len(dims), forbidden=never))
+        if forced and not found.unreduced:
+            axis = self.draw(st.sampled_from(sorted(unreduced)))
+            found = Sharding(tuple(tuple(a for a in axes if a != axis) for axes in found.dims), frozenset({axis}))
+        self.require(dims, found)
+        return found
+
+    def require(self, dims: Dims, sharding: Sharding) -> None:
+        """Sizes that this divides."""
+        for dim, axes in zip(dims, sharding.dims, strict=True):
+            self.needs[dim] = math.lcm(self.needs.get(dim, 1), self.mesh.product(axes))
+
+    def fresh(self, dims: Dims, unreduced: frozenset[str]) -> _Value:
+        """A new input, unreduced over some of these axes at most."""
+        self.inputs += 1
+        sharding = self.sharding(dims, unreduced, forced=not self.values and bool(unreduced))
+        name = f"A{self.inputs}"
+        value = _Value(name + spell(dims, sharding), dims, sharding.unreduced, sharding, name)
+        self.values.append(replace(value, text=name, sharding=None))
+        return value
+
+    def use(self, dims: Dims | None = None, unreduced: frozenset[str] | None = None, exact: bool = False) -> _Value:
+        """A value with those dims, or any; written out where it has to be unreduced over some of these axes at most."""
+        known = [value for value in self.values if dims is None or value.dims == dims]
+        if not known or self.draw(st.integers(0, 3)) == 0:
+            chosen = self.draw(st.sampled_from(_SHAPES)) if dims is None else dims
+            return self.fresh(chosen, frozenset(self.mesh.names) if unreduced is None else unreduced)
+        value = self.draw(st.sampled_from(known))
+        if not exact and unreduced is None and self.draw(st.booleans()):
+            return value
+        allowed = value.unreduced if unreduced is None else value.unreduced & unreduced
+        sharding = self.sharding(value.dims, allowed)
+        return _Value(value.text + spell(value.dims, sharding), value.dims, sharding.unreduced, sharding, value.name)
+
+    def summed(self, dims: Dims) -> _Value:
+        """What a function that is not linear may take: a bare name, or what is written with no partial sums."""
+        known = [value for value in self.values if value.dims == dims]
+        return self.draw(st.sampled_from(known)) if known and self.draw(st.booleans()) else self.use(dims, _NONE)
+
+    def state(self, expression: str, dims: Dims, unreduced: frozenset[str], sharding: Sharding | None = None) -> None:
+        """`T1[I_X, J]{U_Y} = expression`, in a sharding drawn, left open, or this one."""
+        name = f"T{len(self.lines) + 1}"
+        if sharding is None and self.draw(st.integers(0, 3)) == 0:
+            written, left = f"[{', '.join(dim + '_?' for dim in dims)}]", _NONE
+        else:
+            sharding = self.sharding(dims, unreduced) if sharding is None else sharding
+            written, left = spell(dims, sharding), sharding.unreduced
+        self.lines.append(f"{name}{written} = {expression}")
+        self.values.append(_Value(name, dims, left, None, name))
+
+
+_SHAPES: tuple[Dims, ...] = (("I", "J"), ("I", "J"), ("I",), ("I", "J", "K"), ())
+
+
+def _reshard(drawn: _Drawn) -> None:
+    value = drawn.use()
+    dims = tuple(drawn.draw(st.permutations(value.dims)))
+    drawn.state(value.text, dims, value.unreduced)
+
+
+def _collective(drawn: _Drawn) -> None:
+    """The move that the text names, of those that there are."""
+    value = drawn.use(exact=True)
+    assert value.sharding is not None
+    found = sorted(moves(value.sharding, drawn.mesh, drawn.mesh.names), key=repr)
+    if not found:
+        return drawn.state(value.text, value.dims, value.unreduced)
+    kind = drawn.draw(st.sampled_from(sorted({type(move).__name__ for move in found})))
+    move = drawn.draw(st.sampled_from([move for move in found if type(move).__name__ == kind]))
+    after = apply(move, value.sharding, drawn.mesh)
+    drawn.require(value.dims, after)
+    named = {"JointGather": "AllGather", "JointScatter": "ReduceScatter"}.get(kind, kind)
+    text = f"{named}({value.text})" if named in COLLECTIVE_NAMES else value.text
+    return drawn.state(text, value.dims, after.unreduced, after)
+
+
+def _product(drawn: _Drawn) -> None:
+    """`A[I, J] · B[J, K]`, `A[I, J] ⊙ B[I, J]`, `A[I, J] · B[J]`."""
+    left = drawn.use()
+    others = [("J", "K"), ("J",), ("I", "K"), left.dims] if left.dims else [("I",), ()]
+    wanted = drawn.draw(st.sampled_from(others))
+    free = frozenset(drawn.mesh.names) - left.unreduced if left.sharding is not None else None
+    right = drawn.use(wanted, free)
+    shared = set(left.dims) & set(right.dims)
+    every = tuple(dict.fromkeys(left.dims + right.dims))
+    elementwise = shared in (set(left.dims), set(right.dims)) and drawn.draw(st.booleans())
+    kept = tuple(dim for dim in every if elementwise or dim not in shared or drawn.draw(st.booleans()))
+    text = f"{left.text} {'⊙' if elementwise else '·'} {right.text}"
+    drawn.state(text, kept, left.unreduced | right.unreduced)
+
+
+def _sum(drawn: _Drawn) -> None:
+    value = drawn.use(drawn.draw(st.sampled_from((("I", "J"), ("I",), ("I", "J", "K")))))
+    over = drawn.draw(st.sampled_from(value.dims))
+    drawn.state(f"sum_{over}({value.text})", tuple(d for d in value.dims if d != over), value.unreduced)
+
+
+def _of_one(drawn: _Drawn) -> None:
+    """Any function of one array."""
+    row = drawn.draw(st.sampled_from([row for row in FUNCTIONS.values() if row.arity == 1 and row.name not in _NARROW]))
+    dims = drawn.draw(st.sampled_from(_SHAPES[:4] if row.over_dims else _SHAPES))
+    value = drawn.use(dims) if row.linear else drawn.summed(dims)
+    over = drawn.draw(st.sampled_from(dims)) if row.over_dims else ""
+    left = dims if row.keeps_dims else tuple(dim for dim in dims if dim != over)
+    name = "-" if row.name == "neg" else row.name + (f"_{over}" if over else "")
+    drawn.state(f"{name}({value.text})", left, value.unreduced if row.linear else _NONE)
+
+
+def _of_two(drawn: _Drawn) -> None:
+    """`A + B`, `A - B`, with partial sums over the same axes if both say so."""
+    left = drawn.use()
+    if left.sharding is None:
+        right = drawn.use(left.dims)
+    elif drawn.draw(st.booleans()):
+        right = drawn.draw(st.sampled_from([value for value in drawn.values if value.dims == left.dims]))
+    else:
+        right = _alike(drawn, left)
+    drawn.state(
+        f"{left.text} {drawn.draw(st.sampled_from('+-'))} {right.text}", left.dims, left.unreduced & right.unreduced
+    )
+
+
+def _alike(drawn: _Drawn, left: _Value) -> _Value:
+    """A new input, unreduced over the same axes."""
+    drawn.inputs += 1
+    name, plain = f"A{drawn.inputs}", drawn.sharding(left.dims, _NONE)
+    dims = tuple(tuple(axis for axis in axes if axis not in left.unreduced) for axes in plain.dims)
+    sharding = Sharding(dims, left.unreduced)
+    drawn.values.append(_Value(name, left.dims, left.unreduced, None, name))
+    return _Value(name + spell(left.dims, sharding), left.dims, left.unreduced, sharding, name)
+
+
+_NARROW = ("log", "sqrt", "rsqrt", "exp")  # of negative or large numbers they are not finite
+_STATEMENTS: tuple[Callable[[_Drawn], None], ...] = (_reshard, _collective, _product, _sum, _of_one, _of_two)
+
+
+def _distinct(draw: st.DrawFn, needs: list[int]) -> tuple[int, ...]:
+    sizes: list[int] = []
+    for need in needs:
+        size = need * draw(st.integers(1, 2))
+        while size in sizes:
+            size += need
+        sizes.append(size)
+    return tuple(sizes)
