@@ -25,6 +25,7 @@ NAMES: frozenset[str] = frozenset(
         "jax.lax.axis_index",
         "jax.lax.pcast",
         "jax.custom_derivatives.linear_call",
+        "jax.reshard",
         "jax.shard_map",
         "jnp.einsum",
         "jnp.sum",
@@ -56,6 +57,7 @@ BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
 STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
 TAKEN = RESERVED | frozenset(LOOPED) | {name for name in NAMES if "." not in name}
 
+_FUNCTIONS = (["program"], ["refined", "program"], [STEPS, "program"], [*PARTED, "program"])
 _HEADER = frozenset({"jax.jit", STEPS})
 _BORDER_CALLS = frozenset(
     {
@@ -126,7 +128,7 @@ def check_source(text: str) -> str:
             raise _refused("a context of another form")
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     kinds = [type(node) for node in tree.body]
-    if kinds[0] is not ast.Expr or functions not in (["program"], ["refined", "program"], [*PARTED, "program"]):
+    if kinds[0] is not ast.Expr or functions not in _FUNCTIONS:
         raise _refused("a module of another shape")
     if any(kind not in (ast.Import, ast.ImportFrom) for kind in kinds[1 : -len(functions)]):
         raise _refused("a statement beside the imports and the functions")

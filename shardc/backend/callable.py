@@ -14,7 +14,7 @@ import numpy as np
 from shardc.backend.allowed import METHODS, NAMES, TURN
 from shardc.backend.calls import Body, body
 from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name
-from shardc.backend.partial_sums import borders, helpers
+from shardc.backend.partial_sums import Border, border, helpers
 from shardc.backend.refined import on_given_mesh
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
@@ -50,21 +50,30 @@ def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) ->
         return per_device
     ins, outs = evaluate(in_specs(schedule), {}), evaluate(out_specs(schedule), {})
     mapped: Callable[..., Any] = jax.shard_map(per_device, mesh=mesh, in_specs=ins, out_specs=outs)
-    before = borders(schedule, described.parameters)
-    return _after(before, described.parameters, mapped) if before else mapped
+    around = border(schedule, described.parameters, described.results)
+    return _within(around, described, mapped) if around else mapped
 
 
-def _after(before: tuple[Line, ...], parameters: tuple[str, ...], mapped: Callable[..., Any]) -> Callable[..., Any]:
-    """The steps, on arguments that other lines have made what they take."""
+def _within(around: Border, described: Body, mapped: Callable[..., Any]) -> Callable[..., Any]:
+    """The steps, between the lines before and after them."""
 
     def program(*arrays: Any) -> Any:
         variables: dict[str, Any] = {name: _defined(names, result) for name, names, result in helpers()}
-        variables |= dict(zip(parameters, arrays, strict=True))
-        for line in before:
+        variables |= dict(zip(described.parameters, arrays, strict=True))
+        for line in around.before:
             _do(line, variables)
-        return mapped(*(variables[name] for name in parameters))
+        found = mapped(*(variables[name] for name in described.parameters))
+        variables |= dict(zip(described.results, found if len(described.results) > 1 else (found,), strict=True))
+        for line in around.after:
+            _do(line, variables)
+        return _returned(described, variables)
 
     return program
+
+
+def _returned(described: Body, variables: Mapping[str, Any]) -> Any:
+    results = tuple(variables[name] for name in described.results)
+    return results[0] if len(results) == 1 else results
 
 
 def _defined(parameters: tuple[str, ...], result: Expr) -> Callable[..., Any]:
@@ -78,8 +87,7 @@ def _per_device(described: Body, scopes: bool) -> Callable[..., Any]:
         for code in described.code:
             with nullcontext() if code.step is None or not scopes else jax.named_scope(f"step{code.step}"):
                 _do(code, variables)
-        results = tuple(variables[name] for name in described.results)
-        return results[0] if len(results) == 1 else results
+        return _returned(described, variables)
 
     return program
 

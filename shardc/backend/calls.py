@@ -15,6 +15,7 @@ from shardc.backend.moves import exchange, gather, permute, slice_of
 from shardc.backend.partial_sums import one_block
 from shardc.backend.pieces import direct_exchange, spread
 from shardc.backend.scattering import scatter
+from shardc.backend.spec import left
 from shardc.backend.variables import variables
 from shardc.ir.collectives import (
     AllGather,
@@ -86,11 +87,14 @@ class _Writer:
                 return self._lines(step, *self._move(step, move))
 
     def output(self, value: int) -> list[Line]:
-        """JAX types partial sums as varying values; an output has to say that they are partial sums."""
+        """JAX types partial sums as varying values; an output has to say that they are that, or are the sum."""
         array, name = self.schedule.values[value], self._name(value)
+        if not array.sharding.unreduced:
+            return []
         axes = axes_argument(self.mesh.ordered(array.sharding.unreduced))
         cast = call("jax.lax.pcast", name, axes, to=Const("unreduced"))
-        return [Line(name.name, cast, str(array))] if array.sharding.unreduced else []
+        is_sum = left(array.sharding, self.mesh) != array.sharding
+        return [Line(name.name, call("jax.lax.psum", name, axes) if is_sum else cast, str(array))]
 
     def _before(self, step: Step) -> Sharding:
         return self.schedule.values[step.operands[0]].sharding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 
-from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, axes_argument, call, method, numbers
+from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, call, method, numbers
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType, accumulator
 from shardc.ir.functions import FUNCTIONS

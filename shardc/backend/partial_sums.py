@@ -1,4 +1,4 @@
-"""Inputs that arrive as partial sums, as plain arrays of one more dim. Nothing moves.
+"""Partial sums at the border of a program: inputs that arrive so, as plain arrays of one more dim. Nothing moves.
 
     A[I, J]{U_X}, a block [I, J] on each device  →  A[X, I, J] in P("X"), a block [1, I, J] on each device
 
@@ -6,41 +6,67 @@ JAX types such an input `f32[8]{U:X}`. It refuses most operations on that type (
 two such values), and casts it to nothing else: only a sum ends it. As blocks of a plain array partial sums are what
 those of a local product are, values that vary along X, and every step takes them.
 
-The shard_map that lays a block below a new dim is the only one in which JAX is told not to check its types, since they
-are what it changes; so its derivative has to be said as well, where JAX would sum over X. Backwards the block loses that
-dim again: the gradient of each partial sum is that of the sum, equal along X, which JAX types `f32[8]{R:X}`.
+The shard_map that lays a block below a new dim is the only one in which JAX is told not to check types, since it is
+they that it changes; so its derivative has to be said as well, where JAX would sum over X. Backwards the block loses
+that dim again: the gradient of each partial sum is that of the sum, equal along X, which JAX types `f32[8]{R:X}`.
+
+An output is typed `{U:X}` by a cast within the steps; but for a mesh of one device, on which JAX lowers no shard_map
+with such an output: there the one partial sum is the sum, and is typed after the steps.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from shardc.backend.allowed import APART, TOGETHER
 from shardc.backend.exprs import Call, Const, Expr, Items, Line, Name, call
-from shardc.backend.spec import apart, spec
+from shardc.backend.spec import apart, left, spec
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Sharding
 
 _BLOCK = "sums"
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """Lines before the steps, which make of a program's parameters what the steps take, and after them."""
+
+    before: tuple[Line, ...]
+    after: tuple[Line, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after)
+
+
 _HELPERS = (("jnp.expand_dims", APART), ("jnp.squeeze", TOGETHER))
 
 
-def borders(schedule: Schedule, parameters: tuple[str, ...]) -> tuple[Line, ...]:
-    """For each unreduced input the line that makes a plain array of it, before the steps."""
-    arrays = [schedule.values[value] for value in schedule.inputs]
-    return tuple(
-        Line(name, _apart(Name(name), array.sharding, schedule.mesh), f"{array}, a block for each device")
-        for name, array in zip(parameters, arrays, strict=True)
+def border(schedule: Schedule, parameters: tuple[str, ...], results: tuple[str, ...]) -> Border:
+    """What is to be done to the inputs that arrive as partial sums, and to outputs on one device that leave so."""
+    values, mesh = schedule.values, schedule.mesh
+    ins = {name: values[value] for name, value in zip(parameters, schedule.inputs, strict=True)}
+    outs = {name: values[value] for name, value in zip(results, schedule.outputs, strict=True)}
+    before = tuple(
+        Line(name, _apart(Name(name), array.sharding, mesh), f"{array}, a block for each device")
+        for name, array in ins.items()
         if array.sharding.unreduced
     )
+    after = tuple(
+        Line(name, call("jax.reshard", Name(name), spec(array.sharding, mesh)), str(array))
+        for name, array in outs.items()
+        if array.sharding != left(array.sharding, mesh)
+    )
+    return Border(before, after)
 
 
 def one_block(value: Expr) -> Expr:
-    """A device's own partial sum, of the array that `borders` makes."""
+    """A device's own partial sum, of the array that `border` makes."""
     return call("jnp.squeeze", value, axis=Const(0))
 
 
 def helpers() -> tuple[tuple[str, tuple[str, str], Expr], ...]:
-    """The functions that `borders` names: name, parameters, what is returned."""
+    """The functions that `border` names: name, parameters, what is returned."""
     return tuple((name, ("_", _BLOCK), call(function, Name(_BLOCK), axis=Const(0))) for function, name in _HELPERS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -83,6 +84,26 @@ def check_mesh(wanted: Mesh, found: Any) -> None:
             f"the mesh in force has {given}; the plan is for {wanted}",
             help=f"jax.set_mesh(jax.make_mesh({wanted.sizes}, {wanted.names})), or plan for the mesh in force",
         )
+
+
+def check_explicit(arrays: Sequence[Array], found: Any) -> None:
+    """SHC306 where a program takes or leaves partial sums, unless all axes of the mesh in force are Explicit.
+
+    JAX types partial sums along Explicit axes alone, and makes no array of them on a mesh with others.
+    """
+    partial = next((array for array in arrays if array.sharding.unreduced), None)
+    if partial is None or all(kind == _EXPLICIT for kind in found.axis_types):
+        return
+    others = ", ".join(
+        f"`{n}`" for n, kind in zip(found.axis_names, found.axis_types, strict=True) if kind != _EXPLICIT
+    )
+    raise ShardcError(
+        "SHC306",
+        f"`{partial}` is unreduced, and of the mesh in force {others} {'are' if ',' in others else 'is'} not Explicit",
+        note="JAX has arrays of partial sums only on meshes all of whose axes are Explicit",
+        help=f"jax.set_mesh(jax.make_mesh({found.axis_sizes}, {found.axis_names})), or write the sum, {partial.name}"
+        + spell(partial.dims, Sharding(partial.sharding.dims)),
+    )
 
 
 def check_enabled(dtype: DType) -> None:

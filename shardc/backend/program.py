@@ -75,12 +75,18 @@ class CompiledProgram:
             return nullcontext()
         current = jax.sharding.get_abstract_mesh()
         if not current.empty:
-            placing.check_mesh(self._schedule.given_mesh, current)
+            self._check(current)
             return nullcontext()
         if any(placing.is_traced(array) for array in arrays):
             raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …, around jax.jit")
         if self._mesh is None:
             self._mesh = placing.make_mesh(self._schedule.given_mesh)
-        placing.check_mesh(self._schedule.given_mesh, self._mesh)
+        self._check(self._mesh)
         context: AbstractContextManager[Any] = jax.set_mesh(self._mesh)
         return context
+
+    def _check(self, mesh: Any) -> None:
+        """SHC306 unless the program can run on that mesh."""
+        schedule = self._schedule
+        placing.check_mesh(schedule.given_mesh, mesh)
+        placing.check_explicit([schedule.given(number) for number in (*schedule.inputs, *schedule.outputs)], mesh)

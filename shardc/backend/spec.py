@@ -31,9 +31,15 @@ def in_specs(schedule: Schedule) -> Items:
     return Items(tuple(spec(sharding, schedule.mesh) for sharding in given))
 
 
+def left(sharding: Sharding, mesh: Mesh) -> Sharding:
+    """How the steps leave an output: on one device its only partial sum is the sum."""
+    return sharding if mesh.devices > 1 else Sharding(sharding.dims)
+
+
 def out_specs(schedule: Schedule) -> Expr:
     """One spec for one result, else a tuple."""
-    return joined([spec(schedule.values[value].sharding, schedule.mesh) for value in schedule.outputs])
+    leaves = [left(schedule.values[value].sharding, schedule.mesh) for value in schedule.outputs]
+    return joined([spec(sharding, schedule.mesh) for sharding in leaves])
 
 
 def joined(specs: Sequence[Expr]) -> Expr:

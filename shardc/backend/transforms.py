@@ -74,7 +74,7 @@ def reshard(x: Any, spec: jax.P, *, planner: Planner) -> Any:
     if not target.divides(x.shape, mesh):
         raise ShardcError("SHC204", f"shape {x.shape} is not divisible by {spec} on {mesh}", help="drop axes, or pad")
     if source is None:
-        return _without_source(x, spec)
+        return _without_source(x, spec, target)
     if source == target:
         return x
     return _reshard(mesh, tuple(np.shape(x)), _dtype(x), source, target, planner)(x)
@@ -114,8 +114,15 @@ def _source(x: Any) -> Sharding | None:
     return placing.sharding_of(jax.typeof(x).sharding.spec, x.ndim)
 
 
-def _without_source(x: Any, spec: jax.P) -> Any:
+def _without_source(x: Any, spec: jax.P, target: Sharding) -> Any:
     """From nowhere on the mesh there is no path to plan: the array is put there; a traced one is constrained."""
+    if target.unreduced:
+        raise ShardcError(
+            "SHC220",
+            f"no sequence of moves leads to {spec}",
+            note=f"nothing makes a whole array unreduced over {', '.join(sorted(target.unreduced))}",
+            help="drop `unreduced`; products leave partial sums, where shardc.einsum is asked for them",
+        )
     if placing.is_traced(x):
         return jax.lax.with_sharding_constraint(x, spec)
     return jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec))

@@ -30,7 +30,8 @@ def variables(schedule: Schedule) -> tuple[str, ...]:
 
 def _taken(schedule: Schedule) -> frozenset[str]:
     """What the emitted text names beside the variables."""
-    parted = any(schedule.values[value].sharding.unreduced for value in schedule.inputs)
+    ends = (*schedule.inputs, *schedule.outputs)
+    parted = any(schedule.values[value].sharding.unreduced for value in ends)
     return TAKEN.union(BORDER if schedule.by is not None else (), PARTED if parted else ())
 
 

@@ -24,7 +24,7 @@ from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather, JointScatter
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands, uses
+from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.idle import idle_together
 from shardc.planner.objective import Objective

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import product
 
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.rules.moves import moves
-from shardc.testing.strategies import Case, meshes, shardings
+from shardc.testing.strategies import Case, shardings
 
 Dims = tuple[str, ...]
 _DIMS = ("I", "J", "K", "L")
@@ -29,24 +30,32 @@ def partial_programs(draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, m
     in a sharding asked for, which may be reduced by then. A result is declared unreduced over no other axes than
     its operands were.
     """
-    mesh = draw(meshes(max_axes).filter(lambda mesh: mesh.devices <= max_devices))
-    drawn = _Drawn(draw, mesh)
+    drawn = _Drawn(draw, draw(_meshes(max_axes, max_devices)))
     for _ in range(draw(st.integers(1, max_statements))):
-        draw(st.sampled_from(_STATEMENTS))(drawn)
+        statement: Callable[[_Drawn], None] = draw(st.sampled_from(_STATEMENTS))
+        statement(drawn)
     needs = drawn.needs
     sizes = dict(zip(needs, _distinct(draw, list(needs.values())), strict=True))
-    return Case("\n".join(drawn.lines), mesh, sizes)
+    return Case("\n".join(drawn.lines), drawn.mesh, sizes)
+
+
+def _meshes(max_axes: int, max_devices: int) -> st.SearchStrategy[Mesh]:
+    """Axes of two devices or more, for the most part; of one, each fourth time."""
+    every = [sizes for axes in range(1, max_axes + 1) for sizes in product(range(1, max_devices + 1), repeat=axes)]
+    some = [sizes for sizes in every if math.prod(sizes) <= max_devices]
+    wide = [sizes for sizes in some if 1 not in sizes]
+    chosen = st.integers(0, 3).flatmap(lambda turn: st.sampled_from(some if turn == 3 else wide))
+    return chosen.map(lambda sizes: Mesh(tuple(zip("XYZWVTSR", sizes, strict=False))))
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """An array that can be used. `fixed` where the text that uses it says over which axes it is unreduced."""
+    """An array, as a text that uses it names it, and the axes over which it is unreduced then."""
 
     text: str
     dims: Dims
     unreduced: frozenset[str]
-    sharding: Sharding | None = None  # as the use is written, if it is
-    name: str = ""
+    sharding: Sharding | None = None  # what the text asks for, if anything
 
 
 @dataclass(slots=True)
@@ -80,9 +89,8 @@ class _Drawn:
         self.inputs += 1
         sharding = self.sharding(dims, unreduced, forced=not self.values and bool(unreduced))
         name = f"A{self.inputs}"
-        value = _Value(name + spell(dims, sharding), dims, sharding.unreduced, sharding, name)
-        self.values.append(replace(value, text=name, sharding=None))
-        return value
+        self.values.append(_Value(name, dims, sharding.unreduced))
+        return _Value(name + spell(dims, sharding), dims, sharding.unreduced, sharding)
 
     def use(self, dims: Dims | None = None, unreduced: frozenset[str] | None = None, exact: bool = False) -> _Value:
         """A value with those dims, or any; written out where it has to be unreduced over some of these axes at most."""
@@ -95,12 +103,14 @@ class _Drawn:
             return value
         allowed = value.unreduced if unreduced is None else value.unreduced & unreduced
         sharding = self.sharding(value.dims, allowed)
-        return _Value(value.text + spell(value.dims, sharding), value.dims, sharding.unreduced, sharding, value.name)
+        return _Value(value.text + spell(value.dims, sharding), value.dims, sharding.unreduced, sharding)
 
     def summed(self, dims: Dims) -> _Value:
         """What a function that is not linear may take: a bare name, or what is written with no partial sums."""
         known = [value for value in self.values if value.dims == dims]
-        return self.draw(st.sampled_from(known)) if known and self.draw(st.booleans()) else self.use(dims, _NONE)
+        if not known or self.draw(st.booleans()):
+            return self.use(dims, _NONE)
+        return self.draw(st.sampled_from(known))
 
     def state(self, expression: str, dims: Dims, unreduced: frozenset[str], sharding: Sharding | None = None) -> None:
         """`T1[I_X, J]{U_Y} = expression`, in a sharding drawn, left open, or this one."""
@@ -111,7 +121,7 @@ class _Drawn:
             sharding = self.sharding(dims, unreduced) if sharding is None else sharding
             written, left = spell(dims, sharding), sharding.unreduced
         self.lines.append(f"{name}{written} = {expression}")
-        self.values.append(_Value(name, dims, left, None, name))
+        self.values.append(_Value(name, dims, left))
 
 
 _SHAPES: tuple[Dims, ...] = (("I", "J"), ("I", "J"), ("I",), ("I", "J", "K"), ())
@@ -191,8 +201,8 @@ def _alike(drawn: _Drawn, left: _Value) -> _Value:
     name, plain = f"A{drawn.inputs}", drawn.sharding(left.dims, _NONE)
     dims = tuple(tuple(axis for axis in axes if axis not in left.unreduced) for axes in plain.dims)
     sharding = Sharding(dims, left.unreduced)
-    drawn.values.append(_Value(name, left.dims, left.unreduced, None, name))
-    return _Value(name + spell(left.dims, sharding), left.dims, left.unreduced, sharding, name)
+    drawn.values.append(_Value(name, left.dims, left.unreduced))
+    return _Value(name + spell(left.dims, sharding), left.dims, left.unreduced, sharding)
 
 
 _NARROW = ("log", "sqrt", "rsqrt", "exp")  # of negative or large numbers they are not finite

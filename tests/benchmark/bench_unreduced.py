@@ -28,12 +28,12 @@ FLOATS = ("gelu", "silu", "sigmoid", "tanh", "softmax", "exp", "log", "sqrt")
 
 
 def drawn(count: int, number: int) -> list[Case]:
-    """That many programs from a seed."""
-    found: list[Case] = []
+    """That many programs from a seed, no two of them the same."""
+    found: dict[tuple[str, str], Case] = {}
 
     @seed(number)
     @settings(
-        max_examples=count,
+        max_examples=3 * count,  # small ones are drawn again and again
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -41,10 +41,10 @@ def drawn(count: int, number: int) -> list[Case]:
     )
     @given(partial_programs())
     def draw(case: Case) -> None:
-        found.append(case)
+        found.setdefault((case.text, str(case.mesh)), case)
 
     draw()
-    return found
+    return list(found.values())[:count]
 
 
 def outcome(case: Case) -> str:
