@@ -57,6 +57,7 @@ def border(schedule: Schedule, parameters: tuple[str, ...], results: tuple[str, 
         for name, array in outs.items()
         if array.sharding != left(array.sharding, mesh)
     )
+    assert schedule.by is None or not (before or after), "axes are cut where no partial sums come in or go out"
     return Border(before, after)
 
 

@@ -14,6 +14,7 @@ from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.rules.moves import moves
+from shardc.rules.products import local_product
 from shardc.testing.strategies import Case, shardings
 
 Dims = tuple[str, ...]
@@ -31,8 +32,8 @@ def partial_programs(draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, m
     its operands were.
     """
     drawn = _Drawn(draw, draw(_meshes(max_axes, max_devices)))
-    for _ in range(draw(st.integers(1, max_statements))):
-        statement: Callable[[_Drawn], None] = draw(st.sampled_from(_STATEMENTS))
+    for place in range(draw(st.integers(1, max_statements))):
+        statement: Callable[[_Drawn], None] = draw(st.sampled_from(_LATER if place else _LINEAR))
         statement(drawn)
     needs = drawn.needs
     sizes = dict(zip(needs, _distinct(draw, list(needs.values())), strict=True))
@@ -86,11 +87,20 @@ class _Drawn:
 
     def fresh(self, dims: Dims, unreduced: frozenset[str]) -> _Value:
         """A new input, unreduced over some of these axes at most."""
+        return self.given(dims, self.sharding(dims, unreduced, forced=not self.values and bool(unreduced)))
+
+    def given(self, dims: Dims, sharding: Sharding) -> _Value:
+        """A new input that lies so."""
         self.inputs += 1
-        sharding = self.sharding(dims, unreduced, forced=not self.values and bool(unreduced))
         name = f"A{self.inputs}"
         self.values.append(_Value(name, dims, sharding.unreduced))
         return _Value(name + spell(dims, sharding), dims, sharding.unreduced, sharding)
+
+    def alike(self, other: _Value) -> _Value:
+        """A new input with the same dims, unreduced over the same axes."""
+        plain = self.sharding(other.dims, _NONE)
+        dims = tuple(tuple(axis for axis in axes if axis not in other.unreduced) for axes in plain.dims)
+        return self.given(other.dims, Sharding(dims, other.unreduced))
 
     def use(self, dims: Dims | None = None, unreduced: frozenset[str] | None = None, exact: bool = False) -> _Value:
         """A value with those dims, or any; written out where it has to be unreduced over some of these axes at most."""
@@ -164,6 +174,36 @@ def _product(drawn: _Drawn) -> None:
     drawn.state(text, kept, left.unreduced | right.unreduced)
 
 
+def _local(drawn: _Drawn) -> None:
+    """`A[I_X, J]{U_Y} ·_LOCAL B[J, K]{U_Z}`, which leaves what it leaves."""
+    left = drawn.use(("I", "J"), exact=True)
+    assert left.sharding is not None
+    free = frozenset(drawn.mesh.names) - left.sharding.used
+    partial = frozenset(axis for axis in sorted(free) if drawn.draw(st.booleans()))
+    sharding = Sharding((left.sharding.dims[1], ()), partial)
+    drawn.require(("J", "K"), sharding)
+    right = drawn.given(("J", "K"), sharding)
+    dims = (left.dims, right.dims)
+    after = local_product(dims, ("I", "K"), (left.sharding, sharding))
+    assert after is not None
+    drawn.state(f"{left.text} ·_LOCAL {right.text}", ("I", "K"), after.unreduced, after)
+
+
+def _nested(drawn: _Drawn) -> None:
+    """`-(A + B)`, `sum_I(A - B)`, `(A + B) · D[J, K]`: linear, so that partial sums may pass."""
+    left = drawn.use(("I", "J"), exact=True)
+    right = drawn.alike(left)
+    both = f"{left.text} {drawn.draw(st.sampled_from('+-'))} {right.text}"
+    match drawn.draw(st.integers(0, 2)):
+        case 0:
+            drawn.state(f"-({both})", left.dims, left.unreduced)
+        case 1:
+            drawn.state(f"sum_I({both})", ("J",), left.unreduced)
+        case _:
+            other = drawn.use(("J", "K"), frozenset(drawn.mesh.names) - left.unreduced)
+            drawn.state(f"({both}) · {other.text}", ("I", "K"), left.unreduced | other.unreduced)
+
+
 def _sum(drawn: _Drawn) -> None:
     value = drawn.use(drawn.draw(st.sampled_from((("I", "J"), ("I",), ("I", "J", "K")))))
     over = drawn.draw(st.sampled_from(value.dims))
@@ -189,24 +229,15 @@ def _of_two(drawn: _Drawn) -> None:
     elif drawn.draw(st.booleans()):
         right = drawn.draw(st.sampled_from([value for value in drawn.values if value.dims == left.dims]))
     else:
-        right = _alike(drawn, left)
+        right = drawn.alike(left)
     drawn.state(
         f"{left.text} {drawn.draw(st.sampled_from('+-'))} {right.text}", left.dims, left.unreduced & right.unreduced
     )
 
 
-def _alike(drawn: _Drawn, left: _Value) -> _Value:
-    """A new input, unreduced over the same axes."""
-    drawn.inputs += 1
-    name, plain = f"A{drawn.inputs}", drawn.sharding(left.dims, _NONE)
-    dims = tuple(tuple(axis for axis in axes if axis not in left.unreduced) for axes in plain.dims)
-    sharding = Sharding(dims, left.unreduced)
-    drawn.values.append(_Value(name, left.dims, left.unreduced))
-    return _Value(name + spell(left.dims, sharding), left.dims, left.unreduced, sharding)
-
-
 _NARROW = ("log", "sqrt", "rsqrt", "exp")  # of negative or large numbers they are not finite
-_STATEMENTS: tuple[Callable[[_Drawn], None], ...] = (_reshard, _collective, _product, _sum, _of_one, _of_two)
+_LINEAR: tuple[Callable[[_Drawn], None], ...] = (_reshard, _collective, _product, _local, _nested, _sum, _of_two)
+_LATER = (*_LINEAR, _of_one, _of_one)
 
 
 def _distinct(draw: st.DrawFn, needs: list[int]) -> tuple[int, ...]:

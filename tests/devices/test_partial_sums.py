@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 import shardc
+from shardc.backend.run import run
 from shardc.errors import RUNTIME, ShardcError
 from shardc.ir.functions import FUNCTIONS
 from shardc.testing import Case, partial_programs
@@ -140,6 +141,23 @@ def test_drawn_programs(bench, case):
 @given(partial_programs())
 def test_many_drawn_programs(bench, case):
     assert bench.outcome(case) == bench.EQUAL
+
+
+@pytest.mark.parametrize(
+    "mesh, topology, dims, dtype, mark",
+    [
+        ("X=4", "v5p:2x2x1", {"I": 16, "J": 12}, "int32", "all_to_all"),
+        ("X=4", "v5p:2x2x1", {"I": 260 * 4, "J": 256}, "f32", "jnp.stack"),
+        ("X=8", "v5p:2x2x2", {"I": 1024, "J": 256}, "f32", "reshape(4, 2)"),
+    ],
+)
+def test_partial_sums_are_scattered_as_a_products_are(mesh, topology, dims, dtype, mark):
+    """In the forms that a TPU's compiler keeps: exchanged, stacked, in parts of an axis."""
+    plan = shardc.plan(
+        "A[I, J]{U_X} → A[I_X, J]", mesh=mesh, dims=dims, dtype=dtype, topology=topology, objective="bytes"
+    )
+    assert mark in plan.source()
+    assert run(plan.schedule).ok
 
 
 def partial(whole, axis_parts, mesh, spec):
