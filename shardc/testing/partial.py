@@ -96,6 +96,12 @@ class _Drawn:
         self.values.append(_Value(name, dims, sharding.unreduced))
         return _Value(name + spell(dims, sharding), dims, sharding.unreduced, sharding)
 
+    def full(self) -> _Value:
+        """A new input over which every axis is laid, so that axes can change places."""
+        sharding = self.draw(shardings(self.mesh, 2, copies=False))
+        self.require(("I", "J"), sharding)
+        return self.given(("I", "J"), sharding)
+
     def alike(self, other: _Value) -> _Value:
         """A new input with the same dims, unreduced over the same axes."""
         plain = self.sharding(other.dims, _NONE)
@@ -145,7 +151,7 @@ def _reshard(drawn: _Drawn) -> None:
 
 def _collective(drawn: _Drawn) -> None:
     """The move that the text names, of those that there are."""
-    value = drawn.use(exact=True)
+    value = drawn.full() if drawn.values and drawn.draw(st.booleans()) else drawn.use(exact=True)
     assert value.sharding is not None
     found = sorted(moves(value.sharding, drawn.mesh, drawn.mesh.names), key=repr)
     if not found:
