@@ -151,7 +151,8 @@ def _reshard(drawn: _Drawn) -> None:
 
 def _collective(drawn: _Drawn) -> None:
     """The move that the text names, of those that there are."""
-    value = drawn.full() if drawn.values and drawn.draw(st.booleans()) else drawn.use(exact=True)
+    everywhere = bool(drawn.values) and drawn.draw(st.booleans())
+    value = drawn.full() if everywhere else drawn.use(exact=True)
     assert value.sharding is not None
     found = sorted(moves(value.sharding, drawn.mesh, drawn.mesh.names), key=repr)
     if not found:
