@@ -16,6 +16,7 @@ from shardc.errors import FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcErro
 from shardc.expressions import Commands
 from shardc.failures import bug, refuse, usage
 from shardc.files import check_output, read_input, write_output
+from shardc.jsontext import json_text
 
 if TYPE_CHECKING:
     from shardc.api import Plan

@@ -32,7 +32,17 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="session")
 def field():
     """The benchmark against the field, as a module."""
-    spec = util.spec_from_file_location("bench_field", Path(__file__).parent / "benchmark" / "bench_field.py")
-    module = sys.modules["bench_field"] = util.module_from_spec(spec)
+    return benchmark("bench_field")
+
+
+@pytest.fixture(scope="session")
+def bench():
+    """The benchmark of programs with unreduced inputs."""
+    return benchmark("bench_unreduced")
+
+
+def benchmark(name):
+    spec = util.spec_from_file_location(name, Path(__file__).parent / "benchmark" / f"{name}.py")
+    module = sys.modules[name] = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -23,8 +23,10 @@ NAMES: frozenset[str] = frozenset(
         "jax.lax.dynamic_update_slice_in_dim",
         "jax.lax.empty",
         "jax.lax.axis_index",
-        "jax.lax.select_n",
         "jax.lax.pcast",
+        "jax.custom_derivatives.linear_call",
+        "jax.reshard",
+        "jax.shard_map",
         "jnp.einsum",
         "jnp.sum",
         "jnp.split",
@@ -37,6 +39,7 @@ NAMES: frozenset[str] = frozenset(
         "np.arange",
         "np.roll",
         "P",
+        "False",
         "list",
         "zip",
         "range",
@@ -50,9 +53,12 @@ TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
 # Names that a program's variable must not take.
 # What the emitted code of a program with axes cut names, beside its arrays.
 BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
+# The functions of a program that takes partial sums.
+STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
 TAKEN = RESERVED | frozenset(LOOPED) | {name for name in NAMES if "." not in name}
 
-_HEADER = frozenset({"jax.jit", "jax.shard_map"})
+_FUNCTIONS = (["program"], ["refined", "program"], [STEPS, "program"], [*PARTED, "program"])
+_HEADER = frozenset({"jax.jit", STEPS})
 _BORDER_CALLS = frozenset(
     {
         "jax.ensure_compile_time_eval",
@@ -88,7 +94,6 @@ _NODES = (
     ast.Tuple,
     ast.List,
     ast.Set,
-    ast.Starred,
     ast.For,
     ast.With,
     ast.withitem,
@@ -123,7 +128,7 @@ def check_source(text: str) -> str:
             raise _refused("a context of another form")
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     kinds = [type(node) for node in tree.body]
-    if kinds[0] is not ast.Expr or functions not in (["program"], ["refined", "program"]):
+    if kinds[0] is not ast.Expr or functions not in _FUNCTIONS:
         raise _refused("a module of another shape")
     if any(kind not in (ast.Import, ast.ImportFrom) for kind in kinds[1 : -len(functions)]):
         raise _refused("a statement beside the imports and the functions")

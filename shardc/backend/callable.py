@@ -13,14 +13,15 @@ import numpy as np
 
 from shardc.backend.allowed import METHODS, NAMES, TURN
 from shardc.backend.calls import Body, body
-from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Star
+from shardc.backend.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name
 from shardc.backend.inside import with_own_gradient
+from shardc.backend.partial_sums import Border, border, helpers
 from shardc.backend.refined import on_given_mesh
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
 _MODULES = {"jax": jax, "jnp": jnp, "np": np}
-_BARE = {"P": jax.P, "list": list, "zip": zip, "True": True}
+_BARE = {"P": jax.P, "list": list, "zip": zip, "True": True, "False": False}
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -44,7 +45,8 @@ def function(schedule: Schedule, scopes: bool = False) -> Callable[..., Any]:
 
 def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) -> Callable[..., Any]:
     """The same for arrays that lie on the mesh of the steps, where axes are cut."""
-    per_device = _per_device(body(schedule), scopes)
+    described = body(schedule)
+    per_device = _per_device(described, scopes)
     if not schedule.mesh.axes:
         return per_device
     ins, outs = evaluate(in_specs(schedule), {}), evaluate(out_specs(schedule), {})
@@ -53,7 +55,35 @@ def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) ->
     if mesh is None and jax.sharding.get_abstract_mesh().manual_axes and not _has_parts(schedule):
         return with_own_gradient(per_device, ins, outs, names)
     mapped: Callable[..., Any] = jax.shard_map(per_device, mesh=mesh, in_specs=ins, out_specs=outs, axis_names=names)
-    return mapped
+    around = border(schedule, described.parameters, described.results)
+    return _within(around, described, mapped) if around else mapped
+
+
+def _within(around: Border, described: Body, mapped: Callable[..., Any]) -> Callable[..., Any]:
+    """The steps, between the lines before and after them."""
+
+    def program(*arrays: Any) -> Any:
+        variables: dict[str, Any] = {name: _defined(names, result) for name, names, result in helpers()}
+        variables |= dict(zip(described.parameters, arrays, strict=True))
+        for line in around.before:
+            _do(line, variables)
+        found = mapped(*(variables[name] for name in described.parameters))
+        variables |= dict(zip(described.results, found if len(described.results) > 1 else (found,), strict=True))
+        for line in around.after:
+            _do(line, variables)
+        return _returned(described, variables)
+
+    return program
+
+
+def _returned(described: Body, variables: Mapping[str, Any]) -> Any:
+    results = tuple(variables[name] for name in described.results)
+    return results[0] if len(results) == 1 else results
+
+
+def _defined(parameters: tuple[str, ...], result: Expr) -> Callable[..., Any]:
+    """`def name(parameters): return result`."""
+    return lambda *values: evaluate(result, dict(zip(parameters, values, strict=True)))
 
 
 def _has_parts(schedule: Schedule) -> bool:
@@ -66,8 +96,7 @@ def _per_device(described: Body, scopes: bool) -> Callable[..., Any]:
         for code in described.code:
             with nullcontext() if code.step is None or not scopes else jax.named_scope(f"step{code.step}"):
                 _do(code, variables)
-        results = tuple(variables[name] for name in described.results)
-        return results[0] if len(results) == 1 else results
+        return _returned(described, variables)
 
     return program
 
@@ -102,7 +131,7 @@ def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:
             return evaluate(value, variables)[index]
         case BinOp(left, symbol, right):
             return _OPERATORS[symbol](evaluate(left, variables), evaluate(right, variables))
-        case Keyword() | Star():
+        case Keyword():
             raise AssertionError("only inside a call")
         case _:
             assert_never(expr)
@@ -115,8 +144,6 @@ def _call(function: Expr, args: tuple[Expr, ...], variables: Mapping[str, Any]) 
         match arg:
             case Keyword(name, value):
                 keywords[name] = evaluate(value, variables)
-            case Star(value):
-                positional.extend(evaluate(value, variables))
             case _:
                 positional.append(evaluate(arg, variables))
     return evaluate(function, variables)(*positional, **keywords)

@@ -10,12 +10,13 @@ from shardc.backend import local
 from shardc.backend.allowed import JOINED
 from shardc.backend.exchanges import joint_exchange, may_be_rows, reshape, rows, rows_apart
 from shardc.backend.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
-from shardc.backend.flow import Flow, flow
-from shardc.backend.moves import exchange, gather, permute, slice_of, slice_of_partial
+from shardc.backend.flow import AxisSet, equal_along
+from shardc.backend.moves import exchange, gather, permute, slice_of
+from shardc.backend.partial_sums import one_block
 from shardc.backend.pieces import direct_exchange, spread
 from shardc.backend.scattering import scatter
+from shardc.backend.spec import left
 from shardc.backend.variables import variables
-from shardc.errors import ShardcError
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -48,8 +49,10 @@ class Body:
 
 def body(schedule: Schedule) -> Body:
     """What each device does, as lines of Python."""
-    writer = _Writer(schedule, flow(schedule), variables(schedule))
-    code = [replace(each, step=number) for number, step in enumerate(schedule.steps) for each in writer.step(step)]
+    writer = _Writer(schedule, equal_along(schedule), variables(schedule))
+    code: list[Code] = [line for value in dict.fromkeys(schedule.inputs) for line in writer.input(value)]
+    for number, step in enumerate(schedule.steps):
+        code += [replace(each, step=number) for each in writer.step(step)]
     for output in dict.fromkeys(schedule.outputs):
         code += writer.output(output)
     return Body(
@@ -62,32 +65,36 @@ def body(schedule: Schedule) -> Body:
 @dataclass(frozen=True, slots=True)
 class _Writer:
     schedule: Schedule
-    flow: Flow
+    equal: tuple[AxisSet, ...]
     names: tuple[str, ...]
 
     @property
     def mesh(self) -> Mesh:
         return self.schedule.mesh
 
+    def input(self, value: int) -> list[Line]:
+        """Partial sums arrive as blocks of an array of one more dim."""
+        array, name = self.schedule.values[value], self._name(value)
+        return [Line(name.name, one_block(name), str(array))] if array.sharding.unreduced else []
+
     def step(self, step: Step) -> list[Code]:
         match step.op:
             case Einsum():
-                return self._lines(step, *self._product(step))
+                return self._lines(step, self._product(step))
             case Apply():
                 return self._lines(step, self._function(step, step.op))
-            case AllReduce() | ReduceScatter() | JointScatter():
-                return [
-                    *self._all_typed_unreduced(step.operands[0], step.op.axes),
-                    *self._lines(step, *self._move(step, step.op)),
-                ]
             case move:
                 return self._lines(step, *self._move(step, move))
 
     def output(self, value: int) -> list[Line]:
-        """JAX types a sum over a sharded dim as varying; an output has to say that it is unreduced."""
-        array = self.schedule.values[value]
-        missing = self.mesh.ordered(array.sharding.unreduced - self.flow.unreduced[value])
-        return [self._cast(value, missing)] if missing else []
+        """JAX types partial sums as varying values; an output has to say that they are that, or are the sum."""
+        array, name = self.schedule.values[value], self._name(value)
+        if not array.sharding.unreduced:
+            return []
+        axes = axes_argument(self.mesh.ordered(array.sharding.unreduced))
+        cast = call("jax.lax.pcast", name, axes, to=Const("unreduced"))
+        is_sum = left(array.sharding, self.mesh) != array.sharding
+        return [Line(name.name, call("jax.lax.psum", name, axes) if is_sum else cast, str(array))]
 
     def _before(self, step: Step) -> Sharding:
         return self.schedule.values[step.operands[0]].sharding
@@ -120,8 +127,7 @@ class _Writer:
             case CollectivePermute():
                 return [permute(value, move, self._before(step), self.mesh)]
             case Slice(axes, dim):
-                sliced = slice_of_partial if self.flow.unreduced[operand] else slice_of
-                return [sliced(value, axes, dim, self.mesh.product(axes))]
+                return [slice_of(value, axes, dim, self.mesh.product(axes))]
             case JointExchange(axes, dims):
                 return self._read(step, joint_exchange(axes, self._before(step).dims, dims, self.mesh))
             case DirectExchange():
@@ -133,17 +139,17 @@ class _Writer:
                 assert_never(move)
 
     def _scattered(self, step: Step, parts: Parts) -> list[Expr]:
-        array, is_typed = self.schedule.values[step.operands[0]], bool(self.flow.unreduced[step.operands[0]])
+        array = self.schedule.values[step.operands[0]]
         local, found = array.local_shape(self.mesh), list[Expr]()
         for some in one_after_another(parts, self.schedule.program):
-            way = scattering(some, local, array.dtype, self.schedule.program, is_typed)
+            way = scattering(some, local, array.dtype, self.schedule.program)
             found += scatter(way, some, array, self.mesh)
             local = share_of(some, local, self.mesh)
         return self._read(step, found)
 
     def _gathered(self, step: Step, axes: Axes, dim: int) -> list[Expr]:
         # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
-        equal = self.flow.equal[step.result].intersection(axes)
+        equal = self.equal[step.result].intersection(axes)
         keywords: dict[str, Expr] = {"to": Const("invarying")} if equal else {}
         operand, program = step.operands[0], self.schedule.program
         local = self.schedule.values[operand].local_shape(self.mesh)
@@ -162,48 +168,15 @@ class _Writer:
                     return of[dim - 1] == of[dim]
         return False
 
-    def _product(self, step: Step) -> tuple[Expr, ...]:
+    def _product(self, step: Step) -> Expr:
         arrays, result = self._arrays(step), self.schedule.values[step.result]
-        names = tuple(self._name(value) for value in step.operands)
-        partial = tuple(self.mesh.ordered(self.flow.unreduced[value]) for value in step.operands)
-        if len(arrays) == 1 or not any(partial):
-            return (_rounded(local.einsum(arrays, names, result), arrays, result),)
-        if all(partial):
-            raise ShardcError(
-                "SHC307",
-                f"JAX cannot multiply {arrays[0]} by {arrays[1]}: both arrive unreduced",
-                help="reduce one of them first, in a statement of its own",
-            )
-        *first, last = local.einsum_of_partial(
-            (arrays[0], arrays[1]), (names[0], names[1]), (partial[0], partial[1]), result
-        )
-        return (*first, _rounded(last, arrays, result))
+        return _rounded(local.einsum(arrays, self._operands(step), result), arrays, result)
 
     def _function(self, step: Step, op: Apply) -> Expr:
-        arrays, result = self._arrays(step), self.schedule.values[step.result]
-        partial = self.mesh.ordered(self.flow.unreduced[step.result])
-        names: list[Expr] = [self._name(value) for value in step.operands]
-        if not partial:
-            return local.function(op, arrays, tuple(names), result)
-        if op.function == "neg":
-            return local.aligned(local.negated(names[0], result.dtype, partial), arrays[0].dims, result.dims)
-        for place, value in enumerate(step.operands):
-            missing = self.mesh.ordered(set(partial) - self.flow.unreduced[value])
-            names[place] = _unreduced(names[place], missing) if missing else names[place]
-        if op.function == "sub":
-            names[1] = local.negated(names[1], result.dtype, partial)
-        return local.function(Apply("add"), arrays, tuple(names), result)
+        return local.function(op, self._arrays(step), self._operands(step), self.schedule.values[step.result])
 
-    def _all_typed_unreduced(self, value: int, axes: Axes) -> list[Line]:
-        """One reduction takes axes of one type; the varying ones are cast where some are typed unreduced."""
-        typed = self.flow.unreduced[value]
-        missing = self.mesh.ordered(set(axes) - typed)
-        return [self._cast(value, missing)] if missing and typed.intersection(axes) else []
-
-    def _cast(self, value: int, axes: Axes) -> Line:
-        """The same value, typed unreduced."""
-        name = self.names[value]
-        return Line(name, _unreduced(Name(name), axes), str(self.schedule.values[value]))
+    def _operands(self, step: Step) -> tuple[Name, ...]:
+        return tuple(map(self._name, step.operands))
 
     def _arrays(self, step: Step) -> tuple[Array, ...]:
         return tuple(self.schedule.values[value] for value in step.operands)
@@ -219,10 +192,6 @@ class _Writer:
             expr if isinstance(expr, Line | Loop) else Line(target, renamed(expr, "", target), comment)
             for expr, comment in zip(exprs, comments, strict=True)
         ]
-
-
-def _unreduced(value: Expr, axes: Axes) -> Expr:
-    return call("jax.lax.pcast", value, axes_argument(axes), to=Const("unreduced"))
 
 
 def _rounded(product: Expr, operands: tuple[Array, ...], result: Array) -> Expr:

@@ -1,6 +1,6 @@
 """The little language in which a step's JAX call is described, before it is printed or applied.
 
-    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Star
+    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp
     line = target = expr        loop = for turn in range(count): lines
 
 Nothing here imports JAX: a dotted function is only its name, a key of `allowed.NAMES`.
@@ -44,13 +44,6 @@ class Keyword:
 
 
 @dataclass(frozen=True, slots=True)
-class Star:
-    """`*parts`, as an argument."""
-
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
     """`function(a, axis=1)`. The function is a dotted name or a method."""
 
@@ -83,7 +76,7 @@ class BinOp:
     right: Expr
 
 
-Expr: TypeAlias = Name | Const | Items | Keyword | Star | Call | Attr | Index | BinOp
+Expr: TypeAlias = Name | Const | Items | Keyword | Call | Attr | Index | BinOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +155,6 @@ def flat(expr: Expr) -> str:
             return brackets[0] + ", ".join(map(flat, items)) + comma + brackets[1]
         case Keyword(name, value):
             return f"{name}={flat(value)}"
-        case Star(value):
-            return f"*{flat(value)}"
         case Call(function, args):
             return f"{flat(function)}({', '.join(map(flat, args))})"
         case Attr(value, name):
@@ -190,7 +181,7 @@ def names_in(expr: Expr) -> Iterator[str]:
         case Items(items):
             for item in items:
                 yield from names_in(item)
-        case Keyword(_, value) | Star(value) | Attr(value) | Index(value):
+        case Keyword(_, value) | Attr(value) | Index(value):
             yield from names_in(value)
         case Call(function, args):
             yield from names_in(function)
@@ -214,8 +205,6 @@ def renamed(expr: Expr, old: str, new: str) -> Expr:
             return Items(tuple(renamed(item, old, new) for item in items), brackets)
         case Keyword(name, value):
             return Keyword(name, renamed(value, old, new))
-        case Star(value):
-            return Star(renamed(value, old, new))
         case Call(function, args):
             return Call(renamed(function, old, new), tuple(renamed(arg, old, new) for arg in args))
         case Attr(value, name):

@@ -16,7 +16,6 @@ from shardc.backend.exprs import (
     Keyword,
     Line,
     Loop,
-    Star,
     bracketed,
     flat,
 )
@@ -52,8 +51,6 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
     match expr:
         case Keyword(name, value):
             return lay_out(value, indent, f"{lead}{name}=", tail)
-        case Star(value):
-            return lay_out(value, indent, f"{lead}*", tail)
         case Call(Attr(Call(function, args), method), after) if len(_opening(expr, indent, lead)) > WIDTH:
             closing = f").{method}({', '.join(map(flat, after))}){tail}"
             return arguments(args, indent, f"{lead}{flat(function)}(", closing)

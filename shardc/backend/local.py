@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 
-from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, axes_argument, call, method, numbers
+from shardc.backend.exprs import Call, Const, Expr, Items, Keyword, Name, call, method, numbers
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType, accumulator, multiplied
 from shardc.ir.functions import FUNCTIONS
@@ -59,37 +59,8 @@ def _alike(operands: tuple[Array, ...], names: tuple[Expr, ...]) -> tuple[Expr, 
     return tuple(name if array.dtype == wanted else as_type(name, wanted) for array, name in pairs)
 
 
-def einsum_of_partial(
-    operands: tuple[Array, Array],
-    names: tuple[Expr, Expr],
-    partial: tuple[tuple[str, ...], tuple[str, ...]],
-    result: Array,
-) -> tuple[Expr, ...]:
-    """`A{U_X} · B` where JAX types A as unreduced: it refuses einsum, but not multiply and sum.
-
-    Each expression but the first reads the one before by the result's name, which the caller puts in:
-    `jnp.multiply(jnp.expand_dims(A, 1), pcast(B, "X", to="reduced"))`, then `jnp.sum(…, axis=2)`.
-    """
-    summed = tuple(dict.fromkeys(d for array in operands for d in array.dims if d not in result.dims))
-    factor = summing_type(operands, result) or multiplied(array.dtype for array in operands)
-    factors = []
-    for array, name, own, other in zip(operands, names, partial, reversed(partial), strict=True):
-        typed = name if factor == array.dtype else as_type(name, factor)
-        missing = tuple(axis for axis in other if axis not in own)
-        cast = call("jax.lax.pcast", typed, axes_argument(missing), to=Const("reduced")) if missing else typed
-        factors.append(aligned(cast, array.dims, result.dims + summed))
-    return (call("jnp.multiply", *factors), *_sums(len(result.dims), len(summed)))
-
-
-def _sums(kept: int, summed: int) -> tuple[Expr, ...]:
-    if not summed:
-        return ()
-    axis = numbers(tuple(range(kept, kept + summed)))
-    return (call("jnp.sum", Name(""), axis=axis),)
-
-
-def as_type(value: Expr, dtype: DType) -> Expr:
-    return method(value, "astype", type_name(dtype))
+def as_type(value: Expr, dtype: DType | None) -> Expr:
+    return value if dtype is None else method(value, "astype", type_name(dtype))
 
 
 def type_name(dtype: DType) -> Name:
@@ -118,9 +89,3 @@ def function(op: Apply, operands: tuple[Array, ...], names: tuple[Expr, ...], re
         keywords = (Keyword("axis", numbers(tuple(dims.index(dim) for dim in op.over))),)
     left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in op.over)
     return aligned(Call(Name(row.jax), (names[0], *keywords)), left, result.dims)
-
-
-def negated(value: Expr, dtype: DType, axes: tuple[str, ...]) -> Expr:
-    """`-A` for a value typed unreduced, on which some versions of JAX know no negation."""
-    minus = Call(type_name(dtype), (Const(-1),))
-    return call("jnp.multiply", value, call("jax.lax.pcast", minus, axes_argument(axes), to=Const("reduced")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shardc.backend.exprs import Attr, BinOp, Call, Const, Expr, Index, Items, Name, Star, axes_argument, call, method
+from shardc.backend.exprs import Attr, BinOp, Call, Const, Expr, Index, Items, Name, axes_argument, call, method
 from shardc.ir.collectives import CollectivePermute
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
@@ -60,12 +60,6 @@ def slice_of(value: Expr, axes: Axes, dim: int, parts: int) -> Call:
     size = BinOp(Index(Attr(value, "shape"), dim), "//", Const(parts))
     start = BinOp(call("jax.lax.axis_index", axes_argument(axes)), "*", size)
     return call("jax.lax.dynamic_slice_in_dim", value, start, size, axis=Const(dim))
-
-
-def slice_of_partial(value: Expr, axes: Axes, dim: int, parts: int) -> Call:
-    """The same of a value that JAX types as unreduced, which a dynamic slice refuses: one of all blocks."""
-    blocks = call("jnp.split", value, Const(parts), axis=Const(dim))
-    return call("jax.lax.select_n", call("jax.lax.axis_index", axes_argument(axes)), Star(blocks))
 
 
 def permute(value: Expr, move: CollectivePermute, before: Sharding, mesh: Mesh) -> Call:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from shardc.backend.allowed import check_source
+from shardc.backend.allowed import STEPS, check_source
 from shardc.backend.calls import Body, body
 from shardc.backend.exprs import Call as CallExpr
 from shardc.backend.exprs import Keyword, Name, lines_of, names_in
 from shardc.backend.layout import lay_out, written
+from shardc.backend.partial_sums import Border, border, helpers
 from shardc.backend.refined_source import program_lines
 from shardc.backend.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
@@ -15,19 +16,21 @@ from shardc.ir.plan import Schedule
 def source(schedule: Schedule, chip: str) -> str:
     """The text of a module whose function `program` does what the schedule says, on the mesh of `jax.set_mesh`."""
     described = body(schedule)
+    around = border(schedule, described.parameters, described.results)
     lines = [
         *_docstring(schedule, chip),
         "",
         *_imports(described, schedule),
         "",
         "",
-        *_decorators(schedule),
-        *_signature("program" if schedule.by is None else "refined", described.parameters),
+        *_decorators(schedule, is_program=not around),
+        *_signature(_name(schedule, around), described.parameters),
         *(text for code in described.code for text in written(code)),
         *lay_out_return(described.results),
     ]
     if schedule.by is not None:
         lines += ["", "", *program_lines(schedule, schedule.by, described.parameters)]
+    lines += _program_around(around, described) if around else []
     return check_source("\n".join(lines) + "\n")
 
 
@@ -49,13 +52,32 @@ def _imports(described: Body, schedule: Schedule) -> list[str]:
     return lines
 
 
-def _decorators(schedule: Schedule) -> list[str]:
+def _name(schedule: Schedule, around: Border) -> str:
+    """Of the function that holds the steps."""
+    return STEPS if around else "program" if schedule.by is None else "refined"
+
+
+def _program_around(around: Border, described: Body) -> list[str]:
+    """`program`, which takes and leaves partial sums, and what it calls: see `partial_sums`."""
+    lines = list[str]()
+    for name, names, result in helpers() if around.before else ():
+        lines += ["", "", f"def {name}({', '.join(names)}):", *lay_out(result, 4, "return ", "")]
+    lines += ["", "", "@jax.jit", *_signature("program", described.parameters)]
+    lines += [text for line in around.before for text in written(line)]
+    called = CallExpr(Name(STEPS), tuple(map(Name, described.parameters)))
+    if not around.after:
+        return lines + lay_out(called, 4, "return ", "")
+    lines += lay_out(called, 4, f"{', '.join(described.results)} = ", "")
+    return [*lines, *(text for line in around.after for text in written(line)), *lay_out_return(described.results)]
+
+
+def _decorators(schedule: Schedule, is_program: bool) -> list[str]:
     if schedule.by is not None:
         return []  # it is called by `program`
     if not schedule.mesh.axes:
         return ["@jax.jit"]
     specs = (Keyword("in_specs", in_specs(schedule)), Keyword("out_specs", out_specs(schedule)))
-    return ["@jax.jit", *lay_out(CallExpr(Name("jax.shard_map"), specs), 0, "@", "")]
+    return ["@jax.jit"] * is_program + lay_out(CallExpr(Name("jax.shard_map"), specs), 0, "@", "")
 
 
 def _signature(name: str, parameters: tuple[str, ...]) -> list[str]:

@@ -98,6 +98,13 @@ def _resharded(x: Any, spec: Any, planner: Planner) -> Any:
         raise ShardcError(
             "SHC204", f"shape {x.shape} is not divisible by {spec} on {here.free}", help="drop axes, or pad"
         )
+    if target.unreduced and not (source and source.unreduced & here.explicit >= target.unreduced):
+        raise ShardcError(
+            "SHC220",
+            f"no sequence of moves leads to {spec}",
+            note=f"nothing makes a whole array unreduced over {', '.join(sorted(target.unreduced))}",
+            help="drop `unreduced`; products leave partial sums, where shardc.einsum is asked for them",
+        )
     if source is None:
         x = jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec_of(target)))
     elif source != target:

@@ -6,7 +6,7 @@ A value takes its array's name where that holds nothing that is still needed, so
 
 from __future__ import annotations
 
-from shardc.backend.allowed import BORDER, TAKEN, check_variable
+from shardc.backend.allowed import BORDER, PARTED, TAKEN, check_variable
 from shardc.ir.names import check_name
 from shardc.ir.plan import Schedule
 
@@ -16,7 +16,7 @@ LONGEST = 24
 
 def variables(schedule: Schedule) -> tuple[str, ...]:
     """The variable of each value, by number."""
-    last, taken = _last_uses(schedule), TAKEN if schedule.by is None else TAKEN | BORDER
+    last, taken = _last_uses(schedule), _taken(schedule)
     names: dict[int, str] = {}
     held: dict[str, int] = {}  # by variable: the last step that needs what it holds
     for value in schedule.inputs:
@@ -26,6 +26,13 @@ def variables(schedule: Schedule) -> tuple[str, ...]:
         names[step.result] = _choose(schedule.values[step.result].name, held, number, taken)
         held[names[step.result]] = last.get(step.result, number)
     return tuple(names.get(value, "") for value in range(len(schedule.values)))
+
+
+def _taken(schedule: Schedule) -> frozenset[str]:
+    """What the emitted text names beside the variables."""
+    ends = (*schedule.inputs, *schedule.outputs)
+    parted = any(schedule.values[value].sharding.unreduced for value in ends)
+    return TAKEN.union(BORDER if schedule.by is not None else (), PARTED if parted else ())
 
 
 def _choose(wanted: str, held: dict[str, int], now: int, taken: frozenset[str]) -> str:

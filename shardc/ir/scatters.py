@@ -63,18 +63,15 @@ class Scattering:
     rounds: tuple[Round, ...]
 
 
-def scattering(parts: Parts, local: Shape, dtype: DType, program: Program, is_typed: bool = False) -> Scattering:
-    """How to share out a local block along these dims.
-
-    `is_typed`: JAX types the value as unreduced; such a value it does not exchange, nor scatter over part of an axis.
-    """
+def scattering(parts: Parts, local: Shape, dtype: DType, program: Program) -> Scattering:
+    """How to share out a local block along these dims."""
     slice_, axes = slice_of(program), tuple(axis for _, some in parts for axis in some)
-    form = _form(share_of(parts, local, program.mesh), dtype, may_exchange=slice_ is not None and not is_typed)
+    form = _form(share_of(parts, local, program.mesh), dtype, may_exchange=slice_ is not None)
     if len(parts) > 1 and form is not Form.EXCHANGED:
         form = Form.STACKED
     count = program.mesh.product(axes)
     at_once = form is Form.EXCHANGED or not _is_whole(axes, program.mesh, slice_)
-    return Scattering(form, count, (Round(axes),) if at_once else rounds(axes, program, may_split=not is_typed))
+    return Scattering(form, count, (Round(axes),) if at_once else rounds(axes, program, may_split=True))
 
 
 def one_after_another(parts: Parts, program: Program) -> tuple[Parts, ...]:

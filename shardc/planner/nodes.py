@@ -24,7 +24,7 @@ from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather, JointScatter
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands, uses
+from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.idle import idle_together
 from shardc.planner.objective import Objective
@@ -210,27 +210,16 @@ class Planner:
         partial = tuple(
             frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
         )
-        # JAX multiplies no two arguments that both arrive as partial sums: one is reduced first.
-        reduce_one = len(tables) > 1 and all(self._given_unreduced(operand) for operand in expr.operands)
         spaces = tuple(table.search.space for table in tables)
         ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, spaces, search.space, partial)
         work = Work.of(self.program, expr)
-        return [
-            (way, self._of_product(work, way, tables, search))
-            for way in ways
-            if not (reduce_one and all(t.sharding(n).unreduced for t, n in zip(tables, way.at, strict=True)))
-        ]
+        return [(way, self._of_product(work, way, tables, search)) for way in ways]
 
     def _of_product(self, work: Work, way: Way, tables: tuple[Table, ...], search: Search) -> int:
         """The price of the product itself."""
         moved = sum(table.search.local_bytes(n) for table, n in zip(tables, way.at, strict=True))
         time = self.model.local_s(work.total // way.parts, moved + search.local_bytes(way.result), work.dtype)
         return self.objective.price(picoseconds(time), 0)
-
-    def _given_unreduced(self, expr: Expr) -> bool:
-        """Whether an expression has an input that arrives unreduced."""
-        given = {array.name for array in self.program.inputs if array.pattern.unreduced}
-        return any(use.name in given for use in uses(expr))
 
     def _calls(self, expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
         for at in _aligned(expr, tables):

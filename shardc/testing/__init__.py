@@ -3,6 +3,7 @@
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.testing.checkers import assert_equal_on_every_device, assert_schedule_legal
 from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
+from shardc.testing.partial import partial_programs
 from shardc.testing.strategies import Case, Reshard, matmuls, meshes, programs, reshards, shardings
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "matmuls",
     "meshes",
     "needed_bytes",
+    "partial_programs",
     "product_law",
     "programs",
     "reshape_law",

@@ -85,7 +85,7 @@ def matmul_oracle(
     to_c = nx.single_source_dijkstra_path_length(graphs[2].reverse(copy=False), c)
     best = math.inf
     for (left, left_bytes), (right, right_bytes) in product(from_a.items(), from_b.items()):
-        if left_bytes + right_bytes >= best or (left.unreduced and right.unreduced):  # JAX multiplies no two of those
+        if left_bytes + right_bytes >= best:
             continue
         result = product_law(dims[:2], (left, right), dims[2])
         if isinstance(result, Sharding):

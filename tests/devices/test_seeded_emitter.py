@@ -224,6 +224,14 @@ def test_where_types_are_not_checked_the_values_still_tell(monkeypatch):
     assert refused_by(REDUCED) == "values"
 
 
+def test_types_are_checked_of_partial_sums_that_arrive(monkeypatch):
+    text = "A[I, J]{U_X} → A[I, J]"
+    assert refused_by(text) is None
+    rewrite(monkeypatch, "jax.lax.psum", left_out)
+    rewrite(monkeypatch, "jax.lax.psum_scatter", left_out)
+    assert refused_by(text) in ("types", "shapes")
+
+
 def test_types_are_checked():
     """Of the callable and of the emitted text, which says nothing of it: it is JAX's default."""
     plan = shardc.plan(REDUCED, mesh=MESH, dims=SIZES, dtype="int32")

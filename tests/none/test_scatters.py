@@ -88,13 +88,6 @@ def test_of_several_dims_over_a_whole_slice_the_one_over_most_links_is_first(mes
     assert one_after_another(given, program(mesh, topology)) == tuple(rounds)
 
 
-def test_what_is_typed_unreduced_is_neither_exchanged_nor_scattered_over_part_of_an_axis():
-    small = scattering(((0, ("X",)),), (4, 4), DTYPES["int32"], program(*PLANE), is_typed=True)
-    assert (small.form, small.rounds) == (Form.PLAIN, (Round(("X",)),))
-    whole = scattering(((0, ("X",)),), (2**16, 1024), DTYPES["bf16"], program("X=16", "v5e:4x4"), is_typed=True)
-    assert (whole.form, whole.rounds) == (Form.PLAIN, (Round(("X",)),))
-
-
 @given(
     st.sampled_from([CUBE, PLANE, ("X=64", "v5p:4x4x4"), ("X=16", "v5p:2x2x4"), ("X=8,Y=8", None)]),
     st.data(),

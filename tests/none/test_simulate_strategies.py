@@ -9,9 +9,12 @@ import pytest
 from hypothesis import HealthCheck, find, given, seed, settings
 from hypothesis import strategies as st
 
+import shardc
+from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
-from shardc.testing import all_shardings, matmuls, meshes, programs, reshards, shardings
+from shardc.testing import all_shardings, matmuls, meshes, partial_programs, programs, reshards, shardings
 
 SETTINGS = settings(max_examples=150, deadline=None, database=None)
 QUICK = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -166,3 +169,17 @@ def test_a_failure_shrinks_to_the_smallest_mesh_that_shows_it():
 def test_a_mesh_without_axes_is_refused():
     with pytest.raises(ValueError, match="0 axes"):
         find(meshes(max_axes=0), lambda mesh: True)
+
+
+def test_programs_with_partial_sums_are_planned_and_reach_every_operation():
+    """Each is legal as written, and its first input is unreduced; together they name all that the notation has."""
+    cases = drawn(partial_programs(), 1200)
+    for case in cases:
+        assert next(arrays(case.text.partition("=")[2]))[2], case.text
+        assert case.mesh.devices <= 8
+    for case in cases[::100]:
+        shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
+    text = "\n".join(case.text for case in cases)
+    named = {*COLLECTIVE_NAMES, *(name for name, row in FUNCTIONS.items() if row.arity == 1 and row.name != "neg")}
+    assert named - {"log", "sqrt", "rsqrt", "exp"} <= set(re.findall(r"[A-Za-z]+", text))
+    assert all(sign in text for sign in (" · ", " ·_LOCAL ", " ⊙ ", " + ", " - ", "= -", "sum_I(", "_?", "[]{"))

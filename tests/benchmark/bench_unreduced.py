@@ -1,0 +1,131 @@
+"""Programs with unreduced inputs, run: `python tests/benchmark/bench_unreduced.py --programs 741 --seed 0`.
+
+Each is drawn (`shardc.testing.partial_programs`), planned by bytes and by time, simulated in NumPy, called through
+`plan.compile()` and through the text of `plan.source()`; every device's shard is compared with NumPy. Printed is how
+many programs ended how, and each that ended otherwise than equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import traceback
+from collections import Counter
+from typing import Any
+
+import jax
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+import shardc
+from shardc import simulate
+from shardc.backend.placing import from_blocks, make_mesh, spec_of
+from shardc.backend.run import compare
+from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, partial_programs
+
+EQUAL = "equal on every shard"
+FLOATS = ("gelu", "silu", "sigmoid", "tanh", "softmax", "exp", "log", "sqrt")
+
+
+def drawn(count: int, number: int) -> list[Case]:
+    """That many programs from a seed, no two of them the same."""
+    found: dict[tuple[str, str], Case] = {}
+
+    @seed(number)
+    @settings(
+        max_examples=3 * count,  # small ones are drawn again and again
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(partial_programs())
+    def draw(case: Case) -> None:
+        found.setdefault((case.text, str(case.mesh)), case)
+
+    draw()
+    return list(found.values())[:count]
+
+
+def outcome(case: Case) -> str:
+    """How a program ends: `EQUAL`, the code that it is refused with, or what goes wrong in which plan."""
+    dtype = "f32" if any(name in case.text for name in FLOATS) else "int32"
+    sources = set[str]()
+    for objective in ("bytes", "time"):
+        try:
+            plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype=dtype, objective=objective)
+            if plan.source() in sources:
+                continue
+            sources.add(plan.source())
+            check(plan)
+        except shardc.ShardcError as error:
+            return f"refused, {error.code}" if error.exit_code != 70 else f"by {objective}: {error.code}"
+        except AssertionError as error:
+            return f"by {objective}: {str(error)[:300]}"
+        except Exception as error:
+            traceback.print_exc(limit=-1)
+            return f"by {objective}: {type(error).__name__}"
+    return EQUAL
+
+
+def check(plan: shardc.Plan) -> None:
+    """AssertionError unless the steps are legal, and simulated, called and emitted give what NumPy does."""
+    schedule, mesh = plan.schedule, plan.schedule.given_mesh
+    assert_schedule_legal(schedule)
+    wholes = simulate.sample_inputs(schedule.program, seed=3)
+    wanted, bounds = simulate.reference(schedule.program, wholes), simulate.error_bound(schedule.program, wholes)
+    found = simulate.run(schedule, wholes)
+    for blocks, whole, bound, number in zip(found, wanted, bounds, schedule.outputs, strict=True):
+        assert_equal_on_every_device(blocks, whole, schedule.values[number], schedule.mesh, bound)
+    devices = make_mesh(mesh)
+    placed = arguments(schedule, wholes, devices)
+    called = results(plan.compile(devices), placed)
+    scope: dict[str, Any] = {}
+    exec(compile(plan.source(), "emitted", "exec"), scope)
+    with jax.set_mesh(devices):
+        emitted = results(scope["program"], placed)
+    for way, got in (("called", called), ("emitted", emitted)):
+        report = compare(schedule, wholes, got)
+        assert report.ok, f"{way}: {report}"
+        assert all(np.isfinite(output.bound) for output in report.outputs), f"{way}: nothing is compared"
+
+
+def arguments(schedule: Any, wholes: Any, devices: Any) -> list[Any]:
+    """Placed arrays; unreduced ones as partial sums that differ from device to device."""
+    placed = []
+    for whole, number in zip(wholes, schedule.inputs, strict=True):
+        array = schedule.given(number)
+        blocks = simulate.scatter(whole, array, schedule.given_mesh, 3).astype(array.dtype.jax)
+        flat = blocks.reshape(-1, *blocks.shape[len(schedule.given_mesh.axes) :])
+        sharding = jax.NamedSharding(devices, spec_of(array.sharding))
+        placed.append(from_blocks(list(flat), array, devices, sharding))
+    return placed
+
+
+def results(program: Any, placed: list[Any]) -> tuple[Any, ...]:
+    found = program(*placed)
+    jax.block_until_ready(found)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", 8)
+    counted, start = Counter[str](), time.perf_counter()
+    for case in drawn(options.programs, options.seed):
+        ended = outcome(case)
+        counted[ended] += 1
+        if ended != EQUAL:
+            print(f"{ended}\n  mesh {case.mesh}; {case.dims}\n  " + case.text.replace("\n", "\n  "), flush=True)
+    print(f"{sum(counted.values())} programs with unreduced inputs, {time.perf_counter() - start:.0f} s")
+    for ended, count in counted.most_common():
+        print(f"{count:6}  {ended}")
+    return 0 if all(ended == EQUAL or ended.startswith("refused") for ended in counted) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
