@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.names import check_name
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Array, Axes, Sharding
 
 _EXPLICIT, _MANUAL = jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Manual
 _MANUAL_WHY = "a shard_map around has it, so that arrays are local along it; name only axes that it leaves"
@@ -61,6 +61,21 @@ class Around:
                 f"{what} has an Auto axis above an Explicit one on a dim; JAX's types put Explicit axes first",
                 help="put the Explicit axes first, make the others Explicit too, or call it outside jax.jit",
             )
+
+    def check_partial(self, array: Array, traced: bool) -> None:
+        """SHC306 for partial sums that JAX has no array for: over an Auto axis, and outside of jax.jit beside one."""
+        untyped = array.sharding.unreduced - self.explicit
+        beside = frozenset(self.free.names) - self.explicit if not traced and array.sharding.unreduced else frozenset()
+        if not untyped and not beside:
+            return
+        named = ", ".join(f"`{axis}`" for axis in self.free.ordered(untyped | beside))
+        where = "" if untyped else ", which jax.jit hands to nobody outside"
+        raise ShardcError(
+            "SHC306",
+            f"{array} is unreduced{where}, and {named} {'is' if len(untyped | beside) == 1 else 'are'} Auto",
+            note="JAX has arrays of partial sums only on meshes all of whose axes are Explicit",
+            help=f"make {named} Explicit, as jax.make_mesh does, or reduce `{array.name}` in the program",
+        )
 
     def _only(self, sharding: Sharding, axes: frozenset[str]) -> Sharding:
         kept = tuple(tuple(axis for axis in dim if axis in axes) for dim in sharding.dims)

@@ -56,11 +56,4 @@ def target_of(given: Any, rank: int, here: Around) -> Sharding:
     here.check_free(written, str(spec))
     if len(set(written)) < len(written):
         raise ShardcError("SHC202", f"{spec} uses an axis twice", help="an axis shards one dim")
-    untyped = sorted(target.unreduced - here.explicit)
-    if untyped:
-        raise ShardcError(
-            "SHC212",
-            f"{spec} is unreduced over `{untyped[0]}`, an Auto axis; JAX has no type for that",
-            help=f"drop it, or make `{untyped[0]}` Explicit",
-        )
     return target

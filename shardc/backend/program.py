@@ -90,26 +90,11 @@ class CompiledProgram:
                 f"the plan cuts axes ({self._schedule.by}), which it cannot where only {here.free} is free",
                 help="use shardc.einsum there, which plans with whole axes",
             )
-        for number in (*self._schedule.inputs, *self._schedule.outputs):
-            array = self._schedule.given(number)
-            untyped = sorted(array.sharding.unreduced - here.explicit)
-            if untyped:
-                raise ShardcError(
-                    "SHC306",
-                    f"{array} is unreduced over `{untyped[0]}`, an Auto axis; JAX has no type for that",
-                    help=f"make `{untyped[0]}` Explicit, as jax.make_mesh does, or reduce it in the program",
-                )
         traced = any(placing.is_traced(array) for array in arrays)
-        for number in self._schedule.outputs:
-            array = self._schedule.given(number)
-            if traced:
-                here.check_typed(array.sharding, f"`{array}`")
-            elif array.sharding.unreduced and here.has_auto:
-                raise ShardcError(
-                    "SHC306",
-                    f"{array} is unreduced; out of jax.jit JAX hands no such array where the mesh has Auto axes",
-                    help="reduce it under the same jax.jit, or make every axis Explicit, as jax.make_mesh does",
-                )
+        for number in (*self._schedule.inputs, *self._schedule.outputs):
+            here.check_partial(self._schedule.given(number), traced)
+        for number in self._schedule.outputs if traced else ():
+            here.check_typed(self._schedule.given(number).sharding, f"`{self._schedule.given(number)}`")
         return here
 
     def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:

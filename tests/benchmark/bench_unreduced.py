@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import shardc
 from shardc import simulate
 from shardc.backend.placing import from_blocks, make_mesh, spec_of
-from shardc.backend.run import compare
+from shardc.backend.run import Verdict, compare
 from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, partial_programs
 
-EQUAL = "equal on every shard"
+EQUAL, NOT_CHECKABLE = "equal on every shard", "not checkable in f32"
 FLOATS = ("gelu", "silu", "sigmoid", "tanh", "softmax", "exp", "log", "sqrt")
 
 
@@ -48,7 +48,7 @@ def drawn(count: int, number: int) -> list[Case]:
 
 
 def outcome(case: Case) -> str:
-    """How a program ends: `EQUAL`, the code that it is refused with, or what goes wrong in which plan."""
+    """`EQUAL`, `NOT_CHECKABLE`, the code that a program is refused with, or what goes wrong in which plan."""
     dtype = "f32" if any(name in case.text for name in FLOATS) else "int32"
     sources = set[str]()
     for objective in ("bytes", "time"):
@@ -57,7 +57,8 @@ def outcome(case: Case) -> str:
             if plan.source() in sources:
                 continue
             sources.add(plan.source())
-            check(plan)
+            if not check(plan):
+                return NOT_CHECKABLE
         except shardc.ShardcError as error:
             return f"refused, {error.code}" if error.exit_code != 70 else f"by {objective}: {error.code}"
         except AssertionError as error:
@@ -68,15 +69,20 @@ def outcome(case: Case) -> str:
     return EQUAL
 
 
-def check(plan: shardc.Plan) -> None:
-    """AssertionError unless the steps are legal, and simulated, called and emitted give what NumPy does."""
-    schedule, mesh = plan.schedule, plan.schedule.given_mesh
+def check(plan: shardc.Plan) -> bool:
+    """AssertionError unless the steps are legal, and simulated, called and emitted give what NumPy does.
+
+    False where floats leave the last two open: rounding is as large as what is to be told apart.
+    """
+    schedule, mesh, checkable = plan.schedule, plan.schedule.given_mesh, True
     assert_schedule_legal(schedule)
     wholes = simulate.sample_inputs(schedule.program, seed=3)
-    wanted, bounds = simulate.reference(schedule.program, wholes), simulate.error_bound(schedule.program, wholes)
-    found = simulate.run(schedule, wholes)
-    for blocks, whole, bound, number in zip(found, wanted, bounds, schedule.outputs, strict=True):
-        assert_equal_on_every_device(blocks, whole, schedule.values[number], schedule.mesh, bound)
+    wanted, found = simulate.reference(schedule.program, wholes), simulate.run(schedule, wholes)
+    for blocks, whole, number in zip(found, wanted, schedule.outputs, strict=True):
+        array = schedule.values[number]
+        # Both in float64, in another order: a millionth of a millionth of what the values are.
+        bound = 1e-12 * max(1.0, float(np.max(np.abs(whole), initial=0))) if array.dtype.unit else 0.0
+        assert_equal_on_every_device(blocks, whole, array, schedule.mesh, bound)
     devices = make_mesh(mesh)
     placed = arguments(schedule, wholes, devices)
     called = results(plan.compile(devices), placed)
@@ -86,8 +92,9 @@ def check(plan: shardc.Plan) -> None:
         emitted = results(scope["program"], placed)
     for way, got in (("called", called), ("emitted", emitted)):
         report = compare(schedule, wholes, got)
-        assert report.ok, f"{way}: {report}"
-        assert all(np.isfinite(output.bound) for output in report.outputs), f"{way}: nothing is compared"
+        assert report.verdict is not Verdict.NOT_EQUAL, f"{way}: {report}"
+        checkable = checkable and report.ok
+    return checkable
 
 
 def arguments(schedule: Any, wholes: Any, devices: Any) -> list[Any]:
@@ -124,7 +131,7 @@ def main() -> int:
     print(f"{sum(counted.values())} programs with unreduced inputs, {time.perf_counter() - start:.0f} s")
     for ended, count in counted.most_common():
         print(f"{count:6}  {ended}")
-    return 0 if all(ended == EQUAL or ended.startswith("refused") for ended in counted) else 1
+    return 0 if all(ended in (EQUAL, NOT_CHECKABLE) or ended.startswith("refused") for ended in counted) else 1
 
 
 if __name__ == "__main__":
