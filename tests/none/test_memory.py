@@ -1,0 +1,117 @@
+"""One figure of memory: what the table says, a limit means, a refusal advises and `verify` predicts is the same."""
+
+import json
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost.allocation import allocation
+from shardc.cost.memory import peak_bytes
+from shardc.errors import ShardcError
+from shardc.testing import assert_schedule_legal
+
+MESHES = ({"X": 2, "Y": 2}, {"X": 4}, {"X": 2, "Y": 4})
+
+
+@st.composite
+def texts(draw, axes):
+    """One to three statements: reshards and matmuls, what is between left open, inputs and results now and then."""
+
+    def array(name, dims, open_part):
+        free, found = list(axes), []
+        for dim in dims:
+            if draw(st.integers(0, 9)) < open_part:
+                found.append(f"{dim}_?")
+                continue
+            picked = draw(st.sampled_from([None, *free])) if free else None
+            if picked:
+                free.remove(picked)
+            found.append(dim + (f"_{picked}" if picked else ""))
+        return f"{name}[{', '.join(found)}]"
+
+    count = draw(st.integers(1, 3))
+    if draw(st.integers(0, 2)) == 0:
+        return f"{array('A', 'IJ', 0)} → {array('A', 'IJ', 0)}"
+    dims = "IJKLM"[: count + 2]
+    lines, held = [], array("A", "IJ", 1)
+    for n in range(count):
+        inner, outer = dims[n + 1], dims[n + 2]
+        last = n == count - 1
+        result = array(f"T{n}", f"I{outer}", 1) if last or draw(st.booleans()) else f"T{n}"
+        lines.append(f"{result} = {held} · {array(f'W{n}', inner + outer, 1)}")
+        held = f"T{n}"
+    return "; ".join(lines)
+
+
+@st.composite
+def questions(draw):
+    mesh = draw(st.sampled_from(MESHES))
+    text = draw(texts(list(mesh)))
+    dims = {dim: draw(st.sampled_from((64, 256, 1024))) for dim in "IJKLM" if dim in text}
+    sides = [*mesh.values(), 1, 1][:3]
+    topology = draw(st.sampled_from([None, "v5p:" + "x".join(map(str, sides))]))
+    objective = draw(st.sampled_from(("time", "bytes")))
+    return {"text": text, "mesh": mesh, "dims": dims, "topology": topology, "objective": objective, "dtype": "bf16"}
+
+
+def advised(error):
+    """The limit that a refusal advises."""
+    assert error.code == "SHC410", error
+    named, told = re.search(r"found is (\d+)$", error.message), re.match(r"--memory (\d+),", error.help)
+    assert named[1] == told[1]
+    return int(told[1])
+
+
+def planned(question, **options):
+    """A plan, or what the refusal advises instead."""
+    try:
+        return shardc.plan(**question, **options)
+    except ShardcError as error:
+        return advised(error)
+
+
+def total(plan):
+    schedule = plan.schedule
+    if plan._asked.program.topology is not None:
+        return allocation(schedule).total_bytes
+    return peak_bytes(schedule.values, schedule.inputs, schedule.outputs, schedule.steps, schedule.mesh)
+
+
+HOLES = {
+    "text": "T0 = A[I_?, J_X] · W0[J_?, K_Y]; T1[I_X, L] = T0 · W1[K_?, L_Y]",
+    "mesh": {"X": 2, "Y": 2},
+    "dims": {"I": 256, "J": 1024, "K": 1024, "L": 64},
+    "topology": None,
+    "objective": "time",
+    "dtype": "bf16",
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
+@example(HOLES, 0.5, 0.9)
+def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, part, other):
+    free = shardc.plan(**question)
+    peak = free.cost.peak_bytes
+    assert peak == total(free)
+    again = planned(question, memory=peak)
+    assert not isinstance(again, int) and again.cost.peak_bytes <= peak
+    limits = sorted({int(part * peak), int(other * peak), peak - 1})
+    found = [planned(question, memory=limit) for limit in limits]
+    for limit, plan in zip(limits, found, strict=True):
+        if isinstance(plan, int):
+            assert plan > limit
+            follows = planned(question, memory=plan)
+            assert not isinstance(follows, int), f"{limit} advises {plan}, {plan} advises {follows}"
+            plan, limit = follows, plan
+        assert plan.cost.peak_bytes == total(plan) <= limit
+        assert_schedule_legal(plan.schedule)
+    for lean, wide in pairwise(found):
+        assert isinstance(lean, int) or not isinstance(wide, int), "a larger limit is refused, a smaller is not"
+    refused = [plan for plan in found if isinstance(plan, int)]
+    kept = [plan.cost.peak_bytes for plan in found if not isinstance(plan, int)]
+    assert all(least <= min([peak, *kept]) for least in refused)
