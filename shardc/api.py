@@ -91,8 +91,8 @@ def plan(
     physical axis. `map` says on which physical axes mesh axes lie ({"Y": (1, 2)}), `dcn` which axes run over the
     data-centre network ({"P": 2}), `wraparound` which axes are rings (True), lines (False) or "one-way" rings,
     against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
-    drops (n-1)/n. `memory` limits the peak bytes per device (16e9, "16GB"): SHC410 if no strategy keeps it.
-    Dims without a size get 4096. Raises ShardcError.
+    drops (n-1)/n. `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410 if no plan that is found keeps
+    it. Dims without a size get 4096. Raises ShardcError.
     """
     hardware = Hardware.of(
         chip=chip, formula=formula, profile=profile, map=map, dcn=dcn, wraparound=wraparound, memory=memory
@@ -207,6 +207,16 @@ class Plan:
         """What the planner assumed, and what looks like a slip."""
         return self._view.notes
 
+    @property
+    def capacity_bytes(self) -> int:
+        """The memory of a device, by the chip."""
+        return self._view.capacity_bytes
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What keeps the plan from being run: more memory than a device has."""
+        return self._view.warnings
+
     def __str__(self) -> str:
         return table(self._view)
 
@@ -249,7 +259,8 @@ class Plan:
         They are what `plan` finds under every `memory` up to this plan's own limit, from the best to the leanest, at
         most `points`, less those that another equals or betters in both. The first is this plan, unless a limit
         leads to one as good that needs less. What is compared is `cost.time_s`, seconds by the cost model, or
-        `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included.
+        `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included;
+        where a slice is named, what the compiled program takes.
         """
         if type(points) is not int or points < 1:
             raise ShardcError("SHC001", f"a front of {points!r} points", help="give a whole number, 1 or more")

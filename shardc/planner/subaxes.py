@@ -60,7 +60,7 @@ def plan_with_subaxes(
 
 
 def _cuts_to_try(whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool) -> list[Refinement]:
-    """Where a memory limit needs cuts, those that are tried without one come first: their plans are to be found again."""
+    """Where a memory limit needs cuts, those tried without one come first: their plans are to be found again."""
     found = _cuts(whole, model, objective, needed=False)
     return [*dict.fromkeys([*found, *_cuts(whole, model, objective, needed=True)])] if needed else found
 

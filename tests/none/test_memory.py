@@ -115,3 +115,28 @@ def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, p
     refused = [plan for plan in found if isinstance(plan, int)]
     kept = [plan.cost.peak_bytes for plan in found if not isinstance(plan, int)]
     assert all(least <= min([peak, *kept]) for least in refused)
+
+
+LARGE = {"text": "A[I_X, J] · B[J, K] → C[I_X, K]", "mesh": {"X": 4}, "dims": dict.fromkeys("IJK", 131072)}
+
+
+@pytest.mark.parametrize(("chip", "capacity"), [("v5e", "16.0 GB"), ("v5p", "96.0 GB")])
+def test_the_table_and_the_json_say_whether_a_plan_fits(chip, capacity):
+    """51.5 GB: 34.4 GB of B, and 8.59 GB each of A and C."""
+    plan = shardc.plan(**LARGE, chip=chip, dtype="bf16")
+    fields = json.loads(plan.to_json())
+    assert f"peak memory    51.5 GB of {capacity} per device" in str(plan)
+    assert fields["capacity_bytes"] == plan.capacity_bytes == {"v5e": 16e9, "v5p": 96e9}[chip]
+    lines = [line for line in str(plan).splitlines() if line.startswith("warning: ")]
+    assert [f"warning: {text}" for text in fields["warnings"]] == lines and list(plan.warnings) == fields["warnings"]
+    assert len(lines) == (chip == "v5e") and all("51.5 GB" in line and capacity in line for line in lines)
+
+
+def test_a_front_says_which_rows_do_not_fit():
+    few = str(shardc.plan(**LARGE, chip="v5e").pareto())
+    assert few.endswith("warning: no row fits: chip v5e has 16.0 GB")
+    assert "warning" not in str(shardc.plan(**LARGE, chip="v5p").pareto())
+    text, dims = "A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", dict.fromkeys("IJK", 73728)
+    some = shardc.plan(text, mesh={"X": 4, "Y": 2}, dims=dims, chip="v5e").pareto()
+    over = sum(bool(point.warnings) for point in some)
+    assert 0 < over < len(some) and f"warning: the first {over} do not fit" in str(some)
