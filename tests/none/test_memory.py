@@ -91,10 +91,7 @@ HOLES = {
 }
 
 
-@settings(max_examples=40, deadline=None)
-@given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
-@example(HOLES, 0.5, 0.9)
-def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, part, other):
+def assert_one_figure(question, part, other):
     free = shardc.plan(**question)
     peak = free.cost.peak_bytes
     assert peak == total(free)
@@ -117,6 +114,20 @@ def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, p
     assert all(least <= min([peak, *kept]) for least in refused)
 
 
+@settings(max_examples=12, deadline=None)
+@given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
+@example(HOLES, 0.5, 0.9)
+def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, part, other):
+    assert_one_figure(question, part, other)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=200, deadline=None)
+@given(questions(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
+def test_every_advice_works(question, part, other):
+    assert_one_figure(question, part, other)
+
+
 LARGE = {"text": "A[I_X, J] · B[J, K] → C[I_X, K]", "mesh": {"X": 4}, "dims": dict.fromkeys("IJK", 131072)}
 
 
@@ -136,7 +147,7 @@ def test_a_front_says_which_rows_do_not_fit():
     few = str(shardc.plan(**LARGE, chip="v5e").pareto())
     assert few.endswith("warning: no row fits: chip v5e has 16.0 GB")
     assert "warning" not in str(shardc.plan(**LARGE, chip="v5p").pareto())
-    text, dims = "A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", dict.fromkeys("IJK", 73728)
+    text, dims = "A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", dict.fromkeys("IJK", 81920)
     some = shardc.plan(text, mesh={"X": 4, "Y": 2}, dims=dims, chip="v5e").pareto()
     over = sum(bool(point.warnings) for point in some)
     assert 0 < over < len(some) and f"warning: the first {over} do not fit" in str(some)
