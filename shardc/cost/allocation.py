@@ -11,6 +11,7 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - an exchange over several dims at once, or of thin blocks, copies its operand and its result, twice if of the last dim;
 - in an exchange in rounds what arrives stays until all of it is laid, the last dim's parts of lanes copied once more;
 - a ReduceScatter in two rounds leaves what is between them, and an exchanged one its shares, before they are added;
+  one over several dims copies its operand, twice if one is the last;
 - an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
 - an AllGather over several dims is copied, piece by piece;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
+from shardc.cost.tiles import LANES, tiled_bytes, up
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -45,7 +47,6 @@ from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.ir.scatters import Form, Parts, scattering
 from shardc.ir.sharding import Axes
 
-_ROWS, _LANES = 8, 128
 _SMALL = 2**24  # bytes of a slice, or of what is laid from pieces, that stay on the chip
 _SENT = 2**25  # bytes of pieces to send that stay on the chip
 
@@ -73,32 +74,6 @@ def allocation(schedule: Schedule) -> Allocation:
     return Allocation(
         sum(sizes[number] for number in schedule.inputs), sum(sizes[number] for number in schedule.outputs), temporary
     )
-
-
-def tiled_bytes(shape: tuple[int, ...], itemsize: int) -> int:
-    """The bytes of an array in tiles, its dims in the order that pads least.
-
-    [64, 32, 32] of two bytes: 64 as lanes, padded to 128, by 32 rows, 32 times.
-    """
-    if len(shape) < 2:
-        return _up(math.prod(shape), _LANES) * itemsize
-    elements = math.prod(shape)
-    padded = (
-        elements // (shape[rows] * shape[lanes]) * _rows(shape[rows]) * _up(shape[lanes], _LANES)
-        for rows in range(len(shape))
-        for lanes in range(len(shape))
-        if rows != lanes
-    )
-    return min(padded) * itemsize
-
-
-def _rows(count: int) -> int:
-    """Fewer rows than a tile has are padded to a power of two."""
-    return _up(count, _ROWS) if count > _ROWS // 2 else 1 << (count - 1).bit_length()
-
-
-def _up(count: int, step: int) -> int:
-    return -(-count // step) * step
 
 
 def _orders(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
@@ -169,7 +144,7 @@ class _Walk:
             case JointScatter(parts):
                 self._scatter(step, parts)
             case AllReduce():
-                self._add_up(step)
+                self._addup(step)
             case CollectivePermute():
                 self._collective(step, copies=False)
             case _:
@@ -193,7 +168,7 @@ class _Walk:
         result = self._arrived(step)
         self._leave(step, result, *([] if copy is None else [copy]))
 
-    def _add_up(self, step: Step) -> None:
+    def _addup(self, step: Step) -> None:
         """In place, where nothing else reads the operand, and it is no argument."""
         operand = step.operands[0]
         held = self.held.get(operand)
@@ -215,6 +190,11 @@ class _Walk:
             between = self.heap.take(self.sizes[step.result] * way.rounds[-1].parts(mesh), apart=True)
             self._end(step)
             self._leave(step, self.heap.take(self.sizes[step.result]), between)
+        elif len(parts) > 1:
+            stacked = self._copy_operand(step)
+            if any(dim == len(before.dims) - 1 for dim, _ in parts):
+                stacked = self._moved(stacked, self.sizes[step.operands[0]])
+            self._leave(step, self.heap.take(self.sizes[step.result]), stacked)
         else:
             self._leave(step, self.heap.take(self.sizes[step.result]))
 
@@ -239,16 +219,25 @@ class _Walk:
 
     def _exchange_jointly(self, step: Step) -> None:
         """Pieces brought to the front, exchanged, and laid where they belong; each in two copies if of the last dim."""
-        mesh = self.schedule.mesh
+        mesh, rank = self.schedule.mesh, len(self.schedule.values[step.result].dims)
         before, after = (self.schedule.values[n].local_shape(mesh)[-1] for n in (step.operands[0], step.result))
-        copy = self._copy_operand(step)
-        if after < before:
-            copy = self._moved(copy, self.sizes[step.operands[0]])
+        copies = [] if self._is_in_order(step) else [self._copy_operand(step)]
+        if copies and after < before:
+            copies = [self._moved(copies[0], self.sizes[step.operands[0]])]
         result = self._arrived(step)
-        self.heap.give_back(copy)
-        if after > before:
+        for copy in copies:
+            self.heap.give_back(copy)
+        if after > before and (rank > 2 or self._becomes_output(step)):
             result = self._moved(result, self.sizes[step.result])
         self._leave(step, self._result(step, self.sizes[step.result]), result)
+
+    def _is_in_order(self, step: Step) -> bool:
+        """Whether the pieces to send already lie one behind the other, in the order of the devices."""
+        if not isinstance(step.op, JointExchange):
+            return False
+        mesh = self.schedule.mesh
+        first, *others = tails(self.schedule.values[step.operands[0]].sharding.dims, step.op.dims, mesh)
+        return first.new == mesh.ordered(first.new) and not first.old and all(part.cut == 1 for part in others)
 
     def _moved(self, number: int, size: int) -> int:
         """A copy in place of a buffer."""
@@ -265,8 +254,8 @@ class _Walk:
         sent = [self.heap.take(piece) for _ in range(op.rounds - _SENT // piece)]
         self._end(step)
         received = [self.heap.take(piece, apart=True) for _ in range(op.rounds)]
-        if shape[-1] % _LANES and cuts[-1].joined > 1:  # laid by rows of lanes that are not whole
-            received.append(self.heap.take(math.prod(shape[:-1]) * _up(shape[-1], _LANES) * before.dtype.bytes))
+        if shape[-1] % LANES and cuts[-1].joined > 1:  # laid by rows of lanes that are not whole
+            received.append(self.heap.take(math.prod(shape[:-1]) * up(shape[-1], LANES) * before.dtype.bytes))
         if cuts[0].joined > 1 and sent:  # what arrives is laid there at once; elsewhere the whole is made before
             self.heap.give_back(sent.pop())
         self._leave(step, self._result(step, self.sizes[step.result]), *sent, *received)
@@ -288,7 +277,7 @@ class _Walk:
     def _copied_before(self, step: Step, op: AllGather) -> bool:
         before = self.schedule.values[step.operands[0]]
         is_last = op.dim == len(before.dims) - 1
-        return is_last and before.local_shape(self.schedule.mesh)[-1] % _LANES != 0
+        return is_last and before.local_shape(self.schedule.mesh)[-1] % LANES != 0
 
     def _rename(self, step: Step) -> None:
         """The same buffer under another shape."""

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shardc
-from shardc.cost.allocation import allocation, tiled_bytes
+from shardc.cost.allocation import allocation
 from shardc.cost.heap import Buffers, Heap
+from shardc.cost.tiles import tiled_bytes
 from shardc.ir.collectives import DirectExchange
 
 
