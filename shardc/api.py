@@ -104,8 +104,8 @@ def plan(
     physical axis. `map` says on which physical axes mesh axes lie ({"Y": (1, 2)}), `dcn` which axes run over the
     data-centre network ({"P": 2}), `wraparound` which axes are rings (True), lines (False) or "one-way" rings,
     against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
-    drops (n-1)/n. `memory` limits the peak bytes per device (16e9, "16GB"): SHC410 if no strategy keeps it.
-    Dims without a size get 4096. Raises ShardcError.
+    drops (n-1)/n. `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410 if no plan that is found keeps
+    it. Dims without a size get 4096. Raises ShardcError.
 
     >>> found = plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="f32")
     >>> [step.op for step in found.steps], found.cost.wire_bytes
@@ -233,6 +233,16 @@ class Plan:
         """What the planner assumed, and what looks like a slip."""
         return self._view.notes
 
+    @property
+    def capacity_bytes(self) -> int:
+        """The memory of a device, by the chip."""
+        return self._view.capacity_bytes
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What keeps the plan from being run: more memory than a device has."""
+        return self._view.warnings
+
     def __str__(self) -> str:
         return table(self._view)
 
@@ -309,7 +319,8 @@ class Plan:
         They are what `plan` finds under every `memory` up to this plan's own limit, from the best to the leanest, at
         most `points`, less those that another equals or betters in both. The first is this plan, unless a limit
         leads to one as good that needs less. What is compared is `cost.time_s`, seconds by the cost model, or
-        `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included.
+        `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included;
+        where a slice is named, what the compiled program takes.
 
         >>> found = plan("A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", mesh={"X": 4, "Y": 2}, dtype="f32")
         >>> front = found.pareto()

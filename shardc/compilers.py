@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardc.cost.topology import Topology, lay
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     """Compiles a plan's program for its slice, with no TPU, and puts what came out beside what was predicted."""
     from shardc.backend import tpu
+    from shardc.backend.libtpu import other_libtpu, reading
     from shardc.compiled import read_hlo
     from shardc.compiled.compare import memory_of
+    from shardc.compiled.hlo.text import UnreadableHlo
     from shardc.compiled.verify import verify
 
     schedule = found.schedule
@@ -32,7 +35,9 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     memory = memory_of(compiled)
     assert memory is not None, "the TPU's compiler says what it allocates"
     name = f"{model.chip.name}:{'x'.join(map(str, _topology(model).shape))}"
-    return verify(schedule, found.cost, name, read_hlo(compiled.as_text()), memory, model)
+    with reading(UnreadableHlo):
+        verified = verify(schedule, found.cost, name, read_hlo(compiled.as_text()), memory, model)
+    return replace(verified, notes=other_libtpu())
 
 
 def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: int = 15) -> Comparison:
@@ -46,11 +51,13 @@ def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: i
     """
     from shardc.backend import placing, tpu
     from shardc.backend.baseline import compile_baseline
+    from shardc.backend.libtpu import other_libtpu, reading
     from shardc.backend.measure import measured
     from shardc.backend.run import simulated_mesh
     from shardc.backend.stderr import caught_stderr
     from shardc.compiled.compare import compare
     from shardc.compiled.explain.remat import rematerializations
+    from shardc.compiled.hlo.text import UnreadableHlo
 
     schedule, whole = found.schedule, found.whole or found.schedule
     on_slice = model.network.layout.topology is not None
@@ -60,7 +67,9 @@ def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: i
         theirs = compile_baseline(whole, placing.coarser(mesh, schedule.by))
         timed = () if on_slice else measured(schedule, whole, mesh, rounds)
     warnings = [_warning(one) for one in rematerializations(caught.text, whole.mesh)]
-    return compare(ours, theirs, model, given, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
+    warnings += other_libtpu() if on_slice else ()
+    with reading(UnreadableHlo):
+        return compare(ours, theirs, model, given, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
 
 
 def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: str | None = None) -> Explanation:
@@ -68,15 +77,19 @@ def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: st
 
     Raises ShardcError: SHC308 where it cannot be traced or compiled.
     """
+    from shardc.backend.libtpu import other_libtpu, reading
     from shardc.backend.lowering import lower, mesh_of
     from shardc.backend.stderr import caught_stderr
     from shardc.compiled.explain.explain import explain
+    from shardc.compiled.hlo.text import UnreadableHlo
 
     mesh = mesh_of(args)
     model = hardware.model(Program(mesh, (), DTYPES["bf16"], (), (), chip=hardware.chip, topology=topology))
     with caught_stderr():  # what a TPU's runtime has to say where there is no TPU
         onto = None if topology is None else slice_mesh(mesh, model, warns=True)
-    return explain(lower(jitted, args, onto), model)
+    with reading(UnreadableHlo):
+        explained = explain(lower(jitted, args, onto), model)
+    return explained if onto is None else replace(explained, notes=(*explained.notes, *other_libtpu()))
 
 
 def _warning(found: Rematerialization) -> str:

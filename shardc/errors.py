@@ -61,6 +61,7 @@ CODES: dict[str, str] = {
     "SHC309": "the number of arguments is wrong",
     "SHC310": "a process of the computation is missing, stuck or gone",
     "SHC311": "the TPU compiler is not installed",
+    "SHC312": "a compiled program cannot be read",
     "SHC401": "the text is too long",
     "SHC402": "too many terms",
     "SHC403": "nested too deeply",

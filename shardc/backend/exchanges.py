@@ -57,8 +57,8 @@ def reshape(op: Reshape, digits: Array, mesh: Mesh) -> Expr:
 def may_be_rows(local: Sequence[int], program: Program) -> bool:
     """Whether a block is gathered along its last dim with the digit above as `rows`, in whole tiles then.
 
-    On v4 and v5p reshards took 10 to 46 % less time so, and less memory; on v5e and v6e, and with part of a tile's
-    lanes, some took more (libtpu 0.0.51).
+    Replayed, two reshards on v5p took 26 and 46 % less time so, one on v5e and v6e 2 and 4 % more (libtpu 0.0.42.1);
+    with part of a tile's lanes some took more, and v4 was like v5p (0.0.51).
     """
     generation = (program.topology or "").partition(":")[0]
     return generation in ("v4", "v5p") and local[-1] % LANES == 0

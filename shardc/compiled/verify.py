@@ -101,6 +101,7 @@ class Verification:
     compiled_memory: Allocation
     predicted: Cost
     replayed: Timeline
+    notes: tuple[str, ...] = ()
 
     @property
     def predicted_bytes(self) -> int:

@@ -1,14 +1,17 @@
 """The memory that the TPU's compiler will ask for: arguments, outputs, temporary buffers.
 
 `memory.peak_bytes` counts each value while it lives, as any device must. The compiler adds to that, by rules
-that were read off what it does (libtpu 0.0.51), and that `shardc verify` holds against it:
+that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` holds against it:
 
 - arrays lie in tiles of 8 rows by 128 lanes, along the two dims that waste least;
 - what a collective leaves lies among the temporaries; an output that one leaves is a copy of it;
+- but an AllReduce adds up where its operand lies;
+- until an output is written its buffer holds other values, not what collectives leave (`cost.heap.Buffers`);
 - an AllToAll copies its operand, unless it splits the first dim, and its result, twice if it joins the last of three;
-- an exchange over several dims at once, or of thin blocks, copies its operand and its result;
-- in an exchange in rounds up to five pieces are on their way at a time, in two buffers each;
+- an exchange over several dims at once, or of thin blocks, copies its operand and its result, twice if of the last dim;
+- in an exchange in rounds what arrives stays until all of it is laid, the last dim's parts of lanes copied once more;
 - a ReduceScatter in two rounds leaves what is between them, and an exchanged one its shares, before they are added;
+  one over several dims copies its operand, twice if one is the last;
 - an AllGather along the last dim, of a block that is not whole lanes, copies its operand;
 - an AllGather over several dims is copied, piece by piece;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
@@ -24,7 +27,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from shardc.cost.heap import Heap
+from shardc.cost.heap import Buffers
+from shardc.cost.tiles import LANES, tiled_bytes, up
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -43,9 +47,8 @@ from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.ir.scatters import Form, Parts, scattering
 from shardc.ir.sharding import Axes
 
-_ROWS, _LANES = 8, 128
-_SLICE, _LAID = 2**23, 2**24  # bytes of a slice, and of what is laid from pieces, that stay on the chip
-_FLYING, _SENT = 5, 2**25  # pieces on their way at a time, and the bytes of pieces to send that stay on the chip
+_SMALL = 2**24  # bytes of a slice, or of what is laid from pieces, that stay on the chip
+_SENT = 2**25  # bytes of pieces to send that stay on the chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,32 +74,6 @@ def allocation(schedule: Schedule) -> Allocation:
     return Allocation(
         sum(sizes[number] for number in schedule.inputs), sum(sizes[number] for number in schedule.outputs), temporary
     )
-
-
-def tiled_bytes(shape: tuple[int, ...], itemsize: int) -> int:
-    """The bytes of an array in tiles, its dims in the order that pads least.
-
-    [64, 32, 32] of two bytes: 64 as lanes, padded to 128, by 32 rows, 32 times.
-    """
-    if len(shape) < 2:
-        return _up(math.prod(shape), _LANES) * itemsize
-    elements = math.prod(shape)
-    padded = (
-        elements // (shape[rows] * shape[lanes]) * _rows(shape[rows]) * _up(shape[lanes], _LANES)
-        for rows in range(len(shape))
-        for lanes in range(len(shape))
-        if rows != lanes
-    )
-    return min(padded) * itemsize
-
-
-def _rows(count: int) -> int:
-    """Fewer rows than a tile has are padded to a power of two."""
-    return _up(count, _ROWS) if count > _ROWS // 2 else 1 << (count - 1).bit_length()
-
-
-def _up(count: int, step: int) -> int:
-    return -(-count // step) * step
 
 
 def _orders(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
@@ -125,7 +102,7 @@ class _Walk:
     schedule: Schedule
     sizes: tuple[int, ...]
     steps: tuple[Step, ...]
-    heap: Heap = field(default_factory=Heap)
+    heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     users: dict[int, list[Step]] = field(default_factory=dict)
     inside: dict[int, int] = field(default_factory=dict)  # a Slice inside products: the value it is sliced from
@@ -142,14 +119,14 @@ class _Walk:
         self.last = {self._whole(operand): step for step in steps for operand in step.operands}
         for step in steps:
             self._lower(step)
-        return self.heap.size
+        return self.heap.temporary_bytes
 
     def _lower(self, step: Step) -> None:
         match step.op:
             case Einsum() | Apply():
                 self._leave(step, self._result(step, self.sizes[step.result]))
             case Slice():
-                self._leave(step, self._result(step, _beyond(_SLICE, self.sizes[step.result])))
+                self._leave(step, self._result(step, _beyond(_SMALL, self.sizes[step.result])))
             case AllToAll(axes) if not self._is_thin(step, axes):
                 self._exchange(step, step.op)
             case AllToAll() | JointExchange():
@@ -166,47 +143,74 @@ class _Walk:
                 self._scatter(step, ((dim, axes),))
             case JointScatter(parts):
                 self._scatter(step, parts)
-            case AllReduce() | CollectivePermute():
+            case AllReduce():
+                self._addup(step)
+            case CollectivePermute():
                 self._collective(step, copies=False)
             case _:
                 assert_never(step.op)
 
     def _result(self, step: Step, size: int) -> int:
-        """A buffer for what a local step leaves; outputs have their own."""
-        return self.heap.take(0 if self._is_output(step) else size)
+        """A buffer for what a local step leaves; an output's is its own."""
+        return self._output(step) if self._becomes_output(step) else self.heap.take(size)
+
+    def _output(self, step: Step) -> int:
+        number = self.heap.take(self.sizes[step.result])
+        self.heap.becomes_output(number)
+        return number
+
+    def _arrived(self, step: Step) -> int:
+        """What a collective leaves: never where an output will be."""
+        return self.heap.take(self.sizes[step.result], apart=True)
 
     def _collective(self, step: Step, copies: bool) -> None:
         copy = self._copy_operand(step) if copies else None
-        result = self.heap.take(self.sizes[step.result])
+        result = self._arrived(step)
         self._leave(step, result, *([] if copy is None else [copy]))
+
+    def _addup(self, step: Step) -> None:
+        """In place, where nothing else reads the operand, and it is no argument."""
+        operand = step.operands[0]
+        held = self.held.get(operand)
+        if held is None or self.last[operand] is not step:
+            return self._collective(step, copies=False)
+        del self.held[operand]
+        if self._becomes_output(step):
+            self.heap.becomes_output(held)
+        self._leave(step, held)
 
     def _scatter(self, step: Step, parts: Parts) -> None:
         before, mesh = self.schedule.values[step.operands[0]], self.schedule.mesh
         way = scattering(parts, before.local_shape(mesh), before.dtype, self.schedule.program)
         if way.form is Form.EXCHANGED:
-            shares = self.heap.take(self.sizes[step.operands[0]])
+            shares = self.heap.take(self.sizes[step.operands[0]], apart=True)
             self._end(step)
             self._leave(step, self._result(step, self.sizes[step.result]), shares)
         elif len(way.rounds) > 1:
-            between = self.heap.take(self.sizes[step.result] * way.rounds[-1].parts(mesh))
+            between = self.heap.take(self.sizes[step.result] * way.rounds[-1].parts(mesh), apart=True)
             self._end(step)
             self._leave(step, self.heap.take(self.sizes[step.result]), between)
+        elif len(parts) > 1:
+            stacked = self._copy_operand(step)
+            if any(dim == len(before.dims) - 1 for dim, _ in parts):
+                stacked = self._moved(stacked, self.sizes[step.operands[0]])
+            self._leave(step, self.heap.take(self.sizes[step.result]), stacked)
         else:
-            self._collective(step, copies=False)
+            self._leave(step, self.heap.take(self.sizes[step.result]))
 
     def _exchange(self, step: Step, op: AllToAll) -> None:
         """Operand, copy split first; exchanged; copy joined; and again if joined along the last dim."""
-        copy = self._copy_operand(step) if op.dim and not self._was_copied_before(step) else None
-        result = self.heap.take(self.sizes[step.result])
+        copy = self._copy_operand(step) if op.dim else None
+        result = self._arrived(step)
         if copy is not None:
             self.heap.give_back(copy)
         self._end(step)
-        rank, is_output = len(self.schedule.values[step.result].dims), self._is_output(step)
-        joins = 2 if op.source == rank - 1 and (rank > 2 or is_output) else 1
-        for _ in range(joins - is_output):
-            joined = self.heap.take(self.sizes[step.result])
-            self.heap.give_back(result)
-            result = joined
+        rank, is_output = len(self.schedule.values[step.result].dims), self._becomes_output(step)
+        twice = op.source == rank - 1 and (rank > 2 or is_output)
+        if twice:  # where it goes on to a product, the first copy stays on the chip
+            result = self._moved(result, _beyond(0 if is_output else _SMALL, self.sizes[step.result]))
+        if not is_output:
+            result = self._moved(result, self.sizes[step.result])
         self._leave(step, result)
 
     def _is_thin(self, step: Step, axes: Axes) -> bool:
@@ -214,11 +218,32 @@ class _Walk:
         return is_thin(self.schedule.values[step.operands[0]].local_shape(mesh), mesh.product(axes))
 
     def _exchange_jointly(self, step: Step) -> None:
-        """Pieces brought to the front, exchanged, and laid where they belong."""
-        copy = self._copy_operand(step)
-        result = self.heap.take(self.sizes[step.result])
-        self.heap.give_back(copy)
+        """Pieces brought to the front, exchanged, and laid where they belong; each in two copies if of the last dim."""
+        mesh, rank = self.schedule.mesh, len(self.schedule.values[step.result].dims)
+        before, after = (self.schedule.values[n].local_shape(mesh)[-1] for n in (step.operands[0], step.result))
+        copies = [] if self._is_in_order(step) else [self._copy_operand(step)]
+        if copies and after < before:
+            copies = [self._moved(copies[0], self.sizes[step.operands[0]])]
+        result = self._arrived(step)
+        for copy in copies:
+            self.heap.give_back(copy)
+        if after > before and (rank > 2 or self._becomes_output(step)):
+            result = self._moved(result, self.sizes[step.result])
         self._leave(step, self._result(step, self.sizes[step.result]), result)
+
+    def _is_in_order(self, step: Step) -> bool:
+        """Whether the pieces to send already lie one behind the other, in the order of the devices."""
+        if not isinstance(step.op, JointExchange):
+            return False
+        mesh = self.schedule.mesh
+        first, *others = tails(self.schedule.values[step.operands[0]].sharding.dims, step.op.dims, mesh)
+        return first.new == mesh.ordered(first.new) and not first.old and all(part.cut == 1 for part in others)
+
+    def _moved(self, number: int, size: int) -> int:
+        """A copy in place of a buffer."""
+        copy = self.heap.take(size)
+        self.heap.give_back(number)
+        return copy
 
     def _exchange_in_rounds(self, step: Step, op: DirectExchange) -> None:
         """Pieces are cut out, sent, and put where they belong."""
@@ -228,17 +253,21 @@ class _Walk:
         piece = tiled_bytes(shape, before.dtype.bytes)
         sent = [self.heap.take(piece) for _ in range(op.rounds - _SENT // piece)]
         self._end(step)
-        received = [self.heap.take(piece) for _ in range(min(op.rounds, _FLYING))]
-        self._leave(step, self._joined(step), *sent, *received)
+        received = [self.heap.take(piece, apart=True) for _ in range(op.rounds)]
+        if shape[-1] % LANES and cuts[-1].joined > 1:  # laid by rows of lanes that are not whole
+            received.append(self.heap.take(math.prod(shape[:-1]) * up(shape[-1], LANES) * before.dtype.bytes))
+        if cuts[0].joined > 1 and sent:  # what arrives is laid there at once; elsewhere the whole is made before
+            self.heap.give_back(sent.pop())
+        self._leave(step, self._result(step, self.sizes[step.result]), *sent, *received)
 
     def _gather_jointly(self, step: Step) -> None:
-        gathered = self.heap.take(self.sizes[step.result])
+        gathered = self._arrived(step)
         self._end(step)
         self._leave(step, self._joined(step), gathered)
 
     def _joined(self, step: Step) -> int:
         """A buffer for what is laid together from pieces."""
-        return self.heap.take(0 if self._becomes_output(step) else _beyond(_LAID, self.sizes[step.result]))
+        return self._result(step, _beyond(_SMALL, self.sizes[step.result]))
 
     def _copy_operand(self, step: Step) -> int:
         copy = self.heap.take(self.sizes[step.operands[0]])
@@ -246,17 +275,9 @@ class _Walk:
         return copy
 
     def _copied_before(self, step: Step, op: AllGather) -> bool:
-        """Where the exchange that follows wants a copy, it is taken of the smaller block, before."""
-        users = self.users.get(step.result, [])
-        if len(users) == 1 and isinstance(users[0].op, AllToAll) and users[0].op.dim:
-            return True
         before = self.schedule.values[step.operands[0]]
         is_last = op.dim == len(before.dims) - 1
-        return is_last and before.local_shape(self.schedule.mesh)[-1] % _LANES != 0
-
-    def _was_copied_before(self, step: Step) -> bool:
-        made = next((other for other in self.steps if other.result == step.operands[0]), None)
-        return made is not None and isinstance(made.op, AllGather) and len(self.users[made.result]) == 1
+        return is_last and before.local_shape(self.schedule.mesh)[-1] % LANES != 0
 
     def _rename(self, step: Step) -> None:
         """The same buffer under another shape."""
@@ -264,14 +285,15 @@ class _Walk:
         self._leave(step, self.heap.take(0) if held is None else held)
 
     def _leave(self, step: Step, result: int, *scratch: int) -> None:
-        """The step is over: its result holds a buffer, unless that was copied to the output's."""
+        """The step is over: its result holds a buffer; an output that is not in its own yet is copied there."""
         for number in scratch:
             self.heap.give_back(number)
         self._end(step)
-        if self._is_output(step):
+        if self._becomes_output(step) and not self.heap.is_output(result):
+            copy = self._output(step)
             self.heap.give_back(result)
-        else:
-            self.held[step.result] = result
+            result = copy
+        self.held[step.result] = result
 
     def _end(self, step: Step) -> None:
         """Operands that nothing else reads give their buffers back."""

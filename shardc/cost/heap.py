@@ -1,4 +1,7 @@
-"""Memory as a compiler hands it out: in order of time, each buffer into the smallest gap that holds it."""
+"""Memory as a compiler hands it out: in order of time, each buffer into the smallest gap that holds it.
+
+Before an output is written its own buffer lies idle, and holds others: the largest first.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +56,72 @@ class Heap:
             else:
                 kept.append((low, high))
         self._gaps = [*kept, (start, end)]
+
+
+@dataclass(slots=True)
+class Buffers:
+    """Buffers as they come and go; where each lies is found once all are known.
+
+    An output of 4 that is written at the end; before, a buffer of 3, then one of 2 made from it, copied to the output:
+    3 lies where the output will be, 2 among the temporaries.
+    """
+
+    _orders: list[tuple[bool, int]] = field(default_factory=list)  # taken or given back, and which, in order of time
+    _sizes: list[int] = field(default_factory=list)
+    _apart: set[int] = field(default_factory=set)
+    _outputs: dict[int, int] = field(default_factory=dict)  # of each output when it is written
+
+    def take(self, size: int, apart: bool = False) -> int:
+        """A buffer of so many bytes; its number. One `apart` lies in no output."""
+        if apart:
+            self._apart.add(len(self._sizes))
+        self._sizes.append(size)
+        self._orders.append((True, len(self._sizes) - 1))
+        return len(self._sizes) - 1
+
+    def give_back(self, number: int) -> None:
+        self._orders.append((False, number))
+
+    def becomes_output(self, number: int) -> None:
+        """The buffer is an output's own: it stays, and counts among the outputs."""
+        self._outputs[number] = self._orders.index((True, number))
+
+    def is_output(self, number: int) -> bool:
+        return number in self._outputs
+
+    @property
+    def temporary_bytes(self) -> int:
+        """How far the heap reaches of those that lie in no output."""
+        elsewhere = self._within_outputs()
+        heap, found = Heap(), dict[int, int]()
+        for takes, number in self._orders:
+            if number in elsewhere:
+                continue
+            if takes:
+                found[number] = heap.take(self._sizes[number])
+            else:
+                heap.give_back(found.pop(number))
+        return heap.size
+
+    def _within_outputs(self) -> set[int]:
+        """The outputs, and what lies in them before they are written."""
+        spans = self._spans()
+        room = {number: [(written, len(self._orders))] for number, written in self._outputs.items()}
+        within = set(self._outputs)
+        for number in sorted(spans, key=lambda n: -self._sizes[n]):
+            if number in within or number in self._apart:
+                continue
+            start, end = spans[number]
+            for output, taken in room.items():
+                if self._sizes[number] <= self._sizes[output] and all(end <= a or b <= start for a, b in taken):
+                    taken.append((start, end))
+                    within.add(number)
+                    break
+        return within
+
+    def _spans(self) -> dict[int, tuple[int, int]]:
+        """From when to when each buffer lives."""
+        found: dict[int, tuple[int, int]] = {}
+        for at, (takes, number) in enumerate(self._orders):
+            found[number] = (at, len(self._orders)) if takes else (found[number][0], at)
+        return found

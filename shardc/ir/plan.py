@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Sums over the steps, per device; `peak_bytes` is the largest sum of live buffers."""
+    """Sums over the steps, per device; `peak_bytes` is what `cost.memory.peak_of` counts."""
 
     wire_bytes: int
     flops: int

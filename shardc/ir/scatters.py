@@ -1,9 +1,9 @@
 """How a ReduceScatter is written, so that the TPU's compiler scatters.
 
-A plain one it often makes an AllReduce and a slice of, at twice the bytes (libtpu 0.0.51):
+A plain one it often makes an AllReduce and a slice of, at twice the bytes (libtpu 0.0.42.1; 0.0.51 too):
 
 - of any element type but bf16 and f32;
-- of shares that are less than a few tiles, or whose last two dims are not whole pairs of tiles;
+- of shares that are less than a few tiles, or whose last two dims are not whole pairs of tiles, though some it keeps;
 - over all of a slice two of whose sides are equal: 4×4, 2×2×2, not 2×4. Of 2×2 it is not.
 
 What it keeps is the shares stacked along a first dim, if they are large; one group of axes after another, of which

@@ -17,7 +17,7 @@ from shardc.errors import ShardcError
 from shardc.ir.collectives import JointScatter
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Call, Expr, Product, Statement, operands
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, Axes
 from shardc.planner.build import Builder
 from shardc.planner.idle import mentioned
 from shardc.planner.nodes import Planner
@@ -53,10 +53,11 @@ def strategies(
     yield from apart
 
 
-def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, int, bool]]:
+def candidates(planner: Planner, statement: Statement, over_others: bool = False) -> Iterator[tuple[Table, int, bool]]:
     """The table and the sharding of its result, of each strategy: the plan's own, then all, the cheapest first.
 
     The plan's own may do its products in digits, as nobody would on paper; then it comes without them as well.
+    With `over_others` those follow that nobody would list, but that may need less memory.
     """
     best = root_table(planner, statement)
     own = cheapest(best, statement, planner.limit)
@@ -67,6 +68,23 @@ def candidates(planner: Planner, statement: Statement) -> Iterator[tuple[Table, 
     found = [*_tables(narrow, order), *_others(narrow, statement.expr, order)]
     for root, goal in islice(_cheapest_first([*map(fixed_if_asked, found)], statement), MAX_STRATEGIES):
         yield root, goal, False
+    if over_others:
+        yield from _others_over(planner, statement, order, best, known=narrow.pool)
+
+
+def _others_over(
+    planner: Planner, statement: Statement, order: Expr, best: Table, known: Axes
+) -> Iterator[tuple[Table, int, bool]]:
+    """Strategies over all axes of the planner, if those are not `known`; and a result left open, as it may lie."""
+    if known != planner.pool:
+        wide = [fixed_if_asked(table) for table in _tables(planner.over(planner.pool), order)]
+        for root, goal in islice(_cheapest_first(wide, statement), MAX_STRATEGIES):
+            yield root, goal, False
+    if statement.pattern.exact is None:
+        prices, around = best.paths().price, best.search.space
+        fitting = [number for number in prices if statement.pattern.matches(around.shardings[number])]
+        for goal in sorted(fitting, key=prices.__getitem__)[:MAX_STRATEGIES]:
+            yield best, goal, False
 
 
 def _cheapest_first(roots: list[Table], statement: Statement) -> Iterator[tuple[Table, int]]:

@@ -1,4 +1,4 @@
-"""How far a search may go: over which axes, how many shardings, how many bytes."""
+"""How far a search may go: over which axes, how many shardings, how many bytes; and the refusal of the last."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ from shardc.planner.idle import may_be_apart, mentioned, useful_together, width
 from shardc.rules.products import count_placements
 
 MAX_PLACEMENTS = 20_000
+MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
+
+
+class TooLarge(ShardcError):
+    """No plan that is found keeps a memory limit; `least` is the smallest peak of those that were met."""
+
+    def __init__(self, program: Program, memory: int, least: int) -> None:
+        super().__init__(
+            "SHC410",
+            f"no plan found keeps {memory} bytes per device; the smallest peak found is {least}",
+            span=program.statements[0].span if len(program.statements) == 1 else None,
+            help=f"--memory {least}, or shard the arrays over more axes",
+        )
+        self.least = least
 
 
 def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, ...]]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from shardc.cost.memory import peak_bytes
+from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Cost, Schedule, Step
 from shardc.ir.program import Program, check_divisible
+from shardc.ir.scatters import slice_of
 from shardc.planner.bounds import lower_bound
 from shardc.planner.idle import only_moves
-from shardc.planner.limits import axes_to_search, check_bytes
+from shardc.planner.limits import MAX_LEANER, TooLarge, axes_to_search, check_bytes
 from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
 from shardc.planner.orders import order_notes
@@ -30,6 +32,7 @@ class PlannedProgram:
     cost: Cost
     notes: tuple[str, ...] = ()
     whole: Schedule | None = None  # of a plan on a finer mesh, the one on the mesh as given
+    peaks: tuple[int, ...] = ()  # up to each statement but the last, where memory is limited
 
     @cached_property
     def bound_bytes(self) -> int:
@@ -42,7 +45,7 @@ def plan_program(
 ) -> PlannedProgram:
     """The cheapest plan of each statement in turn, within `memory` bytes per device if that is given.
 
-    SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
+    SHC220 if moves cannot reach a sharding asked for, TooLarge (SHC410) if no plan that is found keeps the limit.
     """
     free = planned_at_once(program, model, objective)
     wide = _over_idle_axes(program, model, free) if objective is Objective.TIME else None
@@ -80,36 +83,82 @@ def _within(
 ) -> PlannedProgram:
     """A plan that keeps the limit: among the strategies, then again without the largest steps.
 
-    `least` is the smallest peak that is known.
+    `least` is the smallest peak that is known. What is tried does not depend on the limit, but where it ends: so a
+    larger limit finds a plan as well, and what a refusal names as the smallest is found under it.
     """
-    cap, refusal = None, None
+    for found in _leaner(program, model, objective, memory, free):
+        if found.cost.peak_bytes <= memory:
+            return found
+        least = min(least, found.cost.peak_bytes)
+    raise TooLarge(program, memory, least)
+
+
+def _leaner(
+    program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram
+) -> Iterator[PlannedProgram]:
+    """What may keep a limit: over the axes of the search, then over all."""
+    yield from _smaller_steps(program, model, objective, memory, free)
+    pools = [axes_to_search(program, with_idle)[0] for with_idle in (objective is Objective.BYTES, True)]
+    if pools[0] != pools[1]:
+        try:
+            free = planned_at_once(program, model, objective, with_idle=True)
+        except ShardcError:  # too wide to search
+            return
+        yield free
+        yield from _smaller_steps(program, model, objective, memory, free, with_idle=True)
+
+
+def _smaller_steps(
+    program: Program,
+    model: CostModel,
+    objective: Objective,
+    memory: int,
+    free: PlannedProgram,
+    with_idle: bool | None = None,
+) -> Iterator[PlannedProgram]:
+    """Plans that may keep the limit, with steps ever smaller than the largest of the one before."""
+    cap = None
     while True:
+        yield from keeping(program, model, objective, memory, cap=cap, with_idle=with_idle)
         largest = _largest_on_the_way(free)
         if not largest or (cap is not None and largest > cap):
-            break
-        try:
-            found = planned_at_once(program, model, objective, memory=memory, cap=cap)
-            if found.cost.peak_bytes <= memory:
-                return found
-            least = min(least, found.cost.peak_bytes)
-        except ShardcError as error:
-            refusal = error
-            if error.code == "SHC410":
-                least = min(least, int(error.note))
+            return
         try:
             cap = largest - 1
-            free = planned_at_once(program, model, objective, cap=cap)
+            free = planned_at_once(program, model, objective, cap=cap, with_idle=with_idle)
         except ShardcError:
-            break
-        least = min(least, free.cost.peak_bytes)
-        if free.cost.peak_bytes <= memory:
-            return free
-    raise ShardcError(
-        "SHC410",
-        f"no plan found keeps {memory} bytes per device; the smallest peak found is {least}",
-        span=refusal.span if refusal is not None else None,
-        help=f"--memory {least}, or shard the arrays over more axes",
-    )
+            return
+        yield free
+
+
+def keeping(
+    program: Program,
+    model: CostModel,
+    objective: Objective,
+    memory: int,
+    *,
+    cap: int | None = None,
+    limit: int | None = None,
+    with_idle: bool | None = None,
+) -> Iterator[PlannedProgram]:
+    """Plans whose last statement keeps the limit if it can, each leaner before that than the one before.
+
+    What is alive before the last statement bounds the whole where no slice is named; there what is above the limit
+    is left out. Nothing where `cap` leaves no plan, or none costs less than `limit`.
+    """
+    early = None if slice_of(program) is not None else memory
+    for _ in range(MAX_LEANER):
+        try:
+            found = planned_at_once(
+                program, model, objective, memory=memory, early=early, cap=cap, limit=limit, with_idle=with_idle
+            )
+        except ShardcError:
+            return
+        yield found
+        to_lower = [peak for peak in found.peaks if early is None or peak <= early]
+        if not to_lower:
+            return
+        early = max(to_lower) - 1
 
 
 def _largest_on_the_way(planned: PlannedProgram) -> int:
@@ -134,12 +183,13 @@ def planned_at_once(
     objective: Objective,
     *,
     memory: int | None = None,
+    early: int | None = None,
     cap: int | None = None,
     limit: int | None = None,
     with_idle: bool | None = None,
     most_wire: int | None = None,
 ) -> PlannedProgram:
-    """The plan within `memory` among the strategies, no step larger than `cap`.
+    """The cheapest plan, no step larger than `cap`; with `memory` and `early` as of Progress.
 
     Of one product or reshard, SHC220 where none costs less than `limit`, in picoseconds or bytes. No array's moves
     bring more than `most_wire` bytes. Idle axes are moved by bytes, if nothing else is asked for: what stands along
@@ -148,11 +198,13 @@ def planned_at_once(
     check_divisible(program)
     pool, notes = axes_to_search(program, objective is Objective.BYTES if with_idle is None else with_idle)
     most = None if limit is None else objective.below(limit)
-    state = Progress(Planner(program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire), memory)
+    planner = Planner(program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire)
+    state = Progress(planner, memory, early)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
-    schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
+    schedule = state.schedule()
     check_bytes(schedule)
-    return PlannedProgram(schedule, statements, cost_of(schedule), notes + order_notes(program))
+    notes += order_notes(program)
+    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))
 
 
 def cost_of(schedule: Schedule) -> Cost:
@@ -166,5 +218,5 @@ def cost_of(schedule: Schedule) -> Cost:
         compute,
         communication,
         compute + communication,
-        peak_bytes(schedule.values, schedule.inputs, schedule.outputs, steps, schedule.mesh),
+        peak_of(schedule),
     )

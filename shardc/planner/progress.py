@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from shardc.cost.memory import peak_bytes
+from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.plan import Step, Strategy
+from shardc.ir.plan import Schedule, Step, Strategy
 from shardc.ir.program import Statement, uses
 from shardc.ir.sharding import Array
 from shardc.planner.alternatives import candidates, strategies
@@ -21,14 +21,19 @@ from shardc.planner.statement import PlannedStatement, ranking, shares, shown_ca
 
 @dataclass(slots=True)
 class Progress:
-    """The plan so far."""
+    """The plan so far. With `memory` the last statement keeps that limit, and those before it `early`, where they can.
+
+    A statement that cannot takes the strategy that needs least.
+    """
 
     planner: Planner
     memory: int | None
+    early: int | None = None
     values: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)  # the value of each input
     results: list[int] = field(default_factory=list)  # the value of each statement
+    peaks: list[int] = field(default_factory=list)  # up to each statement but the last, if memory is limited
 
     def add(self, number: int, statement: Statement) -> PlannedStatement:
         self._declare_inputs(statement)
@@ -45,31 +50,30 @@ class Progress:
         return PlannedStatement(statement.text, cases, find, ranking(planner.objective), shares(statement))
 
     def _cheapest_that_fits(self, number: int, statement: Statement) -> tuple[Builder, int]:
-        """The steps of the first strategy within the memory limit, and its result; SHC410 if there is none."""
-        least = None
+        """The steps of the first strategy within the limit, or of that which needs least; and its result."""
         built: Iterable[tuple[Builder, int]] = self._trials(number, statement)
         if shares(statement):
             # The search charges a move of an array for each use; done, it is done once.
             built = sorted(built, key=lambda trial: self._built_price(trial[0]))
+        if self.memory is None:
+            return next(iter(built))
+        is_last = number == len(self.planner.program.statements) - 1
+        limit = self.memory if is_last else math.inf if self.early is None else self.early
+        least, leanest = math.inf, None
         for builder, value in built:
-            if self.memory is None:
-                return builder, value
-            peak = self._peak(builder, value, number)
-            if peak <= self.memory:
-                return builder, value
-            least = peak if least is None else min(least, peak)
-        assert least is not None
-        raise ShardcError(
-            "SHC410",
-            f"no strategy keeps {self.memory} bytes per device; the smallest peak is {least}",
-            note=str(least),
-            span=statement.span,
-            help=f"--memory {least}, or shard the arrays over more axes",
-        )
+            peak = self._whole_peak(builder, value) if is_last else self._peak(builder, value, number)
+            if peak < least:
+                least, leanest = peak, (builder, value)
+            if peak <= limit:
+                break
+        assert leanest is not None
+        if not is_last:
+            self.peaks.append(int(least))
+        return leanest
 
     def _trials(self, number: int, statement: Statement) -> Iterator[tuple[Builder, int]]:
         """The steps of each strategy, and the value of its result."""
-        for root, goal, digits in candidates(self.planner, statement):
+        for root, goal, digits in candidates(self.planner, statement, over_others=True):
             builder = self._builder(number)
             builder.digits = digits
             yield builder, builder.build(root, goal, statement.name)
@@ -77,6 +81,24 @@ class Progress:
     def _built_price(self, builder: Builder) -> int:
         price = self.planner.objective.price
         return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in builder.steps)
+
+    def _whole_peak(self, builder: Builder, value: int) -> int:
+        """The peak of the program that ends so."""
+        given = self.given | builder.chosen
+        results = [*self.results, value]
+        return peak_of(self._schedule(builder.values, builder.steps, given, results))
+
+    def schedule(self) -> Schedule:
+        """The whole plan."""
+        return self._schedule(self.values, self.steps, self.given, self.results)
+
+    def _schedule(
+        self, values: list[Array], steps: list[Step], given: Mapping[str, int], results: list[int]
+    ) -> Schedule:
+        program = self.planner.program
+        inputs = tuple(given[array.name] for array in program.inputs)
+        outputs = tuple(results[number] for number in program.outputs)
+        return Schedule(program, tuple(values), inputs, outputs, _needed(steps, outputs))
 
     def _peak(self, builder: Builder, value: int, number: int) -> int:
         """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
@@ -158,18 +180,13 @@ class Progress:
         taken = self._builder(number).taken
         return lambda: strategies(before, statement, number, values, taken)
 
-    def needed_steps(self) -> tuple[Step, ...]:
-        """Those that an output depends on: a name may be bound again and never used."""
-        needed = set(self.outputs())
-        kept = []
-        for step in reversed(self.steps):
-            if step.result in needed:
-                needed.update(step.operands)
-                kept.append(step)
-        return tuple(reversed(kept))
 
-    def inputs(self) -> tuple[int, ...]:
-        return tuple(self.given[array.name] for array in self.planner.program.inputs)
-
-    def outputs(self) -> tuple[int, ...]:
-        return tuple(self.results[number] for number in self.planner.program.outputs)
+def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
+    """Those that an output depends on: a name may be bound again and never used."""
+    needed = set(outputs)
+    kept = []
+    for step in reversed(steps):
+        if step.result in needed:
+            needed.update(step.operands)
+            kept.append(step)
+    return tuple(reversed(kept))

@@ -23,9 +23,9 @@ from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
 from shardc.planner.idle import only_moves, width_of
-from shardc.planner.limits import axes_to_search
+from shardc.planner.limits import TooLarge, axes_to_search
 from shardc.planner.objective import Objective
-from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
+from shardc.planner.program import PlannedProgram, keeping, plan_program, planned_at_once
 from shardc.rules.products import count_placements
 
 MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
@@ -45,19 +45,24 @@ def plan_with_subaxes(
     refusal = None
     try:
         whole = plan_program(program, model, objective, memory)
-    except ShardcError as error:
-        if error.code != "SHC410":
-            raise
+    except TooLarge as error:
         refusal, whole = error, plan_program(program, model, objective)
     best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
-    for by in _cuts(whole, model, objective, needed=refusal is not None):
-        found = _on(by, whole, model, objective, memory, limit)
+    peaks: list[int] = []
+    for by in _cuts_to_try(whole, model, objective, needed=refusal is not None):
+        found = _on(by, whole, model, objective, memory, limit, peaks)
         if found is not None:
             best, limit = found, _below(found, objective)
     if best is None:
-        assert refusal is not None
-        raise refusal
+        assert refusal is not None and memory is not None
+        raise TooLarge(program, memory, min(refusal.least, *peaks)) if peaks else refusal
     return _plainer(best, whole, model, objective, memory)
+
+
+def _cuts_to_try(whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool) -> list[Refinement]:
+    """Where a memory limit needs cuts, those tried without one come first: their plans are to be found again."""
+    found = _cuts(whole, model, objective, needed=False)
+    return [*dict.fromkeys([*found, *_cuts(whole, model, objective, needed=True)])] if needed else found
 
 
 def _on(
@@ -67,8 +72,12 @@ def _on(
     objective: Objective,
     memory: int | None,
     limit: int,
+    peaks: list[int],
 ) -> PlannedProgram | None:
-    """The plan on a finer mesh, if it keeps the memory limit and costs less than another limit."""
+    """The plan on a finer mesh, if it keeps the memory limit and costs less than another limit.
+
+    The peaks of those that do not keep it are added to `peaks`.
+    """
     finer, schedule = model.refined(by), whole.schedule
     if finer is None:
         return None
@@ -76,13 +85,27 @@ def _on(
     program = refined(schedule.program, by, inputs, outputs)
 
     alone = limit if len(program.statements) == 1 else None
+    for found in _planned(program, finer, objective, memory, alone):
+        if memory is not None and found.cost.peak_bytes > memory:
+            peaks.append(found.cost.peak_bytes)
+        elif measure(found, objective) < limit:
+            return replace(
+                found, schedule=replace(found.schedule, by=by), notes=(*whole.notes, str(by)), whole=schedule
+            )
+    return None
+
+
+def _planned(
+    program: Program, finer: CostModel, objective: Objective, memory: int | None, limit: int | None
+) -> Iterator[PlannedProgram]:
+    """The plan, or under a memory limit those that may keep it; nothing where none is cheaper, or it is too wide."""
+    if memory is not None:
+        yield from keeping(program, finer, objective, memory, limit=limit)
+        return
     try:
-        found = planned_at_once(program, finer, objective, memory=memory, limit=alone)
-    except ShardcError:  # nothing cheaper; or too wide to search, or over the memory limit
-        return None
-    if (memory is not None and found.cost.peak_bytes > memory) or measure(found, objective) >= limit:
-        return None
-    return replace(found, schedule=replace(found.schedule, by=by), notes=(*whole.notes, str(by)), whole=schedule)
+        yield planned_at_once(program, finer, objective, limit=limit)
+    except ShardcError:
+        return
 
 
 def _plainer(
@@ -94,7 +117,7 @@ def _plainer(
     if by is None or not cut or cut == {axis: tuple(size for _, size in parts) for axis, parts in by.parts}:
         return best
     plainer = refinement(by.coarse, cut, [dim for dim, _ in whole.schedule.program.sizes])
-    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1)
+    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1, [])
     return best if found is None else found
 
 

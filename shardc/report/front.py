@@ -64,7 +64,12 @@ def _end(front: FrontView) -> str:
         if front.whole
         else f"cut off here: there may be leaner plans, under --memory {least - 1}"
     )
-    return f"--memory with a row's number gives its plan to any command; {end}"
+    lines = [f"--memory with a row's number gives its plan to any command; {end}"]
+    large = sum(bool(point.warnings) for point in front.points)
+    if large:
+        rows = "no row fits" if large == len(front.points) else f"the first {large} do not fit"
+        lines.append(f"warning: {rows}: chip {front.points[0].chip} has {in_bytes(front.points[0].capacity_bytes)}")
+    return "\n".join(lines)
 
 
 def front_json(front: FrontView) -> str:

@@ -113,7 +113,8 @@ def _totals(plan: PlanView) -> str:
         f"compute        {in_seconds(cost.compute_s)}  ({in_flops(cost.flops)} per device)",
         f"communication  {in_seconds(cost.communication_s)}",
         f"time           {in_seconds(cost.time_s)}" + _dominates(cost.compute_s, cost.communication_s),
-        f"peak memory    {in_bytes(cost.peak_bytes)} per device",
+        f"peak memory    {in_bytes(cost.peak_bytes)} of {in_bytes(plan.capacity_bytes)} per device",
+        *(f"warning: {warning}" for warning in plan.warnings),
     ]
     return "\n".join(lines)
 

@@ -20,7 +20,8 @@ _STEPS = ("step", "predicted", "compiled", "compiled as", "remark")
 
 def verification_table(found: Verification, steps: Sequence[StepView]) -> str:
     """Steps, wire bytes by axes, memory, times; the verdict last. `steps` are those of the plan."""
-    parts = [f"compiled for {found.topology}, per device", _table(_STEPS, _steps(found, steps))]
+    head = "\n".join([f"compiled for {found.topology}, per device", *(f"note: {note}" for note in found.notes)])
+    parts = [head, _table(_STEPS, _steps(found, steps))]
     parts += [_by_axes(found), _memory(found), _times(found), "\n".join(_verdict(found, steps))]
     return "\n\n".join(part for part in parts if part)
 
@@ -54,6 +55,7 @@ def verification_fields(found: Verification, steps: Sequence[StepView]) -> dict[
             "predicted": {key: getattr(found.predicted, key) for key in ("compute_s", "communication_s", "time_s")},
             "compiled": found.replayed.to_json(),
         },
+        "notes": list(found.notes),
     }
 
 

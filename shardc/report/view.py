@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardc.cost import CostModel
+from shardc.cost.chips import Chip
 from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather, JointScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
@@ -14,6 +15,7 @@ from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
 from shardc.jsontext import json_text
 from shardc.planner import PlannedProgram, PlannedStatement
+from shardc.report.units import in_bytes
 
 VERSION = 1
 
@@ -99,6 +101,8 @@ class PlanView:
     bound: Bound
     symbols: dict[str, float]
     notes: tuple[str, ...]
+    capacity_bytes: int  # of a device
+    warnings: tuple[str, ...]
 
 
 def view(planned: PlannedProgram, model: CostModel) -> PlanView:
@@ -121,6 +125,18 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         Bound(planned.bound_bytes),
         model.symbols() | dict(schedule.given_mesh.axes) | dict(mesh.axes) | dict(program.sizes),
         (*program.warnings, *planned.notes),
+        int(model.chip.hbm_bytes),
+        _warnings(planned.cost, model.chip),
+    )
+
+
+def _warnings(cost: Cost, chip: Chip) -> tuple[str, ...]:
+    """What keeps the plan from being run."""
+    if cost.peak_bytes <= chip.hbm_bytes:
+        return ()
+    return (
+        f"it does not fit: a device needs {in_bytes(cost.peak_bytes)}, and chip {chip.name} has "
+        f"{in_bytes(int(chip.hbm_bytes))}; shard the arrays over more axes, or look at --pareto",
     )
 
 
@@ -157,6 +173,8 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "bound": asdict(plan.bound),
         "symbols": plan.symbols,
         "notes": list(plan.notes),
+        "capacity_bytes": plan.capacity_bytes,
+        "warnings": list(plan.warnings),
     }
 
 

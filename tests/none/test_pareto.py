@@ -219,7 +219,7 @@ def command(capsys):
 
 def test_the_command_prints_the_table(command):
     assert command("--pareto") == (0, f"{front_of()}\n", "")
-    options = {"objective": "bytes", "topology": "v5e:2x4", "memory": "40MB"}
+    options = {"objective": "bytes", "topology": "v5e:2x4", "memory": "44MB"}
     spelled = [word for name, value in options.items() for word in (f"--{name}", value)]
     status, out, _ = command("--pareto", *spelled)
     assert (status, out) == (0, f"{front_of(**options)}\n") and out.startswith("mesh X=4, Y=2; chip v5e;")
