@@ -12,6 +12,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.plan import Cost, Schedule, Step
 from shardc.ir.program import Program, check_divisible
 from shardc.planner.bounds import lower_bound
+from shardc.planner.budget import Budget, Spent
 from shardc.planner.idle import only_moves
 from shardc.planner.limits import axes_to_search, check_bytes
 from shardc.planner.nodes import Planner
@@ -38,23 +39,30 @@ class PlannedProgram:
 
 
 def plan_program(
-    program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
+    program: Program,
+    model: CostModel,
+    objective: Objective = Objective.TIME,
+    memory: int | None = None,
+    budget: Budget | None = None,
 ) -> PlannedProgram:
     """The cheapest plan of each statement in turn, within `memory` bytes per device if that is given.
 
+    Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no strategy of a statement keeps the limit.
     """
-    free = planned_at_once(program, model, objective)
-    wide = _over_idle_axes(program, model, free) if objective is Objective.TIME else None
+    budget = Budget.of(len(program.statements)) if budget is None else budget
+    free = planned_at_once(program, model, objective, budget=budget)
+    wide = _over_idle_axes(program, model, free, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:
             return planned
     assert memory is not None
-    return _within(program, model, objective, memory, free, min(planned.cost.peak_bytes for planned in found))
+    least = min(planned.cost.peak_bytes for planned in found)
+    return _within(program, model, objective, memory, free, least, budget)
 
 
-def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -> PlannedProgram | None:
+def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram, budget: Budget) -> PlannedProgram | None:
     """Of arrays that only move, a plan that also moves axes written nowhere, if it takes clearly less time, and no
     more bytes.
 
@@ -69,14 +77,22 @@ def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -
     limit = time.clearly_less(picoseconds(plain.cost.time_s))
     alone = limit if len(program.statements) == 1 else None
     try:
-        wide = planned_at_once(program, model, time, limit=alone, with_idle=True, most_wire=wire)
-    except ShardcError:  # nothing faster with no more bytes, or too wide to search
+        wide = planned_at_once(
+            program, model, time, limit=alone, with_idle=True, most_wire=wire, budget=budget, hurried=False
+        )
+    except (ShardcError, Spent):  # nothing faster with no more bytes, or too wide to search
         return None
     return wide if picoseconds(wide.cost.time_s) < limit and wide.cost.wire_bytes <= wire else None
 
 
 def _within(
-    program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram, least: int
+    program: Program,
+    model: CostModel,
+    objective: Objective,
+    memory: int,
+    free: PlannedProgram,
+    least: int,
+    budget: Budget,
 ) -> PlannedProgram:
     """A plan that keeps the limit: among the strategies, then again without the largest steps.
 
@@ -88,7 +104,7 @@ def _within(
         if not largest or (cap is not None and largest > cap):
             break
         try:
-            found = planned_at_once(program, model, objective, memory=memory, cap=cap)
+            found = planned_at_once(program, model, objective, memory=memory, cap=cap, budget=budget)
             if found.cost.peak_bytes <= memory:
                 return found
             least = min(least, found.cost.peak_bytes)
@@ -98,8 +114,8 @@ def _within(
                 least = min(least, int(error.note))
         try:
             cap = largest - 1
-            free = planned_at_once(program, model, objective, cap=cap)
-        except ShardcError:
+            free = planned_at_once(program, model, objective, cap=cap, budget=budget, hurried=False)
+        except (ShardcError, Spent):
             break
         least = min(least, free.cost.peak_bytes)
         if free.cost.peak_bytes <= memory:
@@ -138,20 +154,26 @@ def planned_at_once(
     limit: int | None = None,
     with_idle: bool | None = None,
     most_wire: int | None = None,
+    budget: Budget | None = None,
+    hurried: bool = True,
 ) -> PlannedProgram:
     """The plan within `memory` among the strategies, no step larger than `cap`.
 
     Of one product or reshard, SHC220 where none costs less than `limit`, in picoseconds or bytes. No array's moves
     bring more than `most_wire` bytes. Idle axes are moved by bytes, if nothing else is asked for: what stands along
-    them is a copy of the same computation, which takes no time.
+    them is a copy of the same computation, which takes no time. Raises Spent where the budget ends first, unless a
+    hurried plan will do.
     """
     check_divisible(program)
     pool, notes = axes_to_search(program, objective is Objective.BYTES if with_idle is None else with_idle)
     most = None if limit is None else objective.below(limit)
-    state = Progress(Planner(program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire), memory)
+    budget = Budget.of(len(program.statements)) if budget is None else budget
+    planner = Planner(program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire, budget=budget)
+    state = Progress(planner, memory, hurried=hurried)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())
     check_bytes(schedule)
+    notes += tuple(str(statement.gap) for statement in statements if statement.gap is not None)
     return PlannedProgram(schedule, statements, cost_of(schedule), notes + order_notes(program))
 
 

@@ -22,6 +22,7 @@ from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
+from shardc.planner.budget import Budget, Spent
 from shardc.planner.idle import only_moves, width_of
 from shardc.planner.limits import axes_to_search
 from shardc.planner.objective import Objective
@@ -42,22 +43,22 @@ def plan_with_subaxes(
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
-    refusal = None
+    refusal, budget = None, Budget.of(len(program.statements))
     try:
-        whole = plan_program(program, model, objective, memory)
+        whole = plan_program(program, model, objective, memory, budget)
     except ShardcError as error:
         if error.code != "SHC410":
             raise
         refusal, whole = error, plan_program(program, model, objective)
     best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
     for by in _cuts(whole, model, objective, needed=refusal is not None):
-        found = _on(by, whole, model, objective, memory, limit)
+        found = _on(by, whole, model, objective, memory, limit, budget)
         if found is not None:
             best, limit = found, _below(found, objective)
     if best is None:
         assert refusal is not None
         raise refusal
-    return _plainer(best, whole, model, objective, memory)
+    return _plainer(best, whole, model, objective, memory, budget)
 
 
 def _on(
@@ -67,6 +68,7 @@ def _on(
     objective: Objective,
     memory: int | None,
     limit: int,
+    budget: Budget,
 ) -> PlannedProgram | None:
     """The plan on a finer mesh, if it keeps the memory limit and costs less than another limit."""
     finer, schedule = model.refined(by), whole.schedule
@@ -77,8 +79,8 @@ def _on(
 
     alone = limit if len(program.statements) == 1 else None
     try:
-        found = planned_at_once(program, finer, objective, memory=memory, limit=alone)
-    except ShardcError:  # nothing cheaper; or too wide to search, or over the memory limit
+        found = planned_at_once(program, finer, objective, memory=memory, limit=alone, budget=budget, hurried=False)
+    except (ShardcError, Spent):  # nothing cheaper; or too wide to search, or over the memory limit
         return None
     if (memory is not None and found.cost.peak_bytes > memory) or measure(found, objective) >= limit:
         return None
@@ -86,7 +88,12 @@ def _on(
 
 
 def _plainer(
-    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, memory: int | None
+    best: PlannedProgram,
+    whole: PlannedProgram,
+    model: CostModel,
+    objective: Objective,
+    memory: int | None,
+    budget: Budget,
 ) -> PlannedProgram:
     """Of X0·X1·X2 whose X0 and X1 always stand together, the plan on X0·X1, if it costs no more."""
     by = best.schedule.by
@@ -94,7 +101,7 @@ def _plainer(
     if by is None or not cut or cut == {axis: tuple(size for _, size in parts) for axis, parts in by.parts}:
         return best
     plainer = refinement(by.coarse, cut, [dim for dim, _ in whole.schedule.program.sizes])
-    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1)
+    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1, budget)
     return best if found is None else found
 
 

@@ -97,6 +97,10 @@ class Table:
         price = self.paths(number).price.get(number)
         return None if price is None or (limit is not None and price > limit) else price
 
+    def bound(self, number: int) -> int | None:
+        """What the price is proved not to be below, if a search for it ended with its budget."""
+        return None if number not in self._towards else self._towards[number].bound
+
     def least(self, number: int) -> int:
         """What the price of a sharding is not below."""
         bound = min([price + self.search.least(seed, number) for seed, price in self.seeds.items()])

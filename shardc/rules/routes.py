@@ -20,12 +20,13 @@ In digits partial sums are reduced and scattered where their axes come to stand,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import product, takewhile
 from typing import TypeAlias
 
-from shardc.ir.collectives import AllGather, JointGather, JointScatter, Move, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, Move, ReduceScatter, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
@@ -43,6 +44,30 @@ def route(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh
     if keeps_some(tails(source.dims, target.dims, mesh)):
         return _in_digits(source, target.dims, mesh)
     return None if source.unreduced else _in_pieces(source.dims, target.dims, shape, mesh)
+
+
+def plainly(source: Sharding, target: Sharding, mesh: Mesh) -> Iterator[Route]:
+    """The route without exchanges, if there is one: it needs nothing of shapes but what source and target do.
+
+    `A[I_X, J]{U_Z} → A[I_Y, J_W]`: slice W, AllReduce Z, gather X, slice Y. There is none where partial sums are
+    wanted that do not arrive.
+    """
+    if not source.unreduced >= target.unreduced:
+        return
+    early, left = list[Axes](), list[Axes]()
+    for old, new in zip(source.dims, target.dims, strict=True):
+        kept = tuple(axis for axis, _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+        free = tuple(takewhile(lambda axis: axis not in source.used, new[len(kept) :])) if kept == old else ()
+        early.append(old + free)
+        left.append(kept + free)
+    summed = mesh.ordered(source.unreduced - target.unreduced)
+    gathered = added(tuple(left), tuple(early))
+    yield (
+        *(Slice(axes, dim) for dim, axes in added(source.dims, tuple(early))),
+        *([AllReduce(summed)] if summed else []),
+        *_gathered(gathered),
+        *(Slice(axes, dim) for dim, axes in added(tuple(left), target.dims)),
+    )
 
 
 def depends_on_shape(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
@@ -174,9 +199,13 @@ def _ops(source: Dims, sliced: Dims, reduced: Dims, exchanged: Dims, target: Dim
         return None
     slices = [Slice(axes, dim) for dim, axes in added(source, sliced)]
     scatters = scattered(added(sliced, reduced))
-    parts = added(target, exchanged)
-    gathers: list[Move] = [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
+    gathers = _gathered(added(target, exchanged))
     return (*slices, *scatters, *([move] if move is not None else []), *gathers)
+
+
+def _gathered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:
+    """The one move that gathers the axes of these dims, if there are any."""
+    return [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
 
 
 def scattered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:

@@ -1,0 +1,63 @@
+"""How much work a search may do: counted, never timed, so that the same input gives the same plan everywhere.
+
+A unit is about a microsecond of one core, so that the two seconds which a statement may take, printed as JSON and all,
+are 1.2 million units, with room for a slower machine. What is counted is what the input asks for, whether or not an
+earlier search left it in a cache. Whoever is about to work says so first:
+
+    budget.spend(ways * WAY)     raises Spent where that is more than is left; what is known by then is the answer
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STATEMENT = 1_100_000  # for a statement: its plan, its plans on finer meshes, and what is listed beside it
+PLAN = 800_000  # of these for its plan alone
+QUICK = 250_000  # for a plan without a search, where one was too much
+LISTED = 250_000  # for what is listed beside a plan, at least
+
+MOVE = 9  # to find a move from a sharding
+EDGE = 1  # to take it, once found
+NODE = 12  # to settle a sharding
+ROUTE = 130  # to work out a route
+WAY = 14  # to find a local product
+BOUND = 5  # to bound what one costs
+PLACED = 5  # to put axes on digits and bound what that costs
+PRICED = 150  # to price such a product
+STRATEGY = 800  # to build a strategy and to print it, and each of its steps
+STEP = 500
+
+
+class Spent(Exception):
+    """The budget is used up: whoever has found something gives it, others pass this on."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """`left` for the statement at hand; `total` for all that is planned to answer one question."""
+
+    total: int
+    left: int = 0
+    bound: int = 0  # a price that the statement's plan is proved not to be below, once its search has ended early
+
+    @classmethod
+    def of(cls, statements: int) -> Budget:
+        return cls(STATEMENT * statements)
+
+    def begin(self, most: int = PLAN) -> None:
+        """The next statement."""
+        self.left, self.bound = min(most, self.total), 0
+
+    def spend(self, units: int) -> None:
+        self.pay(units)
+        if self.left < 0:
+            raise Spent
+
+    def pay(self, units: int) -> None:
+        """For what is done already: whoever is next finds less."""
+        self.left -= units
+        self.total -= units
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left <= 0
