@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STATEMENT = 1_100_000  # for a statement: its plan, its plans on finer meshes, and what is listed beside it
-PLAN = 800_000  # of these for its plan alone
-QUICK = 250_000  # for a plan without a search, where one was too much
-LISTED = 250_000  # for what is listed beside a plan, at least
+STATEMENT = 800_000  # for a statement's plan, and its plans on finer meshes
+PLAN = 600_000  # of these for its plan alone
+QUICK = 150_000  # for a plan without a search, where one was too much
+LISTED = 500_000  # for what is listed beside a plan
 
 MOVE = 9  # to find a move from a sharding
 EDGE = 1  # to take it, once found
@@ -44,6 +44,11 @@ class Budget:
     def of(cls, statements: int) -> Budget:
         return cls(STATEMENT * statements)
 
+    @classmethod
+    def unlimited(cls) -> Budget:
+        """For those who ask a planner one thing, and wait."""
+        return cls(1 << 62, 1 << 62)
+
     def begin(self, most: int = PLAN) -> None:
         """The next statement."""
         self.left, self.bound = min(most, self.total), 0
@@ -60,4 +65,4 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        return self.left <= 0
+        return self.left < 0

@@ -56,7 +56,7 @@ class Planner:
     cap: int | None = None  # the most bytes per device of a step
     limit: int | None = None  # the highest price that a product of two given arrays, or a reshard, may have
     most_wire: int | None = None  # the most wire bytes that the moves of an array may bring
-    budget: Budget = field(default_factory=lambda: Budget.of(1))
+    budget: Budget = field(default_factory=Budget.unlimited)
     quick: bool = False  # whether nothing is searched: a few of the ways, each with its routes
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
     _products_of: dict[tuple[Product, tuple[frozenset[str], ...]], list[tuple[Way, int]]] = field(default_factory=dict)

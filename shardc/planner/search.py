@@ -70,7 +70,7 @@ class Search:
         self.objective = objective
         self._cap = cap
         self._most_wire = most_wire  # bytes that a path may bring
-        self._budget = Budget(1 << 62, 1 << 62) if budget is None else budget
+        self._budget = Budget.unlimited() if budget is None else budget
         self.quick = quick  # whether paths are routes, with no search
         self.given: set[int] = set()  # where the array lies before the program begins
         self._rated = rated(space, model)
@@ -235,8 +235,9 @@ class Search:
 
     def _from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]:
         """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
+        self._budget.spend(EDGE * len(seeds))
         for seed, start in seeds.items():
-            if start < price and self.space.needs_digits(seed, number) and start + self.least(seed, number) < price:
+            if start < price and start + self.least(seed, number) < price and self.space.needs_digits(seed, number):
                 found = self.route(seed, number)
                 if found is not None and start + found[0] < price:
                     price = start + found[0]
