@@ -58,6 +58,7 @@ class Planner:
     most_wire: int | None = None  # the most wire bytes that the moves of an array may bring
     budget: Budget = field(default_factory=Budget.unlimited)
     quick: bool = False  # whether nothing is searched: a few of the ways, each with its routes
+    deep: bool = False  # whether then a route is held against a search in digits
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
     _products_of: dict[tuple[Product, tuple[frozenset[str], ...]], list[tuple[Way, int]]] = field(default_factory=dict)
 
@@ -97,6 +98,7 @@ class Planner:
                 self.most_wire,
                 self.budget,
                 self.quick,
+                self.deep,
             )
         return self._searches[key]
 

@@ -156,6 +156,8 @@ def planned_at_once(
     most_wire: int | None = None,
     budget: Budget | None = None,
     hurried: bool = True,
+    quick: bool = False,
+    deep: bool = False,
 ) -> PlannedProgram:
     """The plan within `memory` among the strategies, no step larger than `cap`.
 
@@ -168,7 +170,9 @@ def planned_at_once(
     pool, notes = axes_to_search(program, objective is Objective.BYTES if with_idle is None else with_idle)
     most = None if limit is None else objective.below(limit)
     budget = Budget.of(len(program.statements)) if budget is None else budget
-    planner = Planner(program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire, budget=budget)
+    planner = Planner(
+        program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire, budget=budget, quick=quick, deep=deep
+    )
     state = Progress(planner, memory, hurried=hurried)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = Schedule(program, tuple(state.values), state.inputs(), state.outputs(), state.needed_steps())

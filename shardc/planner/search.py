@@ -11,18 +11,19 @@ import heapq
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter
-from shardc.ir.digits import Reshape
+from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.exchange import received_to_add
+from shardc.ir.sharding import Sharding
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.objective import Objective
 from shardc.planner.rated import Leg, RatedRoute, rated
-from shardc.planner.space import Edge, Space, ToCome
-from shardc.rules.routes import Route, plainly
+from shardc.planner.space import Edge, Space, ToCome, space
+from shardc.rules.routes import Route, aligned, plainly, route
 
 Step: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
 
@@ -63,6 +64,7 @@ class Search:
         most_wire: int | None = None,
         budget: Budget | None = None,
         quick: bool = False,
+        deep: bool = False,
     ):
         self.space = space
         self.shape = shape
@@ -72,6 +74,7 @@ class Search:
         self._most_wire = most_wire  # bytes that a path may bring
         self._budget = Budget.unlimited() if budget is None else budget
         self.quick = quick  # whether paths are routes, with no search
+        self.deep = deep  # whether a route is held against a search in digits
         self.given: set[int] = set()  # where the array lies before the program begins
         self._rated = rated(space, model)
         self._bytes = itemsize
@@ -253,16 +256,48 @@ class Search:
         return self._routed[number, goal]
 
     def closed(self, number: int, goal: int) -> tuple[int, Route] | None:
-        """The cheaper of the route and of a plain one, which there always is; None only where sums cannot be had so."""
+        """The cheapest of the route and of plain ones, which there always are, unless sums are to be made."""
         if (number, goal) not in self._closed:
             source, target = self.space.shardings[number], self.space.shardings[goal]
             routes = [None if number == goal else self.route(number, goal)]
-            for moves in plainly(source, target, self.space.mesh):
+            for moves in (*plainly(source, target, self.space.mesh), *self._aligned(source, target)):
                 found = self._rated.along(number, moves)
                 price = None if found is None else self._price_along(number, found)
                 routes.append(None if price is None else (price, moves))
             self._closed[number, goal] = min(filter(None, routes), key=operator.itemgetter(0), default=None)
         return self._closed[number, goal]
+
+    def _aligned(self, source: Sharding, target: Sharding) -> Iterator[Route]:
+        """The routes in the digits that both have, where there are any."""
+        mesh, split = self.space.mesh, aligned(source, target, self.shape, self.space.mesh)
+        if not any(split.sizes):
+            return
+        before, after = (reshaped(split, sharding, mesh) for sharding in (source, target))
+        self._budget.spend(2 * ROUTE)
+        found = route(before, after, shape_after(split, self.shape), mesh)
+        for moves in (*plainly(before, after, mesh), *([] if found is None else [found])):
+            if not any(isinstance(move, Reshape) for move in moves):
+                yield (split, *moves, replace(split, joins=True))
+
+    def deeper(self, number: int, goal: int, limit: int) -> tuple[int, Route] | None:
+        """The cheapest path of moves in the digits that both have, if it is found and costs no more than the limit."""
+        mesh = self.space.mesh
+        source, target = self.space.shardings[number], self.space.shardings[goal]
+        split = aligned(source, target, self.shape, mesh)
+        shape = shape_after(split, self.shape)
+        around = space(mesh, len(shape), self.space.pool)
+        itemsize = self._bytes // math.prod(self.shape)
+        inner = Search(around, shape, itemsize, self.model, self.objective, self._cap, self._most_wire, self._budget)
+        start, end = (around.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
+        try:
+            found = inner.paths({start: 0}, end, limit)
+        except Spent:
+            return None
+        moves = tuple(found.moves_to(end)[1]) if end in found.price else ()
+        if not moves or any(isinstance(move, Reshape) for move in moves):
+            return None
+        joined = (split, *moves, replace(split, joins=True)) if any(split.sizes) else moves
+        return found.price[end], joined
 
     def _closed_paths(self, seeds: dict[int, int], goal: int | None) -> Paths:
         """The seeds; and the goal, by a closed route from one of them."""
@@ -271,6 +306,11 @@ class Search:
             found = None if goal is None else self.closed(seed, goal)
             if goal is not None and found is not None and start + found[0] < price.get(goal, start + found[0] + 1):
                 price[goal], last[goal] = start + found[0], (seed, found[1]) if found[1] else None
+        if self.deep and goal is not None and len(seeds) == 1 and goal not in seeds:
+            ((seed, start),) = seeds.items()
+            better = self.deeper(seed, goal, price.get(goal, start) - start - 1)
+            if better is not None:
+                price[goal], last[goal] = start + better[0], (seed, better[1])
         return Paths(price, last)
 
     def reductions(self, left: int, goal: int, rests: Sequence[int]) -> Iterator[tuple[int, RatedRoute]]:

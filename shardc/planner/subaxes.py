@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
+from shardc.ir.mesh import MAX_AXES
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
@@ -30,6 +31,8 @@ from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
 from shardc.rules.products import count_placements
 
 MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
+MAX_CUTS = 4096  # of which those that leave few enough axes are tried by their routes
+MAX_DEEP = 3
 MOST_EVEN = 2  # so many cuts are tried for each number of axes
 _NO_LIMIT = 1 << 90
 MARGIN = 100  # by time a plan on a finer mesh must save one part in so many
@@ -51,7 +54,13 @@ def plan_with_subaxes(
             raise
         refusal, whole = error, plan_program(program, model, objective)
     best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
-    for by in _cuts(whole, model, objective, needed=refusal is not None):
+    for by, deep in _common_factors(whole, objective) if refusal is None else ():
+        if limit <= whole.bound_bytes and objective is Objective.BYTES:
+            break
+        found = _on(by, whole, model, objective, memory, limit, budget, quick=True, deep=deep)
+        if found is not None:
+            best, limit = found, _below(found, objective)
+    for by in _cuts(best or whole, whole, model, objective, needed=refusal is not None):
         found = _on(by, whole, model, objective, memory, limit, budget)
         if found is not None:
             best, limit = found, _below(found, objective)
@@ -69,6 +78,8 @@ def _on(
     memory: int | None,
     limit: int,
     budget: Budget,
+    quick: bool = False,
+    deep: bool = False,
 ) -> PlannedProgram | None:
     """The plan on a finer mesh, if it keeps the memory limit and costs less than another limit."""
     finer, schedule = model.refined(by), whole.schedule
@@ -79,7 +90,9 @@ def _on(
 
     alone = limit if len(program.statements) == 1 else None
     try:
-        found = planned_at_once(program, finer, objective, memory=memory, limit=alone, budget=budget, hurried=False)
+        found = planned_at_once(
+            program, finer, objective, memory=memory, limit=alone, budget=budget, hurried=False, quick=quick, deep=deep
+        )
     except (ShardcError, Spent):  # nothing cheaper; or too wide to search, or over the memory limit
         return None
     if (memory is not None and found.cost.peak_bytes > memory) or measure(found, objective) >= limit:
@@ -142,7 +155,36 @@ def _below(best: PlannedProgram, objective: Objective) -> int:
     return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 
-def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool) -> list[Refinement]:
+def _common_factors(whole: PlannedProgram, objective: Objective) -> Iterator[tuple[Refinement, bool]]:
+    """The finer meshes on which an array that moves may have a route in fewer bytes: first by a route each, then the
+    finest by a search as well.
+
+    `A[I_X, J_Z] → A[I_Y, J]` on X=4, Y=6, Z=5: X = X0·X1 and Y = Y0·Y1 with X0 = Y0 = 2. On whole axes quarters do not
+    become sixths but by a gather. Of each axis every cut is tried, into most parts first.
+    """
+    schedule = whole.schedule
+    program, mesh = schedule.program, schedule.mesh
+    border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
+    if not only_moves(program) or whole.cost.wire_bytes <= whole.bound_bytes or any(s.unreduced for s in border):
+        return
+    used = frozenset[str]().union(*(sharding.used for sharding in border))
+    ways = [list(_factorings(size, MAX_AXES if axis in used else 1)) for axis, size in mesh.axes]
+    every = [
+        {axis: parts for (axis, _), parts in zip(mesh.axes, cut, strict=True) if len(parts) > 1}
+        for cut in islice(product(*ways), MAX_CUTS)
+        if sum(map(len, cut)) <= MAX_AXES
+    ]
+    names = [dim for dim, _ in program.sizes]
+    finest_first = sorted(filter(None, every), key=lambda cut: -sum(map(len, cut.values())))
+    found = [refinement(mesh, cut, names) for cut in finest_first]
+    yield from ((by, False) for by in found)
+    if objective is Objective.BYTES:
+        yield from ((by, True) for by in found[:MAX_DEEP])
+
+
+def _cuts(
+    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool
+) -> list[Refinement]:
     """The finer meshes to try, those of fewer axes first; `needed` if no plan on the mesh as it is will do."""
     schedule, cost = whole.schedule, whole.cost
     program, mesh = schedule.program, schedule.mesh
@@ -161,7 +203,7 @@ def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed:
 
     wide = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in pool if mesh.size(axis) > 1)
     cuts = _even_cuts(wide, _most_axes(program))
-    if cuts and not by_time and not needed and cost.wire_bytes <= whole.bound_bytes:
+    if cuts and not by_time and not needed and best.cost.wire_bytes <= whole.bound_bytes:
         return []
     names = [dim for dim, _ in program.sizes]
     return [refinement(mesh, cut, names) for cut in cuts]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product, takewhile
+from itertools import islice, product, takewhile
 from typing import TypeAlias
 
 from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, Move, ReduceScatter, Slice
@@ -33,6 +33,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.moves import exchange
 
+MAX_EXTENDED = 128  # ways to put axes to the ends of dims: every pair of such, before and after, is compared
+MAX_TRIED = 2048
 Dims: TypeAlias = tuple[Axes, ...]
 Route: TypeAlias = tuple[Move | Reshape, ...]
 
@@ -68,6 +70,24 @@ def plainly(source: Sharding, target: Sharding, mesh: Mesh) -> Iterator[Route]:
         *_gathered(gathered),
         *(Slice(axes, dim) for dim, axes in added(tuple(left), target.dims)),
     )
+
+
+def aligned(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Reshape:
+    """Dims cut wherever blocks of both end: whatever a route does above a cut, it may do another thing below.
+
+    `A[I_W] → A[I_XY]`, all of 2 and I = 4, as `A[I0_W, I1] → A[I0_X, I1_Y]`: slice Y, gather W, slice X. Whole, I is
+    gathered first.
+    """
+    sizes = []
+    for old, new, size in zip(source.dims, target.dims, shape, strict=True):
+        ends = [[mesh.product(axes[: n + 1]) for n in range(len(axes))] or [1] for axes in (old, new)]
+        both = sorted(
+            end
+            for end in {*ends[0], *ends[1]}
+            if 1 < end < size and all(end in own or end % own[-1] == 0 for own in ends)
+        )
+        sizes.append(tuple(end // before for before, end in zip([1, *both], both, strict=False)))
+    return Reshape(tuple(sizes), joins=False)
 
 
 def depends_on_shape(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
@@ -154,8 +174,8 @@ def _in_digits(source: Sharding, target: Dims, mesh: Mesh) -> Route | None:
 
 
 def _in_pieces(source: Dims, target: Dims, shape: tuple[int, ...], mesh: Mesh) -> Route | None:
-    before = _extended(source, _less(target, source), shape, mesh)
-    after = _extended(target, _less(source, target), shape, mesh)
+    before = _extended(source, _less(target, source), target, shape, mesh)
+    after = _extended(target, _less(source, target), source, shape, mesh)
     best = None
     for (old, held), (new, wanted) in product(before, after):
         count = _pieces(held, wanted)
@@ -169,16 +189,27 @@ def _less(dims: Dims, others: Dims) -> Axes:
     return tuple(axis for axes in dims for axis in axes if axis not in taken)
 
 
-def _extended(dims: Dims, axes: Axes, shape: tuple[int, ...], mesh: Mesh) -> list[tuple[Dims, tuple[int, ...]]]:
-    """Every way to put the axes to the ends of the dims that divides the shape, and into how many blocks."""
+def _extended(
+    dims: Dims, axes: Axes, others: Dims, shape: tuple[int, ...], mesh: Mesh
+) -> list[tuple[Dims, tuple[int, ...]]]:
+    """Every way to put the axes to the ends of the dims that divides the shape, and into how many blocks.
+
+    Of very many ways the first, if each axis is put first where the others have it.
+    """
     found = []
-    for places in product(range(len(dims)), repeat=len(axes)):
+    places_of = [list(range(len(dims))) for _ in axes]
+    if len(dims) ** len(axes) > MAX_EXTENDED:
+        home = {axis: place for place, some in enumerate(others) for axis in some}
+        places_of = [sorted(places, key=lambda n: n != home[a]) for a, places in zip(axes, places_of, strict=True)]
+    for places in islice(product(*places_of), MAX_TRIED):
         longer = list(dims)
         for axis, place in zip(axes, places, strict=True):
             longer[place] += (axis,)
         blocks = tuple(map(mesh.product, longer))
         if all(size % count == 0 for size, count in zip(shape, blocks, strict=True)):
             found.append((tuple(longer), blocks))
+            if len(found) == MAX_EXTENDED:
+                break
     return found
 
 
