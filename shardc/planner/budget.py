@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 STATEMENT = 800_000  # for a statement's plan, and its plans on finer meshes
 PLAN = 600_000  # of these for its plan alone
+DEEP = 60_000  # for a search in digits on one finer mesh
 QUICK = 150_000  # for a plan without a search, where one was too much
 LISTED = 500_000  # for what is listed beside a plan
 
@@ -49,7 +50,7 @@ class Budget:
         """For those who ask a planner one thing, and wait."""
         return cls(1 << 62, 1 << 62)
 
-    def begin(self, most: int = PLAN) -> None:
+    def begin(self, most: int) -> None:
         """The next statement."""
         self.left, self.bound = min(most, self.total), 0
 

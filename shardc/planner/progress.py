@@ -13,7 +13,7 @@ from shardc.ir.plan import Step, Strategy
 from shardc.ir.program import Statement, uses
 from shardc.ir.sharding import Array
 from shardc.planner.alternatives import candidates, strategies
-from shardc.planner.budget import LISTED, STRATEGY, Budget, Spent
+from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
 from shardc.planner.build import Builder
 from shardc.planner.gaps import Gap, floor_of
 from shardc.planner.nodes import Planner
@@ -35,7 +35,7 @@ class Progress:
     hurried: bool = True  # whether a statement that is too much to search gets a plan all the same; else raises Spent
 
     def add(self, number: int, statement: Statement) -> PlannedStatement:
-        self.planner.budget.begin()
+        self.planner.budget.begin(DEEP if self.planner.deep else PLAN)
         self._declare_inputs(statement)
         planner, size = self.planner, len(self.values)
         try:

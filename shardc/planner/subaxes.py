@@ -54,14 +54,21 @@ def plan_with_subaxes(
             raise
         refusal, whole = error, plan_program(program, model, objective)
     best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
-    for by, deep in _common_factors(whole, objective) if refusal is None else ():
+    factors = _common_factors(whole) if refusal is None else []
+    for by in factors:
         if limit <= whole.bound_bytes and objective is Objective.BYTES:
             break
-        found = _on(by, whole, model, objective, memory, limit, budget, quick=True, deep=deep)
+        found = _on(by, whole, model, objective, memory, limit, budget, quick=True)
         if found is not None:
             best, limit = found, _below(found, objective)
     for by in _cuts(best or whole, whole, model, objective, needed=refusal is not None):
         found = _on(by, whole, model, objective, memory, limit, budget)
+        if found is not None:
+            best, limit = found, _below(found, objective)
+    for by in factors[:MAX_DEEP] if objective is Objective.BYTES else ():
+        if limit <= whole.bound_bytes:
+            break
+        found = _on(by, whole, model, objective, memory, limit, budget, quick=True, deep=True)
         if found is not None:
             best, limit = found, _below(found, objective)
     if best is None:
@@ -155,9 +162,8 @@ def _below(best: PlannedProgram, objective: Objective) -> int:
     return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 
-def _common_factors(whole: PlannedProgram, objective: Objective) -> Iterator[tuple[Refinement, bool]]:
-    """The finer meshes on which an array that moves may have a route in fewer bytes: first by a route each, then the
-    finest by a search as well.
+def _common_factors(whole: PlannedProgram) -> list[Refinement]:
+    """The finer meshes on which an array that moves may have a route in fewer bytes, the finest first.
 
     `A[I_X, J_Z] → A[I_Y, J]` on X=4, Y=6, Z=5: X = X0·X1 and Y = Y0·Y1 with X0 = Y0 = 2. On whole axes quarters do not
     become sixths but by a gather. Of each axis every cut is tried, into most parts first.
@@ -166,7 +172,7 @@ def _common_factors(whole: PlannedProgram, objective: Objective) -> Iterator[tup
     program, mesh = schedule.program, schedule.mesh
     border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
     if not only_moves(program) or whole.cost.wire_bytes <= whole.bound_bytes or any(s.unreduced for s in border):
-        return
+        return []
     used = frozenset[str]().union(*(sharding.used for sharding in border))
     ways = [list(_factorings(size, MAX_AXES if axis in used else 1)) for axis, size in mesh.axes]
     every = [
@@ -176,10 +182,7 @@ def _common_factors(whole: PlannedProgram, objective: Objective) -> Iterator[tup
     ]
     names = [dim for dim, _ in program.sizes]
     finest_first = sorted(filter(None, every), key=lambda cut: -sum(map(len, cut.values())))
-    found = [refinement(mesh, cut, names) for cut in finest_first]
-    yield from ((by, False) for by in found)
-    if objective is Objective.BYTES:
-        yield from ((by, True) for by in found[:MAX_DEEP])
+    return [refinement(mesh, cut, names) for cut in finest_first]
 
 
 def _cuts(

@@ -20,6 +20,7 @@ In digits partial sums are reduced and scattered where their axes come to stand,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,7 +32,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.rules.moves import exchange
+from shardc.rules.moves import exchange, fillings
 
 MAX_EXTENDED = 128  # ways to put axes to the ends of dims: every pair of such, before and after, is compared
 MAX_TRIED = 2048
@@ -49,27 +50,54 @@ def route(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh
 
 
 def plainly(source: Sharding, target: Sharding, mesh: Mesh) -> Iterator[Route]:
-    """The route without exchanges, if there is one: it needs nothing of shapes but what source and target do.
+    """The routes with no exchange of pieces, which need nothing of shapes but what source and target do.
 
-    `A[I_X, J]{U_Z} → A[I_Y, J_W]`: slice W, AllReduce Z, gather X, slice Y. There is none where partial sums are
-    wanted that do not arrive.
+    `A[I_X, J]{U_Z} → A[I_Y, J_W]`: slice W, AllReduce Z, gather X, slice Y. And where blocks may change devices first
+    so that less is to be gathered: `A[I_X, J_Y] → A[I_Y, J_Z]` with X=2, Y=2: permute `A[I_Y, J_X]`, then gather X,
+    slice Z. There are none where partial sums are wanted that do not arrive.
     """
     if not source.unreduced >= target.unreduced:
         return
-    early, left = list[Axes](), list[Axes]()
-    for old, new in zip(source.dims, target.dims, strict=True):
-        kept = tuple(axis for axis, _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-        free = tuple(takewhile(lambda axis: axis not in source.used, new[len(kept) :])) if kept == old else ()
-        early.append(old + free)
-        left.append(kept + free)
-    summed = mesh.ordered(source.unreduced - target.unreduced)
-    gathered = added(tuple(left), tuple(early))
-    yield (
-        *(Slice(axes, dim) for dim, axes in added(source.dims, tuple(early))),
-        *([AllReduce(summed)] if summed else []),
-        *_gathered(gathered),
-        *(Slice(axes, dim) for dim, axes in added(tuple(left), target.dims)),
+    early = tuple(
+        old + _free(new[len(old) :], source.used) if new[: len(old)] == old else old
+        for old, new in zip(source.dims, target.dims, strict=True)
     )
+    summed = mesh.ordered(source.unreduced - target.unreduced)
+    first: Route = (
+        *(Slice(axes, dim) for dim, axes in added(source.dims, early)),
+        *([AllReduce(summed)] if summed else []),
+    )
+    yield (*first, *_regathered(early, target.dims))
+    permuted = None if source.unreduced else _nearest(early, target.dims, mesh)
+    move = None if permuted is None else exchange(early, permuted, mesh)
+    if permuted is not None and move is not None:
+        yield (*first, move, *_regathered(permuted, target.dims))
+
+
+def _regathered(source: Dims, target: Dims) -> Route:
+    """Gather whatever is not as in the target, slice the rest of it."""
+    left = tuple(_front(old, new) for old, new in zip(source, target, strict=True))
+    return (*_gathered(added(left, source)), *(Slice(axes, dim) for dim, axes in added(left, target)))
+
+
+def _nearest(source: Dims, target: Dims, mesh: Mesh) -> Dims | None:
+    """Of the ways to lay the same axes on as many blocks, that which has most where the target has it."""
+    axes = mesh.ordered(axis for some in source for axis in some)
+    ways = islice(fillings(axes, tuple(map(mesh.product, source)), mesh), MAX_TRIED)
+
+    def there(dims: Dims) -> int:
+        return math.prod(mesh.product(_front(old, new)) for old, new in zip(dims, target, strict=True))
+
+    best = max(ways, key=there, default=source)
+    return best if there(best) > there(source) else None
+
+
+def _front(old: Axes, new: Axes) -> Axes:
+    return tuple(axis for axis, _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+
+
+def _free(axes: Axes, used: frozenset[str]) -> Axes:
+    return tuple(takewhile(lambda axis: axis not in used, axes))
 
 
 def aligned(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Reshape:
