@@ -23,6 +23,7 @@ NODE = 12  # to settle a sharding
 ROUTE = 130  # to work out a route
 WAY = 14  # to find a local product
 BOUND = 5  # to bound what one costs
+CUT = 4000  # to see a program on another mesh
 PLACED = 5  # to put axes on digits and bound what that costs
 PRICED = 150  # to price such a product
 STRATEGY = 800  # to build a strategy and to print it, and each of its steps

@@ -13,18 +13,21 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
+from operator import itemgetter
 from typing import TypeAlias
 
 from shardc.errors import ShardcError
 from shardc.ir.program import Call, Expr, Product, Statement, operands
 from shardc.ir.sharding import Sharding
-from shardc.planner.budget import BOUND
+from shardc.planner.budget import BOUND, Spent
 from shardc.planner.gaps import alone, arithmetic
 from shardc.planner.nodes import Planner
 from shardc.planner.root import cheapest, fixed_if_asked
 from shardc.planner.tables import Applied, Multiplied, Origin, Table, as_written
 from shardc.planner.ways import Way
 
+EARLY = 4  # strategies that are listed before the other orders are looked at
 _Places: TypeAlias = tuple[int, ...]  # which strategy of each operand
 
 
@@ -35,26 +38,72 @@ def cheapest_first(
 
     One for each strategy of the products in one order, and one for each other order, with all of its strategies.
     """
-    own = _Strategies(planner, order, statement.pattern.exact)
-    queue: list[tuple[int, int, Table | Expr, int | None]] = []
-    for place, other in enumerate(others):
-        heapq.heappush(queue, (planner.objective.price(arithmetic(planner, other), 0, 0), -1 - place, other, None))
-    place, following = 0, own.strategy(0)
-    while queue or following is not None:
-        if following is not None and (not queue or following[0] <= queue[0][0]):
-            heapq.heappush(queue, (following[0], place, fixed_if_asked(following[1]), None))
-            place, following = place + 1, own.strategy(place + 1)
-            continue
-        _, number, found, goal = heapq.heappop(queue)
-        if isinstance(found, Table) and goal is not None:
-            yield found, goal
-            continue
+    ranked = _Ranked(planner, statement, _Strategies(planner, order, statement.pattern.exact), list(others))
+    try:
+        for number in count():
+            if number == EARLY:
+                ranked.try_others()
+            found = ranked.following()
+            if found is None:
+                return
+            yield found
+    except Spent:
+        yield from ranked.known()
+
+
+@dataclass(slots=True)
+class _Ranked:
+    """Tables, by what they cost at least up to the result; with the sharding of it once that is their price."""
+
+    planner: Planner
+    statement: Statement
+    own: _Strategies
+    others: list[Expr]
+    _place: int = 0
+    _queue: list[tuple[int, int, Table, int | None]] = field(default_factory=list)
+
+    def following(self) -> tuple[Table, int] | None:
+        """The cheapest that is left; other orders are looked at when no other can be cheaper."""
+        while True:
+            first = min((arithmetic_price(self.planner, other) for other in self.others), default=None)
+            strategy = self.own.strategy(self._place)
+            if strategy is not None and (not self._queue or strategy[0] <= self._queue[0][0]):
+                heapq.heappush(self._queue, (strategy[0], self._place, fixed_if_asked(strategy[1]), None))
+                self._place += 1
+            elif first is not None and (not self._queue or first <= self._queue[0][0]):
+                self.try_others()
+            elif not self._queue:
+                return None
+            else:
+                _, number, root, goal = heapq.heappop(self._queue)
+                if goal is not None:
+                    return root, goal
+                self._push(number, root)
+
+    def try_others(self) -> None:
+        """A table for each other order, with the cheapest of its strategies."""
+        while self.others:
+            other = self.others.pop(0)
+            try:
+                root = fixed_if_asked(self.planner.as_written(other))
+            except ShardcError:  # this order needs what moves cannot do
+                continue
+            self._push(-1 - len(self.others), root)
+
+    def known(self) -> list[tuple[Table, int]]:
+        """Those that have their price."""
+        return [(root, goal) for _, _, root, goal in sorted(self._queue, key=itemgetter(0, 1)) if goal is not None]
+
+    def _push(self, number: int, root: Table) -> None:
         try:
-            root = found if isinstance(found, Table) else fixed_if_asked(planner.as_written(found))
-            goal = cheapest(root, statement)
-        except ShardcError:  # this strategy does not lead to the result, or this order needs what moves cannot do
-            continue
-        heapq.heappush(queue, (root.paths(goal).price[goal], number, root, goal))
+            goal = cheapest(root, self.statement)
+        except ShardcError:  # this strategy does not lead to the result
+            return
+        heapq.heappush(self._queue, (root.paths(goal).price[goal], number, root, goal))
+
+
+def arithmetic_price(planner: Planner, expr: Expr) -> int:
+    return planner.objective.price(arithmetic(planner, expr), 0, steps=0)
 
 
 @dataclass(slots=True)

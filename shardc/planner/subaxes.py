@@ -23,7 +23,7 @@ from shardc.ir.mesh import MAX_AXES
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
-from shardc.planner.budget import Budget, Spent
+from shardc.planner.budget import CUT, Budget, Spent
 from shardc.planner.idle import only_moves, width_of
 from shardc.planner.limits import axes_to_search
 from shardc.planner.objective import Objective
@@ -32,6 +32,7 @@ from shardc.rules.products import count_placements
 
 MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
 MAX_CUTS = 4096  # of which those that leave few enough axes are tried by their routes
+MOST_TRIED = {Objective.BYTES: 64, Objective.TIME: 8}
 MAX_DEEP = 3
 MOST_EVEN = 2  # so many cuts are tried for each number of axes
 _NO_LIMIT = 1 << 90
@@ -54,7 +55,7 @@ def plan_with_subaxes(
             raise
         refusal, whole = error, plan_program(program, model, objective)
     best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
-    factors = _common_factors(whole) if refusal is None else []
+    factors = _common_factors(whole, objective) if refusal is None else []
     for by in factors:
         if limit <= whole.bound_bytes and objective is Objective.BYTES:
             break
@@ -97,6 +98,7 @@ def _on(
 
     alone = limit if len(program.statements) == 1 else None
     try:
+        budget.pay(CUT)
         found = planned_at_once(
             program, finer, objective, memory=memory, limit=alone, budget=budget, hurried=False, quick=quick, deep=deep
         )
@@ -162,7 +164,7 @@ def _below(best: PlannedProgram, objective: Objective) -> int:
     return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 
-def _common_factors(whole: PlannedProgram) -> list[Refinement]:
+def _common_factors(whole: PlannedProgram, objective: Objective) -> list[Refinement]:
     """The finer meshes on which an array that moves may have a route in fewer bytes, the finest first.
 
     `A[I_X, J_Z] → A[I_Y, J]` on X=4, Y=6, Z=5: X = X0·X1 and Y = Y0·Y1 with X0 = Y0 = 2. On whole axes quarters do not
@@ -182,7 +184,7 @@ def _common_factors(whole: PlannedProgram) -> list[Refinement]:
     ]
     names = [dim for dim, _ in program.sizes]
     finest_first = sorted(filter(None, every), key=lambda cut: -sum(map(len, cut.values())))
-    return [refinement(mesh, cut, names) for cut in finest_first]
+    return [refinement(mesh, cut, names) for cut in finest_first[: MOST_TRIED[objective]]]
 
 
 def _cuts(

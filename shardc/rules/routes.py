@@ -20,7 +20,6 @@ In digits partial sums are reduced and scattered where their axes come to stand,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +34,7 @@ from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.moves import exchange, fillings
 
 MAX_EXTENDED = 128  # ways to put axes to the ends of dims: every pair of such, before and after, is compared
-MAX_TRIED = 2048
+MAX_TRIED = 512
 Dims: TypeAlias = tuple[Axes, ...]
 Route: TypeAlias = tuple[Move | Reshape, ...]
 
@@ -80,16 +79,20 @@ def _regathered(source: Dims, target: Dims) -> Route:
     return (*_gathered(added(left, source)), *(Slice(axes, dim) for dim, axes in added(left, target)))
 
 
+@lru_cache(maxsize=16384)
 def _nearest(source: Dims, target: Dims, mesh: Mesh) -> Dims | None:
-    """Of the ways to lay the same axes on as many blocks, that which has most where the target has it."""
-    axes = mesh.ordered(axis for some in source for axis in some)
-    ways = islice(fillings(axes, tuple(map(mesh.product, source)), mesh), MAX_TRIED)
-
-    def there(dims: Dims) -> int:
-        return math.prod(mesh.product(_front(old, new)) for old, new in zip(dims, target, strict=True))
-
-    best = max(ways, key=there, default=source)
-    return best if there(best) > there(source) else None
+    """The same axes on as many blocks, dim after dim as many as fit where the target has them; None if none do."""
+    blocks, left = list(map(mesh.product, source)), mesh.ordered(axis for some in source for axis in some)
+    kept = list[Axes]()
+    for dim, wanted in enumerate(target):
+        own = tuple(takewhile(left.__contains__, wanted))
+        while blocks[dim] % mesh.product(own):
+            own = own[:-1]
+        kept.append(own)
+        blocks[dim] //= mesh.product(own)
+        left = tuple(axis for axis in left if axis not in own)
+    rest = next(fillings(left, tuple(blocks), mesh), None)
+    return None if rest is None else tuple(own + more for own, more in zip(kept, rest, strict=True))
 
 
 def _front(old: Axes, new: Axes) -> Axes:
