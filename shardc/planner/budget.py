@@ -1,7 +1,7 @@
 """How much work a search may do: counted, never timed, so that the same input gives the same plan everywhere.
 
-A unit is about a microsecond of one core, so that the two seconds which a statement may take, printed as JSON and all,
-are 1.2 million units, with room for a slower machine. What is counted is what the input asks for, whether or not an
+A unit is about a microsecond of one core that does nothing else, and two where others share it: the two seconds which a
+statement may take, printed as JSON and all, are a million units. What is counted is what the input asks for, whether or not an
 earlier search left it in a cache. Whoever is about to work says so first:
 
     budget.spend(ways * WAY)     raises Spent where that is more than is left; what is known by then is the answer
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STATEMENT = 800_000  # for a statement's plan, and its plans on finer meshes
-PLAN = 600_000  # of these for its plan alone
+STATEMENT = 600_000  # for a statement's plan, and its plans on finer meshes
+PLAN = 450_000  # of these for its plan alone
 DEEP = 60_000  # for a search in digits on one finer mesh
-QUICK = 150_000  # for a plan without a search, where one was too much
-LISTED = 500_000  # for what is listed beside a plan
+QUICK = 100_000  # for a plan without a search, where one was too much
+LISTED = 350_000  # for what is listed beside a plan
 
 MOVE = 9  # to find a move from a sharding
 EDGE = 1  # to take it, once found
@@ -40,6 +40,7 @@ class Budget:
 
     total: int
     left: int = 0
+    is_soft: bool = False  # whether whoever spends looks for himself
     bound: int = 0  # a price that the statement's plan is proved not to be below, once its search has ended early
 
     @classmethod
@@ -57,8 +58,15 @@ class Budget:
 
     def spend(self, units: int) -> None:
         self.pay(units)
-        if self.left < 0:
+        if self.left < 0 and not self.is_soft:
             raise Spent
+
+    def begin_on(self, units: int) -> None:
+        """For what is only the beginning: raises Spent where it alone is more than half of what is left."""
+        if 2 * units > self.left and not self.is_soft:
+            self.pay(self.left + 1)
+            raise Spent
+        self.pay(units)
 
     def pay(self, units: int) -> None:
         """For what is done already: whoever is next finds less."""

@@ -78,7 +78,13 @@ class Planner:
     def hurried(self) -> Planner:
         """The same planner, where there is no time for a search."""
         return replace(
-            self, quick=True, limit=None, most_wire=None, budget=Budget(QUICK, QUICK), _searches={}, _products_of={}
+            self,
+            quick=True,
+            limit=None,
+            most_wire=None,
+            budget=Budget(QUICK, QUICK, is_soft=True),
+            _searches={},
+            _products_of={},
         )
 
     def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
@@ -255,7 +261,7 @@ class Planner:
         # JAX multiplies no two arguments that both arrive as partial sums: one is reduced first.
         reduce_one = len(tables) > 1 and all(self._given_unreduced(operand) for operand in expr.operands)
         meeting = len({dim for operand in expr.operands for dim in operand.dims})
-        self.budget.spend(WAY * count_placements(len(search.space.seen), meeting))
+        self.budget.begin_on(WAY * count_placements(len(search.space.seen), meeting))
         spaces = tuple(table.search.space for table in tables)
         ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, spaces, search.space, partials)
         work = Work.of(self.program, expr)

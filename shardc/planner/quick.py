@@ -85,8 +85,8 @@ class _Placing:
                     placed, better = best, True
 
     def _rank(self, placed: _Placed) -> tuple[bool, int]:
-        if placed not in self._known:
-            self.budget.spend(0)
+        if placed not in self._known and self.budget.is_spent:
+            raise Spent
         found = self._priced(placed)
         return found is None, found[0] if found is not None else 0
 
