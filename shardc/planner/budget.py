@@ -1,8 +1,8 @@
 """How much work a search may do: counted, never timed, so that the same input gives the same plan everywhere.
 
-A unit is about a microsecond of one core that does nothing else, and two where others share it: the two seconds which a
-statement may take, printed as JSON and all, are a million units. What is counted is what the input asks for, whether or not an
-earlier search left it in a cache. Whoever is about to work says so first:
+A unit is about a microsecond of one core that does nothing else, and two where others share it: the two seconds which
+a statement may take, printed as JSON and all, are a million units. What is counted is what the input asks for, whether
+or not an earlier search left it in a cache. Whoever is about to work says so first:
 
     budget.spend(ways * WAY)     raises Spent where that is more than is left; what is known by then is the answer
 """

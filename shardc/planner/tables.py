@@ -74,6 +74,8 @@ class Table:
     def paths(self, goal: int | None = None) -> Paths:
         if self.fixed:
             return Paths(self.seeds, dict.fromkeys(self.seeds))
+        if goal is None and self.search.quick:
+            return self.search.paths(self.seeds)
         if goal is not None and self._paths is None:
             if goal not in self._towards:
                 self._towards[goal] = self.search.paths(self.seeds, goal)

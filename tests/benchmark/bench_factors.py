@@ -1,7 +1,8 @@
-"""How near reshards come to their bound where sizes of axes share factors: `python tests/benchmark/bench_factors.py [COUNT]`.
+"""How near reshards come to their bound where sizes of axes share factors:
+`python tests/benchmark/bench_factors.py [COUNT]`.
 
 Not a timed test. Random pairs of shardings, drawn from a seed, planned by bytes; wire bytes over the bytes that some
-device needs and does not hold. Dims are as small as the two shardings allow (tight), or multiples of all devices (wide).
+device needs and does not hold. Dims are as small as the two shardings allow (tight), or multiples of all devices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What planning may cost: a plan for every statement, within a budget of counted work, and how far from the cheapest."""
+"""What planning may cost: a plan for every statement, within a budget of counted work, and how far it may be off."""
 
 import math
 import re
@@ -270,7 +270,7 @@ def test_a_mesh_lies_as_well_as_the_best_of_all_placements(shape, data):
             lie.append([Part(n, size, have[n], shape[n]) for n, size in enumerate(own) if size > 1])
         every.append(quality(lie, wraps))
     found = place(Mesh.of(zip("ABCDE", sizes, strict=False)), tuple(shape), wraps, {})
-    assert quality(list(found.values()), wraps) == pytest.approx(max(every))
+    assert quality(list(found.parts.values()), wraps) == pytest.approx(max(every))
 
 
 def test_eight_axes_lie_on_a_large_slice_at_once():
