@@ -29,11 +29,13 @@ from shardc.planner.limits import axes_to_search
 from shardc.planner.objective import Objective
 from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
 from shardc.rules.products import count_placements
+from shardc.rules.routes import route
 
 MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
 MAX_CUTS = 4096  # of which those that leave few enough axes are tried by their routes
 MOST_TRIED = {Objective.BYTES: 64, Objective.TIME: 8}
-MAX_DEEP = 3
+MAX_DEEP = 3  # are searched, if links of few enough groups are to be worked out, of so many devices together
+MAX_ROUTED = 5000
 MOST_EVEN = 2  # so many cuts are tried for each number of axes
 _NO_LIMIT = 1 << 90
 MARGIN = 100  # by time a plan on a finer mesh must save one part in so many
@@ -69,6 +71,8 @@ def plan_with_subaxes(
     for by in factors[:MAX_DEEP] if objective is Objective.BYTES else ():
         if limit <= whole.bound_bytes:
             break
+        if by.fine.devices << len(by.fine.axes) > MAX_ROUTED:
+            continue
         found = _on(by, whole, model, objective, memory, limit, budget, quick=True, deep=True)
         if found is not None:
             best, limit = found, _below(found, objective)
@@ -175,6 +179,10 @@ def _common_factors(whole: PlannedProgram, objective: Objective) -> list[Refinem
     border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
     if not only_moves(program) or whole.cost.wire_bytes <= whole.bound_bytes or any(s.unreduced for s in border):
         return []
+    if len(schedule.inputs) == len(program.statements) == 1:
+        array = schedule.values[schedule.inputs[0]]
+        if route(array.sharding, border[-1], array.shape, mesh) is not None:
+            return []  # which brings the fewest bytes on whole axes
     used = frozenset[str]().union(*(sharding.used for sharding in border))
     ways = [list(_factorings(size, MAX_AXES if axis in used else 1)) for axis, size in mesh.axes]
     every = [
