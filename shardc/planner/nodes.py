@@ -33,7 +33,7 @@ from shardc.planner.objective import Objective
 from shardc.planner.quick import quick_call, quick_choices, quick_ways
 from shardc.planner.search import Search
 from shardc.planner.space import Edge, space
-from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, as_written
+from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, aligned, as_written
 from shardc.planner.ways import Towards, Way, every_price, every_way
 from shardc.planner.work import Work
 from shardc.rules.functions import applied
@@ -283,7 +283,7 @@ class Planner:
         return any(use.name in given for use in uses(expr))
 
     def _calls(self, expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
-        for at in dict.fromkeys(quick_call(expr, tables)) if self.quick else _aligned(expr, tables):
+        for at in dict.fromkeys(quick_call(expr, tables)) if self.quick else aligned(tables):
             sharding = applied(
                 expr.function,
                 expr.over,
@@ -316,27 +316,6 @@ class Planner:
             )
             if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
                 yield edge
-
-
-def _aligned(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
-    """Choices of a sharding per operand that can go together: the second follows from the first on shared dims."""
-    first = tables[0]
-    if len(tables) == 1:
-        yield from ((number,) for number in first.paths().price)
-        return
-    second = tables[1]
-    shared = [dim for dim in first.expr.dims if dim in second.expr.dims]
-    by_shared: dict[object, list[int]] = {}
-    for number in second.paths().price:
-        by_shared.setdefault(_signature(second, number, shared), []).append(number)
-    for number in first.paths().price:
-        for other in by_shared.get(_signature(first, number, shared), ()):
-            yield number, other
-
-
-def _signature(table: Table, number: int, shared: list[str]) -> object:
-    sharding = table.sharding(number)
-    return tuple(sharding.dims[table.expr.dims.index(dim)] for dim in shared), sharding.unreduced
 
 
 def _impossible(expr: Expr) -> ShardcError:

@@ -11,43 +11,19 @@ import heapq
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 from shardc.cost.model import CostModel
-from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter
+from shardc.ir.collectives import AllReduce, JointScatter, ReduceScatter
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.objective import Objective
+from shardc.planner.paths import Paths, Step
 from shardc.planner.rated import Leg, RatedRoute, rated
 from shardc.planner.space import Edge, Space, ToCome, space
 from shardc.rules.routes import Route, aligned, plainly, route
-
-Step: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
-
-
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """Cheapest prices from the seeds to every sharding reached, and the last moves to each (None at a seed).
-
-    A search that ended with its budget proves no more than that no path to its goal costs less than the `bound`.
-    """
-
-    price: dict[int, int]
-    last: dict[int, Step | None]
-    bound: int | None = None
-
-    def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
-        """The seed from which a sharding is reached, and the moves, in order."""
-        found: list[Move | Reshape] = []
-        step = self.last[number]
-        while step is not None:
-            number, moves = step
-            found += reversed(moves)
-            step = self.last[number]
-        return number, found[::-1]
 
 
 class Search:
