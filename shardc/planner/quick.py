@@ -101,6 +101,10 @@ class _Placing:
             for dims, sharding in (arrays[number], *arrays):
                 on = {axis: dim for dim, axes in zip(dims, sharding.dims, strict=True) for axis in axes} | on
             yield tuple(on.get(axis) for axis in self._axes)
+        wanted = frozenset[str]() if self.goal is None else self.search.space.shardings[self.goal].unreduced
+        for dim in self._dims if wanted else ():  # partial sums come of a summed dim that they shard
+            if dim not in self.expr.dims:
+                yield tuple(dim if axis in wanted else None for axis in self._axes)
 
     @property
     def _operands(self) -> list[tuple[tuple[str, ...], Table]]:
