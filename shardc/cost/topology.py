@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shardc.cost import order
 from shardc.cost.chips import Chip, chip
+from shardc.cost.placing import best_shares
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 
@@ -146,13 +147,13 @@ def check_fits(mesh: Mesh, shape: tuple[int, ...]) -> None:
 def place(mesh: Mesh, shape: tuple[int, ...], wraps: tuple[bool, ...], given: Mapping[str, tuple[int, ...]]) -> Laid:
     """The mesh on the physical axes that are `given`; axes that are not, on whole ones where they can.
 
-    Of placements that cut as few physical axes, that whose slowest mesh axis is fastest counts; of these the
-    first. SHC224 if the sizes do not fit.
+    Of placements that cut as few physical axes, that whose slowest mesh axis is fastest counts, then the sum;
+    of these the first. SHC224 if the sizes do not fit.
     """
-    best = max(_placements(mesh, shape, given), key=lambda placement: _quality(placement, wraps), default=None)
-    if best is None:
+    shares = best_shares(mesh, shape, wraps, given)
+    if shares is None:
         raise _refused(mesh, shape, given)
-    return Laid(mesh, shape, best)
+    return Laid(mesh, shape, _parts(mesh, shape, shares))
 
 
 def _refused(mesh: Mesh, shape: tuple[int, ...], given: Mapping[str, tuple[int, ...]]) -> ShardcError:
@@ -161,23 +162,6 @@ def _refused(mesh: Mesh, shape: tuple[int, ...], given: Mapping[str, tuple[int, 
         f"the mesh {mesh} cannot be laid on {'x'.join(map(str, shape))}" + (" as --map says" if given else ""),
         help="sizes of mesh axes are products of parts of physical axes",
     )
-
-
-def _placements(mesh: Mesh, shape: tuple[int, ...], given: Mapping[str, tuple[int, ...]]) -> Iterator[Placement]:
-    """Every way to give each mesh axis a part of each physical axis, earlier mesh axes the outer parts."""
-
-    def extend(names: tuple[str, ...], left: tuple[int, ...]) -> Iterator[dict[str, tuple[int, ...]]]:
-        if not names:
-            if all(size == 1 for size in left):
-                yield {}
-            return
-        for sizes in order.factorings(mesh.size(names[0]), left, given.get(names[0])):
-            rest = tuple(have // used for have, used in zip(left, sizes, strict=True))
-            for others in extend(names[1:], rest):
-                yield {names[0]: sizes} | others
-
-    for chosen in extend(mesh.names, shape):
-        yield _parts(mesh, shape, chosen)
 
 
 def _parts(mesh: Mesh, shape: tuple[int, ...], shares: Mapping[str, tuple[int, ...]]) -> Placement:
@@ -192,16 +176,3 @@ def _parts(mesh: Mesh, shape: tuple[int, ...], shares: Mapping[str, tuple[int, .
                 parts.append(Part(axis, size, left[axis], shape[axis]))
         placement[name] = tuple(parts)
     return placement
-
-
-def _quality(placement: Placement, wraps: tuple[bool, ...]) -> tuple[int, float, float]:
-    """Fewer pieces of cut axes, then the bandwidth in links per device of the slowest mesh axis, then the sum."""
-    pieces = sum(part.size < part.whole for parts in placement.values() for part in parts)
-    rates = [
-        sum(
-            (2.0 if wraps[part.axis] and part.size * part.stride == part.whole else 1.0) / part.stride for part in parts
-        )
-        for parts in placement.values()
-        if parts
-    ]
-    return (-pieces, min(rates, default=0.0), sum(rates))

@@ -17,6 +17,7 @@ from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.program import Product
 from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.budget import PLACED, PRICED, Spent
 from shardc.planner.digit_floors import Floor
 from shardc.planner.nodes import Planner
 from shardc.planner.search import Search
@@ -44,6 +45,7 @@ def in_digits(
 ) -> InDigits | None:
     """The cheapest product in digits of less than this price, from operands that lie so to a result that lies so.
 
+    The best that is known where the budget ends.
     None as well where partial sums arrive or are wanted, and where an axis of one device stands.
     """
     if expr.local or goal.unreduced or any(source.unreduced for source in sources):
@@ -52,7 +54,10 @@ def in_digits(
         return None
     placed = [*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal)]
     found = _cheapest(_Task.of(planner, expr, placed, digits_of_dims(placed, planner.mesh)), below)
-    return None if found is None else _with_fewest_digits(planner, expr, placed, found)
+    try:
+        return None if found is None else _with_fewest_digits(planner, expr, placed, found)
+    except Spent:
+        return found
 
 
 def _cheapest(task: _Task, below: int) -> InDigits | None:
@@ -62,15 +67,20 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
     every = choices(task.placed, task.digits, pool)
     if every.count > MAX_WAYS:
         return None
-    bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
-    most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
-    for least, parts, chosen in bounded:
-        if least >= below or least > most:
-            break
-        for way in every.ways(chosen, task.digits):
-            found = task.priced(way, parts, below)
-            if found is not None:
-                best, below = found, found.price
+    try:
+        task.planner.budget.spend(PLACED * every.count)
+        bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
+        most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
+        for least, parts, chosen in bounded:
+            if least >= below or least > most:
+                break
+            for way in every.ways(chosen, task.digits):
+                task.planner.budget.spend(PRICED)
+                found = task.priced(way, parts, below)
+                if found is not None:
+                    best, below = found, found.price
+    except Spent:
+        pass
     return best
 
 

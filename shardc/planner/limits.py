@@ -34,13 +34,6 @@ def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, 
     A reduction over X is cheaper on slices over an idle Y. Where idle axes are many they move as one (`idle`).
     """
     written, dims = mentioned(program), width(program)
-    ways = count_placements(len(written), dims)
-    if ways > MAX_PLACEMENTS:
-        raise ShardcError(
-            "SHC408",
-            f"{dims} dims meet over {len(written)} mesh axes: {ways} ways to lie; the budget is {MAX_PLACEMENTS}",
-            help="merge mesh axes, or split the statement so that fewer dims or axes meet",
-        )
     mesh = program.mesh
     idle = tuple(name for name in mesh.names if mesh.size(name) > 1 and name not in written)
     if not with_idle or not idle:

@@ -14,8 +14,9 @@ Prices add up along the tree, so the least price at the root is the least over a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 
 from shardc.cost.model import CostModel, picoseconds
@@ -26,11 +27,13 @@ from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
 from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.budget import NODE, QUICK, WAY, Budget
 from shardc.planner.idle import idle_together
 from shardc.planner.objective import Objective
+from shardc.planner.quick import quick_call, quick_choices, quick_ways
 from shardc.planner.search import Search
 from shardc.planner.space import Edge, space
-from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, as_written
+from shardc.planner.tables import Applied, Held, Moved, Multiplied, Origin, Table, Waypoint, aligned, as_written
 from shardc.planner.ways import Towards, Way, every_price, every_way
 from shardc.planner.work import Work
 from shardc.rules.functions import applied
@@ -53,7 +56,11 @@ class Planner:
     cap: int | None = None  # the most bytes per device of a step
     limit: int | None = None  # the highest price that a product of two given arrays, or a reshard, may have
     most_wire: int | None = None  # the most wire bytes that the moves of an array may bring
+    budget: Budget = field(default_factory=Budget.unlimited)
+    quick: bool = False  # whether nothing is searched: a few of the ways, each with its routes
+    deep: bool = False  # whether then a route is held against a search in digits
     _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
+    _products_of: dict[tuple[Product, tuple[frozenset[str], ...]], list[tuple[Way, int]]] = field(default_factory=dict)
 
     together: Axes = field(init=False)  # axes of the pool that move as one
 
@@ -66,7 +73,19 @@ class Planner:
 
     def over(self, pool: Axes) -> Planner:
         """The same planner, moving only these axes."""
-        return Planner(self.program, self.model, self.objective, pool, self.held, self.shardings, self.cap)
+        return replace(self, pool=pool, limit=None, most_wire=None, _searches={}, _products_of={})
+
+    def hurried(self) -> Planner:
+        """The same planner, where there is no time for a search."""
+        return replace(
+            self,
+            quick=True,
+            limit=None,
+            most_wire=None,
+            budget=Budget(QUICK, QUICK, is_soft=True),
+            _searches={},
+            _products_of={},
+        )
 
     def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
         return self.search_of(self.program.shape(dims), dtype)
@@ -76,7 +95,16 @@ class Planner:
         if key not in self._searches:
             around = space(self.mesh, len(shape), self.pool, self.together)
             self._searches[key] = Search(
-                around, shape, dtype.bytes, self.model, self.objective, self.cap, self.most_wire
+                around,
+                shape,
+                dtype.bytes,
+                self.model,
+                self.objective,
+                self.cap,
+                self.most_wire,
+                self.budget,
+                self.quick,
+                self.deep,
             )
         return self._searches[key]
 
@@ -99,10 +127,13 @@ class Planner:
         for pair in chain.pairs():
             if pair.left not in tables or pair.right not in tables or not self._can_afford(chain, pair):
                 continue
+            if self.quick and self.budget.is_spent and pair not in chain.written:
+                continue
             below = (tables[pair.left], tables[pair.right])
             expr = chain.multiply(pair, *(table.expr for table in below))
             made = tables.get(pair.whole) or Table(expr, self.search(expr.dims, expr.dtype), {}, {})
-            self._seed(made, expr, below, self._goal(chain, below, made.search, wanted))
+            whole = wanted if pair.whole == chain.whole else None
+            self._seed(made, expr, below, self._goal(chain, below, made.search, whole))
             if made.seeds:
                 tables[pair.whole] = made
         if chain.whole not in tables:
@@ -112,7 +143,8 @@ class Planner:
     def _goal(self, chain: Chain, below: tuple[Table, ...], search: Search, wanted: Sharding | None) -> int | None:
         """The only sharding to be asked of a product, if it is one of two arrays that lie in a few ways."""
         alone = len(chain.operands) == 2 and not chain.product.local
-        if wanted is None or not alone or self.cap is not None or any(len(table.seeds) > FEW for table in below):
+        searched = alone and self.cap is None and all(len(table.seeds) <= FEW for table in below)
+        if wanted is None or not (searched or (self.quick and not chain.product.local)):
             return None
         goal = search.space.number(wanted)
         return goal if search.divides(goal) else None
@@ -191,6 +223,9 @@ class Planner:
 
     def _matching(self, pattern: Pattern) -> list[Sharding]:
         around = space(self.mesh, len(pattern.dims), self.pool, self.together)
+        if self.quick:
+            return list(map(around.wide, quick_choices(pattern, around.mesh, around.seen)))
+        self.budget.spend(NODE * count_placements(len(around.seen), around.rank))
         free = tuple(axis for axis in around.seen if axis not in pattern.unreduced)
         every = (around.wide(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
         return [sharding for sharding in every if pattern.matches(sharding)]
@@ -199,19 +234,34 @@ class Planner:
         self, expr: Product, tables: tuple[Table, ...], search: Search, goal: int | None = None
     ) -> Iterator[tuple[int, int, Origin]]:
         usable = tuple(as_written(table) if expr.local else table for table in tables)
-        ways = self._local_products(expr, usable, search)
-        found = (
-            every_price(ways, usable) if goal is None else Towards(expr, usable, search, goal).best(ways, self.limit)
-        )
+        found: Iterable[tuple[Way, int]]
+        if self.quick and not expr.local:
+            work = Work.of(self.program, expr)
+            price = partial(self._of_product, work, tables=tables, search=search)
+            found = quick_ways(expr, tables, search, goal, price, self.budget)
+        elif goal is None:
+            found = every_price(self.local_products(expr, usable, search), usable)
+        else:
+            towards = Towards(expr, usable, search, goal, self.budget)
+            found = towards.best(self.local_products(expr, usable, search), self.limit)
         return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
 
-    def _local_products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:
+    def local_products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:
         """Each local product that the seeds' partial sums allow, and the price of the product itself."""
-        partial = tuple(
+        partials = tuple(
             frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
         )
+        if (expr, partials) not in self._products_of:
+            self._products_of[expr, partials] = self._priced_products(expr, tables, search, partials)
+        return self._products_of[expr, partials]
+
+    def _priced_products(
+        self, expr: Product, tables: tuple[Table, ...], search: Search, partials: tuple[frozenset[str], ...]
+    ) -> list[tuple[Way, int]]:
+        meeting = len({dim for operand in expr.operands for dim in operand.dims})
+        self.budget.begin_on(WAY * count_placements(len(search.space.seen), meeting))
         spaces = tuple(table.search.space for table in tables)
-        ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, spaces, search.space, partial)
+        ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, spaces, search.space, partials)
         work = Work.of(self.program, expr)
         return [(way, self._of_product(work, way, tables, search)) for way in ways]
 
@@ -222,7 +272,7 @@ class Planner:
         return self.objective.price(picoseconds(time), 0)
 
     def _calls(self, expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
-        for at in _aligned(expr, tables):
+        for at in dict.fromkeys(quick_call(expr, tables)) if self.quick else aligned(tables):
             sharding = applied(
                 expr.function,
                 expr.over,
@@ -232,8 +282,10 @@ class Planner:
             )
             if sharding is None:
                 continue
-            price = sum(table.paths().price[number] for table, number in zip(tables, at, strict=True))
-            yield search.space.number(sharding), price + self.objective.price(0, 0), Applied(tables, at)
+            prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
+            price = sum(found for found in prices if found is not None) + self.objective.price(0, 0)
+            if None not in prices:
+                yield search.space.number(sharding), price, Applied(tables, at)
 
     def _named(self, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
         source = as_written(table)
@@ -253,27 +305,6 @@ class Planner:
             )
             if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
                 yield edge
-
-
-def _aligned(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
-    """Choices of a sharding per operand that can go together: the second follows from the first on shared dims."""
-    first = tables[0]
-    if len(tables) == 1:
-        yield from ((number,) for number in first.paths().price)
-        return
-    second = tables[1]
-    shared = [dim for dim in first.expr.dims if dim in second.expr.dims]
-    by_shared: dict[object, list[int]] = {}
-    for number in second.paths().price:
-        by_shared.setdefault(_signature(second, number, shared), []).append(number)
-    for number in first.paths().price:
-        for other in by_shared.get(_signature(first, number, shared), ()):
-            yield number, other
-
-
-def _signature(table: Table, number: int, shared: list[str]) -> object:
-    sharding = table.sharding(number)
-    return tuple(sharding.dims[table.expr.dims.index(dim)] for dim in shared), sharding.unreduced
 
 
 def _impossible(expr: Expr) -> ShardcError:

@@ -14,6 +14,7 @@ from shardc.ir.plan import Cost, Schedule, Step
 from shardc.ir.program import Program, check_divisible
 from shardc.ir.scatters import slice_of
 from shardc.planner.bounds import lower_bound
+from shardc.planner.budget import Budget, Spent
 from shardc.planner.idle import only_moves
 from shardc.planner.limits import MAX_LEANER, TooLarge, axes_to_search, check_bytes
 from shardc.planner.nodes import Planner
@@ -41,14 +42,20 @@ class PlannedProgram:
 
 
 def plan_program(
-    program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
+    program: Program,
+    model: CostModel,
+    objective: Objective = Objective.TIME,
+    memory: int | None = None,
+    budget: Budget | None = None,
 ) -> PlannedProgram:
     """The cheapest plan of each statement in turn, within `memory` bytes per device if that is given.
 
+    Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, TooLarge (SHC410) if no plan that is found keeps the limit.
     """
-    free = planned_at_once(program, model, objective)
-    wide = _over_idle_axes(program, model, free) if objective is Objective.TIME else None
+    budget = Budget.of(len(program.statements)) if budget is None else budget
+    free = planned_at_once(program, model, objective, budget=budget)
+    wide = _over_idle_axes(program, model, free, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:
@@ -57,7 +64,7 @@ def plan_program(
     return _within(program, model, objective, memory, free, min(planned.cost.peak_bytes for planned in found))
 
 
-def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -> PlannedProgram | None:
+def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram, budget: Budget) -> PlannedProgram | None:
     """Of arrays that only move, a plan that also moves axes written nowhere, if it takes clearly less time, and no
     more bytes.
 
@@ -72,8 +79,10 @@ def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram) -
     limit = time.clearly_less(picoseconds(plain.cost.time_s))
     alone = limit if len(program.statements) == 1 else None
     try:
-        wide = planned_at_once(program, model, time, limit=alone, with_idle=True, most_wire=wire)
-    except ShardcError:  # nothing faster with no more bytes, or too wide to search
+        wide = planned_at_once(
+            program, model, time, limit=alone, with_idle=True, most_wire=wire, budget=budget, hurried=False
+        )
+    except (ShardcError, Spent):  # nothing faster with no more bytes, or too wide to search
         return None
     return wide if picoseconds(wide.cost.time_s) < limit and wide.cost.wire_bytes <= wire else None
 
@@ -101,8 +110,8 @@ def _leaner(
     pools = [axes_to_search(program, with_idle)[0] for with_idle in (objective is Objective.BYTES, True)]
     if pools[0] != pools[1]:
         try:
-            free = planned_at_once(program, model, objective, with_idle=True)
-        except ShardcError:  # too wide to search
+            free = planned_at_once(program, model, objective, with_idle=True, hurried=False)
+        except (ShardcError, Spent):  # too wide to search
             return
         yield free
         yield from _smaller_steps(program, model, objective, memory, free, with_idle=True)
@@ -125,8 +134,8 @@ def _smaller_steps(
             return
         try:
             cap = largest - 1
-            free = planned_at_once(program, model, objective, cap=cap, with_idle=with_idle)
-        except ShardcError:
+            free = planned_at_once(program, model, objective, cap=cap, with_idle=with_idle, hurried=False)
+        except (ShardcError, Spent):
             return
         yield free
 
@@ -152,7 +161,7 @@ def keeping(
             found = planned_at_once(
                 program, model, objective, memory=memory, early=early, cap=cap, limit=limit, with_idle=with_idle
             )
-        except ShardcError:
+        except (ShardcError, Spent):
             return
         yield found
         to_lower = [peak for peak in found.peaks if early is None or peak <= early]
@@ -188,21 +197,30 @@ def planned_at_once(
     limit: int | None = None,
     with_idle: bool | None = None,
     most_wire: int | None = None,
+    budget: Budget | None = None,
+    hurried: bool = True,
+    quick: bool = False,
+    deep: bool = False,
 ) -> PlannedProgram:
     """The cheapest plan, no step larger than `cap`; with `memory` and `early` as of Progress.
 
     Of one product or reshard, SHC220 where none costs less than `limit`, in picoseconds or bytes. No array's moves
     bring more than `most_wire` bytes. Idle axes are moved by bytes, if nothing else is asked for: what stands along
-    them is a copy of the same computation, which takes no time.
+    them is a copy of the same computation, which takes no time. Raises Spent where the budget ends first, unless a
+    hurried plan will do.
     """
     check_divisible(program)
     pool, notes = axes_to_search(program, objective is Objective.BYTES if with_idle is None else with_idle)
     most = None if limit is None else objective.below(limit)
-    planner = Planner(program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire)
-    state = Progress(planner, memory, early)
+    budget = Budget.of(len(program.statements)) if budget is None else budget
+    planner = Planner(
+        program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire, budget=budget, quick=quick, deep=deep
+    )
+    state = Progress(planner, memory, early, hurried=hurried)
     statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
     schedule = state.schedule()
     check_bytes(schedule)
+    notes += tuple(str(statement.gap) for statement in statements if statement.gap is not None)
     notes += order_notes(program)
     return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
@@ -13,10 +13,13 @@ from shardc.ir.plan import Schedule, Step, Strategy
 from shardc.ir.program import Statement, uses
 from shardc.ir.sharding import Array
 from shardc.planner.alternatives import candidates, strategies
+from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
 from shardc.planner.build import Builder
+from shardc.planner.gaps import Gap, floor_of
 from shardc.planner.nodes import Planner
-from shardc.planner.root import cheapest, root_table
+from shardc.planner.root import cheapest, root_table, searched
 from shardc.planner.statement import PlannedStatement, ranking, shares, shown_cases
+from shardc.planner.tables import Table
 
 
 @dataclass(slots=True)
@@ -34,24 +37,47 @@ class Progress:
     given: dict[str, int] = field(default_factory=dict)  # the value of each input
     results: list[int] = field(default_factory=list)  # the value of each statement
     peaks: list[int] = field(default_factory=list)  # up to each statement but the last, if memory is limited
+    hurried: bool = True  # whether a statement that is too much to search gets a plan all the same; else raises Spent
 
     def add(self, number: int, statement: Statement) -> PlannedStatement:
+        self.planner.budget.begin(DEEP if self.planner.deep else PLAN)
         self._declare_inputs(statement)
-        self._choose_inputs(statement)
-        planner = self.planner
-        find = self._alternatives(number, statement, len(self.values))
-        builder, value = self._cheapest_that_fits(number, statement)
+        planner, size = self.planner, len(self.values)
+        try:
+            self._choose_inputs(statement)
+            size = len(self.values)
+            builder, value, own = self._cheapest_that_fits(number, statement, planner)
+        except Spent:
+            if not self.hurried:
+                raise
+            planner = self.planner.hurried()
+            builder, value, own = self._cheapest_that_fits(number, statement, planner)
+        gap = self._gap(statement, builder, own)
+        find = self._alternatives(number, statement, planner, size, own)
         self._adopt(builder)
         self.results.append(value)
         held = planner.held.setdefault(statement.name, [])
         if value not in held:
             held.append(value)
         cases = shown_cases(builder.cases, statement, planner)
-        return PlannedStatement(statement.text, cases, find, ranking(planner.objective), shares(statement))
+        return PlannedStatement(statement.text, cases, find, ranking(planner.objective), shares(statement), gap)
 
-    def _cheapest_that_fits(self, number: int, statement: Statement) -> tuple[Builder, int]:
-        """The steps of the first strategy within the limit, or of that which needs least; and its result."""
-        built: Iterable[tuple[Builder, int]] = self._trials(number, statement)
+    def _gap(self, statement: Statement, builder: Builder, own: tuple[Table, int]) -> Gap | None:
+        """How far the plan may be from the cheapest, if its search ended with the budget."""
+        planner = self.planner
+        if not planner.budget.is_spent:
+            return None
+        steps = builder.steps[len(self.steps) :]
+        price = sum(planner.objective.price(picoseconds(s.cost.time_s), s.cost.wire_bytes) for s in steps)
+        bound = max(planner.budget.bound, own[0].bound(own[1]) or 0, floor_of(planner, statement))
+        return Gap(statement.name, planner.objective.first(price), planner.objective.first(min(price, bound)))
+
+    def _cheapest_that_fits(
+        self, number: int, statement: Statement, planner: Planner
+    ) -> tuple[Builder, int, tuple[Table, int]]:
+        """The steps of the first strategy within the limit, or of that which needs least; its result, and the table
+        and sharding that it is of."""
+        built: Iterable[tuple[Builder, int, tuple[Table, int]]] = self._trials(number, statement, planner)
         if shares(statement):
             # The search charges a move of an array for each use; done, it is done once.
             built = sorted(built, key=lambda trial: self._built_price(trial[0]))
@@ -60,10 +86,11 @@ class Progress:
         is_last = number == len(self.planner.program.statements) - 1
         limit = self.memory if is_last else math.inf if self.early is None else self.early
         least, leanest = math.inf, None
-        for builder, value in built:
+        for trial in built:
+            builder, value, _ = trial
             peak = self._whole_peak(builder, value) if is_last else self._peak(builder, value, number)
             if peak < least:
-                least, leanest = peak, (builder, value)
+                least, leanest = peak, trial
             if peak <= limit:
                 break
         assert leanest is not None
@@ -71,12 +98,20 @@ class Progress:
             self.peaks.append(int(least))
         return leanest
 
-    def _trials(self, number: int, statement: Statement) -> Iterator[tuple[Builder, int]]:
-        """The steps of each strategy, and the value of its result."""
-        for root, goal, digits in candidates(self.planner, statement, over_others=True):
-            builder = self._builder(number)
-            builder.digits = digits
-            yield builder, builder.build(root, goal, statement.name)
+    def _trials(
+        self, number: int, statement: Statement, planner: Planner
+    ) -> Iterator[tuple[Builder, int, tuple[Table, int]]]:
+        """The steps of each strategy, the value of its result, and what it is of; as many as the budget allows."""
+        own = searched(planner, statement)
+        try:
+            for root, goal, digits in candidates(planner, statement, own, over_others=self.memory is not None):
+                builder = self._builder(number, planner)
+                builder.digits = digits and not planner.quick
+                value = builder.build(root, goal, statement.name)
+                planner.budget.pay(STRATEGY if root is not own[0] else 0)
+                yield builder, value, own
+        except Spent:
+            return
 
     def _built_price(self, builder: Builder) -> int:
         price = self.planner.objective.price
@@ -113,11 +148,11 @@ class Progress:
         )
         return waiting + peak_bytes(builder.values, inputs, kept, builder.steps, program.mesh)
 
-    def _builder(self, number: int) -> Builder:
+    def _builder(self, number: int, planner: Planner) -> Builder:
         names = {statement.name for statement in self.planner.program.statements}
         names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
         name = self.planner.program.statements[number].name
-        return Builder(self.planner, list(self.values), list(self.steps), number, name, names)
+        return Builder(planner, list(self.values), list(self.steps), number, name, names)
 
     def _declare_inputs(self, statement: Statement) -> None:
         """Inputs with a written sharding are values from their first use on."""
@@ -146,7 +181,9 @@ class Progress:
         planner = self.planner
         held = planner.held | {array.name: [len(planner.shardings)]}
         shardings = [*planner.shardings, array.sharding]
-        trial = Planner(planner.program, planner.model, planner.objective, planner.pool, held, shardings, planner.cap)
+        trial = replace(
+            planner, held=held, shardings=shardings, limit=None, most_wire=None, _searches={}, _products_of={}
+        )
         try:
             root = root_table(trial, statement)
             return root.paths().price[cheapest(root, statement)]
@@ -166,19 +203,23 @@ class Progress:
             self.given[name] = value
             self.planner.held.setdefault(name, []).insert(0, value)
 
-    def _alternatives(self, number: int, statement: Statement, size: int) -> Callable[[], Iterator[Strategy]]:
-        before = Planner(
-            self.planner.program,
-            self.planner.model,
-            self.planner.objective,
-            self.planner.pool,
-            {name: list(held) for name, held in self.planner.held.items()},
-            list(self.planner.shardings),
-            self.planner.cap,
+    def _alternatives(
+        self, number: int, statement: Statement, planner: Planner, size: int, own: tuple[Table, int]
+    ) -> Callable[[], Iterator[Strategy]]:
+        """Every strategy, of a planner that knows what there was before the statement, within a budget of its own."""
+        before = replace(
+            planner,
+            held={name: list(held) for name, held in planner.held.items()},
+            shardings=list(planner.shardings),
+            limit=None,
+            most_wire=None,
+            budget=Budget(LISTED, LISTED),
+            _searches={},
+            _products_of={},
         )
         values = tuple(self.values[:size])
-        taken = self._builder(number).taken
-        return lambda: strategies(before, statement, number, values, taken)
+        taken = self._builder(number, planner).taken
+        return lambda: strategies(before, statement, number, values, taken, own)
 
 
 def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:

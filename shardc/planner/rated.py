@@ -95,7 +95,7 @@ class RatedSpace:
                 key = (number, goal, shape)
             if key not in self._routes:
                 moves = route(before, after, shape, self.space.mesh)
-                self._routes[key] = None if moves is None else self._along(number, moves)
+                self._routes[key] = None if moves is None else self.along(number, moves)
         return self._routes[key]
 
     def reductions(self, left: int, goal: int, rests: Sequence[int]) -> tuple[RatedRoute, ...]:
@@ -103,11 +103,11 @@ class RatedSpace:
         key = (left, goal, tuple(rests))
         if key not in self._reductions:
             before, after = self.space.shardings[left], self.space.shardings[goal]
-            every = (self._along(left, moves) for moves in reductions(before, after, rests, self.space.mesh))
+            every = (self.along(left, moves) for moves in reductions(before, after, rests, self.space.mesh))
             self._reductions[key] = tuple(found for found in every if found is not None)
         return self._reductions[key]
 
-    def _along(self, number: int, moves: Route) -> RatedRoute | None:
+    def along(self, number: int, moves: Route) -> RatedRoute | None:
         """A route rated; None if some digit is cut into more blocks than it has elements."""
         mesh, sharding = self.space.mesh, self.space.shardings[number]
         # Of each place: the dim it is of; its size, None for a rest; of a rest what lies above it.

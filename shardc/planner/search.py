@@ -11,38 +11,19 @@ import heapq
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import TypeAlias
+from dataclasses import replace
 
 from shardc.cost.model import CostModel
-from shardc.ir.collectives import AllReduce, JointScatter, Move, ReduceScatter
-from shardc.ir.digits import Reshape
+from shardc.ir.collectives import AllReduce, JointScatter, ReduceScatter
+from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.exchange import received_to_add
+from shardc.ir.sharding import Sharding
+from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.objective import Objective
+from shardc.planner.paths import Paths, Step
 from shardc.planner.rated import Leg, RatedRoute, rated
-from shardc.planner.space import MAX_STATES, Edge, Space, ToCome, over_budget
-from shardc.rules.routes import Route
-
-Step: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
-
-
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """Cheapest prices from the seeds to every sharding reached, and the last moves to each (None at a seed)."""
-
-    price: dict[int, int]
-    last: dict[int, Step | None]
-
-    def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
-        """The seed from which a sharding is reached, and the moves, in order."""
-        found: list[Move | Reshape] = []
-        step = self.last[number]
-        while step is not None:
-            number, moves = step
-            found += reversed(moves)
-            step = self.last[number]
-        return number, found[::-1]
+from shardc.planner.space import Edge, Space, ToCome, space
+from shardc.rules.routes import Route, aligned, plainly, route
 
 
 class Search:
@@ -57,6 +38,9 @@ class Search:
         objective: Objective,
         cap: int | None = None,
         most_wire: int | None = None,
+        budget: Budget | None = None,
+        quick: bool = False,
+        deep: bool = False,
     ):
         self.space = space
         self.shape = shape
@@ -64,6 +48,9 @@ class Search:
         self.objective = objective
         self._cap = cap
         self._most_wire = most_wire  # bytes that a path may bring
+        self._budget = Budget.unlimited() if budget is None else budget
+        self.quick = quick  # whether paths are routes, with no search
+        self.deep = deep  # whether a route is held against a search in digits
         self.given: set[int] = set()  # where the array lies before the program begins
         self._rated = rated(space, model)
         self._bytes = itemsize
@@ -73,6 +60,7 @@ class Search:
         self._always_divides = cap is None and all(size % space.mesh.devices == 0 for size in shape)
         self._least: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
+        self._closed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
         self._priced: dict[int, list[tuple[int, int, Route]]] = {}
         self._from: dict[int, Paths] = {}
@@ -97,8 +85,11 @@ class Search:
     def paths(self, seeds: dict[int, int], goal: int | None = None, limit: int | None = None) -> Paths:
         """From priced seeds; up to `goal` if there is one, and if a path there can cost at most the limit.
 
-        Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
+        Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes. Where the budget
+        ends first, the best path to the goal that is known; raises Spent where none is.
         """
+        if self.quick:
+            return self._closed_paths(seeds, goal)
         leasts = self._least.setdefault(goal, {})
         price = dict(seeds)
         last: dict[int, Step | None] = dict.fromkeys(seeds)
@@ -116,11 +107,17 @@ class Search:
             settled.add(number)
             if number == goal:
                 break
-            if goal is None and len(seeds) > 1:
-                for seed, route in self._from_seeds(number, seeds, price[number]):
-                    price[number], last[number], origin[number] = seeds[seed] + route[0], (seed, route[1]), seed
+            try:
+                if goal is None and len(seeds) > 1:
+                    for seed, route in self._from_seeds(number, seeds, price[number]):
+                        price[number], last[number], origin[number] = seeds[seed] + route[0], (seed, route[1]), seed
+                onward = [*self._routes(number, goal, last[number]), *self._steps(number)]
+            except Spent:
+                if goal is None or goal not in price:
+                    raise
+                return Paths(price, last, min(bound, price[goal]))
             here = price[number]
-            for target, added, moves in chain(self._routes(number, goal, last[number]), self._steps(number)):
+            for target, added, moves in onward:
                 known, cost, before = price.get(target), here + added, number
                 if known is not None and cost >= known:
                     continue
@@ -217,8 +214,9 @@ class Search:
 
     def _from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]:
         """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
+        self._budget.spend(EDGE * len(seeds))
         for seed, start in seeds.items():
-            if start < price and self.space.needs_digits(seed, number) and start + self.least(seed, number) < price:
+            if start < price and start + self.least(seed, number) < price and self.space.needs_digits(seed, number):
                 found = self.route(seed, number)
                 if found is not None and start + found[0] < price:
                     price = start + found[0]
@@ -227,14 +225,74 @@ class Search:
     def route(self, number: int, goal: int) -> tuple[int, Route] | None:
         """The price of the route of `rules.routes`, and the route; None if there is none, or it does not fit."""
         if (number, goal) not in self._routed:
+            self._budget.spend(ROUTE)
             found = self._rated.route(number, goal, self.shape)
             price = None if found is None else self._price_along(number, found)
             self._routed[number, goal] = None if found is None or price is None else (price, found.route)
         return self._routed[number, goal]
 
+    def closed(self, number: int, goal: int) -> tuple[int, Route] | None:
+        """The cheapest of the route and of plain ones, which there always are, unless sums are to be made."""
+        if (number, goal) not in self._closed:
+            source, target = self.space.shardings[number], self.space.shardings[goal]
+            routes = [None if number == goal else self.route(number, goal)]
+            for moves in (*plainly(source, target, self.space.mesh), *self._aligned(source, target)):
+                found = self._rated.along(number, moves)
+                price = None if found is None else self._price_along(number, found)
+                routes.append(None if price is None else (price, moves))
+            self._closed[number, goal] = min(filter(None, routes), key=operator.itemgetter(0), default=None)
+        return self._closed[number, goal]
+
+    def _aligned(self, source: Sharding, target: Sharding) -> Iterator[Route]:
+        """The routes in the digits that both have, where there are any."""
+        mesh, split = self.space.mesh, aligned(source, target, self.shape, self.space.mesh)
+        if not any(split.sizes):
+            return
+        before, after = (reshaped(split, sharding, mesh) for sharding in (source, target))
+        self._budget.spend(2 * ROUTE)
+        found = route(before, after, shape_after(split, self.shape), mesh)
+        for moves in (*plainly(before, after, mesh), *([] if found is None else [found])):
+            if not any(isinstance(move, Reshape) for move in moves):
+                yield (split, *moves, replace(split, joins=True))
+
+    def deeper(self, number: int, goal: int, limit: int) -> tuple[int, Route] | None:
+        """The cheapest path of moves in the digits that both have, if it is found and costs no more than the limit."""
+        mesh = self.space.mesh
+        source, target = self.space.shardings[number], self.space.shardings[goal]
+        split = aligned(source, target, self.shape, mesh)
+        shape = shape_after(split, self.shape)
+        around = space(mesh, len(shape), self.space.pool)
+        itemsize = self._bytes // math.prod(self.shape)
+        inner = Search(around, shape, itemsize, self.model, self.objective, self._cap, self._most_wire, self._budget)
+        start, end = (around.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
+        try:
+            found = inner.paths({start: 0}, end, limit)
+        except Spent:
+            return None
+        moves = tuple(found.moves_to(end)[1]) if end in found.price else ()
+        if not moves or any(isinstance(move, Reshape) for move in moves):
+            return None
+        joined = (split, *moves, replace(split, joins=True)) if any(split.sizes) else moves
+        return found.price[end], joined
+
+    def _closed_paths(self, seeds: dict[int, int], goal: int | None) -> Paths:
+        """The seeds; and the goal, by a closed route from one of them."""
+        price, last = dict(seeds), dict[int, Step | None].fromkeys(seeds)
+        for seed, start in seeds.items():
+            found = None if goal is None else self.closed(seed, goal)
+            if goal is not None and found is not None and start + found[0] < price.get(goal, start + found[0] + 1):
+                price[goal], last[goal] = start + found[0], (seed, found[1]) if found[1] else None
+        if self.deep and goal is not None and len(seeds) == 1 and goal not in seeds:
+            ((seed, start),) = seeds.items()
+            better = self.deeper(seed, goal, price.get(goal, start) - start - 1)
+            if better is not None:
+                price[goal], last[goal] = start + better[0], (seed, better[1])
+        return Paths(price, last)
+
     def reductions(self, left: int, goal: int, rests: Sequence[int]) -> Iterator[tuple[int, RatedRoute]]:
         """The prices of the ways to make partial sums sums, on the way to the goal."""
         for found in self._rated.reductions(left, goal, rests):
+            self._budget.spend(ROUTE)
             price = self._price_along(left, found)
             if price is not None:
                 yield price, found
@@ -270,12 +328,13 @@ class Search:
     def _steps(self, number: int) -> list[tuple[int, int, Route]]:
         found = self._priced.get(number)
         if found is None:
-            if len(self.space.shardings) > MAX_STATES:
-                raise over_budget(self.space)
+            self._budget.spend(NODE)
             rated, size, price = self._rated.edges(number), self.local_bytes(number), self.objective.price
             prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in rated.kinds]
             found = [(target, prices[kind], route) for target, kind, route in rated.edges]
             if not self._always_divides:
                 found = [step for step in found if self.divides(step[0]) and self._fits(number, step[0])]
+            self._budget.spend(MOVE * len(rated.edges))
             self._priced[number] = found
+        self._budget.spend(EDGE * len(found))
         return found

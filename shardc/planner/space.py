@@ -13,7 +13,6 @@ from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
-from shardc.errors import ShardcError
 from shardc.ir.collectives import (
     AllGather,
     CollectivePermute,
@@ -35,7 +34,6 @@ from shardc.rules.moves import MAX_ARRANGEMENTS, moves
 from shardc.rules.products import count_arrangements
 from shardc.rules.routes import needs_digits
 
-MAX_STATES = 100_000
 _JOINT = {AllGather: AllGather | JointGather, ReduceScatter: ReduceScatter | JointScatter}
 
 
@@ -194,11 +192,3 @@ class Space:
 @lru_cache(maxsize=64)
 def space(mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> Space:
     return Space(mesh, rank, pool, together)
-
-
-def over_budget(space: Space) -> ShardcError:
-    return ShardcError(
-        "SHC408",
-        f"more than {MAX_STATES} shardings of rank {space.rank} over {len(space.pool)} mesh axes to search",
-        help="merge mesh axes, or split the statement so that fewer dims meet",
-    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Statement, uses
+from shardc.planner.gaps import Gap
 from shardc.planner.idle import mentioned
 from shardc.planner.nodes import Planner
 from shardc.planner.objective import Objective
@@ -23,23 +24,34 @@ class PlannedStatement:
         find: Callable[[], Iterator[Strategy]],
         rank: Callable[[Strategy], tuple[float, float]],
         shared: bool,
+        gap: Gap | None = None,
     ) -> None:
         self.text = text
         self.cases = cases
         self._find = find
         self._rank = rank
         self._shared = shared
+        self.gap = gap  # None where the plan is the cheapest
+        self._found: list[Strategy] = []
+
+    @cached_property
+    def _more(self) -> Iterator[Strategy]:
+        return self._find()
 
     @cached_property
     def alternatives(self) -> tuple[Strategy, ...]:
         """Found when first asked for: the plan itself does not need them."""
-        return self._sorted(self._find())
+        self._found += self._more
+        return self._sorted(self._found)
 
     def cheapest(self, count: int | None) -> tuple[Strategy, ...]:
         """The first `count` of them, or all."""
-        return self.alternatives[:count] if count is None or self._shared else tuple(islice(self._find(), count))
+        if count is None or self._shared:
+            return self.alternatives[:count]
+        self._found += islice(self._more, max(0, count - len(self._found)))
+        return tuple(self._found[:count])
 
-    def _sorted(self, found: Iterator[Strategy]) -> tuple[Strategy, ...]:
+    def _sorted(self, found: Iterable[Strategy]) -> tuple[Strategy, ...]:
         return tuple(sorted(found, key=self._rank))
 
 

@@ -15,20 +15,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
+from shardc.ir.mesh import MAX_AXES
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
+from shardc.planner.budget import CUT, Budget, Spent
 from shardc.planner.idle import only_moves, width_of
 from shardc.planner.limits import TooLarge, axes_to_search
 from shardc.planner.objective import Objective
 from shardc.planner.program import PlannedProgram, keeping, plan_program, planned_at_once
 from shardc.rules.products import count_placements
+from shardc.rules.routes import route
 
 MAX_WAYS = 250  # in which the dims of all statements can lie on the finer mesh: two products on three axes
+MAX_CUTS = 4096  # of which those that leave few enough axes are tried by their routes
+MOST_TRIED = {Objective.BYTES: 64, Objective.TIME: 8}
+MAX_DEEP = 3  # are searched, if links of few enough groups are to be worked out, of so many devices together
+MAX_ROUTED = 5000
 MOST_EVEN = 2  # so many cuts are tried for each number of axes
 _NO_LIMIT = 1 << 90
 MARGIN = 100  # by time a plan on a finer mesh must save one part in so many
@@ -42,27 +49,44 @@ def plan_with_subaxes(
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
-    refusal = None
+    refusal, budget = None, Budget.of(len(program.statements))
     try:
-        whole = plan_program(program, model, objective, memory)
+        whole = plan_program(program, model, objective, memory, budget)
     except TooLarge as error:
         refusal, whole = error, plan_program(program, model, objective)
     best, limit = (whole, _below(whole, objective)) if refusal is None else (None, _NO_LIMIT)
     peaks: list[int] = []
-    for by in _cuts_to_try(whole, model, objective, needed=refusal is not None):
-        found = _on(by, whole, model, objective, memory, limit, peaks)
+    factors = _common_factors(whole, objective) if refusal is None else []
+    for by in factors:
+        if limit <= whole.bound_bytes and objective is Objective.BYTES:
+            break
+        found = _on(by, whole, model, objective, memory, limit, peaks, budget, quick=True)
+        if found is not None:
+            best, limit = found, _below(found, objective)
+    for by in _cuts_to_try(best or whole, whole, model, objective, needed=refusal is not None):
+        found = _on(by, whole, model, objective, memory, limit, peaks, budget)
+        if found is not None:
+            best, limit = found, _below(found, objective)
+    for by in factors[:MAX_DEEP] if objective is Objective.BYTES else ():
+        if limit <= whole.bound_bytes:
+            break
+        if by.fine.devices << len(by.fine.axes) > MAX_ROUTED:
+            continue
+        found = _on(by, whole, model, objective, memory, limit, peaks, budget, quick=True, deep=True)
         if found is not None:
             best, limit = found, _below(found, objective)
     if best is None:
         assert refusal is not None and memory is not None
         raise TooLarge(program, memory, min(refusal.least, *peaks)) if peaks else refusal
-    return _plainer(best, whole, model, objective, memory)
+    return _plainer(best, whole, model, objective, memory, budget)
 
 
-def _cuts_to_try(whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool) -> list[Refinement]:
+def _cuts_to_try(
+    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool
+) -> list[Refinement]:
     """Where a memory limit needs cuts, those tried without one come first: their plans are to be found again."""
-    found = _cuts(whole, model, objective, needed=False)
-    return [*dict.fromkeys([*found, *_cuts(whole, model, objective, needed=True)])] if needed else found
+    found = _cuts(best, whole, model, objective, needed=False)
+    return [*dict.fromkeys([*found, *_cuts(best, whole, model, objective, needed=True)])] if needed else found
 
 
 def _on(
@@ -73,6 +97,9 @@ def _on(
     memory: int | None,
     limit: int,
     peaks: list[int],
+    budget: Budget,
+    quick: bool = False,
+    deep: bool = False,
 ) -> PlannedProgram | None:
     """The plan on a finer mesh, if it keeps the memory limit and costs less than another limit.
 
@@ -85,7 +112,7 @@ def _on(
     program = refined(schedule.program, by, inputs, outputs)
 
     alone = limit if len(program.statements) == 1 else None
-    for found in _planned(program, finer, objective, memory, alone):
+    for found in _planned(program, finer, objective, memory, alone, budget, quick, deep):
         if memory is not None and found.cost.peak_bytes > memory:
             peaks.append(found.cost.peak_bytes)
         elif measure(found, objective) < limit:
@@ -96,20 +123,35 @@ def _on(
 
 
 def _planned(
-    program: Program, finer: CostModel, objective: Objective, memory: int | None, limit: int | None
+    program: Program,
+    finer: CostModel,
+    objective: Objective,
+    memory: int | None,
+    limit: int | None,
+    budget: Budget,
+    quick: bool,
+    deep: bool,
 ) -> Iterator[PlannedProgram]:
     """The plan, or under a memory limit those that may keep it; nothing where none is cheaper, or it is too wide."""
-    if memory is not None:
+    if memory is not None and not quick:
         yield from keeping(program, finer, objective, memory, limit=limit)
         return
     try:
-        yield planned_at_once(program, finer, objective, limit=limit)
-    except ShardcError:
+        budget.pay(CUT)
+        yield planned_at_once(
+            program, finer, objective, limit=limit, budget=budget, hurried=False, quick=quick, deep=deep
+        )
+    except (ShardcError, Spent):
         return
 
 
 def _plainer(
-    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, memory: int | None
+    best: PlannedProgram,
+    whole: PlannedProgram,
+    model: CostModel,
+    objective: Objective,
+    memory: int | None,
+    budget: Budget,
 ) -> PlannedProgram:
     """Of X0·X1·X2 whose X0 and X1 always stand together, the plan on X0·X1, if it costs no more."""
     by = best.schedule.by
@@ -117,7 +159,7 @@ def _plainer(
     if by is None or not cut or cut == {axis: tuple(size for _, size in parts) for axis, parts in by.parts}:
         return best
     plainer = refinement(by.coarse, cut, [dim for dim, _ in whole.schedule.program.sizes])
-    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1, [])
+    found = _on(plainer, whole, model, objective, memory, measure(best, objective) + 1, [], budget)
     return best if found is None else found
 
 
@@ -158,7 +200,36 @@ def _below(best: PlannedProgram, objective: Objective) -> int:
     return limit - limit // MARGIN if objective is Objective.TIME else limit
 
 
-def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool) -> list[Refinement]:
+def _common_factors(whole: PlannedProgram, objective: Objective) -> list[Refinement]:
+    """The finer meshes on which an array that moves may have a route in fewer bytes, the finest first.
+
+    `A[I_X, J_Z] → A[I_Y, J]` on X=4, Y=6, Z=5: X = X0·X1 and Y = Y0·Y1 with X0 = Y0 = 2. On whole axes quarters do not
+    become sixths but by a gather. Of each axis every cut is tried, into most parts first.
+    """
+    schedule = whole.schedule
+    program, mesh = schedule.program, schedule.mesh
+    border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
+    if not only_moves(program) or whole.cost.wire_bytes <= whole.bound_bytes or any(s.unreduced for s in border):
+        return []
+    if len(schedule.inputs) == len(program.statements) == 1:
+        array = schedule.values[schedule.inputs[0]]
+        if route(array.sharding, border[-1], array.shape, mesh) is not None:
+            return []  # which brings the fewest bytes on whole axes
+    used = frozenset[str]().union(*(sharding.used for sharding in border))
+    ways = [list(_factorings(size, MAX_AXES if axis in used else 1)) for axis, size in mesh.axes]
+    every = [
+        {axis: parts for (axis, _), parts in zip(mesh.axes, cut, strict=True) if len(parts) > 1}
+        for cut in islice(product(*ways), MAX_CUTS)
+        if sum(map(len, cut)) <= MAX_AXES
+    ]
+    names = [dim for dim, _ in program.sizes]
+    finest_first = sorted(filter(None, every), key=lambda cut: -sum(map(len, cut.values())))
+    return [refinement(mesh, cut, names) for cut in finest_first[: MOST_TRIED[objective]]]
+
+
+def _cuts(
+    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool
+) -> list[Refinement]:
     """The finer meshes to try, those of fewer axes first; `needed` if no plan on the mesh as it is will do."""
     schedule, cost = whole.schedule, whole.cost
     program, mesh = schedule.program, schedule.mesh
@@ -177,7 +248,7 @@ def _cuts(whole: PlannedProgram, model: CostModel, objective: Objective, needed:
 
     wide = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in pool if mesh.size(axis) > 1)
     cuts = _even_cuts(wide, _most_axes(program))
-    if cuts and not by_time and not needed and cost.wire_bytes <= whole.bound_bytes:
+    if cuts and not by_time and not needed and best.cost.wire_bytes <= whole.bound_bytes:
         return []
     names = [dim for dim, _ in program.sizes]
     return [refinement(mesh, cut, names) for cut in cuts]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shardc.ir.collectives import Move
 from shardc.ir.program import Expr, Use
 from shardc.ir.sharding import Sharding
-from shardc.planner.search import Paths, Search
+from shardc.planner.paths import Paths
+from shardc.planner.search import Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Table:
     def paths(self, goal: int | None = None) -> Paths:
         if self.fixed:
             return Paths(self.seeds, dict.fromkeys(self.seeds))
+        if goal is None and self.search.quick:
+            return self.search.paths(self.seeds)
         if goal is not None and self._paths is None:
             if goal not in self._towards:
                 self._towards[goal] = self.search.paths(self.seeds, goal)
@@ -96,6 +100,10 @@ class Table:
             self._towards[number] = found
         price = self.paths(number).price.get(number)
         return None if price is None or (limit is not None and price > limit) else price
+
+    def bound(self, number: int) -> int | None:
+        """What the price is proved not to be below, if a search for it ended with its budget."""
+        return None if number not in self._towards else self._towards[number].bound
 
     def least(self, number: int) -> int:
         """What the price of a sharding is not below."""
@@ -124,3 +132,24 @@ def as_written(table: Table) -> Table:
     if not isinstance(table.expr, Use):
         return table
     return Table(table.expr, table.search, table.seeds, table.origins, fixed=True)
+
+
+def aligned(tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
+    """Of a function's operands, shardings that can go together: the second follows from the first on shared dims."""
+    first = tables[0]
+    if len(tables) == 1:
+        yield from ((number,) for number in first.paths().price)
+        return
+    second = tables[1]
+    shared = [dim for dim in first.expr.dims if dim in second.expr.dims]
+    by_shared: dict[object, list[int]] = {}
+    for number in second.paths().price:
+        by_shared.setdefault(_signature(second, number, shared), []).append(number)
+    for number in first.paths().price:
+        for other in by_shared.get(_signature(first, number, shared), ()):
+            yield number, other
+
+
+def _signature(table: Table, number: int, shared: list[str]) -> object:
+    sharding = table.sharding(number)
+    return tuple(sharding.dims[table.expr.dims.index(dim)] for dim in shared), sharding.unreduced

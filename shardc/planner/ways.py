@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from shardc.ir.program import Product
+from shardc.planner.budget import BOUND, Budget, Spent
 from shardc.planner.search import Search
 from shardc.planner.space import Space
 from shardc.planner.tables import Table
@@ -59,17 +60,19 @@ def every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Itera
 class Towards:
     """Prices of ways that lead to one sharding of the result, with as little search as that needs."""
 
-    def __init__(self, expr: Product, tables: tuple[Table, ...], search: Search, goal: int) -> None:
+    def __init__(self, expr: Product, tables: tuple[Table, ...], search: Search, goal: int, budget: Budget) -> None:
         self._tables = tables
+        self._budget = budget
         self._goal = goal
         self._after = cache(lambda number: Table(expr, search, {number: 0}, {}))  # of a result that is moved on
 
     def best(self, ways: list[tuple[Way, int]], limit: int | None = None) -> list[tuple[Way, int]]:
         """Of ways and the prices of their products, those on a cheapest path to the goal, and what leads there added.
 
-        None if that path costs more than the limit.
+        None if that path costs more than the limit. Where the budget ends first, the best that are known.
         All of them, in their order, so that equal plans are chosen among as in a search of everything.
         """
+        self._budget.spend(BOUND * len(ways))
         least = [cache(table.least) for table in self._tables]
         after = cache(lambda result: self._after(result).least(self._goal))
         bounds = [price + after(way.result) for way, price in ways]
@@ -79,10 +82,18 @@ class Towards:
         for place in sorted(range(len(ways)), key=bounds.__getitem__):
             if best is not None and bounds[place] > best:
                 break
-            priced = self._priced(*ways[place], best)
+            try:
+                priced = self._priced(*ways[place], best)
+            except Spent:
+                priced = None
             if priced is not None and (best is None or priced[1] <= best):
                 price, best = priced
                 found.append((place, price, best))
+            if self._budget.is_spent:
+                self._budget.bound = bounds[place]
+                if not found:
+                    raise Spent
+                break
         return [(ways[place][0], price) for place, price, total in sorted(found) if total == best]
 
     def _moved(self, way: Way) -> list[tuple[Table, int]]:

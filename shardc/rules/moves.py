@@ -169,10 +169,10 @@ def _subsets(axes: Axes) -> Iterator[Axes]:
 
 @lru_cache(maxsize=4096)
 def _all_fillings(axes: Axes, blocks: tuple[int, ...], mesh: Mesh) -> tuple[tuple[Axes, ...], ...]:
-    return tuple(_fillings(axes, blocks, mesh))
+    return tuple(fillings(axes, blocks, mesh))
 
 
-def _fillings(axes: Axes, blocks: tuple[int, ...], mesh: Mesh) -> Iterator[tuple[Axes, ...]]:
+def fillings(axes: Axes, blocks: tuple[int, ...], mesh: Mesh) -> Iterator[tuple[Axes, ...]]:
     """All ways to lay out the axes over dims that cut dim i into blocks[i]."""
     if not blocks:
         if not axes:
@@ -180,7 +180,7 @@ def _fillings(axes: Axes, blocks: tuple[int, ...], mesh: Mesh) -> Iterator[tuple
         return
     for first in _orders_of_product(axes, blocks[0], mesh):
         rest = tuple(axis for axis in axes if axis not in first)
-        for others in _fillings(rest, blocks[1:], mesh):
+        for others in fillings(rest, blocks[1:], mesh):
             yield (first, *others)
 
 

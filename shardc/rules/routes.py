@@ -20,18 +20,21 @@ In digits partial sums are reduced and scattered where their axes come to stand,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product, takewhile
 from typing import TypeAlias
 
-from shardc.ir.collectives import AllGather, JointGather, JointScatter, Move, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, Move, ReduceScatter, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.rules.moves import exchange
+from shardc.rules.moves import exchange, fillings
 
+MAX_EXTENDED = 128  # ways to put axes to the ends of dims: every pair of such, before and after, is compared
+MAX_TRIED = 512
 Dims: TypeAlias = tuple[Axes, ...]
 Route: TypeAlias = tuple[Move | Reshape, ...]
 
@@ -43,6 +46,79 @@ def route(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh
     if keeps_some(tails(source.dims, target.dims, mesh)):
         return _in_digits(source, target.dims, mesh)
     return None if source.unreduced else _in_pieces(source.dims, target.dims, shape, mesh)
+
+
+def plainly(source: Sharding, target: Sharding, mesh: Mesh) -> Iterator[Route]:
+    """The routes with no exchange of pieces, which need nothing of shapes but what source and target do.
+
+    `A[I_X, J]{U_Z} → A[I_Y, J_W]`: slice W, AllReduce Z, gather X, slice Y. And where blocks may change devices first
+    so that less is to be gathered: `A[I_X, J_Y] → A[I_Y, J_Z]` with X=2, Y=2: permute `A[I_Y, J_X]`, then gather X,
+    slice Z. There are none where partial sums are wanted that do not arrive.
+    """
+    if not source.unreduced >= target.unreduced:
+        return
+    early = tuple(
+        old + _free(new[len(old) :], source.used) if new[: len(old)] == old else old
+        for old, new in zip(source.dims, target.dims, strict=True)
+    )
+    summed = mesh.ordered(source.unreduced - target.unreduced)
+    first: Route = (
+        *(Slice(axes, dim) for dim, axes in added(source.dims, early)),
+        *([AllReduce(summed)] if summed else []),
+    )
+    yield (*first, *_regathered(early, target.dims))
+    permuted = None if source.unreduced else _nearest(early, target.dims, mesh)
+    move = None if permuted is None else exchange(early, permuted, mesh)
+    if permuted is not None and move is not None:
+        yield (*first, move, *_regathered(permuted, target.dims))
+
+
+def _regathered(source: Dims, target: Dims) -> Route:
+    """Gather whatever is not as in the target, slice the rest of it."""
+    left = tuple(_front(old, new) for old, new in zip(source, target, strict=True))
+    return (*_gathered(added(left, source)), *(Slice(axes, dim) for dim, axes in added(left, target)))
+
+
+@lru_cache(maxsize=16384)
+def _nearest(source: Dims, target: Dims, mesh: Mesh) -> Dims | None:
+    """The same axes on as many blocks, dim after dim as many as fit where the target has them; None if none do."""
+    blocks, left = list(map(mesh.product, source)), mesh.ordered(axis for some in source for axis in some)
+    kept = list[Axes]()
+    for dim, wanted in enumerate(target):
+        own = tuple(takewhile(left.__contains__, wanted))
+        while blocks[dim] % mesh.product(own):
+            own = own[:-1]
+        kept.append(own)
+        blocks[dim] //= mesh.product(own)
+        left = tuple(axis for axis in left if axis not in own)
+    rest = next(fillings(left, tuple(blocks), mesh), None)
+    return None if rest is None else tuple(own + more for own, more in zip(kept, rest, strict=True))
+
+
+def _front(old: Axes, new: Axes) -> Axes:
+    return tuple(axis for axis, _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+
+
+def _free(axes: Axes, used: frozenset[str]) -> Axes:
+    return tuple(takewhile(lambda axis: axis not in used, axes))
+
+
+def aligned(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Reshape:
+    """Dims cut wherever blocks of both end: whatever a route does above a cut, it may do another thing below.
+
+    `A[I_W] → A[I_XY]`, all of 2 and I = 4, as `A[I0_W, I1] → A[I0_X, I1_Y]`: slice Y, gather W, slice X. Whole, I is
+    gathered first.
+    """
+    sizes = []
+    for old, new, size in zip(source.dims, target.dims, shape, strict=True):
+        ends = [[mesh.product(axes[: n + 1]) for n in range(len(axes))] or [1] for axes in (old, new)]
+        both = sorted(
+            end
+            for end in {*ends[0], *ends[1]}
+            if 1 < end < size and all(end in own or end % own[-1] == 0 for own in ends)
+        )
+        sizes.append(tuple(end // before for before, end in zip([1, *both], both, strict=False)))
+    return Reshape(tuple(sizes), joins=False)
 
 
 def depends_on_shape(source: Sharding, target: Sharding, mesh: Mesh) -> bool:
@@ -129,8 +205,8 @@ def _in_digits(source: Sharding, target: Dims, mesh: Mesh) -> Route | None:
 
 
 def _in_pieces(source: Dims, target: Dims, shape: tuple[int, ...], mesh: Mesh) -> Route | None:
-    before = _extended(source, _less(target, source), shape, mesh)
-    after = _extended(target, _less(source, target), shape, mesh)
+    before = _extended(source, _less(target, source), target, shape, mesh)
+    after = _extended(target, _less(source, target), source, shape, mesh)
     best = None
     for (old, held), (new, wanted) in product(before, after):
         count = _pieces(held, wanted)
@@ -144,16 +220,27 @@ def _less(dims: Dims, others: Dims) -> Axes:
     return tuple(axis for axes in dims for axis in axes if axis not in taken)
 
 
-def _extended(dims: Dims, axes: Axes, shape: tuple[int, ...], mesh: Mesh) -> list[tuple[Dims, tuple[int, ...]]]:
-    """Every way to put the axes to the ends of the dims that divides the shape, and into how many blocks."""
+def _extended(
+    dims: Dims, axes: Axes, others: Dims, shape: tuple[int, ...], mesh: Mesh
+) -> list[tuple[Dims, tuple[int, ...]]]:
+    """Every way to put the axes to the ends of the dims that divides the shape, and into how many blocks.
+
+    Of very many ways the first, if each axis is put first where the others have it.
+    """
     found = []
-    for places in product(range(len(dims)), repeat=len(axes)):
+    places_of = [list(range(len(dims))) for _ in axes]
+    if len(dims) ** len(axes) > MAX_EXTENDED:
+        home = {axis: place for place, some in enumerate(others) for axis in some}
+        places_of = [sorted(places, key=lambda n: n != home[a]) for a, places in zip(axes, places_of, strict=True)]
+    for places in islice(product(*places_of), MAX_TRIED):
         longer = list(dims)
         for axis, place in zip(axes, places, strict=True):
             longer[place] += (axis,)
         blocks = tuple(map(mesh.product, longer))
         if all(size % count == 0 for size, count in zip(shape, blocks, strict=True)):
             found.append((tuple(longer), blocks))
+            if len(found) == MAX_EXTENDED:
+                break
     return found
 
 
@@ -174,9 +261,13 @@ def _ops(source: Dims, sliced: Dims, reduced: Dims, exchanged: Dims, target: Dim
         return None
     slices = [Slice(axes, dim) for dim, axes in added(source, sliced)]
     scatters = scattered(added(sliced, reduced))
-    parts = added(target, exchanged)
-    gathers: list[Move] = [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
+    gathers = _gathered(added(target, exchanged))
     return (*slices, *scatters, *([move] if move is not None else []), *gathers)
+
+
+def _gathered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:
+    """The one move that gathers the axes of these dims, if there are any."""
+    return [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
 
 
 def scattered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:

@@ -23,7 +23,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
-from shardc.planner import build, idle, limits, nodes, rated, root, search, space, ways
+from shardc.planner import budget, build, idle, limits, nodes, progress, rated, root, search, space, ways
 from shardc.rules import moves, products
 from shardc.rules.functions import applied
 from shardc.simulate import IllegalStep, ReplicaMismatch
@@ -391,13 +391,17 @@ def test_a_plan_does_not_depend_on_the_meshes_planned_for_before(first, second, 
     assert planned(text, second).to_json() == alone
 
 
-def test_a_search_may_have_as_many_states_as_the_limit_and_no_more(monkeypatch):
-    """`A[I_X] → A[I]` has two: `[I_X]` and `[I]`."""
-    monkeypatch.setattr(search, "MAX_STATES", 2)
-    assert wire_bytes("A[I_X] → A[I]", {"X": 2}) is not None
-    monkeypatch.setattr(search, "MAX_STATES", 1)
-    with pytest.raises(ShardcError, match="SHC408"):
-        planned("A[I_X] → A[I]", {"X": 2})
+def test_a_search_may_do_as_much_work_as_its_budget_and_no_more(monkeypatch):
+    """`A[I_X] → A[I]`: to settle `[I_X]`, its one move found and taken, and `[I]` is the goal."""
+    exact = budget.NODE + budget.MOVE + budget.EDGE
+
+    def notes():
+        return " ".join(planned("A[I_X] → A[I]", {"X": 2}).notes)
+
+    monkeypatch.setattr(progress, "PLAN", exact)
+    assert "budget" not in notes()
+    monkeypatch.setattr(progress, "PLAN", exact - 1)
+    assert "budget" in notes()
 
 
 def test_a_search_over_as_many_placements_as_the_limit_is_not_narrowed(monkeypatch):

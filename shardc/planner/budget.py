@@ -1,0 +1,78 @@
+"""How much work a search may do: counted, never timed, so that the same input gives the same plan everywhere.
+
+A unit is about a microsecond of one core that does nothing else, and two where others share it: the two seconds which
+a statement may take, printed as JSON and all, are a million units. What is counted is what the input asks for, whether
+or not an earlier search left it in a cache. Whoever is about to work says so first:
+
+    budget.spend(ways * WAY)     raises Spent where that is more than is left; what is known by then is the answer
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STATEMENT = 600_000  # for a statement's plan, and its plans on finer meshes
+PLAN = 450_000  # of these for its plan alone
+DEEP = 60_000  # for a search in digits on one finer mesh
+QUICK = 100_000  # for a plan without a search, where one was too much
+LISTED = 350_000  # for what is listed beside a plan
+
+MOVE = 9  # to find a move from a sharding
+EDGE = 1  # to take it, once found
+NODE = 12  # to settle a sharding
+ROUTE = 130  # to work out a route
+WAY = 14  # to find a local product
+BOUND = 5  # to bound what one costs
+CUT = 4000  # to see a program on another mesh
+PLACED = 5  # to put axes on digits and bound what that costs
+PRICED = 150  # to price such a product
+STRATEGY = 800  # to build a strategy and to print it, and each of its steps
+STEP = 500
+
+
+class Spent(Exception):
+    """The budget is used up: whoever has found something gives it, others pass this on."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """`left` for the statement at hand; `total` for all that is planned to answer one question."""
+
+    total: int
+    left: int = 0
+    is_soft: bool = False  # whether whoever spends looks for himself
+    bound: int = 0  # a price that the statement's plan is proved not to be below, once its search has ended early
+
+    @classmethod
+    def of(cls, statements: int) -> Budget:
+        return cls(STATEMENT * statements)
+
+    @classmethod
+    def unlimited(cls) -> Budget:
+        """For those who ask a planner one thing, and wait."""
+        return cls(1 << 62, 1 << 62)
+
+    def begin(self, most: int) -> None:
+        """The next statement."""
+        self.left, self.bound = min(most, self.total), 0
+
+    def spend(self, units: int) -> None:
+        self.pay(units)
+        if self.left < 0 and not self.is_soft:
+            raise Spent
+
+    def begin_on(self, units: int) -> None:
+        """For what is only the beginning: raises Spent where it alone is more than half of what is left."""
+        if 2 * units > self.left and not self.is_soft:
+            self.pay(self.left + 1)
+            raise Spent
+        self.pay(units)
+
+    def pay(self, units: int) -> None:
+        """For what is done already: whoever is next finds less."""
+        self.left -= units
+        self.total -= units
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left < 0
