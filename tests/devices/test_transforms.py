@@ -61,7 +61,7 @@ def test_einsum_places_numpy_arrays(mesh):
         (f"mesh X=2, Y=2; {TEXT}", "SHC203", "`X` is declared 2, and is 4"),
         (f"dims B=32; {TEXT}", "SHC206", "`B` is declared 32, and is 16"),
         (f"dtype bf16; {TEXT}", "SHC214", "declared bf16, and is f32"),
-        (TEXT.replace("W[", "W: int8["), "SHC214", "`In` is f32 and `W` is int8"),
+        (TEXT.replace("W[", "W: int8["), "SHC214", "`W` is declared int8, and is f32"),
     ],
 )
 def test_einsum_refuses_what_its_arrays_or_its_mesh_contradict(mesh, text, code, word):

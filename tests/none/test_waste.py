@@ -710,15 +710,17 @@ def test_an_argument_s_name_in_the_notation(text, name):
 
 
 def test_every_element_type_of_hlo_that_the_notation_has():
-    assert {name: dtype_of(name).name for name in ("bf16", "f32", "s8", "u32", "f8e5m2", "pred")} == {
+    assert {name: dtype_of(name).name for name in ("bf16", "f32", "s4", "s8", "u32", "f8e5m2", "pred", "c64")} == {
         "bf16": "bf16",
         "f32": "f32",
+        "s4": "int4",
         "s8": "int8",
         "u32": "uint32",
         "f8e5m2": "f8_e5m2",
-        "pred": "int8",
+        "pred": "bool",
+        "c64": "c64",
     }
-    assert dtype_of("c64") is None
+    assert dtype_of("token") is None
 
 
 def test_the_text_and_the_fields():

@@ -202,9 +202,9 @@ def dtype_of(hlo: str) -> DType | None:
 
 
 _DTYPE_BY_HLO = {
-    **{d.name: d for d in DTYPES.values() if not d.name.startswith(("int", "uint", "f8"))},
-    **{f"{d.name[0].replace('i', 's')}{8 * d.bytes}": d for d in DTYPES.values() if "int" in d.name},
+    **{d.name: d for d in DTYPES.values() if not d.name.startswith(("int", "uint", "f8", "f4", "bool"))},
+    **{d.name.replace("uint", "u").replace("int", "s"): d for d in DTYPES.values() if "int" in d.name},
     "f8e4m3fn": DTYPES["f8_e4m3fn"],
     "f8e5m2": DTYPES["f8_e5m2"],
-    "pred": DTYPES["int8"],
+    "pred": DTYPES["bool"],
 }
