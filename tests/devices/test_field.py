@@ -4,7 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.exhaustive
 def test_plans_are_executed_and_equal_on_every_shard(field, tmp_path):
     file = tmp_path / "rows.json"
     command = [sys.executable, field.__file__, "--quick", "--reshards", "1", "--no-tpu", "--run", "--json", file]
