@@ -47,7 +47,13 @@ def bits(row, shape=(16, 8)):
     return found * (1 + 2j) if row.kind.value == "complex" else found
 
 
-@pytest.mark.parametrize("row", MOVED, ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=pytest.mark.exhaustive if place % 3 else (), id=str(row))
+        for place, row in enumerate(MOVED)
+    ],
+)
 def test_every_type_moves(row):
     whole = bits(row)
     with jax.set_mesh(mesh()):

@@ -84,7 +84,14 @@ RUNS = [(MATMUL, 2), (MATMUL, 4), (EXCHANGE, 2), (EXCHANGE, 4), (CHAIN, 2), (CHA
 NAMES = {MATMUL: "matmul", EXCHANGE: "exchange", CHAIN: "chain", UNREDUCED: "unreduced"}
 
 
-@pytest.mark.parametrize(("program", "processes"), RUNS, ids=lambda value: NAMES.get(value, str(value)))
+SLOW = {(EXCHANGE, 4), (CHAIN, 4), (MATMUL, 2)}
+
+
+@pytest.mark.parametrize(
+    ("program", "processes"),
+    [pytest.param(*run, marks=pytest.mark.exhaustive if run in SLOW else ()) for run in RUNS],
+    ids=lambda value: NAMES.get(value, str(value)),
+)
 def test_the_emitted_file_equals_numpy_on_every_process(program, processes):
     ended = launch(program, "--processes", processes)
     assert ended.returncode == 0, ended.stderr

@@ -88,7 +88,7 @@ def test_what_is_lowered_moves_the_planned_bytes(name):
 
 
 @cases
-@pytest.mark.parametrize("kind", [EXPLICIT, AUTO], ids=["explicit", "auto"])
+@pytest.mark.parametrize("kind", [EXPLICIT, pytest.param(AUTO, marks=pytest.mark.exhaustive)], ids=["explicit", "auto"])
 def test_the_gradient_and_vmap_are_those_of_a_product(name, kind):
     plan, _ = planned(name)
     if plan._found.schedule.values[0].dtype.name == "int32":

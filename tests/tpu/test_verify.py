@@ -32,7 +32,7 @@ def bench():
     return module
 
 
-@pytest.mark.parametrize("plans", (6, pytest.param(60, marks=pytest.mark.exhaustive)))
+@pytest.mark.parametrize("plans", (10, pytest.param(60, marks=pytest.mark.exhaustive)))
 def test_random_plans_are_compiled_as_planned(plans):
     verified = [case.plan().verify() for case in bench().cases(plans, seed=1)]
     exact = [abs(v.compiled_bytes - v.predicted_bytes) <= 0.01 * v.predicted_bytes for v in verified]
@@ -83,7 +83,7 @@ def test_a_gather_along_the_last_digit_has_whole_tiles(text, dims, most):
     assert memory.temporary_bytes <= most * max(memory.argument_bytes, memory.output_bytes)
 
 
-@pytest.mark.parametrize("plans", (14, pytest.param(30, marks=pytest.mark.exhaustive)))
+@pytest.mark.parametrize("plans", (pytest.param(30, marks=pytest.mark.exhaustive),))
 def test_small_arrays_are_compiled_as_planned(plans):
     verified = [case.plan().verify() for case in bench().cases(plans, seed=4, small=True)]
     assert all(v.agrees for v in verified)
