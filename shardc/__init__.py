@@ -15,15 +15,16 @@ TYPE_CHECKING = (
 )
 
 if TYPE_CHECKING:
-    from shardc.api import Front, Plan, check, einsum, explain, parse, plan, reshard
+    from shardc.api import check, einsum, explain, parse, plan, reshard
     from shardc.errors import ShardcError
     from shardc.ir.mesh import Mesh
     from shardc.ir.program import Program
+    from shardc.results import Front, Plan
 
 _HOMES = {
-    "Front": "shardc.api",
+    "Front": "shardc.results",
     "Mesh": "shardc.ir.mesh",
-    "Plan": "shardc.api",
+    "Plan": "shardc.results",
     "Program": "shardc.ir.program",
     "ShardcError": "shardc.errors",
     "check": "shardc.api",

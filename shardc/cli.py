@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,74 +15,11 @@ from shardc.expressions import Commands
 from shardc.failures import bug, refuse, usage
 from shardc.files import check_output, read_input, write_output
 from shardc.jsontext import json_text
+from shardc.options import Options, with_options
 
 if TYPE_CHECKING:
-    from shardc.api import Plan
     from shardc.ir.program import Program
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What every command takes; None leaves it to the text's declarations."""
-
-    program: dict[str, Any]  # of shardc.parse
-    hardware: dict[str, Any]  # of hardware.Hardware
-    objective: str
-    json: bool
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Options:
-        from shardc.hardware import Hardware  # not for `--help`
-
-        program = {name: values[name] for name in ("mesh", "dims", "dtype", "chip", "topology")}
-        hardware = {name: values[name] for name in Hardware.OPTIONS}
-        return cls(program, hardware, values["objective"], values["as_json"])
-
-    def parse(self, argument: str) -> Program:
-        from shardc.api import parse
-
-        text, name = read_input(argument)
-        return parse(text, name=name, **self.program, dcn=self.hardware["dcn"])
-
-    def files(self, argument: str) -> list[str]:
-        """What may be read: no output may take its place."""
-        return [argument, self.hardware["chip"] or ""]
-
-    def plan(self, program: Program, *, small: bool = False) -> Plan:
-        """The plan; sizes that are missing become 4096, or `small` ones."""
-        from shardc.api import planned
-        from shardc.hardware import Hardware
-        from shardc.planner import sizes
-
-        sized = sizes.small(program) if small else sizes.large(program)
-        return planned(sized, Hardware.of(**self.hardware), self.objective)
-
-
-_SHARED = (
-    click.option("--mesh", metavar="X=4,Y=2", help="Mesh axes and their sizes."),
-    click.option("--dims", metavar="I=1024,J=4096", help="Sizes of dims."),
-    click.option("--dtype", metavar="bf16", help="Element type of arrays that declare none."),
-    click.option("--chip", metavar="v5p", help="The chip that prices the plan, or a TOML file with its constants."),
-    click.option("--topology", metavar="v5p:4x4x4", help="The slice: its chip, its shape, which axes are rings."),
-    click.option("--map", metavar="X=0,Y=1+2", help="The physical axes on which mesh axes lie."),
-    click.option("--dcn", metavar="P=2", help="Axes over the data-centre network."),
-    click.option("--wraparound", metavar="X=ring,Y=line", help="Rings and lines, against the chip's rule."),
-    click.option("--profile", type=click.Choice(["book", "spec"]), default="book", show_default=True),
-    click.option("--formula", type=click.Choice(["exact", "book"]), default="exact", show_default=True),
-    click.option("--memory", metavar="16GB", help="The most bytes that a device may hold at once."),
-    click.option("--objective", type=click.Choice(["time", "bytes"]), default="time", show_default=True),
-    click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
-)
-
-
-def _options(command: _Command) -> _Command:
-    """The options that all commands share."""
-    for option in reversed(_SHARED):
-        command = option(command)
-    return command
-
+    from shardc.results import Plan
 
 _EXIT_STATUS = (
     "Exit status: 0 fine; 1 a check found a mismatch; 2 usage; 3 syntax; 4 semantics; 5 runtime; 6 a limit; 7 files, "
@@ -113,7 +48,7 @@ def shardc(context: click.Context) -> int:
 
 @shardc.command()
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@_options
+@with_options
 def check(inputs: tuple[str, ...], **values: Any) -> int:
     """Is it legal? Exit 0, or an error with a caret for each input that is not, and the worst one's status."""
     options = Options.of(values)
@@ -142,14 +77,21 @@ def _checked(argument: str, options: Options) -> int:
 @click.option("--top", type=click.IntRange(min=1, max=10**6), help="How many strategies of each statement to show.")
 @click.option("--pareto", is_flag=True, help="Time (or bytes) against memory: the plan, and leaner ones.")
 @click.option("--gantt", is_flag=True, help="Show the plan's predicted timeline.")
-@_options
-def plan(argument: str, top: int | None, pareto: bool, gantt: bool, **values: Any) -> int:
+@click.option("--passes", is_flag=True, help="Show what each pass leaves, from the text to the code.")
+@with_options
+def plan(argument: str, top: int | None, pareto: bool, gantt: bool, passes: bool, **values: Any) -> int:
     """Steps, cases, costs, alternatives, bound."""
     if pareto and (top is not None or gantt):
         other = "--gantt the steps" if gantt else "--top the strategies"
         raise click.UsageError(f"--pareto shows plans, {other} of one: give one of them")
+    if passes and (pareto or gantt or top is not None):
+        raise click.UsageError("--passes shows one plan on its way to code: give no --top, --pareto or --gantt")
     options = Options.of(values)
-    found = options.plan(options.parse(argument))
+    text, name = read_input(argument)
+    program = options.parsed(text, name)
+    found = options.plan(program)
+    if passes:
+        return _show_passes(text, program, found, options.json)
     if pareto:
         front = found.pareto()
         _print(front.to_json() if options.json else str(front))
@@ -163,11 +105,22 @@ def plan(argument: str, top: int | None, pareto: bool, gantt: bool, **values: An
     return 0
 
 
+def _show_passes(text: str, program: Program, found: Plan, as_json: bool) -> int:
+    from shardc.pipeline import stages
+
+    after = list(stages(text, program, found.schedule, found.chip))
+    if as_json:
+        _print_json([{"pass": stage.name, "text": stage.text} for stage in after])
+    else:
+        _print("\n".join(map(str, after)))
+    return 0
+
+
 @shardc.command()
 @click.argument("argument", metavar="INPUT")
 @click.option("-o", "--output", metavar="FILE", help="Write the module here instead of to stdout.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@_options
+@with_options
 def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
     options = Options.of(values)
@@ -192,7 +145,7 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
 @click.argument("argument", metavar="INPUT")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs' values.")
 @click.option("--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The most it may take.")
-@_options
+@with_options
 def run(argument: str, seed: int, seconds: int, **values: Any) -> int:
     """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch, 6 if not checkable."""
     from shardc.backend.run import run as run_schedule
@@ -214,7 +167,7 @@ def run(argument: str, seed: int, seconds: int, **values: Any) -> int:
 @click.option("--gantt", is_flag=True, help="Show the compiled program's timeline.")
 @click.option("--trace", metavar="FILE", help="Write the timeline as a Perfetto trace.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@_options
+@with_options
 def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values: Any) -> int:
     """Compile for a TPU slice, with no TPU: predicted beside compiled; exit 1 where collectives differ."""
     from shardc.compiled.replay.gantt import gantt as drawn
@@ -243,7 +196,7 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
 @shardc.command()
 @click.argument("argument", metavar="INPUT")
 @click.option("--rounds", type=click.IntRange(min=1, max=10**4), default=15, show_default=True, help="Timed runs.")
-@_options
+@with_options
 def compare(argument: str, rounds: int, **values: Any) -> int:
     """Beside what jax.jit alone does: on a TPU slice with --topology, else on simulated devices, timed."""
     options = Options.of(values)

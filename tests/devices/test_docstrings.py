@@ -62,7 +62,7 @@ NEEDS_A_COMPILER = {"Plan.verify"}  # libtpu, which is not everywhere: tests/tpu
 def public():
     for name in shardc.__all__:
         made = getattr(shardc, name)
-        if getattr(made, "__module__", "") != "shardc.api":
+        if getattr(made, "__module__", "") not in ("shardc.api", "shardc.results"):
             continue
         yield name, made
         members = vars(made) if isinstance(made, type) else {}

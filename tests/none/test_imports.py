@@ -30,15 +30,23 @@ ROOMS = {
     "arguments": {"ir", "notation", "planner"},
     "pipeline": {"ir", "notation", "backend", "report"},
     "compilers": {"ir", "cost", "hardware", "planner", "compiled", "backend"},
-    "api": {
-        *{"ir", "notation", "cost", "hardware", "planner", "report", "simulate", "compiled", "compilers", "backend"},
+    "results": {
+        *{"ir", "cost", "planner", "report", "simulate", "compiled", "compilers", "backend"},
         *{"arguments", "jax", "numpy"},
+    },
+    "api": {
+        *{"ir", "notation", "cost", "hardware", "planner", "compiled", "compilers", "backend"},
+        *{"arguments", "results"},
     },
     "__main__": {"cli", "streams"},
     "expressions": {"click"},
     "failures": {"streams", "jsontext", "click"},
+    "options": {"api", "results", "files", "hardware", "ir", "planner", "click"},
     "cli": {
         "api",
+        "results",
+        "options",
+        "pipeline",
         "files",
         "streams",
         "expressions",
