@@ -1,4 +1,4 @@
-"""Every command and program of the README, run, and its printed output compared."""
+"""Every command and program of the README and of the guide inside, run, and its printed output compared."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in ("README.md", "shardc/README.md"))
 # Commands whose output is partly the TPU compiler's.
 COMPILED = re.compile(r"--topology|bench_verify|bench_field")
 SKIPPED = ("pip install", "git clone", "pytest", "python -m venv", "ruff", "mypy", ".ci/run")
@@ -64,6 +64,13 @@ def test_a_program_of_the_readme_runs(text, tmp_path):
     script = tmp_path / "block.py"
     script.write_text(text, encoding="utf-8")
     subprocess.run([sys.executable, "-W", "error::DeprecationWarning", script], check=True, cwd=ROOT, timeout=300)
+
+
+def test_every_file_that_the_guide_names_is_there():
+    text = (ROOT / "shardc" / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text)
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / "shardc" / path).exists()] == []
 
 
 def test_the_readme_has_something_to_check():
