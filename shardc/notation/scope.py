@@ -111,7 +111,7 @@ class Scope:
         if part[0].isdigit() or word in self.sizes:  # no axis begins with a digit, and what has a size is a dim
             return word, ()
         if name in self.stems:
-            raise self.unknown_axis(part, span, f"; or, if `{word}` is a dim, give its size: `dims {word}=…`")
+            raise self.unknown_axis(part, span, f"if `{word}` is a dim, give its size: `dims {word}=…`")
         near = slips.near_axes(part, self.mesh)
         if near is not None:
             self.warnings[f"`{word}` is the name of a dim, since the mesh has no axis `{part}`; it has `{near}`"] = None
@@ -144,7 +144,7 @@ class Scope:
                 "SHC201",
                 f"unknown mesh axis `{word}`: no mesh is declared",
                 span=part(span, word),
-                help=f"declare one: `mesh {word}=4`{otherwise}",
+                help=_or(f"declare one: `mesh {word}=4`", otherwise),
             )
         letters = [letter for letter in word if letter not in self.mesh]
         run = len(letters) < len(word) and all(len(axis) == 1 for axis in names)
@@ -154,7 +154,7 @@ class Scope:
             "SHC201",
             f"unknown mesh axis `{missing}`; the mesh has {', '.join(f'`{name}`' for name in names)}",
             span=part(span, missing),
-            help=(f"did you mean `{near}`?" if near else f"use one of them, or declare `mesh {missing}=…`") + otherwise,
+            help=_instead(near, missing, otherwise),
         )
 
     def use(self, array: tree.Array) -> Use:
@@ -254,3 +254,14 @@ def part(span: Span | None, word: str) -> Span | None:
         return None
     at = span.text.rfind(word)
     return span if at < 0 else Span(span.source, span.start + at, span.start + at + len(word))
+
+
+def _instead(near: str | None, missing: str, otherwise: str) -> str:
+    told = f"use one of them, or declare `mesh {missing}=…`" if near is None else f"did you mean `{near}`?"
+    return _or(told, otherwise)
+
+
+def _or(told: str, otherwise: str) -> str:
+    if not otherwise:
+        return told
+    return f"{told} Or, {otherwise}" if told.endswith("?") else f"{told}; or, {otherwise}"

@@ -128,7 +128,7 @@ def test_a_size_that_nothing_takes_is_named(drawn, dim, size, data):
             "SHC201",
             "use one of them, or declare `mesh data=…`; or, if `I_data` is a dim",
         ),
-        ("A[I, J] → A[I_dta, J]", "data", "SHC201", "did you mean `data`?; or, if `I_dta` is a dim"),
+        ("A[I, J] → A[I_dta, J]", "data", "SHC201", "did you mean `data`? Or, if `I_dta` is a dim"),
         ("A[I_x, J] · B[J, K] → C[I, K]", "X", "SHC201", "did you mean `X`?"),
         ("A[I_x, J] · B[J_X, K_y] → C[I_X, K]", "XY", "SHC201", "did you mean `X`?"),
         ("sum_I(A[I_dta, J]) → C[J]", "data", "SHC201", "did you mean `data`?"),
