@@ -154,7 +154,8 @@ def reshard(x: Any, spec: Any) -> Any:
 
     The path begins where the array lies: its type says so along Explicit axes, the array itself when called
     eagerly. Under jax.jit how it lies along Auto axes is for XLA to decide, and what it costs to move them is XLA's
-    choice: where every axis is Auto `reshard` is a sharding constraint.
+    choice: where every axis is Auto `reshard` is a sharding constraint. Of a dim that has axes of both kinds, jax.jit
+    hands out an array that may lack the Auto ones, since its type names the Explicit ones alone.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):

@@ -189,6 +189,21 @@ def retyped(given: Any) -> Any:
     return jax.device_put(given, jax.NamedSharding(mesh, given.sharding.spec))
 
 
+def settled(found: Any, wanted: Array) -> Any:
+    """A result where it was asked for. Along Auto axes XLA may leave it elsewhere: a type says nothing of them.
+
+    mesh X Auto, Z Explicit; asked for I_XZ, of type I_Z: XLA kept copies along X. Each device has its block already.
+    """
+    if is_traced(found) or not isinstance(found.sharding, jax.NamedSharding):
+        return found
+    mesh = found.sharding.mesh
+    kinds = set(mesh.axis_types)
+    if jax.sharding.AxisType.Auto not in kinds or jax.sharding.AxisType.Manual in kinds:
+        return found
+    sharding = jax.NamedSharding(mesh, spec_of(wanted.sharding))
+    return found if found.sharding.is_equivalent_to(sharding, found.ndim) else jax.device_put(found, sharding)
+
+
 def place(given: Any, wanted: Array, mesh: jax.sharding.Mesh) -> Any:
     """The array on the mesh. NumPy arrays, and arrays on one device by default, are put there."""
     if isinstance(given, jax.Array) and given.committed:

@@ -35,7 +35,11 @@ class CompiledProgram:
     def __call__(self, *arrays: Any) -> Any:
         with self._in_mesh(arrays):
             given = self._arguments(arrays)
-            return self._function()(*given)
+            found = self._function()(*given)
+            outputs = [self._schedule.given(number) for number in self._schedule.outputs]
+            if len(outputs) == 1:
+                return placing.settled(found, outputs[0])
+            return tuple(map(placing.settled, found, outputs))
 
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""

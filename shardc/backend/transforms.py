@@ -108,7 +108,7 @@ def _resharded(x: Any, spec: Any, planner: Planner) -> Any:
     if source is None:
         x = jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec_of(target)))
     elif source != target:
-        return _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner)(x)
+        x = _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner)(x)
     if here.has_auto and placing.is_tracing(x):
         return _constrained(x, spec_of(here.untyped(target)))
     return x if placing.is_traced(x) or here.is_mapped else placing.retyped(x)

@@ -137,7 +137,7 @@ def test_drawn_programs(bench, case):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(partial_programs())
 def test_many_drawn_programs(bench, case):
     assert bench.outcome(case) == bench.EQUAL
