@@ -109,7 +109,7 @@ class Precision:
     coarse: bool
 
 
-class Inexact(NDArray[Any]):
+class Inexact(np.ndarray[Any, Any]):
     """An array in whose arithmetic each operation rounds: NumPy hands every operation to `__array_ufunc__`."""
 
     coins: Coins
