@@ -24,7 +24,7 @@ def prepare() -> None:
         _occupy(number, name, mode)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # a stand-in may have no encoding to choose
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # TextIO lacks it
 
 
 def _occupy(number: int, name: str, mode: int) -> None:

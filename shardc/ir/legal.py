@@ -17,21 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    IllegalMove,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-    apply,
-)
+from shardc.ir.collectives import CollectivePermute, IllegalMove, Move, apply
 from shardc.ir.digits import Reshape
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
@@ -122,19 +108,6 @@ def _step(where: str, schedule: Schedule, step: Step) -> Faults:
 def _left_by(op: Op, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
     """The sharding that an operation leaves, or why it is not allowed."""
     match op:
-        case (
-            AllGather()
-            | JointGather()
-            | ReduceScatter()
-            | JointScatter()
-            | AllReduce()
-            | AllToAll()
-            | JointExchange()
-            | CollectivePermute()
-            | DirectExchange()
-            | Slice()
-        ):
-            return _left_by_move(op, operands, result, mesh)
         case Reshape(sizes, joins):
             one, other = (result, operands[0]) if joins else (operands[0], result)
             return result.sharding if (why := reshape_law(one, other, sizes, mesh)) is None else why
@@ -143,8 +116,8 @@ def _left_by(op: Op, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sh
         case Apply(function, over):
             dims = [a.dims for a in operands]
             return function_law(function, over, dims, [a.sharding for a in operands], result.dims)
-        case _:
-            assert_never(op)
+        case move:
+            return _left_by_move(move, operands, result, mesh)
 
 
 def _left_by_move(move: Move, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:

@@ -202,8 +202,9 @@ class Trial:
             if "scale" not in names:
                 return None
             place = names.index("scale")
-            given = lambda wholes: [ones(w) if k == place else w for k, w in enumerate(wholes)]  # noqa: E731
-            return self.report(self.compiled(), seed, given)
+            return self.report(
+                self.compiled(), seed, lambda wholes: [ones(w) if k == place else w for k, w in enumerate(wholes)]
+            )
         return self.report(self.compiled(), seed, self._shards_swapped)
 
     def _shards_swapped(self, wholes: list[Any]) -> list[Any]:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 import jax
 
 jax.config.update("jax_platforms", "cpu")
-jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_num_cpu_devices", 8)  # before anything starts JAX's devices: hence E402 below
 
-import jax.numpy as jnp  # noqa: E402  # after the devices
+import jax.numpy as jnp  # noqa: E402
 from tabulate import tabulate  # noqa: E402
 
 import shardc  # noqa: E402

@@ -35,10 +35,25 @@ def torus_links(mesh: Mesh, chip: Chip, layout: Layout) -> TorusLinks | WalkedLi
 
 
 @dataclass(frozen=True, slots=True)
-class TorusLinks:
-    """The lines on which each mesh axis lies, or each run of sub-axes, if axes are cut (`refined`)."""
+class _OnFabric:
+    """What groups of devices have of the links, however the mesh lies on them."""
 
     fabric: Fabric
+
+    def grouped(self, groups: Groups) -> Iterator[tuple[Level, ...]]:
+        return grouped(groups, self.fabric)
+
+    def taken(self, groups: Groups) -> int:
+        return taken(groups, self.fabric)
+
+    def sent(self, pairs: Groups) -> Traffic:
+        return self.fabric.traffic(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class TorusLinks(_OnFabric):
+    """The lines on which each mesh axis lies, or each run of sub-axes, if axes are cut (`refined`)."""
+
     mesh: Mesh  # without axes over DCN
     lines: Mapping[str, tuple[Line, ...]]
     by: Refinement | None = None
@@ -97,21 +112,11 @@ class TorusLinks:
             lines[name] = tuple(_renamed(line, name, number, len(cut)) for number, line in enumerate(cut, 1))
         return TorusLinks(self.fabric, _inside(self.mesh, by), lines, by)
 
-    def grouped(self, groups: Groups) -> Iterator[tuple[Level, ...]]:
-        return grouped(groups, self.fabric)
-
-    def taken(self, groups: Groups) -> int:
-        return taken(groups, self.fabric)
-
-    def sent(self, pairs: Groups) -> Traffic:
-        return self.fabric.traffic(pairs)
-
 
 @dataclass(frozen=True, slots=True)
-class WalkedLinks:
+class WalkedLinks(_OnFabric):
     """A mesh laid on a walk through a slice: what axes have of the links follows from where their groups are."""
 
-    fabric: Fabric
     mesh: Mesh
     by: Refinement | None = None
     _known: dict[Axes, Level] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -151,15 +156,6 @@ class WalkedLinks:
 
     def refined(self, by: Refinement) -> WalkedLinks:
         return WalkedLinks(self.fabric, _inside(self.mesh, by), by)
-
-    def grouped(self, groups: Groups) -> Iterator[tuple[Level, ...]]:
-        return grouped(groups, self.fabric)
-
-    def taken(self, groups: Groups) -> int:
-        return taken(groups, self.fabric)
-
-    def sent(self, pairs: Groups) -> Traffic:
-        return self.fabric.traffic(pairs)
 
 
 def grouped(groups: Groups, fabric: Fabric) -> Iterator[tuple[Level, ...]]:
