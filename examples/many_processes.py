@@ -35,12 +35,12 @@ import numpy as np
 
 import shardc
 from shardc import simulate
-from shardc.backend.run import MAX_SIMULATED, compare
 from shardc.errors import INTERRUPTED, MISMATCH, ShardcError
-from shardc.files import read_input
+from shardc.io.files import read_input
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
-from shardc.planner import sizes
+from shardc.machines.run import MAX_SIMULATED, compare
+from shardc.planner.program.plan import sizes
 
 HERE = Path(__file__).parent
 # How far a worker has come, and what is said of one that comes no further.

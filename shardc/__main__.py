@@ -1,7 +1,7 @@
 """`python -m shardc`, and the command `shardc`."""
 
 try:
-    from shardc.streams import prepare
+    from shardc.io.streams import prepare
 except KeyboardInterrupt:
     raise SystemExit(130) from None
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shardc.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of, texts
 from shardc.errors import ShardcError
-from shardc.hardware import Hardware
+from shardc.interface.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of, texts
+from shardc.interface.hardware import Hardware
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import plan_program, plan_with_subaxes, sizes
+from shardc.planner import plan_program, plan_with_subaxes
+from shardc.planner.program import sizes
 from shardc.results import Asked, Plan
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def einsum(text: str, *arrays: Any) -> Any:
     >>> y.shape, y.sharding.spec
     ((8, 8), P('X', 'Y'))
     """
-    from shardc.backend.transforms import einsum
+    from shardc.emit.call.transforms import einsum
 
     return einsum(text, *arrays, planner=_schedule)
 
@@ -163,7 +164,7 @@ def reshard(x: Any, spec: Any) -> Any:
     ...     reshard(x, jax.P(None, "X")).sharding.spec
     P(None, 'X')
     """
-    from shardc.backend.transforms import reshard
+    from shardc.emit.call.transforms import reshard
 
     return reshard(x, spec, planner=_schedule)
 
@@ -192,7 +193,7 @@ def explain(
     >>> explain(whole, x).wire_bytes
     14336
     """
-    from shardc.compilers import explain
+    from shardc.compiled.compilers import explain
 
     hardware = Hardware.of(chip=chip, profile=profile, map=map, wraparound=wraparound)
     return explain(jitted, args, hardware, topology)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardc import streams
+from shardc.commands.expressions import Commands
+from shardc.commands.failures import bug, refuse, usage
+from shardc.commands.options import Options, with_options
 from shardc.errors import FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
-from shardc.expressions import Commands
-from shardc.failures import bug, refuse, usage
-from shardc.files import check_output, read_input, write_output
-from shardc.jsontext import json_text
-from shardc.options import Options, with_options
+from shardc.io import streams
+from shardc.io.files import check_output, read_input, write_output
+from shardc.io.text import json_text
 
 if TYPE_CHECKING:
     from shardc.ir.program import Program
@@ -148,7 +148,7 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
 @with_options
 def run(argument: str, seed: int, seconds: int, **values: Any) -> int:
     """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch, 6 if not checkable."""
-    from shardc.backend.run import run as run_schedule
+    from shardc.machines.run import run as run_schedule
 
     options = Options.of(values)
     found = options.plan(options.parse(argument), small=True)
@@ -226,7 +226,7 @@ def explain(target: str, chip: str | None, topology: str | None, devices: int | 
     MODULE is a module, or a Python file, as in model.py:step.
     """
     from shardc.api import explain as explained
-    from shardc.backend.simulated import load_on_devices
+    from shardc.machines.simulated import load_on_devices
 
     jitted, args = load_on_devices(target, devices, on_slice=topology is not None)
     found = explained(jitted, *args, chip=chip, topology=topology)

@@ -8,7 +8,7 @@
     write     body → text         a module that stands alone
 
 Each takes one form to the next and leaves a legal one behind: `ir.legal` says what is legal of a program and of a
-schedule, `backend.allowed` of a module. `shardc plan --passes` prints what each leaves.
+schedule, `emit.allowed` of a module. `shardc plan --passes` prints what each leaves.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardc.backend.calls import Body, body
-from shardc.backend.layout import written
-from shardc.backend.source import source
+from shardc.emit.steps.calls import Body, body
+from shardc.emit.text.layout import written
+from shardc.emit.text.source import source
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program

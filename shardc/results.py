@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from shardc.arguments import count_of, mesh_of
 from shardc.cost import LinkModel
+from shardc.interface.arguments import count_of, mesh_of
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
 from shardc.planner import Objective, PlannedProgram, pareto
-from shardc.planner.pareto import MAX_POINTS
+from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
@@ -163,7 +163,7 @@ class Plan:
         >>> print(found.source().splitlines()[0])
         \"\"\"A[I_X, J] → A[I, J], planned for v5p, mesh X=4.\"\"\"
         """
-        from shardc.backend import source
+        from shardc.emit import source
 
         return source(self.schedule, self._model.chip.name)
 
@@ -181,14 +181,14 @@ class Plan:
         """
         import jax
 
-        from shardc.backend import compile
+        from shardc.emit import compile
 
         mesh = getattr(mesh, "mesh", mesh)  # a NamedSharding has one
         return compile(self.schedule, mesh if isinstance(mesh, jax.sharding.Mesh) else mesh_of(mesh))
 
     def verify(self) -> Verification:
         """What the TPU compiler makes of the program on the plan's topology, beside the prediction; needs libtpu."""
-        from shardc.compilers import verify
+        from shardc.compiled.compilers import verify
 
         return verify(self._found, self._model)
 
@@ -202,7 +202,7 @@ class Plan:
         >>> [(tally.kind, tally.wire_bytes) for tally in compared.ours.collectives]
         [('AllGather', 192)]
         """
-        from shardc.compilers import compare
+        from shardc.compiled.compilers import compare
 
         return compare(self._found, self._model, self._asked.model, rounds)
 

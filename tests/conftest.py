@@ -1,7 +1,8 @@
 """Settings of all tests. In CI hypothesis draws the same examples each time; elsewhere it looks for new ones.
 
 Tests marked `exhaustive` go through a whole space, or draw much more than their quick siblings do. They run with
-`--exhaustive`, as CI does.
+`--exhaustive`, as CI does. Tests marked `devices` use eight simulated devices, started here before any of them
+touches JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither.
 """
 
 import os
@@ -9,8 +10,12 @@ import sys
 from importlib import util
 from pathlib import Path
 
+import jax
 import pytest
 from hypothesis import settings
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 8)
 
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
@@ -27,6 +32,12 @@ def pytest_collection_modifyitems(config, items):
     left = [item for item in items if item.get_closest_marker("exhaustive")]
     items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
     config.hook.pytest_deselected(items=left)
+
+
+@pytest.fixture(autouse=True)
+def no_mesh_is_left_behind():
+    yield
+    assert jax.sharding.get_abstract_mesh().empty, "a test left a mesh in force"
 
 
 @pytest.fixture(scope="session")

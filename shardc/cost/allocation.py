@@ -44,8 +44,8 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import is_thin, tails
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
-from shardc.ir.scatters import Form, Parts, scattering
 from shardc.ir.sharding import Axes
+from shardc.lowering.scatters import Form, Parts, scattering
 
 _SMALL = 2**24  # bytes of a slice, or of what is laid from pieces, that stay on the chip
 _SENT = 2**25  # bytes of pieces to send that stay on the chip

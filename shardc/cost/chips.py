@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shardc.errors import ShardcError, Span, nearest
-from shardc.files import read_text
+from shardc.io.files import read_text
 from shardc.ir.dtypes import DType
 
 DEFAULT_CHIP = "v5p"

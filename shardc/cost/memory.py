@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from shardc.cost.allocation import allocation
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule, Step
-from shardc.ir.scatters import slice_of
 from shardc.ir.sharding import Array
+from shardc.lowering.scatters import slice_of
 
 
 def peak_of(schedule: Schedule) -> int:

@@ -1,10 +1,10 @@
 """The cheapest plan of a program, its alternatives, its lower bound, and leaner plans."""
 
 from shardc.planner.objective import Objective
-from shardc.planner.pareto import Front, pareto
-from shardc.planner.program import PlannedProgram, plan_program, planned_at_once
-from shardc.planner.statement import PlannedStatement
-from shardc.planner.subaxes import plan_with_subaxes
+from shardc.planner.program.pareto import Front, pareto
+from shardc.planner.program.plan import PlannedProgram, plan_program, planned_at_once
+from shardc.planner.program.subaxes import plan_with_subaxes
+from shardc.planner.statement.planned import PlannedStatement
 
 __all__ = [
     "Front",

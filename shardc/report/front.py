@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tabulate import tabulate
 
-from shardc.jsontext import json_text
+from shardc.io.text import json_text
 from shardc.planner import Objective
 from shardc.report.table import describe, head, ratio
 from shardc.report.units import in_bytes, in_seconds

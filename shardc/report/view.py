@@ -8,12 +8,12 @@ from typing import Any
 
 from shardc.cost import CostModel
 from shardc.cost.chips import Chip
+from shardc.io.text import json_text
 from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather, JointScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
 from shardc.ir.sharding import Array
-from shardc.jsontext import json_text
 from shardc.planner import PlannedProgram, PlannedStatement
 from shardc.report.units import in_bytes
 

@@ -130,8 +130,8 @@ FAULTS = (*IN_CODE, "a shard of another device", "a dropped scale")
 @contextmanager
 def planted(fault: str) -> Iterator[list[str]]:
     """The fault in what is compiled meanwhile: the first call that it fits. Yields the calls that it was put in."""
-    from shardc.backend import callable as emitter
-    from shardc.backend.exprs import Call, Line, Name
+    from shardc.emit.call import callable as emitter
+    from shardc.emit.exprs import Call, Line, Name
 
     right, (names, change), hit = emitter.body, IN_CODE[fault], []
 
@@ -166,19 +166,19 @@ class Trial:
 
     @classmethod
     def of(cls, tried: Tried, dtype: str) -> Trial:
-        from shardc.backend.run import simulated_mesh
+        from shardc.machines.run import simulated_mesh
 
         plan = shardc.plan(tried.text, mesh=MESH, dims=tried.dims, dtype=dtype, objective="bytes")
         return cls(tried, dtype, plan.schedule, simulated_mesh(plan.schedule, plan.schedule.given_mesh))
 
     def compiled(self) -> Callable[..., Any]:
-        from shardc.backend.program import CompiledProgram
+        from shardc.emit.call.program import CompiledProgram
 
         return CompiledProgram(self.schedule, self.mesh)
 
     def report(self, program: Callable[..., Any], seed: int, given: Callable[[list[Any]], list[Any]] = list) -> Any:
         """What `run` says of the program on inputs of this seed, or on what is given in their place."""
-        from shardc.backend.run import compare, placed
+        from shardc.machines.run import compare, placed
 
         wholes = simulate.sample_inputs(self.schedule.program, seed)
         arguments = placed(self.schedule, given(wholes), self.mesh)

@@ -36,7 +36,7 @@ from tabulate import tabulate
 
 import shardc
 from shardc.cost import LinkModel
-from shardc.hardware import Hardware
+from shardc.interface.hardware import Hardware
 from shardc.ir.program import Program
 from shardc.ir.sharding import Sharding, spell, spell_axes
 from shardc.planner import Objective, PlannedProgram, plan_program
@@ -215,9 +215,9 @@ def _spelled(plan: PlannedProgram, step: Any) -> str:
 
 
 def _compile(row: Row, case: Case, plans: dict[str, PlannedProgram], model: LinkModel) -> None:
-    from shardc.backend import tpu
-    from shardc.backend.baseline import compile_baseline
-    from shardc.backend.stderr import caught_stderr
+    from shardc.machines import tpu
+    from shardc.machines.baseline import compile_baseline
+    from shardc.machines.stderr import caught_stderr
 
     try:
         with caught_stderr():
@@ -237,7 +237,7 @@ def _compile(row: Row, case: Case, plans: dict[str, PlannedProgram], model: Link
 
 @cache
 def _slice_mesh(mesh: str, topology: str) -> Any:
-    from shardc.compilers import slice_mesh
+    from shardc.compiled.compilers import slice_mesh
 
     program = shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, topology=topology)
     return slice_mesh(program.mesh, Hardware().model(program), warns=True)
@@ -291,10 +291,10 @@ def _child() -> None:
 def _on_simulated_devices(case: Case, run: bool) -> Row:
     import jax
 
-    from shardc.backend.baseline import compile_baseline
-    from shardc.backend.placing import make_mesh
-    from shardc.backend.run import run as run_plan
     from shardc.compiled import collectives
+    from shardc.emit.call.placing import make_mesh
+    from shardc.machines.baseline import compile_baseline
+    from shardc.machines.run import run as run_plan
 
     found, model, _ = planned(case, "bytes", "f32")
     theirs = compile_baseline(found.schedule, make_mesh(model.mesh, jax.devices("cpu")))

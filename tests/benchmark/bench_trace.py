@@ -23,7 +23,7 @@ import jax.numpy as jnp  # noqa: E402
 from tabulate import tabulate  # noqa: E402
 
 import shardc  # noqa: E402
-from shardc.backend import transforms  # noqa: E402
+from shardc.emit.call import transforms  # noqa: E402
 
 TEXT = "A[I_X, J_Y] · B{0}[J_X, K_Y] → C[I_X, K_Y]"
 

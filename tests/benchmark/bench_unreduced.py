@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import shardc
 from shardc import simulate
-from shardc.backend.placing import from_blocks, make_mesh, spec_of
-from shardc.backend.run import Verdict, compare
+from shardc.emit.call.placing import from_blocks, make_mesh, spec_of
+from shardc.machines.run import Verdict, compare
 from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, partial_programs
 
 EQUAL, NOT_CHECKABLE = "equal on every shard", "not checkable in f32"

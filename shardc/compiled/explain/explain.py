@@ -36,7 +36,7 @@ MORE_WORK = 1.05
 
 
 class Lowered(Protocol):
-    """A compiled function and what is known of its arguments: `backend.lowering` makes it."""
+    """A compiled function and what is known of its arguments: `machines.jitted` makes it."""
 
     @property
     def text(self) -> str: ...

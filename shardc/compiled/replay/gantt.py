@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardc.compiled.replay.timeline import Event, Span, Timeline
-from shardc.jsontext import json_text
+from shardc.io.text import json_text
 
 _MICRO = 10**6  # picoseconds
 _SHADES = " ░▒▓█"

@@ -1,0 +1,80 @@
+"""The options that the commands share, and what they ask of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shardc.io.files import read_input
+
+if TYPE_CHECKING:
+    from shardc.ir.program import Program
+    from shardc.results import Plan
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What every command takes; None leaves it to the text's declarations."""
+
+    program: dict[str, Any]  # of shardc.parse
+    hardware: dict[str, Any]  # of hardware.Hardware
+    objective: str
+    json: bool
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Options:
+        from shardc.interface.hardware import Hardware  # not for `--help`
+
+        program = {name: values[name] for name in ("mesh", "dims", "dtype", "chip", "topology")}
+        hardware = {name: values[name] for name in Hardware.OPTIONS}
+        return cls(program, hardware, values["objective"], values["as_json"])
+
+    def parse(self, argument: str) -> Program:
+        return self.parsed(*read_input(argument))
+
+    def parsed(self, text: str, name: str) -> Program:
+        from shardc.api import parse
+
+        return parse(text, name=name, **self.program, dcn=self.hardware["dcn"])
+
+    def files(self, argument: str) -> list[str]:
+        """What may be read: no output may take its place."""
+        return [argument, self.hardware["chip"] or ""]
+
+    def plan(self, program: Program, *, small: bool = False) -> Plan:
+        """The plan; sizes that are missing become 4096, or `small` ones."""
+        from shardc.api import planned
+        from shardc.interface.hardware import Hardware
+        from shardc.planner.program import sizes
+
+        sized = sizes.small(program) if small else sizes.large(program)
+        return planned(sized, Hardware.of(**self.hardware), self.objective)
+
+
+_SHARED = (
+    click.option("--mesh", metavar="X=4,Y=2", help="Mesh axes and their sizes."),
+    click.option("--dims", metavar="I=1024,J=4096", help="Sizes of dims."),
+    click.option("--dtype", metavar="bf16", help="Element type of arrays that declare none."),
+    click.option("--chip", metavar="v5p", help="The chip that prices the plan, or a TOML file with its constants."),
+    click.option("--topology", metavar="v5p:4x4x4", help="The slice: its chip, its shape, which axes are rings."),
+    click.option("--map", metavar="X=0,Y=1+2", help="The physical axes on which mesh axes lie."),
+    click.option("--dcn", metavar="P=2", help="Axes over the data-centre network."),
+    click.option("--wraparound", metavar="X=ring,Y=line", help="Rings and lines, against the chip's rule."),
+    click.option("--profile", type=click.Choice(["book", "spec"]), default="book", show_default=True),
+    click.option("--formula", type=click.Choice(["exact", "book"]), default="exact", show_default=True),
+    click.option("--memory", metavar="16GB", help="The most bytes that a device may hold at once."),
+    click.option("--objective", type=click.Choice(["time", "bytes"]), default="time", show_default=True),
+    click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
+)
+
+
+def with_options(command: _Command) -> _Command:
+    """The options that all commands share."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command

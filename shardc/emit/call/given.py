@@ -1,0 +1,59 @@
+"""What a caller may give: arrays of any kind, and for a sharding a `jax.P` or a `jax.NamedSharding`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+
+from shardc.emit.call import placing
+from shardc.emit.call.around import Around
+from shardc.errors import ShardcError
+from shardc.ir.sharding import Sharding
+from shardc.simulate.arguments import as_numpy
+
+
+def as_array(given: Any, what: str) -> Any:
+    """An array as it is, anything else as NumPy has it; SHC001 if that is no array of numbers."""
+    if isinstance(given, jax.Array):
+        return given
+    array = as_numpy(given, what)
+    if array.dtype.kind in "SUMm":
+        raise ShardcError("SHC001", f"{what} is of type {array.dtype}", help="give an array of numbers")
+    return array
+
+
+def mesh_named_by(spec: Any, array: Any) -> AbstractContextManager[Any]:
+    """Where no mesh is in force, that of a NamedSharding; where one is, SHC306 unless it is the same."""
+    if not isinstance(spec, jax.NamedSharding):
+        return nullcontext()
+    current, named = jax.sharding.get_abstract_mesh(), spec.mesh
+    if current.empty and placing.is_traced(array):
+        found: AbstractContextManager[Any] = jax.sharding.use_abstract_mesh(named.abstract_mesh)
+        return found
+    if current.empty and isinstance(named, jax.sharding.Mesh):
+        in_force: AbstractContextManager[Any] = jax.set_mesh(named)
+        return in_force
+    if not current.empty:
+        placing.check_same_mesh(named, current, "the sharding asked for is on")
+    return nullcontext()
+
+
+def target_of(given: Any, rank: int, here: Around) -> Sharding:
+    """What a caller asks for as a sharding; a coded error if it is none of this array on this mesh."""
+    spec = given.spec if isinstance(given, jax.NamedSharding) else given
+    if not isinstance(spec, jax.P) or not all(isinstance(part, str | tuple | None) for part in spec.partitions):
+        raise ShardcError(
+            "SHC001",
+            f"`{str(given)[:200]}` is not a spec",
+            help='give a jax.P of axes, as in jax.P("X", None), or a jax.NamedSharding of one',
+        )
+    if len(spec.partitions) > rank:
+        raise ShardcError("SHC303", f"{spec} is longer than the array's {rank} dims", help="a part for each dim")
+    target = placing.sharding_of(spec, rank)
+    written = [*target.sharded, *target.unreduced]
+    here.check_free(written, str(spec))
+    if len(set(written)) < len(written):
+        raise ShardcError("SHC202", f"{spec} uses an axis twice", help="an axis shards one dim")
+    return target

@@ -1,0 +1,114 @@
+"""`plan.compile()`: a plan's program, jitted, with its arguments checked and placed."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+
+from shardc.emit.call import placing
+from shardc.emit.call.around import Around, around
+from shardc.emit.call.callable import function
+from shardc.emit.call.given import as_array
+from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Schedule
+from shardc.ir.sharding import Array
+
+
+class CompiledProgram:
+    """Called with arrays in the order of the plan's inputs; returns its outputs, a single one bare.
+
+    Runs on the mesh of `jax.set_mesh`, else on the mesh given, else on the first devices there are. NumPy arrays
+    and arrays on no particular device are placed; others must lie as the plan says. Works under jax.jit and
+    jax.grad. Raises ShardcError: SHC301 to SHC306, SHC309, SHC216.
+    """
+
+    def __init__(self, schedule: Schedule, mesh: jax.sharding.Mesh | Mesh | None = None) -> None:
+        self._schedule = schedule
+        self._mesh = placing.make_mesh(mesh) if isinstance(mesh, Mesh) else mesh
+        self._jitted: dict[Any, Any] = {}
+        for number in (*schedule.inputs, *schedule.outputs):
+            placing.check_enabled(schedule.values[number].dtype)
+
+    def __call__(self, *arrays: Any) -> Any:
+        with self._in_mesh(arrays):
+            given = self._arguments(arrays)
+            found = self._function()(*given)
+            outputs = [self._schedule.given(number) for number in self._schedule.outputs]
+            if len(outputs) == 1:
+                return placing.settled(found, outputs[0])
+            return tuple(map(placing.settled, found, outputs))
+
+    def lower(self, *arrays: Any) -> Any:
+        """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
+        with self._in_mesh(arrays):
+            return self._function().lower(*self._arguments(arrays, or_shapes=True))
+
+    def _function(self) -> Any:
+        """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto.
+
+        Where axes are cut it also remembers the devices.
+        """
+        mesh = jax.sharding.get_abstract_mesh() if self._schedule.by is None else placing.mesh_in_force()
+        if mesh not in self._jitted:
+            self._jitted[mesh] = jax.jit(function(self._schedule, scopes=True))
+        return self._jitted[mesh]
+
+    def _arguments(self, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[Any]:
+        wanted = [self._schedule.given(number) for number in self._schedule.inputs]
+        if len(arrays) != len(wanted):
+            names = ", ".join(array.name for array in wanted)
+            raise ShardcError(
+                "SHC309", f"{len(arrays)} arrays given; the program takes {len(wanted)}", help=f"in order: {names}"
+            )
+        here = self._around(arrays) if self._schedule.mesh.axes else None
+        return [
+            given if or_shapes and isinstance(given, jax.ShapeDtypeStruct) else self._argument(given, array, here)
+            for given, array in zip(arrays, wanted, strict=True)
+        ]
+
+    def _argument(self, given: Any, wanted: Array, here: Around | None) -> Any:
+        given = as_array(given, f"`{wanted.name}`")
+        placing.check_argument(given, wanted)
+        if here is None:
+            return given
+        if not placing.is_traced(given):
+            inside = here.is_mapped
+            given = (
+                placing.place_inside(given, wanted, here)
+                if inside
+                else placing.place(given, wanted, placing.mesh_in_force())
+            )
+        placing.check_sharding(given, wanted, here)
+        return given
+
+    def _around(self, arrays: tuple[Any, ...]) -> Around:
+        """The axes that are free must be the plan's; cut they are only where all of the mesh is free."""
+        here = around(arrays)
+        placing.check_mesh(self._schedule.given_mesh, here.free)
+        if here.taken and self._schedule.by is not None:
+            raise ShardcError(
+                "SHC306",
+                f"the plan cuts axes ({self._schedule.by}), which it cannot where only {here.free} is free",
+                help="use shardc.einsum there, which plans with whole axes",
+            )
+        traced = any(placing.is_traced(array) for array in arrays)
+        for number in (*self._schedule.inputs, *self._schedule.outputs):
+            here.check_partial(self._schedule.given(number), traced)
+        for number in self._schedule.outputs if traced else ():
+            here.check_typed(self._schedule.given(number).sharding, f"`{self._schedule.given(number)}`")
+        return here
+
+    def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
+        """The mesh in force if there is one, else the program's own."""
+        if not self._schedule.mesh.axes or not jax.sharding.get_abstract_mesh().empty:
+            return nullcontext()
+        if any(placing.is_traced(array) for array in arrays):
+            raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …, around jax.jit")
+        if self._mesh is None:
+            self._mesh = placing.make_mesh(self._schedule.given_mesh)
+        placing.check_mesh(self._schedule.given_mesh, Mesh.of(dict(self._mesh.shape)))
+        context: AbstractContextManager[Any] = jax.set_mesh(self._mesh)
+        return context

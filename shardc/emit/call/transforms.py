@@ -1,0 +1,149 @@
+"""`shardc.einsum` and `shardc.reshard`: planned when called or traced, over the axes that are free there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+
+from shardc.emit.call import placing
+from shardc.emit.call.around import Around, around, filled
+from shardc.emit.call.given import as_array, mesh_named_by, target_of
+from shardc.emit.call.placing import sharding_of, spec_of
+from shardc.emit.call.program import CompiledProgram
+from shardc.errors import ShardcError
+from shardc.ir.dtypes import dtype as find_dtype
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Schedule
+from shardc.ir.program import Input, Pattern, Program, Statement, Use, axes_written
+from shardc.ir.sharding import Sharding, spell
+from shardc.notation import parse
+
+Planner = Callable[[Program, bool], Schedule]  # the bool: whether axes may be cut
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def einsum(text: str, *arrays: Any, planner: Planner) -> Any:
+    """The program of a text on these arrays. See `shardc.einsum`."""
+    if not isinstance(text, str):
+        raise ShardcError("SHC001", f"the program is a {type(text).__name__}", help="give text, then the arrays")
+    given = [as_array(array, f"array {place}") for place, array in enumerate(arrays, 1)]
+    shapes = tuple(tuple(array.shape) for array in given)
+    here = around(given)
+    return _einsum(text, here, shapes, tuple(array.dtype.name for array in given), planner)(*given)
+
+
+@lru_cache(maxsize=512)
+def _einsum(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner) -> CompiledProgram:
+    if here.taken:
+        here.check_free(axes_written(parse(text, mesh=here.whole)), "the text")
+    return _compiled(_bound(text, here.free, shapes, dtypes), here, planner)
+
+
+def _compiled(program: Program, here: Around, planner: Planner) -> CompiledProgram:
+    """Axes are not cut inside another transformation, nor where types could not say how a result lies."""
+    schedule = planner(program, not here.taken)
+    if schedule.by is not None and not all(here.can_type(schedule.given(n).sharding) for n in schedule.outputs):
+        schedule = planner(program, False)
+    return CompiledProgram(schedule)
+
+
+def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Program:
+    """The program with sizes and dtypes from the arrays."""
+    unsized = parse(text, mesh=mesh, dtype=dtypes[0] if dtypes else None)
+    inputs = unsized.inputs
+    if len(inputs) != len(shapes):
+        names = ", ".join(array.name for array in inputs)
+        raise ShardcError(
+            "SHC309", f"{len(shapes)} arrays given; the text has {len(inputs)} inputs", help=f"in order: {names}"
+        )
+    sizes: dict[str, int] = {}
+    for array, shape in zip(inputs, shapes, strict=True):
+        if len(shape) != len(array.dims):
+            raise ShardcError(
+                "SHC303",
+                f"`{array.name}` has shape {shape}; the text gives it {len(array.dims)} dims",
+                span=array.span,
+                help=f"[{', '.join(array.dims)}]",
+            )
+        for dim, size in zip(array.dims, shape, strict=True):
+            if sizes.setdefault(dim, size) != size:
+                raise ShardcError(
+                    "SHC206",
+                    f"dim `{dim}` has two sizes, {sizes[dim]} and {size}",
+                    span=array.span,
+                    help="give dims of different sizes different names",
+                )
+    kinds = {array.name: kind for array, kind in zip(inputs, dtypes, strict=True)}
+    return parse(text, mesh=mesh, dims=sizes, dtype=dtypes[0] if dtypes else None, dtypes=kinds, exact=True)
+
+
+def reshard(x: Any, spec: Any, *, planner: Planner) -> Any:
+    """The array in another sharding. See `shardc.reshard`."""
+    with mesh_named_by(spec, x):
+        return _resharded(as_array(x, "the array"), spec, planner)
+
+
+def _resharded(x: Any, spec: Any, planner: Planner) -> Any:
+    here = around([x])
+    if here.is_mapped:
+        x = placing.from_inside(x, "the array")
+    target = target_of(spec, x.ndim, here)
+    if placing.is_traced(x):
+        here.check_typed(target, str(spec))
+    source = _source(x, target, here)
+    if not target.divides(x.shape, here.free):
+        raise ShardcError(
+            "SHC204", f"shape {x.shape} is not divisible by {spec} on {here.free}", help="drop axes, or pad"
+        )
+    if target.unreduced and not (source and source.unreduced & here.explicit >= target.unreduced):
+        raise ShardcError(
+            "SHC220",
+            f"no sequence of moves leads to {spec}",
+            note=f"nothing makes a whole array unreduced over {', '.join(sorted(target.unreduced))}",
+            help="drop `unreduced`; products leave partial sums, where shardc.einsum is asked for them",
+        )
+    if source is None:
+        x = jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec_of(target)))
+    elif source != target:
+        x = _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner)(x)
+    if here.has_auto and placing.is_tracing(x):
+        return _constrained(x, spec_of(here.untyped(target)))
+    return x if placing.is_traced(x) or here.is_mapped else placing.retyped(x)
+
+
+@partial(jax.jit, static_argnums=1)  # outside jax.jit its gradient is of another type, where an axis is Explicit
+def _constrained(x: Any, spec: jax.P) -> Any:
+    return jax.lax.with_sharding_constraint(x, spec)
+
+
+def _source(x: Any, target: Sharding, here: Around) -> Sharding | None:
+    """Where the path begins; None of what lies nowhere on the mesh, which has no path: it is put there."""
+    if placing.is_traced(x) or here.is_mapped:
+        typed = here.typed(sharding_of(jax.typeof(x).sharding.spec, x.ndim))
+        # With no type at all it is all for XLA to decide.
+        return filled(typed, here.untyped(target), x.shape, here.free) if here.explicit else target
+    if not isinstance(x, jax.Array) or not x.committed or not isinstance(x.sharding, jax.NamedSharding):
+        return None
+    placing.check_mesh_of(x, "the array")
+    return sharding_of(x.sharding.spec, x.ndim)
+
+
+@lru_cache(maxsize=512)
+def _reshard(
+    here: Around, shape: tuple[int, ...], dtype: str, source: Sharding, target: Sharding, planner: Planner
+) -> CompiledProgram:
+    dims = tuple(f"d{place}" for place in range(len(shape)))
+    kind = find_dtype(dtype)
+    if source.unreduced and not kind.adds:
+        raise ShardcError(
+            "SHC214", f"partial sums of {kind}, which are not added up", help="reduce it in another type, say int32"
+        )
+    before, after = Pattern.exactly(source), Pattern.exactly(target)
+    text = f"x{spell(dims, source)} → x{spell(dims, target)}"
+    statement = Statement("x", dims, after, Use("x", dims, before, kind), kind, text)
+    sizes = tuple(zip(dims, shape, strict=True))
+    program = Program(here.free, sizes, kind, (Input("x", dims, before, kind),), (statement,))
+    return _compiled(program, here, planner)

@@ -1,0 +1,1 @@
+"""The JAX calls of each step: what is written, and what is applied."""

@@ -1,0 +1,91 @@
+"""The lines of local steps: products and functions of ir.functions."""
+
+from __future__ import annotations
+
+import string
+
+from shardc.emit.exprs import Call, Const, Expr, Items, Keyword, Name, call, method, numbers
+from shardc.errors import ShardcError
+from shardc.ir.dtypes import DType, accumulator, multiplied
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.plan import Apply
+from shardc.ir.sharding import Array
+
+Dims = tuple[str, ...]
+
+
+def letters(dims: Dims) -> dict[str, str]:
+    """A letter for each dim: its initial in lower case where all of these differ, else a, b, c, …."""
+    if len(dims) > len(string.ascii_letters):
+        raise ShardcError(
+            "SHC402", f"{len(dims)} dims meet in one product; an einsum has letters for 52", help="split the statement"
+        )
+    initials = [dim[0].lower() for dim in dims]
+    if len(set(initials)) == len(dims):
+        return dict(zip(dims, initials, strict=True))
+    return dict(zip(dims, string.ascii_lowercase + string.ascii_uppercase, strict=False))
+
+
+def einsum(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Call:
+    """`jnp.einsum("ij,jk->ik", A, B)`; sums of narrow types are kept in f32 or int32.
+
+    Of operands of two types one is brought to the other's, or both to a third: `A.astype(jnp.float32)`.
+    """
+    names = _alike(operands, names)
+    known = letters(tuple(dict.fromkeys(dim for array in operands for dim in array.dims)))
+    spelled = ["".join(known[dim] for dim in array.dims) for array in (*operands, result)]
+    subscripts = ",".join(spelled[:-1]) + "->" + spelled[-1]
+    summing = summing_type(operands, result)
+    if summing is None:
+        return call("jnp.einsum", Const(subscripts), *names)
+    if len(operands) == 1:  # a sum alone does not heed a preferred type
+        return call("jnp.einsum", Const(subscripts), as_type(names[0], summing))
+    return call("jnp.einsum", Const(subscripts), *names, preferred_element_type=type_name(summing))
+
+
+def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:
+    """The type in which a product adds up, or None if that is simply the operands' own."""
+    if len(operands) == 1 and set(operands[0].dims) == set(result.dims):
+        return None  # a transposition
+    factors = multiplied(array.dtype for array in operands)
+    widest = accumulator(factors)
+    chosen = result.dtype if result.dtype.bytes > widest.bytes else widest
+    return None if factors == chosen else chosen
+
+
+def _alike(operands: tuple[Array, ...], names: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    wanted = multiplied(array.dtype for array in operands)
+    pairs = zip(operands, names, strict=True)
+    return tuple(name if array.dtype == wanted else as_type(name, wanted) for array, name in pairs)
+
+
+def as_type(value: Expr, dtype: DType | None) -> Expr:
+    return value if dtype is None else method(value, "astype", type_name(dtype))
+
+
+def type_name(dtype: DType) -> Name:
+    return Name(f"jnp.{dtype.jax}")
+
+
+def aligned(value: Expr, dims: Dims, wanted: Dims) -> Expr:
+    """The value with the wanted dims in order; those that it lacks, but for leading ones, have size 1."""
+    present = tuple(dim for dim in wanted if dim in dims)
+    if present != dims:
+        value = call("jnp.transpose", value, Items(tuple(Const(dims.index(dim)) for dim in present)))
+    first = wanted.index(present[0]) if present else len(wanted)
+    missing = tuple(i - first for i, dim in enumerate(wanted) if dim not in dims and i > first)
+    return call("jnp.expand_dims", value, numbers(missing)) if missing else value
+
+
+def function(op: Apply, operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Expr:
+    """`jax.nn.softmax(A, axis=1)`, `jnp.add(A, B)`; dims meet by name."""
+    row = FUNCTIONS[op.function]
+    if row.arity == 2:
+        sides = [aligned(name, array.dims, result.dims) for name, array in zip(names, operands, strict=True)]
+        return call(row.jax, *sides)
+    dims = operands[0].dims
+    keywords: tuple[Expr, ...] = ()
+    if row.over_dims:
+        keywords = (Keyword("axis", numbers(tuple(dims.index(dim) for dim in op.over))),)
+    left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in op.over)
+    return aligned(Call(Name(row.jax), (names[0], *keywords)), left, result.dims)

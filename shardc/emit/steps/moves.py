@@ -1,0 +1,103 @@
+"""The JAX calls of moves that take more than one word."""
+
+from __future__ import annotations
+
+import math
+
+from shardc.emit.exprs import Attr, BinOp, Call, Const, Expr, Index, Items, Name, axes_argument, call, method
+from shardc.ir.collectives import CollectivePermute
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Program
+from shardc.ir.sharding import Axes, Sharding
+from shardc.lowering.scatters import Round, rounds
+
+# Up to so many devices the pairs of a permute are written out.
+_FEW = 8
+# A slice of so many devices is large.
+_LARGE = 64
+
+
+def gather(value: Expr, axes: Axes, dim: int, keywords: dict[str, Expr], program: Program) -> list[Expr]:
+    """`A[I_X] → A[I]`.
+
+    Over all of a large slice at once the TPU's compiler sums zeros, at twice the bytes; so there the minor axis
+    comes first: `A[I_XYZ] → A[I_XY] → A[I]`. JAX takes no part of an axis where the result is to be equal.
+    """
+    whole = program.mesh.product(axes) == program.mesh.devices >= _LARGE
+    found = rounds(axes, program, may_split=not keywords)[::-1] if whole else (Round(axes),)
+    names = [value, Name("")]
+    fixed = {"axis": Const(dim), "tiled": Name("True"), **keywords}
+    return [
+        call("jax.lax.all_gather", name, axes_argument(each.axes), **fixed, **groups(each))
+        for name, each in zip(names, found, strict=False)
+    ]
+
+
+def groups(each: Round) -> dict[str, Expr]:
+    """The devices along a part of an axis: of 8 as 4·2 the major groups are 0 2 4 6 and 1 3 5 7, the minor 0 1, 2 3, ….
+
+    Nothing for a round over whole axes.
+    """
+    if each.split is None:
+        return {}
+    numbers = method(call("np.arange", Const(math.prod(each.split))), "reshape", *map(Const, each.split))
+    return {"axis_index_groups": method(method(numbers, "transpose") if each.is_major else numbers, "tolist")}
+
+
+def exchange(value: Expr, axes: Axes, source: int, dim: int) -> Call:
+    return call(
+        "jax.lax.all_to_all",
+        value,
+        axes_argument(axes),
+        split_axis=Const(dim),
+        concat_axis=Const(source),
+        tiled=Name("True"),
+    )
+
+
+def slice_of(value: Expr, axes: Axes, dim: int, parts: int) -> Call:
+    """The device's block; sizes come from the array, so that the text does not go stale."""
+    size = BinOp(Index(Attr(value, "shape"), dim), "//", Const(parts))
+    start = BinOp(call("jax.lax.axis_index", axes_argument(axes)), "*", size)
+    return call("jax.lax.dynamic_slice_in_dim", value, start, size, axis=Const(dim))
+
+
+def permute(value: Expr, move: CollectivePermute, before: Sharding, mesh: Mesh) -> Call:
+    """Which device sends to which, counted over the move's axes in the order of the mesh.
+
+    `A[I_XY] → A[I_YX]` on X=2, Y=4: device (x, y), number 4x + y, holds block 4x + y, which device (x', y')
+    with 2y' + x' = 4x + y wants. Numbers in order of the block that devices hold are 0…7; in order of the
+    block that they want, `arange(8).reshape(2, 4).transpose(1, 0)`: 0 4 1 5 2 6 3 7. Side by side, these are
+    the (source, destination) pairs.
+    """
+    changed = [place for place, (old, new) in enumerate(zip(before.dims, move.dims, strict=True)) if old != new]
+    held = tuple(axis for place in changed for axis in before.dims[place])
+    wanted = tuple(axis for place in changed for axis in move.dims[place])
+    pairs = _pairs(move.axes, held, wanted, mesh)
+    return call("jax.lax.ppermute", value, axes_argument(move.axes), perm=pairs)
+
+
+def _pairs(axes: Axes, held: Axes, wanted: Axes, mesh: Mesh) -> Expr:
+    if mesh.product(axes) <= _FEW:
+        pairs = zip(numbers_in_order(axes, held, mesh), numbers_in_order(axes, wanted, mesh), strict=True)
+        return Items(tuple(Items((Const(a), Const(b))) for a, b in sorted(pairs)), "[]")
+    return call("list", call("zip", _order(axes, held, mesh), _order(axes, wanted, mesh)))
+
+
+def numbers_in_order(axes: Axes, order: Axes, mesh: Mesh) -> list[int]:
+    """Device numbers, counted over `axes`, in the order of counting over `order`."""
+    strides = {axis: math.prod(mesh.size(a) for a in axes[place + 1 :]) for place, axis in enumerate(axes)}
+    numbers = [0]
+    for axis in order:
+        numbers = [number + index * strides[axis] for number in numbers for index in range(mesh.size(axis))]
+    return numbers
+
+
+def _order(axes: Axes, order: Axes, mesh: Mesh) -> Expr:
+    """The same as text that does not grow with the mesh."""
+    count = call("np.arange", Const(mesh.product(axes)))
+    if order == axes:
+        return method(count, "tolist")
+    shaped = method(count, "reshape", *(Const(mesh.size(axis)) for axis in axes))
+    turned = method(shaped, "transpose", *(Const(axes.index(axis)) for axis in order))
+    return method(method(turned, "ravel"), "tolist")

@@ -1,0 +1,55 @@
+"""The JAX calls of a ReduceScatter, as `lowering.scatters` forms it. Each reads the one before, as the variable ""."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from shardc.emit.exprs import Call, Const, Expr, Name, axes_argument, call, method
+from shardc.emit.steps.exchanges import by_axis, sent, to_front
+from shardc.emit.steps.local import as_type, type_name
+from shardc.emit.steps.moves import groups
+from shardc.ir.dtypes import DType, Kind, accumulator
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Array
+from shardc.lowering.scatters import FOLD, Form, Parts, Round, Scattering
+
+_VALUE = Name("")
+
+
+def scatter(way: Scattering, parts: Parts, array: Array, mesh: Mesh) -> list[Expr]:
+    """`A[I]{U_X} → A[I_X]`, or `A[I, J]{U_XY} → A[I_X, J_Y]`. `array` is what is scattered."""
+    dim, stacked = parts[0][0], _stacked(way, parts, len(array.dims), mesh)
+    match way.form:
+        case Form.PLAIN:
+            return [_scattered(each, dim) for each in way.rounds]
+        case Form.FOLDED:
+            folded = method(_VALUE, "reshape", Const(-1), Const(FOLD))
+            return [folded, *(_scattered(each, 0) for each in way.rounds), method(_VALUE, "ravel")]
+        case Form.STACKED:
+            share = call("jnp.squeeze", _VALUE, axis=Const(0))
+            return [*stacked, *(_scattered(each, 0) for each in way.rounds), share]
+        case Form.EXCHANGED:
+            return [*stacked, sent(way.rounds[0].axes), _added_up(array.dtype)]
+        case _:
+            assert_never(way.form)
+
+
+def _stacked(way: Scattering, parts: Parts, rank: int, mesh: Mesh) -> list[Expr]:
+    """The shares one behind the other: on X=2, Y=4 `A[I, J]` as [8, I/2, J/4], share n for device n of X and Y."""
+    if len(parts) == 1:
+        return [call("jnp.stack", call("jnp.split", _VALUE, Const(way.parts), axis=Const(parts[0][0])))]
+    axes, of_dims = tuple(axis for _, some in parts for axis in some), dict(parts)
+    return to_front([by_axis(of_dims.get(dim, ()), mesh) for dim in range(rank)], axes)
+
+
+def _scattered(each: Round, dim: int) -> Call:
+    """Always tiled: without, vmap mixes up the dims of what is left."""
+    keywords: dict[str, Expr] = {"scatter_dimension": Const(dim), "tiled": Name("True")}
+    return call("jax.lax.psum_scatter", _VALUE, axes_argument(each.axes), **keywords, **groups(each))
+
+
+def _added_up(dtype: DType) -> Expr:
+    """Floats in f32; integers wrap in their own type, as they would on the way."""
+    summing = accumulator(dtype) if dtype.kind is Kind.FLOAT else dtype
+    total = call("jnp.sum", _VALUE, axis=Const(0), dtype=type_name(summing))
+    return total if summing == dtype else as_type(total, dtype)

@@ -1,0 +1,1 @@
+"""Emitted modules, as text."""

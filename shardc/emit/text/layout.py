@@ -1,0 +1,110 @@
+"""Lays lines out as `ruff format` leaves them: 88 columns, brackets split from the outside in."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from shardc.emit.allowed import TURN
+from shardc.emit.exprs import (
+    Attr,
+    BinOp,
+    Call,
+    Code,
+    Expr,
+    Index,
+    Items,
+    Keyword,
+    Line,
+    Loop,
+    bracketed,
+    flat,
+)
+
+WIDTH = 88
+
+
+def written(code: Code, indent: int = 4) -> list[str]:
+    match code:
+        case Line(target, expr, comment):
+            return lay_out(expr, indent, f"{target} = ", f"  # {comment}" if comment else "")
+        case Loop(count, lines):
+            inside = [text for line in lines for text in written(line, indent + 4)]
+            return [" " * indent + f"for {TURN} in range({count}):", *inside]
+        case _:
+            assert_never(code)
+
+
+def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
+    """`lead expr tail` on one line if it fits; else its outermost brackets are split.
+
+    A = jax.lax.ppermute(
+        A, ("X", "Y"), perm=…
+    )  # A[I_YX]
+    """
+    single = " " * indent + lead + flat(expr) + tail
+    if len(single) <= WIDTH:
+        return [single]
+    base, methods = _chain(expr)
+    if not lead and len(methods) > 1:
+        called = [" " * indent + "." + method for method in methods]
+        return [*lay_out(base, indent, "", ""), *called[:-1], called[-1] + tail]
+    match expr:
+        case Keyword(name, value):
+            return lay_out(value, indent, f"{lead}{name}=", tail)
+        case Call(Attr(Call(function, args), method), after) if len(_opening(expr, indent, lead)) > WIDTH:
+            closing = f").{method}({', '.join(map(flat, after))}){tail}"
+            return arguments(args, indent, f"{lead}{flat(function)}(", closing)
+        case Call(function, args) if args:
+            return arguments(args, indent, f"{lead}{flat(function)}(", f"){tail}")
+        case Items(items, brackets) if items:
+            return exploded(items, indent, lead + brackets[0], brackets[1] + tail)
+        case BinOp():
+            first, *others = _terms(expr)
+            lines = [text for operator, term in others for text in _term(operator, term, indent)]
+            return [*lay_out(first[1], indent, lead, ""), *lines[:-1], lines[-1] + tail]
+        case Attr() | Index() | _:
+            return [single]
+
+
+def _opening(expr: Call, indent: int, lead: str) -> str:
+    """`A = jnp.einsum(…).astype(`, the line that a call begins with where only its own arguments are split off."""
+    return " " * indent + lead + flat(expr.function) + "("
+
+
+def _terms(expr: Expr) -> list[tuple[str, Expr]]:
+    """`a + b - c` → a, + b, - c: the operators that bind as loosely as the last one."""
+    if not isinstance(expr, BinOp):
+        return [("", expr)]
+    loose = expr.operator in "+-"
+    left = expr.left
+    same = isinstance(left, BinOp) and (left.operator in "+-") == loose
+    return [*(_terms(left) if same else [("", left)]), (expr.operator, expr.right)]
+
+
+def _term(operator: str, term: Expr, indent: int) -> list[str]:
+    single = " " * indent + f"{operator} {bracketed(term)}"
+    if len(single) <= WIDTH or not isinstance(term, BinOp):
+        return [single]
+    return [" " * indent + f"{operator} (", *lay_out(term, indent + 4, "", ""), " " * indent + ")"]
+
+
+def _chain(expr: Expr) -> tuple[Expr, list[str]]:
+    """`np.arange(8).reshape(2, 4).ravel()` → `np.arange(8)` and `reshape(2, 4)`, `ravel()`."""
+    methods: list[str] = []
+    while isinstance(expr, Call) and isinstance(expr.function, Attr):
+        methods.append(f"{expr.function.name}({', '.join(map(flat, expr.args))})")
+        expr = expr.function.value
+    return expr, methods[::-1]
+
+
+def arguments(args: tuple[Expr, ...], indent: int, opening: str, closing: str) -> list[str]:
+    """All arguments on one line of their own if they fit, else one each, with a comma after the last."""
+    together = " " * (indent + 4) + ", ".join(map(flat, args))
+    if len(together) > WIDTH:
+        return exploded(args, indent, opening, closing)
+    return [" " * indent + opening, together, " " * indent + closing]
+
+
+def exploded(items: tuple[Expr, ...], indent: int, opening: str, closing: str) -> list[str]:
+    inside = [text for item in items for text in lay_out(item, indent + 4, "", ",")]
+    return [" " * indent + opening, *inside, " " * indent + closing]

@@ -1,0 +1,92 @@
+"""The emitted module: stand-alone, formatted, one line per step with the sharding that it leaves."""
+
+from __future__ import annotations
+
+from shardc.emit.allowed import STEPS, check_source
+from shardc.emit.exprs import Call as CallExpr
+from shardc.emit.exprs import Keyword, Name, lines_of, names_in
+from shardc.emit.steps.calls import Body, body
+from shardc.emit.steps.partial_sums import Border, border, helpers
+from shardc.emit.steps.spec import in_specs, out_specs
+from shardc.emit.text.layout import lay_out, written
+from shardc.emit.text.refined import program_lines
+from shardc.ir.plan import Schedule
+
+
+def source(schedule: Schedule, chip: str) -> str:
+    """The text of a module whose function `program` does what the schedule says, on the mesh of `jax.set_mesh`."""
+    described = body(schedule)
+    around = border(schedule, described.parameters, described.results)
+    lines = [
+        *_docstring(schedule, chip),
+        "",
+        *_imports(described, schedule),
+        "",
+        "",
+        *_decorators(schedule, is_program=not around),
+        *_signature(_name(schedule, around), described.parameters),
+        *(text for code in described.code for text in written(code)),
+        *lay_out_return(described.results),
+    ]
+    if schedule.by is not None:
+        lines += ["", "", *program_lines(schedule, schedule.by, described.parameters)]
+    lines += _program_around(around, described) if around else []
+    return check_source("\n".join(lines) + "\n")
+
+
+def _docstring(schedule: Schedule, chip: str) -> list[str]:
+    mesh = f"mesh {schedule.given_mesh}" if schedule.mesh.axes else "one device"
+    mesh += f"; {schedule.by}" if schedule.by is not None else ""
+    first, *rest = [statement.text for statement in schedule.program.statements]
+    if not rest:
+        return [f'"""{first}, planned for {chip}, {mesh}."""']
+    return [f'"""Planned for {chip}, {mesh}.', "", first, *rest, '"""']
+
+
+def _imports(described: Body, schedule: Schedule) -> list[str]:
+    used = {name.split(".")[0] for line in lines_of(described.code) for name in names_in(line.expr) if "." in name}
+    lines = ["import jax"]
+    lines += ["import jax.numpy as jnp"] if "jnp" in used or schedule.by is not None else []
+    lines += ["import numpy as np"] if "np" in used else []
+    lines += ["from jax import P"] if schedule.mesh.axes else []
+    return lines
+
+
+def _name(schedule: Schedule, around: Border) -> str:
+    """Of the function that holds the steps."""
+    return STEPS if around else "program" if schedule.by is None else "refined"
+
+
+def _program_around(around: Border, described: Body) -> list[str]:
+    """`program`, which takes and leaves partial sums, and what it calls: see `partial_sums`."""
+    lines = list[str]()
+    for name, names, result in helpers() if around.before else ():
+        lines += ["", "", f"def {name}({', '.join(names)}):", *lay_out(result, 4, "return ", "")]
+    lines += ["", "", "@jax.jit", *_signature("program", described.parameters)]
+    lines += [text for line in around.before for text in written(line)]
+    called = CallExpr(Name(STEPS), tuple(map(Name, described.parameters)))
+    if not around.after:
+        return lines + lay_out(called, 4, "return ", "")
+    lines += lay_out(called, 4, f"{', '.join(described.results)} = ", "")
+    return [*lines, *(text for line in around.after for text in written(line)), *lay_out_return(described.results)]
+
+
+def _decorators(schedule: Schedule, is_program: bool) -> list[str]:
+    if schedule.by is not None:
+        return []  # it is called by `program`
+    if not schedule.mesh.axes:
+        return ["@jax.jit"]
+    specs = (Keyword("in_specs", in_specs(schedule)), Keyword("out_specs", out_specs(schedule)))
+    return ["@jax.jit"] * is_program + lay_out(CallExpr(Name("jax.shard_map"), specs), 0, "@", "")
+
+
+def _signature(name: str, parameters: tuple[str, ...]) -> list[str]:
+    names = tuple(Name(parameter) for parameter in parameters)
+    return lay_out(CallExpr(Name(name), names), 0, "def ", ":")
+
+
+def lay_out_return(results: tuple[str, ...]) -> list[str]:
+    single = f"    return {', '.join(results)}"
+    if len(single) <= 88:
+        return [single]
+    return ["    return (", *(f"        {name}," for name in results), "    )"]

@@ -1,0 +1,1 @@
+"""How steps are written: which form, in which rounds."""

@@ -1,0 +1,1 @@
+"""Devices, simulated and real; compilers; runs, held against NumPy and timed."""

@@ -1,0 +1,151 @@
+"""Compiles for a TPU slice that is not there: libtpu holds the compiler, and compiles on any machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from shardc.emit.call import placing
+from shardc.emit.call.callable import on_steps_mesh
+from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Schedule
+
+# A chip's name here, and the compiler's, with how many axes it counts, and what else it wants to be told. A v4 chip is
+# two devices unless its cores are joined, as they are where v4 is used.
+_CHIPS: dict[str, tuple[str, int, dict[str, str]]] = {
+    "v3": ("v3", 2, {}),
+    "v4p": ("v4", 3, {"chip_config_name": "megacore"}),
+    "v5e": ("v5e", 2, {}),
+    "v5p": ("v5p", 3, {}),
+    "v6e": ("v6e", 2, {}),
+    "v7x": ("tpu7x", 3, {}),
+}
+
+# Without these it asks the network for a TPU's metadata, warns, and refuses to load beside another process. What the
+# user has set stays.
+_QUIET = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "JAX_PLATFORMS": "cpu",
+}
+
+# It reads these when it is loaded. Where its warnings are wanted they hold whatever the user has set, for so long.
+_WARNING = {"TPU_STDERR_LOG_LEVEL": "1", "TPU_MIN_LOG_LEVEL": "1"}
+
+Place = Callable[[int], tuple[int, ...]]  # the coordinates of a device's chip; the last mesh axis counts fastest
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("libtpu") is not None
+
+
+def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warns: bool = False) -> Any:
+    """A JAX mesh, its axes Explicit, on the chips of a slice that is described, not present.
+
+    A chip of two devices (v3, v7x) gives its first. With `warns` the compiler writes its warnings to standard error,
+    whatever log level the environment asks for, if this is its first use in the process. Raises SHC311 without libtpu,
+    SHC224 for a slice that the compiler does not know.
+    """
+    import jax
+
+    chips = _chips(chip, shape, warns)
+    ordered = np.empty(mesh.devices, dtype=object)
+    for device in range(mesh.devices):
+        ordered[device] = chips[place(device)]
+    kinds = (jax.sharding.AxisType.Explicit,) * len(mesh.names)
+    return jax.sharding.Mesh(ordered.reshape(mesh.sizes), mesh.names, axis_types=kinds)
+
+
+def compile_schedule(schedule: Schedule, mesh: Any) -> Any:
+    """The plan's program, compiled for that mesh, which is that of its steps: a `jax.stages.Compiled`."""
+    import jax
+
+    arguments = arguments_of(schedule, mesh)
+    with jax.set_mesh(mesh):
+        return compiled(jax.jit(on_steps_mesh(schedule, scopes=True)).lower(*arguments))
+
+
+def arguments_of(schedule: Schedule, mesh: Any) -> list[Any]:
+    """The program's arguments, as their shapes and shardings only."""
+    import jax
+    import jax.numpy as jnp
+
+    arrays = [schedule.values[number] for number in schedule.inputs]
+    for array in arrays:
+        placing.check_enabled(array.dtype)
+    return [
+        jax.ShapeDtypeStruct(
+            array.shape,
+            jnp.dtype(array.dtype.jax),
+            sharding=jax.NamedSharding(mesh, placing.spec_of(array.sharding)),
+        )
+        for array in arrays
+    ]
+
+
+def compiled(lowered: Any) -> Any:
+    """SHC308 for a program that the compiler refuses, most often because it needs more memory than there is."""
+    import jax
+
+    try:
+        return lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        first = str(error).splitlines()[0]
+        raise ShardcError(
+            "SHC308", f"the compiler refuses the program: {first[:300]}", help="give smaller --dims, or a larger slice"
+        ) from None
+
+
+def _chips(chip: str, shape: tuple[int, ...], warns: bool) -> dict[tuple[int, ...], Any]:
+    """The first device of every chip of a slice, by its coordinates."""
+    if not is_installed():
+        raise ShardcError("SHC311", "the TPU compiler is not installed", help='pip install "shardc[tpu]"')
+    if chip not in _CHIPS:
+        raise ShardcError("SHC224", f"{chip} is no TPU that the compiler knows", help=f"one of {', '.join(_CHIPS)}")
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    with _environment(_WARNING if warns else {}):
+        return _described(chip, shape)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """The process's environment with these in it, and afterwards as it was."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _described(chip: str, shape: tuple[int, ...]) -> dict[tuple[int, ...], Any]:
+    from jax.experimental import topologies
+
+    name, rank, told = _CHIPS[chip]
+    text = f"{name}:{'x'.join(map(str, (*shape, *[1] * (rank - len(shape)))))}"
+    try:
+        devices: list[Any] = topologies.get_topology_desc(text, "tpu", **told).devices
+    except Exception as error:  # jaxlib raises what the compiler's plugin gave it
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ShardcError(
+            "SHC224", f"the TPU compiler knows no slice {text}: {first[:200]}", help="v5p:2x2x1 and v5p:4x4x4 are some"
+        ) from None
+    found: dict[tuple[int, ...], Any] = {}
+    for device in devices:
+        found.setdefault(tuple(device.coords[: len(shape)]), device)
+    return found

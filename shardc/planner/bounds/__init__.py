@@ -1,0 +1,1 @@
+"""Bytes that no method gets below."""

@@ -1,0 +1,1 @@
+"""Paths of one array from sharding to sharding."""

@@ -1,0 +1,340 @@
+"""The cheapest paths from sharding to sharding, of one array.
+
+Dijkstra's algorithm over the moves of a Space. Towards one goal by bytes it is A*: from a sharding on, at least the
+bytes that a device needs and does not hold are still to come. Where whole axes do not get there in those, a
+route of `rules.routes` does, and is one more edge.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from shardc.cost.model import CostModel
+from shardc.ir.collectives import AllReduce, JointScatter, ReduceScatter
+from shardc.ir.digits import Reshape, reshaped, shape_after
+from shardc.ir.exchange import received_to_add
+from shardc.ir.sharding import Sharding
+from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
+from shardc.planner.objective import Objective
+from shardc.planner.paths.path import Paths, Step
+from shardc.planner.paths.rated import Leg, RatedRoute, rated
+from shardc.planner.paths.space import Edge, Space, ToCome, space
+from shardc.rules.routes import Route, aligned, plainly, route
+
+
+class Search:
+    """Searches over one array: a space, its global shape and bytes, and how moves are priced."""
+
+    def __init__(
+        self,
+        space: Space,
+        shape: tuple[int, ...],
+        itemsize: int,
+        model: CostModel,
+        objective: Objective,
+        cap: int | None = None,
+        most_wire: int | None = None,
+        budget: Budget | None = None,
+        quick: bool = False,
+        deep: bool = False,
+    ):
+        self.space = space
+        self.shape = shape
+        self.model = model
+        self.objective = objective
+        self._cap = cap
+        self._most_wire = most_wire  # bytes that a path may bring
+        self._budget = Budget.unlimited() if budget is None else budget
+        self.quick = quick  # whether paths are routes, with no search
+        self.deep = deep  # whether a route is held against a search in digits
+        self.given: set[int] = set()  # where the array lies before the program begins
+        self._rated = rated(space, model)
+        self._bytes = itemsize
+        for size in shape:
+            self._bytes *= size
+        self._kinds: dict[int, int] = {}  # of what is to come, and what that costs at least
+        self._always_divides = cap is None and all(size % space.mesh.devices == 0 for size in shape)
+        self._least: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
+        self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
+        self._closed: dict[tuple[int, int], tuple[int, Route] | None] = {}
+        self._divides: dict[int, bool] = {}
+        self._priced: dict[int, list[tuple[int, int, Route]]] = {}
+        self._from: dict[int, Paths] = {}
+
+    def divides(self, number: int) -> bool:
+        """Whether the array can lie so: its dims divide, and a block is no larger than the cap."""
+        if self._always_divides:
+            return True
+        found = self._divides.get(number)
+        if found is None:
+            fits = self._cap is None or self.local_bytes(number) <= self._cap
+            sizes = zip(self.shape, self.space.blocks[number], strict=True)
+            found = self._divides[number] = fits and all(size % parts == 0 for size, parts in sizes)
+        return found
+
+    def local_bytes(self, number: int) -> int:
+        parts = 1
+        for count in self.space.blocks[number]:
+            parts *= count
+        return self._bytes // parts
+
+    def paths(self, seeds: dict[int, int], goal: int | None = None, limit: int | None = None) -> Paths:
+        """From priced seeds; up to `goal` if there is one, and if a path there can cost at most the limit.
+
+        Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes. Where the budget
+        ends first, the best path to the goal that is known; raises Spent where none is.
+        """
+        if self.quick:
+            return self._closed_paths(seeds, goal)
+        leasts = self._least.setdefault(goal, {})
+        price = dict(seeds)
+        last: dict[int, Step | None] = dict.fromkeys(seeds)
+        queue = [(cost + self.least(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
+        heapq.heapify(queue)
+        count = len(queue)
+        settled: set[int] = set()
+        most, origin = math.inf if limit is None else limit, {number: number for number in seeds}
+        while queue:
+            bound, _, number = heapq.heappop(queue)
+            if bound > most:
+                break
+            if number in settled:
+                continue
+            settled.add(number)
+            if number == goal:
+                break
+            try:
+                if goal is None and len(seeds) > 1:
+                    for seed, route in self._from_seeds(number, seeds, price[number]):
+                        price[number], last[number], origin[number] = seeds[seed] + route[0], (seed, route[1]), seed
+                onward = [*self._routes(number, goal, last[number]), *self._steps(number)]
+            except Spent:
+                if goal is None or goal not in price:
+                    raise
+                return Paths(price, last, min(bound, price[goal]))
+            here = price[number]
+            for target, added, moves in onward:
+                known, cost, before = price.get(target), here + added, number
+                if known is not None and cost >= known:
+                    continue
+                left = leasts.get(target)
+                if left is None:
+                    left = leasts[target] = self.least(target, goal)
+                if known is None:
+                    seed = origin[number]
+                    spare = most - seeds[seed] - left
+                    if cost + left > most and (spare < 0 or self.least(seed, target) > spare):
+                        continue  # not even by a shortcut
+                    cost, before, moves = self._shortcut(seed, seeds[seed], target, goal, (cost, number, moves))
+                if cost + left > most or self._brings_too_much(cost + left):
+                    continue
+                most = cost if target == goal else most
+                price[target], last[target], origin[target] = cost, (before, moves), origin[before]
+                settled.discard(target)  # it may be met again from behind a shortcut
+                count += 1
+                heapq.heappush(queue, (cost + left, count, target))
+        return Paths({number: price[number] for number in price if number in settled}, last)
+
+    def _brings_too_much(self, price: int) -> bool:
+        return self._most_wire is not None and self.objective.wire_bytes(price) > self._most_wire
+
+    def paths_from(self, number: int) -> Paths:
+        """The paths from one sharding at price 0; searched once."""
+        found = self._from.get(number)
+        if found is None:
+            found = self._from[number] = self.paths({number: 0})
+        return found
+
+    def price(self, number: int, edge: Edge) -> int:
+        size = self.local_bytes(number)
+        return self.objective.price(self.model.rate(edge.move).time_ps(size), edge.wire * size // edge.parts)
+
+    def needed(self, number: int, goal: int) -> int:
+        """The bytes that some device needs and does not hold, to come from one sharding to another."""
+        return self._needed(self.space.kinds[self.space.to_come(number, goal)])
+
+    def _needed(self, left: ToCome) -> int:
+        return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
+
+    def least(self, number: int, goal: int | None) -> int:
+        """What no path from a sharding to the goal gets below; 0 without a goal."""
+        if goal is None:
+            return 0
+        kind = self.space.to_come(number, goal)
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = self.floor(self.space.kinds[kind])
+        return found
+
+    def floor(self, left: ToCome) -> int:
+        """What all that is left to do costs at least."""
+        wire = self._needed(left)
+        if left.summed:
+            summed, devices = map(self.space.mesh.product, (left.summed, left.axes))
+            wire = max(wire, received_to_add(self._bytes, summed, left.block, devices))
+        time = self._rated.least_rate(left).time_ps(self._bytes) if self.objective is Objective.TIME else 0
+        return self.objective.price(time, wire, steps=0)
+
+    def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
+        """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
+        if goal is None:
+            return []
+        first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter | JointScatter)
+        found = self._shorter(number, goal) if first or self.space.needs_digits(number, goal) else None
+        return [] if found is None else [(goal, *found)]
+
+    def _shorter(self, number: int, goal: int) -> tuple[int, Route] | None:
+        """A route that no path of moves replaces, and its price; None where paths do as well."""
+        if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
+            return None
+        return self.route(number, goal)
+
+    def _shortcut(
+        self, seed: int, start: int, number: int, goal: int | None, found: tuple[int, int, Route]
+    ) -> tuple[int, int, Route]:
+        """A route from the seed of a path to the sharding that it just met, if that is cheaper.
+
+        What no search comes by is not tried, so of two searches the wider may find a cheaper path.
+
+        Only where that path brings more bytes than are needed; and in large spaces not on the way to a goal.
+        """
+        large = self.space.is_large
+        if (large and goal is not None) or found[0] <= start + self.least(seed, number):
+            return found
+        if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
+            return found
+        if not (large or self.space.needs_digits(seed, number)):
+            return found
+        way = self._shorter(seed, number)
+        return found if way is None or start + way[0] >= found[0] else (start + way[0], seed, way[1])
+
+    def _from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]:
+        """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
+        self._budget.spend(EDGE * len(seeds))
+        for seed, start in seeds.items():
+            if start < price and start + self.least(seed, number) < price and self.space.needs_digits(seed, number):
+                found = self.route(seed, number)
+                if found is not None and start + found[0] < price:
+                    price = start + found[0]
+                    yield seed, found
+
+    def route(self, number: int, goal: int) -> tuple[int, Route] | None:
+        """The price of the route of `rules.routes`, and the route; None if there is none, or it does not fit."""
+        if (number, goal) not in self._routed:
+            self._budget.spend(ROUTE)
+            found = self._rated.route(number, goal, self.shape)
+            price = None if found is None else self._price_along(number, found)
+            self._routed[number, goal] = None if found is None or price is None else (price, found.route)
+        return self._routed[number, goal]
+
+    def closed(self, number: int, goal: int) -> tuple[int, Route] | None:
+        """The cheapest of the route and of plain ones, which there always are, unless sums are to be made."""
+        if (number, goal) not in self._closed:
+            source, target = self.space.shardings[number], self.space.shardings[goal]
+            routes = [None if number == goal else self.route(number, goal)]
+            for moves in (*plainly(source, target, self.space.mesh), *self._aligned(source, target)):
+                found = self._rated.along(number, moves)
+                price = None if found is None else self._price_along(number, found)
+                routes.append(None if price is None else (price, moves))
+            self._closed[number, goal] = min(filter(None, routes), key=operator.itemgetter(0), default=None)
+        return self._closed[number, goal]
+
+    def _aligned(self, source: Sharding, target: Sharding) -> Iterator[Route]:
+        """The routes in the digits that both have, where there are any."""
+        mesh, split = self.space.mesh, aligned(source, target, self.shape, self.space.mesh)
+        if not any(split.sizes):
+            return
+        before, after = (reshaped(split, sharding, mesh) for sharding in (source, target))
+        self._budget.spend(2 * ROUTE)
+        found = route(before, after, shape_after(split, self.shape), mesh)
+        for moves in (*plainly(before, after, mesh), *([] if found is None else [found])):
+            if not any(isinstance(move, Reshape) for move in moves):
+                yield (split, *moves, replace(split, joins=True))
+
+    def deeper(self, number: int, goal: int, limit: int) -> tuple[int, Route] | None:
+        """The cheapest path of moves in the digits that both have, if it is found and costs no more than the limit."""
+        mesh = self.space.mesh
+        source, target = self.space.shardings[number], self.space.shardings[goal]
+        split = aligned(source, target, self.shape, mesh)
+        shape = shape_after(split, self.shape)
+        around = space(mesh, len(shape), self.space.pool)
+        itemsize = self._bytes // math.prod(self.shape)
+        inner = Search(around, shape, itemsize, self.model, self.objective, self._cap, self._most_wire, self._budget)
+        start, end = (around.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
+        try:
+            found = inner.paths({start: 0}, end, limit)
+        except Spent:
+            return None
+        moves = tuple(found.moves_to(end)[1]) if end in found.price else ()
+        if not moves or any(isinstance(move, Reshape) for move in moves):
+            return None
+        joined = (split, *moves, replace(split, joins=True)) if any(split.sizes) else moves
+        return found.price[end], joined
+
+    def _closed_paths(self, seeds: dict[int, int], goal: int | None) -> Paths:
+        """The seeds; and the goal, by a closed route from one of them."""
+        price, last = dict(seeds), dict[int, Step | None].fromkeys(seeds)
+        for seed, start in seeds.items():
+            found = None if goal is None else self.closed(seed, goal)
+            if goal is not None and found is not None and start + found[0] < price.get(goal, start + found[0] + 1):
+                price[goal], last[goal] = start + found[0], (seed, found[1]) if found[1] else None
+        if self.deep and goal is not None and len(seeds) == 1 and goal not in seeds:
+            ((seed, start),) = seeds.items()
+            better = self.deeper(seed, goal, price.get(goal, start) - start - 1)
+            if better is not None:
+                price[goal], last[goal] = start + better[0], (seed, better[1])
+        return Paths(price, last)
+
+    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> Iterator[tuple[int, RatedRoute]]:
+        """The prices of the ways to make partial sums sums, on the way to the goal."""
+        for found in self._rated.reductions(left, goal, rests):
+            self._budget.spend(ROUTE)
+            price = self._price_along(left, found)
+            if price is not None:
+                yield price, found
+
+    def _price_along(self, number: int, found: RatedRoute) -> int | None:
+        """The price of a route; None if blocks do not divide, or it needs more memory than the cap."""
+        if any(map(operator.mod, self.shape, found.divisors)):
+            return None
+        if self._cap is not None:
+            held = 0 if number in self.given else self.local_bytes(number)
+            for count in found.blocks:
+                if held + self._bytes // count > self._cap:
+                    return None
+                held = self._bytes // count
+        return self.price_of(found.legs, len(found.route))
+
+    def price_of(self, legs: Sequence[Leg], steps: int) -> int:
+        """The price of moves one after another, so many with those that bring nothing."""
+        time = wire = 0
+        for rate, blocks, brings, parts in legs:
+            size = self._bytes // blocks
+            time += rate.time_ps(size)
+            wire += brings * size // parts
+        return self.objective.price(time, wire, steps)
+
+    def _fits(self, number: int, target: int) -> bool:
+        """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""
+        if self._cap is None:
+            return True
+        before = 0 if number in self.given else self.local_bytes(number)
+        return before + self.local_bytes(target) <= self._cap
+
+    def _steps(self, number: int) -> list[tuple[int, int, Route]]:
+        found = self._priced.get(number)
+        if found is None:
+            self._budget.spend(NODE)
+            rated, size, price = self._rated.edges(number), self.local_bytes(number), self.objective.price
+            prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in rated.kinds]
+            found = [(target, prices[kind], route) for target, kind, route in rated.edges]
+            if not self._always_divides:
+                found = [step for step in found if self.divides(step[0]) and self._fits(number, step[0])]
+            self._budget.spend(MOVE * len(rated.edges))
+            self._priced[number] = found
+        self._budget.spend(EDGE * len(found))
+        return found

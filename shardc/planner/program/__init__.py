@@ -1,0 +1,1 @@
+"""A whole program: statements in order, limits, axes cut."""

@@ -1,0 +1,1 @@
+"""One statement: its tables, its strategies, its steps."""

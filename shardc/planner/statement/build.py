@@ -1,0 +1,284 @@
+"""From the tables of a search to the steps of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from shardc.cost import formulas
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    DirectExchange,
+    JointGather,
+    JointScatter,
+    Move,
+    ReduceScatter,
+    Slice,
+    apply,
+    wire_bytes,
+)
+from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
+from shardc.ir.names import MAX_NAME
+from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
+from shardc.ir.program import Call, Expr, Input, Product, Use
+from shardc.ir.sharding import Array, Sharding
+from shardc.planner.statement.digits import InDigits, in_digits
+from shardc.planner.statement.nodes import Planner
+from shardc.planner.statement.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
+from shardc.planner.statement.work import Work
+from shardc.rules.cases import cases_of
+from shardc.rules.routes import Route
+
+
+@dataclass(slots=True)
+class Builder:
+    """Appends the steps of one statement. A step done twice to the same values is done once."""
+
+    planner: Planner
+    values: list[Array]
+    steps: list[Step]
+    statement: int
+    name: str  # of the statement's result
+    taken: set[str] = field(default_factory=set)  # names that a new value must not bear
+    chosen: dict[str, int] = field(default_factory=dict)  # inputs whose sharding this statement chose
+    cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
+    digits: bool = False  # whether products are done in digits where that is cheaper
+    joint: bool = True  # whether sums are scattered over several dims at once
+    _done: dict[tuple[Op, tuple[int, ...], str], int] = field(default_factory=dict)
+
+    def build(self, table: Table, number: int, name: str, product: Product | None = None) -> int:
+        """The value of a table at a sharding, under this name. `product` is what it is an operand of."""
+        seed, moves = table.paths(number).moves_to(number)
+        origin = table.origins[seed]
+        # Where steps are capped, memory is short, and a reshape may be a copy.
+        if self.digits and isinstance(origin, Multiplied) and not table.fixed and self.planner.cap is None:
+            found = self._in_digits(table, origin, number)
+            if found is not None:
+                return self._build_in_digits(table, origin, found, name)
+        value = self._origin(table, seed, name)
+        cases = dict(self.cases)
+        whole = dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
+        for move in _merged_slices(moves if self.joint else _one_dim_at_a_time(moves)):
+            if isinstance(move, Reshape):
+                taken = (*self.planner.mesh.names, *self.planner.program.dims)
+                names = whole if move.joins else names_after(move, whole, taken)
+                value = self._reshape(value, move, names, name)
+                dims = whole if move.joins else digits_of(whole, move)
+            else:
+                rule = self._rule(move, table, dims, product, cases)
+                value = self.move(value, move, name, rule, whole)
+        return value
+
+    def _reshape(self, value: int, op: Reshape, dims: tuple[str, ...], name: str) -> int:
+        """The same elements under the names of digits, or of dims again."""
+        before = self.values[value]
+        sharding = reshaped(op, before.sharding, self.planner.mesh)
+        after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
+        return self._append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
+
+    def _origin(self, table: Table, seed: int, name: str) -> int:
+        expr, origin = table.expr, table.origins[seed]
+        match origin:
+            case Held(None):
+                assert isinstance(expr, Use)
+                return self._input(expr, table.sharding(seed))
+            case Held(value):
+                assert value is not None
+                return value
+            case Waypoint(below, at):
+                return self.build(below, at, name)
+            case Moved(below, at, move):
+                operand = self.build(below, at, self._inner(below.expr))
+                return self.move(operand, move, name, "named by the statement")
+            case Multiplied():
+                return self._product(table, origin, seed, name)
+            case Applied(tables, at):
+                assert isinstance(expr, Call)
+                found = tuple(self.build(t, n, self._inner(t.expr)) for t, n in zip(tables, at, strict=True))
+                op = Apply(expr.function, expr.over)
+                return self._append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "")
+            case _:
+                assert_never(origin)
+
+    def _input(self, use: Use, sharding: Sharding) -> int:
+        if use.name not in self.chosen:
+            self.values.append(self._array(use, sharding, use.name))
+            self.chosen[use.name] = len(self.values) - 1
+        return self.chosen[use.name]
+
+    def _product(self, table: Table, origin: Multiplied, seed: int, name: str) -> int:
+        expr = _taken_pair(table, origin)
+        self._note_cases(expr, origin)
+        values = tuple(self.build(t, n, self._inner(t.expr), expr) for t, n in origin.operands)
+        result = self._array(expr, table.sharding(seed), name)
+        cost = self._product_cost(expr, [*(self.values[value] for value in values), result])
+        return self._append(Einsum(), values, result, cost, "local product")
+
+    def _note_cases(self, expr: Product, origin: Multiplied) -> None:
+        found = [t.sharding(seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
+        below = [operand.dims for operand in expr.operands]
+        for axis, case in cases_of(self.planner.mesh.names, below, expr.dims, found).items():
+            self.cases[axis] = max(case, self.cases.get(axis, 1)) if case != 1 else self.cases.get(axis, 1)
+
+    def _in_digits(self, table: Table, origin: Multiplied, number: int) -> InDigits | None:
+        """The product in digits, from where its operands lie to this sharding, if that is clearly cheaper."""
+        below = [(t, seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
+        price = table.paths(number).price[number] - sum(t.seeds[seed] for t, seed in below)
+        sources = tuple(t.sharding(seed) for t, seed in below)
+        most = self.planner.objective.clearly_below(price)
+        return in_digits(self.planner, _taken_pair(table, origin), sources, table.sharding(number), most)
+
+    def _build_in_digits(self, table: Table, origin: Multiplied, found: InDigits, name: str) -> int:
+        """The steps of a product in digits. A dim's digits bear the same names on all arrays."""
+        expr, digits, values = _taken_pair(table, origin), found.digits, list[int]()
+        self._note_cases(expr, origin)
+        names = digits.names((*self.planner.mesh.names, *self.planner.program.dims))
+        for (below, _), seed, moves in zip(origin.operands, _seeds(origin), found.operands, strict=True):
+            inner, split = self._inner(below.expr), digits.op(below.expr.dims)
+            value = self._origin(below, seed, inner)
+            if any(split.sizes):
+                value = self._reshape(value, split, digits.of_dims(below.expr.dims, names), inner)
+            values.append(self._moved(value, moves, below, digits_of(below.expr.dims, split), expr, inner))
+        split = digits.op(expr.dims)
+        shape = shape_after(split, self.planner.program.shape(expr.dims))
+        left = Array(name, digits.of_dims(expr.dims, names), shape, found.way.result(expr.dims), expr.dtype)
+        arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
+        cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
+        value = self._append(Einsum(), tuple(values), left, cost, "local product")
+        value = self._moved(value, found.result, table, digits_of(expr.dims, split), None, name)
+        return self._reshape(value, replace(split, joins=True), expr.dims, name) if any(split.sizes) else value
+
+    def _moved(
+        self, value: int, moves: Route, table: Table, dims: tuple[str, ...], product: Product | None, name: str
+    ) -> int:
+        """After moves and no reshape. `dims` are of each place the dim, or the dim that it is a digit of."""
+        cases = dict(self.cases)
+        for move in moves:
+            assert not isinstance(move, Reshape)
+            rule = self._rule(move, table, dims, product, cases)
+            value = self.move(value, move, name, rule, table.expr.dims)
+        return value
+
+    def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
+        """`arrays` are the operands and the result."""
+        mesh, model = self.planner.mesh, self.planner.model
+        work = Work.of(self.planner.program, expr)
+        flops = work.flops([array.sharding for array in arrays[:-1]], mesh)
+        moved = sum(array.local_bytes(mesh) for array in arrays)
+        time = model.local_s(flops, moved, work.dtype)
+        axes = mesh.ordered(axis for array in arrays[:-1] for axis in array.sharding.sharded)
+        peak = flops / model.chip.peak(work.dtype)
+        if time > peak:
+            formula = formulas.of_memory(arrays)
+        else:
+            formula = formulas.of_product(work.dims, axes, work.contracts, work.dtype)
+        return StepCost(0, flops, time, formula)
+
+    def move(self, value: int, move: Move, name: str, rule: str, whole: tuple[str, ...] | None = None) -> int:
+        """`whole` are the dims that the formula names, where the array has digits of them."""
+        mesh, before = self.planner.mesh, self.values[value]
+        size = before.local_bytes(mesh)
+        cost = StepCost(
+            wire_bytes(move, before.sharding, mesh, size),
+            0,
+            self.planner.model.rate(move).seconds(size),
+            self.planner.model.formula(move, replace(before, dims=before.dims if whole is None else whole)),
+        )
+        after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
+        return self._append(move, (value,), after, cost, rule)
+
+    def _append(self, op: Op, operands: tuple[int, ...], result: Array, cost: StepCost, rule: str) -> int:
+        key = (op, operands, result.name)
+        if key not in self._done:
+            self.values.append(result)
+            self._done[key] = len(self.values) - 1
+            self.steps.append(Step(op, operands, self._done[key], self.statement, cost, rule))
+        return self._done[key]
+
+    def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
+        return Array(name, expr.dims, self.planner.program.shape(expr.dims), sharding, expr.dtype)
+
+    def _inner(self, expr: Expr) -> str:
+        """A name for an operand: its own, or the result's with a number."""
+        if isinstance(expr, Use):
+            return expr.name
+        base = self.name[: MAX_NAME - 6]
+        number = 1
+        while f"{base}_{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{base}_{number}")
+        return f"{base}_{number}"
+
+    def _rule(
+        self, move: Move, table: Table, dims: tuple[str, ...], product: Product | None, cases: dict[str, int]
+    ) -> str:
+        number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)
+        rounds = f", {move.rounds} rounds" if isinstance(move, DirectExchange) else ""
+        if product is not None:
+            return _before_product(move, dims, product, number) + rounds
+        if isinstance(table.expr, Product):
+            return _after_product(move, number) + rounds
+        return "reshard" + rounds
+
+
+def _seeds(origin: Multiplied) -> list[int]:
+    """How each operand of a product lies before it is moved for it."""
+    return [table.paths(number).moves_to(number)[0] for table, number in origin.operands]
+
+
+def _taken_pair(table: Table, origin: Multiplied) -> Product:
+    """The product of these operands: of a chain, the pair that was taken."""
+    assert isinstance(table.expr, Product)
+    return replace(table.expr, operands=tuple(below.expr for below, _ in origin.operands))
+
+
+def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: int) -> str:
+    match move:
+        case AllGather(dim=dim) if dims[dim] not in product.dims:
+            return "case 2: gather the contracted dim" if case == 2 else "gather the contracted dim"
+        case AllGather() | JointGather():
+            return "case 4: gather one operand" if case == 4 else "gather before the product"
+        case Slice(dim=dim) if dims[dim] not in product.dims:
+            return "case 2: slice the other operand" if case == 2 else "slice the contracted dim"
+        case Slice():
+            return "slice before the product"
+        case AllReduce() | ReduceScatter() | JointScatter():
+            return "reduce before the product"
+        case _:
+            return "reshard before the product"
+
+
+def _after_product(move: Move, case: int) -> str:
+    prefix = f"case {case}: " if case in (2, 3) else ""
+    match move:
+        case AllReduce():
+            return f"{prefix}reduce the result"
+        case ReduceScatter() | JointScatter():
+            return f"{prefix}reduce and scatter the result"
+        case AllGather() | JointGather():
+            return "gather after the product"
+        case Slice():
+            return "slice after the product"
+        case _:
+            return "reshard after the product"
+
+
+def _one_dim_at_a_time(moves: list[Move | Reshape]) -> list[Move | Reshape]:
+    """`A[I, J]{U_XY} → A[I_X, J_Y]` as a ReduceScatter for each dim."""
+    found: list[Move | Reshape] = []
+    for move in moves:
+        found += [ReduceScatter(axes, dim) for dim, axes in move.parts] if isinstance(move, JointScatter) else [move]
+    return found
+
+
+def _merged_slices(moves: list[Move | Reshape]) -> list[Move | Reshape]:
+    """Slices of one dim in a row become one: `[I] → [I_X] → [I_XY]` is `[I] → [I_XY]`."""
+    merged: list[Move | Reshape] = []
+    for move in moves:
+        last = merged[-1] if merged else None
+        if isinstance(move, Slice) and isinstance(last, Slice) and last.dim == move.dim:
+            merged[-1] = Slice(last.axes + move.axes, move.dim)
+        else:
+            merged.append(move)
+    return merged

@@ -1,0 +1,223 @@
+"""A product with its dims seen as digits, where that is cheaper than with whole axes.
+
+An operand goes from where it lies to where the product takes it, the result from there to where it is wanted, both in
+digits, each by a route of `rules.routes`, which needs no search:
+
+    A[I_Z, J] · B[J, K_YZ] → C[I_XYZ, K]     slice A[I0_Z, I1_X, J], gather Y of B[J, K_Z] …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from operator import itemgetter
+
+from shardc.cost.model import picoseconds
+from shardc.ir.digits import Reshape, reshaped, shape_after
+from shardc.ir.program import Product
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.budget import PLACED, PRICED, Spent
+from shardc.planner.paths.search import Search
+from shardc.planner.statement.digit_floors import Floor
+from shardc.planner.statement.nodes import Planner
+from shardc.planner.statement.work import Work
+from shardc.rules.digit_products import Choices, Digits, Dims, Place, Way, choices, digits_of_dims
+from shardc.rules.routes import Route
+
+MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
+MAX_PRICED = 128  # and as many as may be as good as the last of them
+
+
+@dataclass(frozen=True, slots=True)
+class InDigits:
+    """A product in digits: the moves of each operand before it, and those of its result."""
+
+    digits: Digits
+    operands: tuple[Route, ...]
+    way: Way
+    result: Route
+    price: int
+
+
+def in_digits(
+    planner: Planner, expr: Product, sources: tuple[Sharding, ...], goal: Sharding, below: int
+) -> InDigits | None:
+    """The cheapest product in digits of less than this price, from operands that lie so to a result that lies so.
+
+    The best that is known where the budget ends.
+    None as well where partial sums arrive or are wanted, and where an axis of one device stands.
+    """
+    if expr.local or goal.unreduced or any(source.unreduced for source in sources):
+        return None
+    if any(planner.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
+        return None
+    placed = [*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal)]
+    found = _cheapest(_Task.of(planner, expr, placed, digits_of_dims(placed, planner.mesh)), below)
+    try:
+        return None if found is None else _with_fewest_digits(planner, expr, placed, found)
+    except Spent:
+        return found
+
+
+def _cheapest(task: _Task, below: int) -> InDigits | None:
+    """In order of what they cost at least, until that is no less than the best."""
+    best = None
+    pool = tuple(axis for axis in task.planner.pool if task.planner.mesh.size(axis) > 1)
+    every = choices(task.placed, task.digits, pool)
+    if every.count > MAX_WAYS:
+        return None
+    try:
+        task.planner.budget.spend(PLACED * every.count)
+        bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
+        most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
+        for least, parts, chosen in bounded:
+            if least >= below or least > most:
+                break
+            for way in every.ways(chosen, task.digits):
+                task.planner.budget.spend(PRICED)
+                found = task.priced(way, parts, below)
+                if found is not None:
+                    best, below = found, found.price
+    except Spent:
+        pass
+    return best
+
+
+def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Place, ...]]]:
+    """The choices that may cost less than that: what they cost at least, and of that each array's part."""
+    floors = task.floors(every.axes)
+    codes = zip(*(floor.joined(every.places) for floor in floors), strict=True)
+    for chosen, parts, own in zip(product(*every.places), every.parts(task.planner.mesh), codes, strict=True):
+        total, leasts = task.arithmetic(parts), list[int]()
+        for floor, code in zip(floors, own, strict=True):
+            least = floor.prices.get(code)
+            if least is None:
+                least = floor.least(chosen, code)
+            if least is None or (total := total + least) >= below:
+                break
+            leasts.append(least)
+        else:
+            yield total, tuple(leasts[::-1]), chosen
+
+
+def _with_fewest_digits(
+    planner: Planner, expr: Product, placed: list[tuple[Dims, Sharding]], found: InDigits
+) -> InDigits:
+    """The same with digits seen as one wherever that costs nothing, for the reader and for the compiler.
+
+    All that can be, if that does; else one after another.
+    """
+
+    def without(cuts: Iterable[Place]) -> InDigits | None:
+        digits, way = found.digits, found.way
+        for dim, upper in cuts:
+            fewer = way.joined(digits, dim, upper, planner.mesh)
+            if fewer is not None:
+                digits, way = digits.without(dim, upper), fewer
+        if digits == found.digits:
+            return found
+        task = _Task.of(planner, expr, placed, digits)
+        return task.priced(way, (0,) * len(placed), found.price + 1)
+
+    cuts = found.digits.cuts[::-1]
+    at_once = without(cuts)
+    if at_once is not None:
+        return at_once
+    for cut in cuts:
+        found = without([cut]) or found
+    return found
+
+
+@dataclass(slots=True)
+class _Task:
+    """One product in given digits. `placed` are its operands and its goal in these."""
+
+    planner: Planner
+    expr: Product
+    digits: Digits
+    placed: list[tuple[Dims, Sharding]]
+    searches: tuple[Search, ...]
+    work: Work
+    reshapes: int
+    _arithmetic: dict[int, int] = field(default_factory=dict)
+    _known: dict[tuple[int, Sharding], tuple[int, Route] | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, planner: Planner, expr: Product, whole: list[tuple[Dims, Sharding]], digits: Digits) -> _Task:
+        placed = [(dims, reshaped(digits.op(dims), sharding, planner.mesh)) for dims, sharding in whole]
+        arrays = (*expr.operands, expr)
+        shapes = [shape_after(digits.op(array.dims), planner.program.shape(array.dims)) for array in arrays]
+        searches = (planner.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
+        reshapes = sum(any(digits.op(dims).sizes) for dims, _ in placed)
+        return cls(planner, expr, digits, placed, tuple(searches), Work.of(planner.program, expr), reshapes)
+
+    def floors(self, axes: Axes) -> list[Floor]:
+        """What each array costs at least, the result first."""
+        every = self.digits.places(tuple(self.digits.sizes))
+        result = len(self.placed) - 1
+        found = [
+            Floor.of(search, axes, self.digits.places(dims), every, lies, number == result)
+            for number, (search, (dims, lies)) in enumerate(zip(self.searches, self.placed, strict=True))
+        ]
+        return found[::-1]
+
+    def arithmetic(self, parts: int) -> int:
+        """The least price of the product itself, shared by so many devices."""
+        if parts not in self._arithmetic:
+            time = self.planner.model.local_s(self.work.total // parts, 0, self.work.dtype)
+            self._arithmetic[parts] = self.planner.objective.price(picoseconds(time), 0)
+        return self._arithmetic[parts]
+
+    def _product(self, way: Way) -> int:
+        shardings = [way.operand(dims) for dims, _ in self.placed[:-1]]
+        blocks = [*shardings, way.result(self.expr.dims)]
+        moved = sum(s.local_bytes(s.space.number(block)) for s, block in zip(self.searches, blocks, strict=True))
+        time = self.planner.model.local_s(self.work.flops(shardings, self.planner.mesh), moved, self.work.dtype)
+        return self.planner.objective.price(picoseconds(time), 0)
+
+    def priced(self, way: Way, leasts: tuple[int, ...], below: int) -> InDigits | None:
+        """A way with its moves; None if an exchange does not fit, or would need digits of digits; or is no cheaper.
+
+        `leasts` are what the moves of each array cost at least.
+        """
+        total = self._product(way) + self.planner.objective.price(0, 0, steps=self.reshapes) + sum(leasts)
+        routes = list[Route]()
+        for number, least in enumerate(leasts):
+            found = None if total >= below else self._moved(number, way)
+            if found is None:
+                return None
+            total += found[0] - least
+            routes.append(found[1])
+        return None if total >= below else InDigits(self.digits, tuple(routes[:-1]), way, routes[-1], total)
+
+    def _moved(self, number: int, way: Way) -> tuple[int, Route] | None:
+        """What an operand's moves to the product cost, or the result's from it, and these; worked out once."""
+        dims, lies = self.placed[number]
+        is_result = number == len(self.placed) - 1
+        at = way.result(dims) if is_result else way.operand(dims)
+        if (number, at) not in self._known:
+            search = self.searches[number]
+            there, here = search.space.number(at), search.space.number(lies)
+            found = self._from_product(search, there, here) if is_result else self._route(search, here, there)
+            self._known[number, at] = found
+        return self._known[number, at]
+
+    def _route(self, search: Search, source: int, target: int) -> tuple[int, Route] | None:
+        found = (0, ()) if source == target else search.route(source, target)
+        return None if found is None or any(isinstance(move, Reshape) for move in found[1]) else found
+
+    def _from_product(self, search: Search, left: int, goal: int) -> tuple[int, Route] | None:
+        """From the product to the goal: partial sums are reduced, then a route. Those that may be best are priced."""
+        found = search.reductions(left, goal, self.digits.rests(self.expr.dims))
+        bounded = [
+            (price + search.least(first.end, goal), place, price, first) for place, (price, first) in enumerate(found)
+        ]
+        best: tuple[int, Route] | None = None
+        for least, _, price, first in sorted(bounded, key=itemgetter(0, 1)):
+            if best is not None and least >= best[0]:
+                break
+            rest = self._route(search, first.end, goal)
+            if rest is not None and (best is None or price + rest[0] < best[0]):
+                best = price + rest[0], (*first.route, *rest[1])
+        return best

@@ -1,0 +1,70 @@
+"""The orders of a statement's products: the one that a plan takes, and the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice, product
+
+from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
+from shardc.ir.program import Call, Expr, Named, Product, Program, operands
+from shardc.planner.statement.tables import Applied, Moved, Multiplied, Table
+
+MAX_ORDERS = 16
+
+
+def taken(table: Table, number: int) -> Expr:
+    """The expression of a table, its products in the order in which this sharding is made."""
+    expr = table.expr
+    seed, _ = table.paths(number).moves_to(number)
+    match table.origins[seed]:
+        case Multiplied(tables, at) | Applied(tables, at):
+            assert isinstance(expr, Product | Call)
+            return replace(expr, operands=tuple(taken(t, n) for t, n in zip(tables, at, strict=True)))
+        case Moved(below, at):
+            assert isinstance(expr, Named)
+            return replace(expr, operand=taken(below, at))
+        case _:
+            return expr
+
+
+def all_orders(expr: Expr) -> Iterator[Expr]:
+    """An expression with its products in each order, as written first; at most MAX_ORDERS of each part of it."""
+    if isinstance(expr, Product) and len(expr.operands) > 1:
+        chain = chain_of(expr)
+        for below in _each(chain.operands):
+            yield from orders(chain, {1 << place: operand for place, operand in enumerate(below)})
+        return
+    for below in _each(operands(expr)):
+        yield replace(expr, operand=below[0]) if isinstance(expr, Named) else replace_operands(expr, below)
+
+
+def replace_operands(expr: Expr, below: tuple[Expr, ...]) -> Expr:
+    return replace(expr, operands=below) if isinstance(expr, Product | Call) else expr
+
+
+def _each(exprs: tuple[Expr, ...]) -> Iterator[tuple[Expr, ...]]:
+    return product(*(list(islice(all_orders(expr), MAX_ORDERS)) for expr in exprs))
+
+
+def order_notes(program: Program) -> tuple[str, ...]:
+    """Of each statement with a chain that is too long to search, that it is multiplied as written."""
+    longest = [(statement.name, max(_lengths(statement.expr), default=0)) for statement in program.statements]
+    return tuple(
+        f"`{name}`: {count} arrays are multiplied in the order as written; of up to {MAX_OPERANDS} every order is tried"
+        for name, count in longest
+        if count > MAX_OPERANDS
+    )
+
+
+def _lengths(expr: Expr) -> Iterator[int]:
+    """How many operands each chain has."""
+    waiting = [expr]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Product) and len(found.operands) > 1:
+            chain = chain_of(found)
+            yield len(chain.operands)
+            waiting += chain.operands
+        else:
+            waiting += operands(found)

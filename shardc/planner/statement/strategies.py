@@ -1,0 +1,220 @@
+"""The strategies of an expression one after another, the cheapest first, with as little search as the next one needs.
+
+One queue, by what each entry costs at least: local products that have been bounded, those that have been priced, and
+strategies of the operands. The first is taken out; bounded, it is priced and goes back; priced, it is the next.
+
+    (A[I_X, J] · B[J, K]) · C[K, L]     the first strategy of A·B; with it every product with C, bounded; the first of
+                                        these, priced; it is the next, unless the second of A·B may lead to a cheaper
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from operator import itemgetter
+from typing import TypeAlias
+
+from shardc.errors import ShardcError
+from shardc.ir.program import Call, Expr, Product, Statement, operands
+from shardc.ir.sharding import Sharding
+from shardc.planner.budget import BOUND, Spent
+from shardc.planner.statement.gaps import alone, arithmetic
+from shardc.planner.statement.nodes import Planner
+from shardc.planner.statement.root import cheapest, fixed_if_asked
+from shardc.planner.statement.tables import Applied, Multiplied, Origin, Table, as_written
+from shardc.planner.statement.ways import Way
+
+EARLY = 4  # strategies that are listed before the other orders are looked at
+_Places: TypeAlias = tuple[int, ...]  # which strategy of each operand
+
+
+def cheapest_first(
+    planner: Planner, order: Expr, others: Sequence[Expr], statement: Statement
+) -> Iterator[tuple[Table, int]]:
+    """Tables that lead to a statement's result, and to which sharding of it.
+
+    One for each strategy of the products in one order, and one for each other order, with all of its strategies.
+    """
+    ranked = _Ranked(planner, statement, _Strategies(planner, order, statement.pattern.exact), list(others))
+    try:
+        for number in count():
+            if number == EARLY:
+                ranked.try_others()
+            found = ranked.following()
+            if found is None:
+                return
+            yield found
+    except Spent:
+        yield from ranked.known()
+
+
+@dataclass(slots=True)
+class _Ranked:
+    """Tables, by what they cost at least up to the result; with the sharding of it once that is their price."""
+
+    planner: Planner
+    statement: Statement
+    own: _Strategies
+    others: list[Expr]
+    _place: int = 0
+    _queue: list[tuple[int, int, Table, int | None]] = field(default_factory=list)
+
+    def following(self) -> tuple[Table, int] | None:
+        """The cheapest that is left; other orders are looked at when no other can be cheaper."""
+        while True:
+            first = min((arithmetic_price(self.planner, other) for other in self.others), default=None)
+            strategy = self.own.strategy(self._place)
+            if strategy is not None and (not self._queue or strategy[0] <= self._queue[0][0]):
+                heapq.heappush(self._queue, (strategy[0], self._place, fixed_if_asked(strategy[1]), None))
+                self._place += 1
+            elif first is not None and (not self._queue or first <= self._queue[0][0]):
+                self.try_others()
+            elif not self._queue:
+                return None
+            else:
+                _, number, root, goal = heapq.heappop(self._queue)
+                if goal is not None:
+                    return root, goal
+                self._push(number, root)
+
+    def try_others(self) -> None:
+        """A table for each other order, with the cheapest of its strategies."""
+        while self.others:
+            other = self.others.pop(0)
+            try:
+                root = fixed_if_asked(self.planner.as_written(other))
+            except ShardcError:  # this order needs what moves cannot do
+                continue
+            self._push(-1 - len(self.others), root)
+
+    def known(self) -> list[tuple[Table, int]]:
+        """Those that have their price."""
+        return [(root, goal) for _, _, root, goal in sorted(self._queue, key=itemgetter(0, 1)) if goal is not None]
+
+    def _push(self, number: int, root: Table) -> None:
+        try:
+            goal = cheapest(root, self.statement)
+        except ShardcError:  # this strategy does not lead to the result
+            return
+        heapq.heappush(self._queue, (root.paths(goal).price[goal], number, root, goal))
+
+
+def arithmetic_price(planner: Planner, expr: Expr) -> int:
+    return planner.objective.price(arithmetic(planner, expr), 0, steps=0)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Operands by their strategies; or one local product of such, bounded or priced."""
+
+    tables: tuple[Table, ...]
+    places: _Places | None
+    way: Way | None = None
+    found: tuple[int, int, Origin] | None = None  # a sharding, its price, where it comes from
+    own: int = 0  # the price of the product itself
+
+
+@dataclass(slots=True)
+class _Strategies:
+    """Tables with one seed each, of an expression whose products are taken as written, in order of price.
+
+    With `wanted`, of what they cost at least up to that sharding.
+    """
+
+    planner: Planner
+    expr: Expr
+    wanted: Sharding | None = None
+    _below: list[_Strategies] = field(init=False)
+    _whole: Table = field(init=False)
+    _alone: int = field(init=False)
+    _found: list[tuple[int, Table]] = field(default_factory=list)
+    _queue: list[tuple[int, int, _Entry]] = field(default_factory=list)
+    _count: int = 0
+    _met: set[_Places] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._below = [_Strategies(self.planner, operand) for operand in operands(self.expr)]
+        self._whole = Table(self.expr, self.planner.search(self.expr.dims, self.expr.dtype), {}, {})
+        time = alone(self.planner, self.expr) if isinstance(self.expr, Product) else 0
+        self._alone = self.planner.objective.price(time, 0, steps=0)
+        self._meet((0,) * len(self._below))
+
+    def strategy(self, place: int) -> tuple[int, Table] | None:
+        """What the strategy at this place costs at least, and its table; None if there are no more."""
+        while len(self._found) <= place and self._queue:
+            least, number, entry = heapq.heappop(self._queue)
+            if entry.found is not None:
+                at, price, origin = entry.found
+                self._found.append((least, Table(self.expr, self._whole.search, {at: price}, {at: origin})))
+            elif entry.way is not None:
+                self._price(entry, entry.way, number)
+            else:
+                self._expand(entry)
+        return self._found[place] if place < len(self._found) else None
+
+    def _meet(self, places: _Places) -> None:
+        """These strategies of the operands, once."""
+        if places in self._met:
+            return
+        self._met.add(places)
+        below = [s.strategy(place) for s, place in zip(self._below, places, strict=True)]
+        found = [each for each in below if each is not None]
+        if len(found) == len(places):
+            least = sum(price for price, _ in found) + self._alone
+            self._push(least, _Entry(tuple(table for _, table in found), places))
+
+    def _push(self, price: int, entry: _Entry, number: int | None = None) -> None:
+        if number is None:
+            self._count, number = self._count + 1, self._count
+        heapq.heappush(self._queue, (price, number, entry))
+
+    def _expand(self, entry: _Entry) -> None:
+        tables, expr = entry.tables, self.expr
+        match expr:
+            case Product():
+                usable = tuple(as_written(table) if expr.local else table for table in tables)
+                ways = self.planner.local_products(expr, usable, self._whole.search)
+                self.planner.budget.spend(BOUND * len(ways))
+                least = [cache(table.least) for table in usable]
+                for way, price in ways:
+                    bound = price + sum([bound(at) for bound, at in zip(least, way.at, strict=True)])
+                    self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
+            case Call():
+                applied = list(self.planner.ways(expr, tables, self._whole.search))
+                for found in _in_place(tables, applied) or (applied and [min(applied, key=lambda way: way[1])]):
+                    self._push(found[1] + self._after(found[0]), _Entry(tables, None, None, found))
+            case _:
+                table = self.planner.table_or_none(expr, tables)
+                if table is not None:
+                    goal = None if self.wanted is None else self._whole.search.space.number(self.wanted)
+                    self._found.append((min(table.seeds.values()) if goal is None else table.least(goal), table))
+        places = entry.places or ()
+        for number in range(len(places)):
+            self._meet((*places[:number], places[number] + 1, *places[number + 1 :]))
+
+    def _price(self, entry: _Entry, way: Way, number: int) -> None:
+        price = entry.own
+        for table, at in zip(entry.tables, way.at, strict=True):
+            cost = table.price(at, None)
+            if cost is None:
+                return
+            price += cost
+        found = way.result, price, Multiplied(entry.tables, way.at)
+        self._push(price + self._after(way.result), _Entry(entry.tables, None, way, found), number)
+
+    def _after(self, number: int) -> int:
+        """What is left to do costs at least, from one sharding of the result."""
+        goal = None if self.wanted is None else self._whole.search.space.number(self.wanted)
+        return self._whole.search.least(number, goal)
+
+
+def _in_place(tables: tuple[Table, ...], ways: list[tuple[int, int, Origin]]) -> list[tuple[int, int, Origin]]:
+    """The ways that apply a function to operands which nothing has moved."""
+    return [
+        way
+        for way in ways
+        if isinstance(way[2], Applied) and all(n in table.seeds for n, table in zip(way[2].at, tables, strict=True))
+    ]

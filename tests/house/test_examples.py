@@ -1,0 +1,22 @@
+"""Every example runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.devices
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").iterdir())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs(path):
+    command = ["-m", "shardc", "run", str(path)] if path.suffix == ".shard" else [str(path)]
+    result = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_there_are_examples():
+    assert {path.suffix for path in EXAMPLES} == {".shard", ".py"}

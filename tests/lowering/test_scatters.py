@@ -1,0 +1,106 @@
+"""How a ReduceScatter is written: which form for which share, and over which groups, worked out by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardc
+from shardc.ir.dtypes import DTYPES
+from shardc.lowering.scatters import Form, Round, one_after_another, scattering
+
+PLANE = ("X=4,Y=4", "v5e:4x4")
+CUBE = ("X=4,Y=4,Z=4", "v5p:4x4x4")
+
+
+def program(mesh, topology=None):
+    return shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, topology=topology)
+
+
+def form(share, dtype, topology="v5e:4x4"):
+    """Of four devices, along the first dim."""
+    local = (4 * share[0], *share[1:])
+    return scattering(((0, ("X",)),), local, DTYPES[dtype], program("X=4,Y=4", topology)).form
+
+
+@pytest.mark.parametrize(
+    ("share", "dtype", "wanted"),
+    [
+        ((1024, 1024), "bf16", Form.PLAIN),
+        ((16, 256), "f32", Form.PLAIN),  # two tiles by two
+        ((8, 512), "f32", Form.EXCHANGED),  # one tile by four
+        ((4096, 128), "bf16", Form.STACKED),
+        ((3, 16, 256), "bf16", Form.PLAIN),
+        ((256, 2, 1024), "bf16", Form.STACKED),
+        ((128, 256 - 1), "f32", Form.STACKED),
+        ((64, 256 - 1), "f32", Form.EXCHANGED),  # less than 64 KiB
+        ((2048,), "f32", Form.FOLDED),
+        ((1024,), "f32", Form.EXCHANGED),
+        ((4096, 4096), "int32", Form.EXCHANGED),
+        ((4096, 4096), "f16", Form.EXCHANGED),
+    ],
+)
+def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
+    assert form(share, dtype) is wanted
+    without = {Form.EXCHANGED: Form.PLAIN}.get(wanted, wanted)
+    assert form(share, dtype, None) is form(share, dtype, "H100:16") is without, "only for the slice of a TPU"
+
+
+@pytest.mark.parametrize(
+    ("mesh", "topology", "axes", "wanted"),
+    [
+        (*CUBE, "XYZ", (Round(("X", "Y")), Round(("Z",)))),
+        (*CUBE, "ZXY", (Round(("Z", "X")), Round(("Y",)))),  # major to minor, as the blocks are
+        (*CUBE, "XY", (Round(("X", "Y")),)),
+        (*PLANE, "XY", (Round(("X",)), Round(("Y",)))),
+        ("X=16", "v5e:4x4", "X", (Round(("X",), (4, 4), True), Round(("X",), (4, 4)))),
+        ("X=64", "v5p:4x4x4", "X", (Round(("X",), (16, 4), True), Round(("X",), (16, 4)))),
+        ("X=64", None, "X", (Round(("X",)),)),
+        ("X=8,Y=8", None, "XY", (Round(("X",)), Round(("Y",)))),  # as many as that: the slice is not named
+        ("X=4,Y=4", None, "XY", (Round(("X", "Y")),)),
+        ("X=8", "v5e:2x4", "X", (Round(("X",)),)),  # no two sides are equal
+        ("X=2,Y=4,Z=1", "v5p:2x2x2", "XYZ", (Round(("X",)), Round(("Y", "Z")))),
+        ("X=2,Y=2", "v5p:2x2x1", "XY", (Round(("X", "Y")),)),
+    ],
+)
+def test_the_rounds_are_by_slice(mesh, topology, axes, wanted):
+    found = scattering(((0, tuple(axes)),), (2**16, 1024), DTYPES["bf16"], program(mesh, topology))
+    assert (found.form, found.rounds) == (Form.PLAIN, wanted)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "topology", "parts", "wanted"),
+    [
+        (*CUBE, "X ZY", ["ZY", "X"]),  # 15/16 of the bytes over the links of two axes
+        (*CUBE, "ZY X", ["ZY", "X"]),
+        (*PLANE, "Y X", ["Y", "X"]),
+        ("X=2,Y=4", "v5p:2x2x2", "X Y", ["Y", "X"]),  # Y has two sides of the slice
+        ("X=4,Y=4,Z=1", "v5e:4x4", "X YZ", ["X", "YZ"]),
+        ("X=2,Y=4", "v5e:2x4", "X Y", ["X Y"]),  # in one: no two sides are equal
+        (*CUBE, "X Z", ["X Z"]),  # not the whole slice
+    ],
+)
+def test_of_several_dims_over_a_whole_slice_the_one_over_most_links_is_first(mesh, topology, parts, wanted):
+    places = {axes: dim for dim, axes in enumerate(parts.split())}
+    rounds = [tuple((places[axes], tuple(axes)) for axes in each.split()) for each in wanted]
+    given = tuple((dim, tuple(axes)) for axes, dim in places.items())
+    assert one_after_another(given, program(mesh, topology)) == tuple(rounds)
+
+
+@given(
+    st.sampled_from([CUBE, PLANE, ("X=64", "v5p:4x4x4"), ("X=16", "v5p:2x2x4"), ("X=8,Y=8", None)]),
+    st.data(),
+    st.sampled_from(["bf16", "f32", "int32", "int8"]),
+    st.lists(st.integers(1, 512), min_size=1, max_size=4),
+)
+def test_the_rounds_together_share_out_among_all(slice_, data, dtype, share):
+    within = program(*slice_)
+    axes = tuple(data.draw(st.permutations(within.mesh.names)))[: data.draw(st.integers(1, len(within.mesh.names)))]
+    dim, parts = data.draw(st.integers(0, len(share) - 1)), within.mesh.product(axes)
+    local = tuple(size * parts if place == dim else size for place, size in enumerate(share))
+    found = scattering(((dim, axes),), local, DTYPES[dtype], within)
+    assert math.prod(each.parts(within.mesh) for each in found.rounds) == found.parts == parts
+    assert found.form is not Form.EXCHANGED or len(found.rounds) == 1
+    if dtype.startswith("int"):
+        assert found.form is Form.EXCHANGED or slice_[1] is None

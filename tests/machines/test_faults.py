@@ -1,0 +1,59 @@
+"""Faults planted in compiled programs are found, and right programs accepted: a part of bench_faults.py.
+
+What it can tell apart: the same table with what is allowed a hundred times as large does not find them all.
+"""
+
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+from shardc.simulate import tolerance
+
+pytestmark = pytest.mark.devices
+
+PLACE = Path(__file__).parents[1] / "benchmark" / "bench_faults.py"
+
+
+@pytest.fixture(scope="module")
+def bench():
+    spec = util.spec_from_file_location("bench_faults", PLACE)
+    module = sys.modules["bench_faults"] = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def assert_all_found(bench, name, dtype, seeds):
+    (tried,) = (tried for tried in bench.PROGRAMS if tried.name == name)
+    table, fine = bench.table(seeds, (tried,), (dtype,))
+    assert fine, table
+    return table
+
+
+def test_planted_faults_are_found_and_right_programs_accepted(bench):
+    table = assert_all_found(bench, "product, scattered", "bf16", 2)
+    assert table.count(" found") >= 3
+
+
+@pytest.mark.parametrize("fault", ["softmax by a constant", "softmax over another dim", "a dropped scale"])
+def test_faults_of_attention_are_found(bench, fault):
+    (tried,) = (tried for tried in bench.PROGRAMS if tried.name == "attention")
+    report = bench.Trial.of(tried, "bf16").with_fault(fault)
+    assert report.verdict.value == "not equal", report
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("place", range(7))
+def test_every_fault_is_found_in_every_program(bench, place, dtype):
+    assert len(bench.PROGRAMS) == 7
+    assert_all_found(bench, bench.PROGRAMS[place].name, dtype, 20)
+
+
+def test_a_loosened_tolerance_does_not_find_them(bench, monkeypatch):
+    monkeypatch.setattr(tolerance, "RMS_FACTOR", 100 * tolerance.RMS_FACTOR)
+    monkeypatch.setattr(tolerance, "ELEMENT_FACTOR", 100 * tolerance.ELEMENT_FACTOR)
+    trial = bench.Trial.of(bench.PROGRAMS[0], "bf16")
+    report = trial.with_fault("a sum halved")
+    assert report.verdict.value == "not checkable", "and where it could pass, it is not called equal"

@@ -1,0 +1,223 @@
+"""What a search skips: what floors rule out, products that cannot be best, axes that a program leaves idle."""
+
+import math
+import random
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost import LinkModel, chip
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Sharding, spell
+from shardc.planner import Objective, idle
+from shardc.planner.paths.search import Search
+from shardc.planner.paths.space import Space
+from shardc.planner.statement import build
+from shardc.planner.statement.nodes import Planner
+from shardc.planner.statement.root import cheapest
+from shardc.rules.products import placements
+from shardc.simulate import reference, run, sample_inputs
+from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
+
+CHIPS = st.sampled_from(["v5e", "v5p", "H100"])
+OBJECTIVES = st.sampled_from(list(Objective))
+SHAPES = st.sampled_from([(12, 24), (1728, 3456), (3456 * 64, 1728 * 64)])
+
+
+@st.composite
+def searches(draw):
+    """A search, and two shardings of its array, the second without partial sums."""
+    mesh = draw(meshes(max_axes=3, max_size=4))
+    source, target = draw(shardings(mesh, 2)), draw(shardings(mesh, 2, unreduced=False))
+    shape = draw(SHAPES)
+    made = Search(Space(mesh, 2, mesh.names), shape, 2, LinkModel.of(mesh, chip(draw(CHIPS))), draw(OBJECTIVES))
+    around = made.space
+    assume(made.divides(around.number(source)) and made.divides(around.number(target)))
+    return made, around.number(source), around.number(target)
+
+
+@settings(max_examples=100)
+@given(searches())
+def test_no_path_is_cheaper_than_its_floor(case):
+    search, source, goal = case
+    prices = search.paths({source: 0}).price
+    assert all(search.least(source, number) <= price for number, price in prices.items())
+    assert search.least(source, goal) <= search.paths({source: 0}, goal).price.get(goal, math.inf)
+
+
+@settings(max_examples=100)
+@given(searches())
+def test_a_move_saves_no_more_than_it_costs(case):
+    """So a search towards a goal settles each sharding once."""
+    search, source, goal = case
+    for edge in search.space.edges(source):
+        if search.divides(edge.target):
+            assert search.least(source, goal) <= search.price(source, edge) + search.least(edge.target, goal)
+
+
+@pytest.mark.parametrize(
+    ("source", "goal"),
+    [(("Z", "X", ""), ("Y", "X", "")), (("Z", "X", ""), ("", "ZX", "Y")), (("", "Z", "YX"), ("", "YZ", ""))],
+)
+def test_a_search_towards_a_goal_leaves_aside_what_takes_as_long_but_brings_more(source, goal):
+    """A floor that is a little too low makes a search look at every path of the same time: 11 to 20 shardings here."""
+    mesh = Mesh.of({"X": 4, "Y": 4, "Z": 4})
+    search = Search(Space(mesh, 3, mesh.names), (2304, 2304, 2304), 2, LinkModel.of(mesh, chip("v5p")), Objective.TIME)
+    before, after = (search.space.number(Sharding.of(dims)) for dims in (source, goal))
+    settled = search.paths({before: 0}, after).price
+    assert after in settled
+    assert len(settled) <= 8
+
+
+@contextmanager
+def without_shortcuts():
+    """Routes in digits are tried where a search comes by, so they are no part of what it must find."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Search, "_shortcut", lambda self, seed, start, number, goal, found: found)
+        yield
+
+
+@settings(max_examples=100)
+@given(searches())
+def test_a_search_towards_a_goal_is_no_dearer_than_one_of_everything_and_keeps_its_limit(case):
+    search, source, goal = case
+    with without_shortcuts():
+        best = search.paths({source: 0}).price[goal]
+        found = search.paths({source: 0}, goal).price[goal]
+    assert found <= best
+    assert search.paths({source: 0}, goal).price[goal] <= best
+    assert search.paths({source: 0}, goal, found).price[goal] <= found
+    below = search.paths({source: 0}, goal, search.least(source, goal) - 1).price
+    assert goal == source or goal not in below
+
+
+@st.composite
+def products(draw, most=3):
+    mesh = draw(meshes(max_axes=most, max_size=4))
+    arrays = [draw(shardings(mesh, 2, unreduced=False)) for _ in range(3)]
+    a, b, c = (name + spell(dims, lies) for name, dims, lies in zip("ABC", ("IJ", "JK", "IK"), arrays, strict=True))
+    return shardc.parse(f"{a} · {b} → {c}", mesh=mesh, dims=dict.fromkeys("IJK", 1728), dtype="bf16")
+
+
+@settings(max_examples=60)
+@given(products(), OBJECTIVES, CHIPS)
+def test_a_product_towards_its_goal_is_no_dearer_than_the_best_of_all_local_products(program, objective, name):
+    (statement,) = program.statements
+    planner = Planner(program, LinkModel.of(program.mesh, chip(name)), objective, program.mesh.names)
+    for array in program.inputs:
+        planner.held[array.name] = [len(planner.shardings)]
+        planner.shardings.append(array.pattern.exact)
+    with without_shortcuts():
+        every = planner.table(statement.expr)
+        goal = cheapest(every, statement)
+        best = every.paths(goal).price[goal]
+    few = planner.table(statement.expr, statement.pattern.exact)
+    assert few.paths(goal).price[goal] <= best
+    assert len(few.seeds) <= len(every.seeds)
+
+
+@settings(max_examples=15)
+@given(products(most=2), st.integers(2, 3))
+def test_idle_axes_together_save_bytes_and_mean_the_same(program, count):
+    names = "STU"[:count]
+    wide = Mesh((*program.mesh.axes, *((name, 2) for name in names)))
+    text, in_digits = program.statements[0].text, []
+
+    def noted(*arguments):
+        in_digits.append(build_in_digits(*arguments))
+        return in_digits[-1]
+
+    build_in_digits = build.in_digits
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(idle, "MAX_APART", 1)
+        patch.setattr(build, "in_digits", noted)
+        beside = shardc.plan(text, mesh=wide, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
+    alone = shardc.plan(text, mesh=program.mesh, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
+    assert beside.cost.wire_bytes <= alone.cost.wire_bytes
+    assert any(" as one" in note for note in beside.notes)
+    assert_schedule_legal(beside.schedule)
+    if any(found is not None for found in in_digits):
+        return  # on digits each axis stands for itself
+    for array in beside.schedule.values:
+        places = [[axis for axis in axes if axis in names] for axes in array.sharding.dims]
+        assert sorted(places)[-1] in ([], list(names))
+
+
+def test_axes_that_move_as_one_are_seen_as_one():
+    bundle = idle.Bundle(Mesh.of({"X": 2, "S": 2, "T": 4}), ("S", "T"))
+    assert bundle.seen == Mesh.of({"X": 2, "S": 8})
+    together, apart = Sharding.of([["X", "S", "T"], []]), Sharding.of([["S"], ["T"]])
+    assert bundle.narrow(together) == Sharding.of([["X", "S"], []])
+    assert bundle.wide(bundle.narrow(together)) == together
+    assert bundle.narrow(apart) is None
+
+
+def test_an_idle_axis_that_no_dim_has_room_for_is_left_out():
+    mesh = {"X": 2, "Y": 2, "S": 2, "T": 2, "U": 7}
+    plan = shardc.plan(
+        "A[I_X, J_Y] · B[J, K] → C[I, K]", mesh=mesh, dims=dict.fromkeys("IJK", 64), dtype="bf16", objective="bytes"
+    )
+    assert any("over S, T as one; not over U" in note for note in plan.notes)
+
+
+def test_plans_with_axes_as_one_compute_the_reference():
+    text, mesh = "A[I, J_X] · B[J_X, K] → C[I, K]", {"X": 2, "R": 2, "S": 2, "T": 2, "U": 2}
+    plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys("IJK", 32), dtype="int32", objective="bytes")
+    assert "R, S, T, U" in " ".join(plan.notes)
+    wholes = sample_inputs(plan.program)
+    (blocks,) = run(plan.schedule, wholes)
+    assert (blocks[0] == wholes[0] @ wholes[1]).all()
+
+
+BESIDE = ("X=4,Y=4,Z=4", "X=2,Y=4,Z=8", "X=2,Y=3,Z=4")
+
+
+@pytest.mark.parametrize("mesh", BESIDE)
+@pytest.mark.parametrize("seed", range(8))
+def test_no_reshard_by_time_is_slower_than_the_one_by_bytes(mesh, seed):
+    """By bytes idle axes are always moved; by time, where that takes less time and no more bytes."""
+    drawn, shape = random.Random(seed), dict.fromkeys("IJ", 6144)
+    ways = list(placements(("X", "Y"), 2))
+    source, target = (Sharding(drawn.choice(ways)) for _ in range(2))
+    text = f"A{spell(('I', 'J'), source)} → A{spell(('I', 'J'), target)}"
+    fast, small = (
+        shardc.plan(text, mesh=mesh, dims=shape, dtype="int32", chip="v5p", objective=each)
+        for each in ("time", "bytes")
+    )
+    assert 0.98 * fast.cost.time_s <= small.cost.time_s * (1 + 1e-9)
+    assert fast.cost.wire_bytes >= small.cost.wire_bytes
+    assert_schedule_legal(fast.schedule)
+
+
+def test_by_time_an_array_also_moves_over_an_idle_axis_where_that_brings_no_more_bytes():
+    """`A[I_X, J] → A[I_Y, J]`: sliced over Z, 1/16 of A is permuted, and two axes' links gather it."""
+    given = dict(mesh="X=4,Y=4,Z=4", dims={"I": 4096, "J": 4096}, dtype="bf16", chip="v5p")
+    beside = shardc.plan("A[I_X, J] → A[I_Y, J]", **given)
+    alone = shardc.plan("A[I_X, J] → A[I_Y, J]", **given | {"mesh": "X=4,Y=4"})
+    assert any("Z" in step.op.axes for step in beside.schedule.steps)
+    assert beside.cost.time_s < 0.5 * alone.cost.time_s
+    assert beside.cost.wire_bytes <= alone.cost.wire_bytes
+    gathered = shardc.plan("A[I_X, J] → A[I, J]", **given)  # over Y and Z as well it would bring more
+    assert [(step.name, step.op.axes) for step in gathered.schedule.steps] == [("AllGather", ("X",))]
+
+
+def test_a_memory_limit_that_only_idle_axes_keep_is_kept():
+    """And one that nothing keeps names the smallest peak, theirs."""
+    text, given = "A[I_X, J] → A[I_Y, J]", dict(mesh="X=4,Y=4,Z=4", dims={"I": 4096, "J": 4096}, chip="v5p")
+    beside, alone = shardc.plan(text, **given), shardc.plan(text, **given | {"mesh": "X=4,Y=4"})
+    assert beside.cost.peak_bytes < alone.cost.peak_bytes
+    assert shardc.plan(text, **given, memory=beside.cost.peak_bytes).cost == beside.cost
+    with pytest.raises(shardc.ShardcError, match=f"smallest peak found is {beside.cost.peak_bytes}"):
+        shardc.plan(text, **given, memory=beside.cost.peak_bytes - 1)
+
+
+@pytest.mark.parametrize("text", ["A[I_X, J]{U_Y} → A[I_Y, J]", "A[I_X, J] → A[I_Y, J]"])
+def test_what_moves_over_an_idle_axis_is_the_reference(text):
+    plan = shardc.plan(text, mesh="X=4,Y=2,Z=4", dims={"I": 512, "J": 1024}, dtype="int32", chip="v5e")
+    assert any("Z" in step.op.axes for step in plan.schedule.steps)
+    wholes = sample_inputs(plan.program)
+    (blocks,), (wanted,) = run(plan.schedule, wholes), reference(plan.program, wholes)
+    assert_equal_on_every_device(blocks, wanted, plan.schedule.values[plan.schedule.outputs[0]], plan.schedule.mesh)

@@ -1,0 +1,199 @@
+"""What is allowed of floats: right results are accepted, wrong ones are not, and what cannot be told is said."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc import simulate
+from shardc.ir.dtypes import DTYPES
+from shardc.machines.comparison import Verdict, compare
+from shardc.simulate import Coins
+from shardc.simulate.stochastic import Inexact, Precision
+from shardc.simulate.tolerance import spread_of
+from shardc.testing import programs
+
+MESH = {"X": 2, "Y": 2}
+FLOATS = ["bf16", "f16", "f32"]
+NUMBERS = st.floats(-1e30, 1e30) | st.floats(-4, 4) | st.integers(-300, 300).map(float)
+
+
+def nearest(values, dtype):
+    """Rounded as NumPy rounds; bf16 as the upper half of an f32."""
+    if dtype.name != "bf16":
+        with np.errstate(over="ignore"):
+            return np.asarray(values, {"f16": np.float16, "f32": np.float32, "f64": np.float64}[dtype.name]) + 0.0
+    bits = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(np.uint32)).view(np.float32)
+
+
+class Nearest(Coins):
+    """No coin at all: what a device does, that rounds to the nearest."""
+
+    def __init__(self):
+        super().__init__(0, False)
+
+    def rounded(self, values, dtype):
+        return nearest(values, dtype).astype(np.float64)
+
+    def off(self, values, by, times):
+        return np.asarray(values)
+
+
+# Coins
+
+
+@settings(max_examples=200)
+@given(NUMBERS, st.sampled_from(FLOATS))
+@example(65519.0, "f16")
+@example(1.0 + 2.0**-60, "bf16")
+def test_a_value_goes_to_its_neighbours_and_the_mirrored_coin_to_the_other(value, name):
+    dtype = DTYPES[name]
+    one, other = (float(Coins(7, mirrored).rounded(np.array(value), dtype)) for mirrored in (False, True))
+    low, high = sorted([one, other])
+    near = float(nearest(np.array(value), dtype))
+    assert low <= value <= high or np.isinf(near) or abs(value) > 65504
+    if 2.0**-14 <= abs(value) < 65504:
+        assert near in (one, other), "the nearest is one of the two"
+        assert (one == other) == (value == near), "and what the type holds stays"
+
+
+def test_each_operation_of_numpy_rounds_and_choosing_does_not():
+    precision = Precision(DTYPES["bf16"], DTYPES["f32"], True)
+    values = np.linspace(0.1, 3.0, 64).reshape(8, 8)
+    x = Inexact.of(Coins(0, False).rounded(values, DTYPES["bf16"]), Coins(1, False), precision)
+
+    def held(found):
+        return np.array_equal(np.asarray(found), nearest(np.asarray(found), DTYPES["bf16"]))
+
+    for found in (x * 3.3, x + 0.1, np.exp(x), x / 3, np.where(x > 1, x, 0) * 1.7, x.mean(axis=0), np.sum(x, axis=1)):
+        assert isinstance(found, Inexact) and held(found)
+    assert np.array_equal(np.maximum(x, 1.0), np.maximum(np.asarray(x), 1.0))
+    assert not held(np.asarray(x) * 3.3), "without it nothing rounds"
+    product = np.matmul(x, x)  # in the accumulator's type, or nearly
+    assert not held(product) and np.allclose(product, np.asarray(x) @ np.asarray(x), rtol=1e-5)
+
+
+def test_copies_are_rounded_alike():
+    plan = shardc.plan("A[I_X, J] · B[J, K] → C[I, K]", mesh=MESH, dims="I=8,J=8,K=8", dtype="bf16")
+    wholes = simulate.sample_inputs(plan.program)
+    (blocks,) = simulate.run(plan.schedule, wholes, coins=Coins(0, False))
+    simulate.gather(blocks, plan.schedule.values[plan.schedule.outputs[0]], plan.schedule.mesh)  # or ReplicaMismatch
+
+
+# Laws, on plans of drawn programs, run in NumPy as devices would
+
+
+def held(blocks, array, mesh):
+    """What a JAX array of these blocks says of itself."""
+    flat = np.broadcast_to(blocks, mesh.sizes + array.local_shape(mesh)).reshape(-1, *array.local_shape(mesh))
+    shards = [SimpleNamespace(data=block) for block in flat]
+    return SimpleNamespace(shape=array.shape, dtype=SimpleNamespace(name=array.dtype.jax), addressable_shards=shards)
+
+
+def tried(plan, seed=0, change=lambda blocks: blocks):
+    """The report of a run of the plan's steps that rounds to the nearest, its results changed."""
+    schedule = plan.schedule
+    wholes = simulate.sample_inputs(schedule.program, seed)
+    found = simulate.run(schedule, wholes, coins=Nearest())
+    arrays = [schedule.values[number] for number in schedule.outputs]
+    results = [held(change(blocks), array, schedule.mesh) for blocks, array in zip(found, arrays, strict=True)]
+    return compare(schedule, wholes, results)
+
+
+def planned(case, dtype):
+    return shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype=dtype, objective="bytes")
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), st.sampled_from(FLOATS), st.integers(0, 9))
+def test_what_rounds_to_the_nearest_is_never_called_unequal(case, dtype, seed):
+    report = tried(planned(case, dtype), seed)
+    assert report.verdict is not Verdict.NOT_EQUAL, report
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), st.sampled_from(FLOATS), st.integers(0, 9), st.booleans())
+def test_what_is_off_by_a_quarter_of_its_spread_is_never_called_equal(case, dtype, seed, alternating):
+    """Every element of every shard, up, or up and down in turns."""
+    plan = planned(case, dtype)
+    exact = simulate.reference(plan.program, simulate.sample_inputs(plan.program, seed))
+
+    def wrong(blocks):
+        local = blocks[(0,) * len(plan.schedule.mesh.axes)]
+        spread = max(map(spread_of, exact))
+        if local.size >= 64:
+            spread = max(spread, *map(np.std, blocks.reshape(-1, local.size)))
+        signs = 1.0 - 2.0 * (np.arange(local.size).reshape(local.shape) % 2) if alternating else 1.0
+        return blocks + spread / 4 * signs
+
+    with np.errstate(all="ignore"):
+        report = tried(plan, seed, wrong)
+    if all(np.isfinite(whole).all() and spread_of(whole) > 0 for whole in exact):
+        assert report.verdict is not Verdict.EQUAL, report
+
+
+BLOCK = """Qs[B_X, S, E] = x[B_X, S, D] ·_D WQ[D, E]
+Ks[B_X, T, E] = y[B_X, T, D] ·_D WK[D, E]
+Vs[B_X, T, E] = y ·_D WV[D, E]
+Os[B_X, S, E] = softmax_T(Qs ·_E Ks) ·_T Vs
+Out[B_X, S, D_Y] = Os ·_E WO[E, D]"""
+WIDE = "B=2,S=16,T=16,E=256,D=64"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_block_with_scores_that_nothing_scales_is_checkable(dtype):
+    """Worst-case bounds allow 4.8e21 of it, or infinitely much."""
+    plan = shardc.plan(BLOCK, mesh=MESH, dims=WIDE, dtype=dtype)
+    (output,) = tried(plan).outputs
+    assert output.ok and output.rms_bound * simulate.TOLD_APART <= output.spread
+    assert output.bound < 30 * output.rms_bound, "and an element at most a few times what is to be expected"
+    constant = BLOCK.replace("Qs ·_E Ks", "(Qs ·_E Ks) - (Qs ·_E Ks)")
+    wrong = shardc.plan(constant, mesh=MESH, dims=WIDE, dtype=dtype)
+    wholes = simulate.sample_inputs(plan.program)
+    (blocks,) = simulate.run(wrong.schedule, wholes, coins=Nearest())
+    array = wrong.schedule.values[wrong.schedule.outputs[0]]
+    report = compare(plan.schedule, wholes, [held(blocks, array, wrong.schedule.mesh)])
+    assert report.verdict is Verdict.NOT_EQUAL, report
+
+
+def test_moves_allow_nothing():
+    plan = shardc.plan("A[I_X, J] → A[I, J_X]", mesh=MESH, dims="I=8,J=8", dtype="bf16")
+    (right,) = tried(plan).outputs
+    assert right.ok and right.bound == 0
+    assert tried(plan, change=lambda blocks: blocks * (1 + 2**-7)).verdict is Verdict.NOT_EQUAL
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "reason"),
+    [
+        ("C[I] = sum_J(softmax_J(A[I_X, J]))", "bf16", "lie apart by less than 8 times what rounding"),
+        ("C[I, J] = exp(exp(exp(A[I_X, J])))", "f16", "a rounding makes values of f16 infinite"),
+    ],
+)
+def test_what_cannot_be_told_apart_is_not_called_equal(text, dtype, reason):
+    report = tried(shardc.plan(text, mesh=MESH, dims="I=64,J=64", dtype=dtype))
+    assert report.verdict is Verdict.NOT_CHECKABLE and not report.ok
+    assert f"NOT CHECKABLE: {reason}" in str(report).replace("values lie", "lie")
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+def test_what_is_not_finite_must_be_so_in_both():
+    plan = shardc.plan("C[I] = log(A[I_X] - A)", mesh=MESH, dims="I=8", dtype="f32")
+    assert tried(plan).ok
+    assert tried(plan, change=np.zeros_like).verdict is Verdict.NOT_EQUAL
+
+
+def test_a_result_of_another_type_is_not_equal_and_its_json_is_finite():
+    plan = shardc.plan("A[I_X] → A[I]", mesh=MESH, dims="I=8", dtype="bf16")
+    wholes = simulate.sample_inputs(plan.program)
+    result = SimpleNamespace(shape=(8,), dtype=SimpleNamespace(name="float32"), addressable_shards=[])
+    report = compare(plan.schedule, wholes, [result])
+    assert report.verdict is Verdict.NOT_EQUAL and report.max_error is None
+    assert "float32" in json.loads(json.dumps(report.to_json(), allow_nan=False))["outputs"][0]["reason"]
