@@ -40,7 +40,7 @@ from shardc.io.files import read_input
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 from shardc.machines.run import MAX_SIMULATED, compare
-from shardc.planner.program.plan import sizes
+from shardc.planner.program import sizes
 
 HERE = Path(__file__).parent
 # How far a worker has come, and what is said of one that comes no further.

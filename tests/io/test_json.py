@@ -61,7 +61,7 @@ def test_json_is_written_in_one_place():
         for path in ROOT.rglob("*.py")
         if re.search(r"\bjson\.dumps?\(", path.read_text(encoding="utf-8"))
     }
-    assert writers == {"jsontext.py"}
+    assert writers == {"io/text.py"}
 
 
 def printed(*arguments):
