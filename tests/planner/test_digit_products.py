@@ -18,7 +18,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import operands
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective
-from shardc.planner.statement.digits import _Task
+from shardc.planner.digits.products import _Task
 from shardc.planner.statement.nodes import Planner
 from shardc.rules.digit_products import Digits, Way, choices, digits_of_dims
 from shardc.rules.products import placements

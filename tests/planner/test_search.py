@@ -12,9 +12,10 @@ import shardc
 from shardc.cost import LinkModel, chip
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
-from shardc.planner import Objective, idle
+from shardc.planner import Objective
+from shardc.planner.meshes import idle
+from shardc.planner.paths.graph import Space
 from shardc.planner.paths.search import Search
-from shardc.planner.paths.space import Space
 from shardc.planner.statement import build
 from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.root import cheapest

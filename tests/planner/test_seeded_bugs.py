@@ -23,10 +23,12 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
-from shardc.planner import budget, idle
-from shardc.planner.paths import rated, search, space
+from shardc.planner import budget
+from shardc.planner.meshes import idle
+from shardc.planner.paths import costs, graph, search
+from shardc.planner.products import ways
 from shardc.planner.program import limits, progress
-from shardc.planner.statement import build, nodes, root, ways
+from shardc.planner.statement import build, nodes, root
 from shardc.rules import moves, products
 from shardc.rules.functions import applied
 from shardc.simulate import IllegalStep, ReplicaMismatch
@@ -47,7 +49,7 @@ DIMS = {"I": 16, "J": 32, "K": 64}
 @pytest.fixture(autouse=True)
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
-    monkeypatch.setattr(nodes, "space", space.Space)
+    monkeypatch.setattr(nodes, "space", graph.Space)
     monkeypatch.setattr(nodes, "every_way", ways.every_way.__wrapped__)
     monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
 
@@ -121,8 +123,8 @@ def rewritten(patch, change):
     def apply(move, before, mesh):
         return change(move, before) or right(move, before, mesh)
 
-    patch.setattr(space, "apply", apply)
-    patch.setattr(rated, "apply", apply)
+    patch.setattr(graph, "apply", apply)
+    patch.setattr(costs, "apply", apply)
     patch.setattr(build, "apply", apply)
 
 
@@ -385,11 +387,11 @@ def test_each_type_is_priced_by_its_own_bytes(monkeypatch):
 @pytest.mark.parametrize("first, second", [({"X": 2, "Y": 4}, {"X": 4, "Y": 2}), ({"X": 2, "Y": 4}, {"Y": 4, "X": 2})])
 def test_a_plan_does_not_depend_on_the_meshes_planned_for_before(first, second, monkeypatch):
     """Sizes and order of the axes are part of what is remembered."""
-    monkeypatch.setattr(nodes, "space", space.space)
+    monkeypatch.setattr(nodes, "space", graph.space)
     text = "A[I_X, J_Y] · B[J_Y, K] → C[I, K_X]"
-    space.space.cache_clear()
+    graph.space.cache_clear()
     alone = planned(text, second).to_json()
-    space.space.cache_clear()
+    graph.space.cache_clear()
     planned(text, first)
     assert planned(text, second).to_json() == alone
 

@@ -20,9 +20,9 @@ from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.objective import Objective
+from shardc.planner.paths.costs import Leg, RatedRoute, rated
+from shardc.planner.paths.graph import Edge, Space, ToCome, space
 from shardc.planner.paths.path import Paths, Step
-from shardc.planner.paths.rated import Leg, RatedRoute, rated
-from shardc.planner.paths.space import Edge, Space, ToCome, space
 from shardc.rules.routes import Route, aligned, plainly, route
 
 

@@ -8,7 +8,7 @@ from shardc.errors import ShardcError
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.ir.sharding import Axes
-from shardc.planner.idle import may_be_apart, mentioned, useful_together, width
+from shardc.planner.meshes.idle import may_be_apart, mentioned, useful_together, width
 from shardc.rules.products import count_placements
 
 MAX_PLACEMENTS = 20_000

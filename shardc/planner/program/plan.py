@@ -15,7 +15,7 @@ from shardc.ir.program import Program, check_divisible
 from shardc.lowering.scatters import slice_of
 from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.budget import Budget, Spent
-from shardc.planner.idle import only_moves
+from shardc.planner.meshes.idle import only_moves
 from shardc.planner.objective import Objective
 from shardc.planner.program.limits import MAX_LEANER, TooLarge, axes_to_search, check_bytes
 from shardc.planner.program.progress import Progress

@@ -13,13 +13,13 @@ from shardc.ir.plan import Schedule, Step, Strategy
 from shardc.ir.program import Statement, uses
 from shardc.ir.sharding import Array
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
+from shardc.planner.paths.tables import Table
 from shardc.planner.statement.alternatives import candidates, strategies
 from shardc.planner.statement.build import Builder
 from shardc.planner.statement.gaps import Gap, floor_of
 from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.planned import PlannedStatement, ranking, shares, shown_cases
 from shardc.planner.statement.root import cheapest, root_table, searched
-from shardc.planner.statement.tables import Table
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import CUT, Budget, Spent
-from shardc.planner.idle import only_moves, width_of
+from shardc.planner.meshes.idle import only_moves, width_of
 from shardc.planner.objective import Objective
 from shardc.planner.program.limits import TooLarge, axes_to_search
 from shardc.planner.program.plan import PlannedProgram, keeping, plan_program, planned_at_once

@@ -17,13 +17,13 @@ from shardc.ir.plan import Strategy
 from shardc.ir.program import Expr, Statement
 from shardc.ir.sharding import Array, Axes
 from shardc.planner.budget import STEP, STRATEGY, Spent
-from shardc.planner.idle import mentioned
+from shardc.planner.meshes.idle import mentioned
+from shardc.planner.paths.tables import Table
 from shardc.planner.statement.build import Builder
 from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.orders import MAX_ORDERS, all_orders, taken
 from shardc.planner.statement.root import searched
 from shardc.planner.statement.strategies import cheapest_first
-from shardc.planner.statement.tables import Table
 
 MAX_STRATEGIES = 2048
 

@@ -23,10 +23,10 @@ from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
 from shardc.ir.program import Call, Expr, Input, Product, Use
 from shardc.ir.sharding import Array, Sharding
-from shardc.planner.statement.digits import InDigits, in_digits
+from shardc.planner.digits.products import InDigits, in_digits
+from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
+from shardc.planner.products.work import Work
 from shardc.planner.statement.nodes import Planner
-from shardc.planner.statement.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
-from shardc.planner.statement.work import Work
 from shardc.rules.cases import cases_of
 from shardc.rules.routes import Route
 

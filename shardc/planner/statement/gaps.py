@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from shardc.cost.model import picoseconds
 from shardc.ir.chains import Chain, chain_of
 from shardc.ir.program import Expr, Product, Statement, Use, operands
+from shardc.planner.products.work import Work
 from shardc.planner.statement.nodes import Planner
-from shardc.planner.statement.work import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,11 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import NODE, QUICK, WAY, Budget
-from shardc.planner.idle import idle_together
+from shardc.planner.meshes.idle import idle_together
 from shardc.planner.objective import Objective
+from shardc.planner.paths.graph import Edge, space
 from shardc.planner.paths.search import Search
-from shardc.planner.paths.space import Edge, space
-from shardc.planner.statement.quick import quick_call, quick_choices, quick_ways
-from shardc.planner.statement.tables import (
+from shardc.planner.paths.tables import (
     Applied,
     Held,
     Moved,
@@ -44,8 +43,9 @@ from shardc.planner.statement.tables import (
     aligned,
     as_written,
 )
-from shardc.planner.statement.ways import Towards, Way, every_price, every_way
-from shardc.planner.statement.work import Work
+from shardc.planner.products.placing import quick_call, quick_choices, quick_ways
+from shardc.planner.products.ways import Towards, Way, every_price, every_way
+from shardc.planner.products.work import Work
 from shardc.rules.functions import applied
 from shardc.rules.products import count_placements, placements
 

@@ -8,7 +8,7 @@ from itertools import islice, product
 
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
 from shardc.ir.program import Call, Expr, Named, Product, Program, operands
-from shardc.planner.statement.tables import Applied, Moved, Multiplied, Table
+from shardc.planner.paths.tables import Applied, Moved, Multiplied, Table
 
 MAX_ORDERS = 16
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Statement, uses
-from shardc.planner.idle import mentioned
+from shardc.planner.meshes.idle import mentioned
 from shardc.planner.objective import Objective
 from shardc.planner.statement.gaps import Gap
 from shardc.planner.statement.nodes import Planner

@@ -5,9 +5,9 @@ from __future__ import annotations
 from shardc.errors import ShardcError
 from shardc.ir.program import Named, Product, Statement
 from shardc.ir.sharding import spell
+from shardc.planner.paths.tables import Table
+from shardc.planner.products.placing import fitted
 from shardc.planner.statement.nodes import Planner
-from shardc.planner.statement.quick import fitted
-from shardc.planner.statement.tables import Table
 
 
 def root_table(planner: Planner, statement: Statement) -> Table:

@@ -21,11 +21,11 @@ from shardc.errors import ShardcError
 from shardc.ir.program import Call, Expr, Product, Statement, operands
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import BOUND, Spent
+from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, as_written
+from shardc.planner.products.ways import Way
 from shardc.planner.statement.gaps import alone, arithmetic
 from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.root import cheapest, fixed_if_asked
-from shardc.planner.statement.tables import Applied, Multiplied, Origin, Table, as_written
-from shardc.planner.statement.ways import Way
 
 EARLY = 4  # strategies that are listed before the other orders are looked at
 _Places: TypeAlias = tuple[int, ...]  # which strategy of each operand

@@ -15,9 +15,9 @@ from functools import cache, lru_cache
 
 from shardc.ir.program import Product
 from shardc.planner.budget import BOUND, Budget, Spent
+from shardc.planner.paths.graph import Space
 from shardc.planner.paths.search import Search
-from shardc.planner.paths.space import Space
-from shardc.planner.statement.tables import Table
+from shardc.planner.paths.tables import Table
 from shardc.rules.products import Dims, local_products
 
 

@@ -18,10 +18,10 @@ from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.program import Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import PLACED, PRICED, Spent
+from shardc.planner.digits.bounds import Floor
 from shardc.planner.paths.search import Search
-from shardc.planner.statement.digit_floors import Floor
+from shardc.planner.products.work import Work
 from shardc.planner.statement.nodes import Planner
-from shardc.planner.statement.work import Work
 from shardc.rules.digit_products import Choices, Digits, Dims, Place, Way, choices, digits_of_dims
 from shardc.rules.routes import Route
 

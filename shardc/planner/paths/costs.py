@@ -12,7 +12,7 @@ from shardc.cost.floors import least_rate
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import Move, Slice, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
-from shardc.planner.paths.space import Space, ToCome
+from shardc.planner.paths.graph import Space, ToCome
 from shardc.rules.digit_products import reductions
 from shardc.rules.routes import Route, depends_on_shape, route
 

@@ -18,9 +18,9 @@ from operator import or_
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, ReduceScatter
 from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.paths.rated import Leg
+from shardc.planner.paths.costs import Leg
+from shardc.planner.paths.graph import ToCome
 from shardc.planner.paths.search import Search
-from shardc.planner.paths.space import ToCome
 from shardc.rules.digit_products import NOWHERE, Place
 
 SUMMED: Place = ("", 1)  # on a dim that the result lacks

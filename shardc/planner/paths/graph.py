@@ -29,7 +29,7 @@ from shardc.ir.collectives import (
 from shardc.ir.exchange import kept_of_dim, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.idle import Bundle
+from shardc.planner.meshes.idle import Bundle
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
 from shardc.rules.products import count_arrangements
 from shardc.rules.routes import needs_digits

@@ -18,8 +18,8 @@ from shardc.ir.program import Call, Pattern, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import Budget, Spent
 from shardc.planner.paths.search import Search
-from shardc.planner.statement.tables import Table
-from shardc.planner.statement.ways import Way
+from shardc.planner.paths.tables import Table
+from shardc.planner.products.ways import Way
 
 KEPT = 4  # shardings of a value that lies open
 

@@ -1,0 +1,1 @@
+"""Products with dims cut in digits."""

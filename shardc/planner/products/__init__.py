@@ -1,0 +1,1 @@
+"""Local products: which there are, what they cost, and which lead to a goal."""
