@@ -15,9 +15,13 @@ from shardc.planner.paths.search import Search
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A leaf: value number `value` of the plan so far; None for an input whose sharding the planner chooses."""
+    """A leaf: value number `value` of the plan so far; None for an input whose sharding the planner chooses.
+
+    A value that no text binds is a copy: an earlier use moved the array there.
+    """
 
     value: int | None
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ def as_written(table: Table) -> Table:
     """A use where it is written, not moved: what `·_LOCAL` and a named collective take."""
     if not isinstance(table.expr, Use):
         return table
-    return Table(table.expr, table.search, table.seeds, table.origins, fixed=True)
+    origins = {at: origin for at, origin in table.origins.items() if not (isinstance(origin, Held) and origin.is_copy)}
+    return Table(table.expr, table.search, {at: table.seeds[at] for at in origins}, origins, fixed=True)
 
 
 def aligned(tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError
+from shardc.ir.digits import Reshape
 from shardc.ir.plan import Schedule, Step, Strategy
 from shardc.ir.program import Statement, uses
 from shardc.ir.sharding import Array
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
 from shardc.planner.paths.tables import Table
 from shardc.planner.statement.alternatives import candidates, strategies
-from shardc.planner.statement.build import Builder
+from shardc.planner.statement.build import Builder, Done
 from shardc.planner.statement.gaps import Gap, floor_of
 from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.planned import PlannedStatement, ranking, shares, shown_cases
@@ -36,6 +37,8 @@ class Progress:
     steps: list[Step] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)  # the value of each input
     results: list[int] = field(default_factory=list)  # the value of each statement
+    done: dict[Done, int] = field(default_factory=dict)  # as of Builder
+    sources: dict[int, int] = field(default_factory=dict)  # of what moves left, what was moved first
     peaks: list[int] = field(default_factory=list)  # up to each statement but the last, if memory is limited
     hurried: bool = True  # whether a statement that is too much to search gets a plan all the same; else raises Spent
 
@@ -152,7 +155,7 @@ class Progress:
         names = {statement.name for statement in self.planner.program.statements}
         names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
         name = self.planner.program.statements[number].name
-        return Builder(planner, list(self.values), list(self.steps), number, name, names)
+        return Builder(planner, list(self.values), list(self.steps), number, name, names, done=dict(self.done))
 
     def _declare_inputs(self, statement: Statement) -> None:
         """Inputs with a written sharding are values from their first use on."""
@@ -197,11 +200,22 @@ class Progress:
         self.planner.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
 
     def _adopt(self, builder: Builder) -> None:
-        self.values, self.steps = builder.values, builder.steps
+        new = builder.steps[len(self.steps) :]
+        self.values, self.steps, self.done = builder.values, builder.steps, builder.done
         self.planner.shardings[:] = [array.sharding for array in self.values]
+        for step in new:
+            if step.is_collective or isinstance(step.op, Reshape):
+                self._note_alike(step.operands[0], step.result)
         for name, value in builder.chosen.items():
             self.given[name] = value
             self.planner.held.setdefault(name, []).insert(0, value)
+
+    def _note_alike(self, before: int, after: int) -> None:
+        """What a move leaves is the same array: a later use of one may begin at the other, unless it has digits."""
+        source = self.sources[after] = self.sources.get(before, before)
+        if self.values[after].dims == self.values[source].dims:
+            alike = (*self.planner.alike.get(source, (source,)), after)
+            self.planner.alike.update(dict.fromkeys(alike, alike))
 
     def _alternatives(
         self, number: int, statement: Statement, planner: Planner, size: int, own: tuple[Table, int]
@@ -211,6 +225,7 @@ class Progress:
             planner,
             held={name: list(held) for name, held in planner.held.items()},
             shardings=list(planner.shardings),
+            alike=dict(planner.alike),
             limit=None,
             most_wire=None,
             budget=Budget(LISTED, LISTED),

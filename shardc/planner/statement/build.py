@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
 from shardc.ir.collectives import (
@@ -19,6 +19,7 @@ from shardc.ir.collectives import (
     wire_bytes,
 )
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
+from shardc.ir.dtypes import DType
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
 from shardc.ir.program import Call, Expr, Input, Product, Use
@@ -30,10 +31,14 @@ from shardc.planner.statement.nodes import Planner
 from shardc.rules.cases import cases_of
 from shardc.rules.routes import Route
 
+NAMED = "named by the statement"  # the rule of a collective that is done as often as it is written
+
+Done: TypeAlias = tuple[Op, tuple[int, ...], tuple[str, ...], DType]  # an operation, its operands, what it leaves
+
 
 @dataclass(slots=True)
 class Builder:
-    """Appends the steps of one statement. A step done twice to the same values is done once."""
+    """Appends the steps of one statement. A step done twice to the same values is done once, as compilers do it."""
 
     planner: Planner
     values: list[Array]
@@ -45,7 +50,7 @@ class Builder:
     cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
     digits: bool = False  # whether products are done in digits where that is cheaper
     joint: bool = True  # whether sums are scattered over several dims at once
-    _done: dict[tuple[Op, tuple[int, ...], str], int] = field(default_factory=dict)
+    done: dict[Done, int] = field(default_factory=dict)  # the values of the steps so far
 
     def build(self, table: Table, number: int, name: str, product: Product | None = None) -> int:
         """The value of a table at a sharding, under this name. `product` is what it is an operand of."""
@@ -90,7 +95,7 @@ class Builder:
                 return self.build(below, at, name)
             case Moved(below, at, move):
                 operand = self.build(below, at, self._inner(below.expr))
-                return self.move(operand, move, name, "named by the statement")
+                return self.move(operand, move, name, NAMED)
             case Multiplied():
                 return self._product(table, origin, seed, name)
             case Applied(tables, at):
@@ -189,12 +194,12 @@ class Builder:
         return self._append(move, (value,), after, cost, rule)
 
     def _append(self, op: Op, operands: tuple[int, ...], result: Array, cost: StepCost, rule: str) -> int:
-        key = (op, operands, result.name)
-        if key not in self._done:
+        key = (op, operands, result.dims, result.dtype)
+        if key not in self.done or rule == NAMED:
             self.values.append(result)
-            self._done[key] = len(self.values) - 1
-            self.steps.append(Step(op, operands, self._done[key], self.statement, cost, rule))
-        return self._done[key]
+            self.done[key] = len(self.values) - 1
+            self.steps.append(Step(op, operands, self.done[key], self.statement, cost, rule))
+        return self.done[key]
 
     def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
         return Array(name, expr.dims, self.planner.program.shape(expr.dims), sharding, expr.dtype)

@@ -49,7 +49,7 @@ from shardc.planner.products.work import Work
 from shardc.rules.functions import applied
 from shardc.rules.products import count_placements, placements
 
-FEW = 4  # shardings that an operand is held in, at most, for its product to be searched towards a goal
+FEW = 8  # shardings that an operand is held in, at most, for its product to be searched towards a goal
 MAX_WAYS = 200  # for the dims to lie that meet in a product, where none that is written has more
 
 
@@ -63,6 +63,7 @@ class Planner:
     pool: Axes
     held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
     shardings: list[Sharding] = field(default_factory=list)  # of the values
+    alike: dict[int, tuple[int, ...]] = field(default_factory=dict)  # per value, all that are the same array
     cap: int | None = None  # the most bytes per device of a step
     limit: int | None = None  # the highest price that a product of two given arrays, or a reshard, may have
     most_wire: int | None = None  # the most wire bytes that the moves of an array may bring
@@ -215,6 +216,9 @@ class Planner:
         elif wanted is None:
             search.given.update(search.space.number(self.shardings[value]) for value in values)
             yield from ((search.space.number(self.shardings[value]), 0, Held(value)) for value in values)
+            alike = dict.fromkeys(other for value in values for other in self.alike.get(value, ()))
+            others = [other for other in alike if other not in values]
+            yield from ((search.space.number(self.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
         else:
             bare = Use(use.name, use.dims, None, use.dtype, use.span)
             held = self.combine(bare, ())

@@ -1,0 +1,69 @@
+"""What a program moves or computes twice from the same values is done once, and paid once."""
+
+import sys
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import spell
+from shardc.testing import shardings
+
+sys.path.insert(0, str(Path(__file__).parent))
+from meaning import assert_means_the_program
+
+SIZES = {"I": 16, "J": 32, "K": 64}
+
+
+def planned(text, mesh, dims, **options):
+    return shardc.plan(text, mesh=mesh, dims={d: n for d, n in dims.items() if d in text}, **options)
+
+
+def test_one_gather_serves_queries_keys_and_values():
+    text = "; ".join(f"{name}[B, H_X] = In[B_X, D] · W{name}[D, H_X]" for name in "QKV")
+    found = planned(
+        text.replace("K[B, H_X] = In[B_X, D]", "K[B, H_X] = In"), {"X": 4}, {"B": 2048, "D": 1024, "H": 4096}
+    )
+    assert [step.op for step in found.steps] == ["AllGather", "Einsum", "Einsum", "Einsum"]
+    assert found.cost.wire_bytes == 2048 * 1024 * 2 * 3 // 4
+    assert_means_the_program(found.schedule)
+
+
+def test_what_the_text_names_is_done_as_often_as_it_is_named():
+    found = planned("B[I, J] = AllGather(A[I_X, J]); C[I, J] = AllGather(A[I_X, J])", {"X": 4}, SIZES)
+    assert [step.op for step in found.steps] == ["AllGather", "AllGather"]
+
+
+def test_a_copy_is_no_place_where_a_local_product_takes_an_operand():
+    """`·_LOCAL` is of the array as it was bound; the copy that the first statement gathered is not asked."""
+    text = "S[I, K] = A[I_X, J] · B[J, K]; T[I_X, K] = A ·_LOCAL C[J, K]"
+    found = planned(text, {"X": 4}, SIZES)
+    assert found.outputs[1].sharding == "T[I_X, K]"
+    assert_means_the_program(found.schedule)
+
+
+@st.composite
+def twice(draw):
+    """A product, or a reshard, and the same once more under another name."""
+    mesh = Mesh.of(draw(st.sampled_from(({"X": 2}, {"X": 4}, {"X": 2, "Y": 2}))))
+    a, b, c = (draw(shardings(mesh, 2, unreduced=False)) for _ in range(3))
+    if draw(st.booleans()):
+        once = f"A{spell(('I', 'J'), a)}"
+        result = spell(("I", "J"), c)
+    else:
+        once = f"A{spell(('I', 'J'), a)} · B{spell(('J', 'K'), b)}"
+        result = spell(("I", "K"), c)
+    return mesh, f"S{result} = {once}", f"T{result} = {once}"
+
+
+@settings(max_examples=40, deadline=None)
+@given(twice(), st.sampled_from(["time", "bytes"]))
+def test_the_same_statement_twice_costs_what_it_costs_once(case, objective):
+    mesh, first, second = case
+    alone = planned(first, dict(mesh.axes), SIZES, objective=objective)
+    both = planned(f"{first}; {second}", dict(mesh.axes), SIZES, objective=objective)
+    assert both.cost.wire_bytes == alone.cost.wire_bytes
+    assert both.cost.time_s == alone.cost.time_s
+    assert_means_the_program(both.schedule)
