@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shardc.ir.mesh import Mesh
     from shardc.ir.program import Program
     from shardc.results import Front, Plan
+    from shardc.sweeping import Swept, sweep
 
 _HOMES = {
     "Front": "shardc.results",
@@ -27,15 +28,31 @@ _HOMES = {
     "Plan": "shardc.results",
     "Program": "shardc.ir.program",
     "ShardcError": "shardc.errors",
+    "Swept": "shardc.sweeping",
     "check": "shardc.api",
     "einsum": "shardc.api",
     "explain": "shardc.api",
     "parse": "shardc.api",
     "plan": "shardc.api",
     "reshard": "shardc.api",
+    "sweep": "shardc.sweeping",
 }
 
-__all__ = ["Front", "Mesh", "Plan", "Program", "ShardcError", "check", "einsum", "explain", "parse", "plan", "reshard"]
+__all__ = [
+    "Front",
+    "Mesh",
+    "Plan",
+    "Program",
+    "ShardcError",
+    "Swept",
+    "check",
+    "einsum",
+    "explain",
+    "parse",
+    "plan",
+    "reshard",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -78,9 +78,31 @@ def _checked(argument: str, options: Options) -> int:
 @click.option("--pareto", is_flag=True, help="Time (or bytes) against memory: the plan, and leaner ones.")
 @click.option("--gantt", is_flag=True, help="Show the plan's predicted timeline.")
 @click.option("--passes", is_flag=True, help="Show what each pass leaves, from the text to the code.")
+@click.option(
+    "--sweep",
+    "swept",
+    multiple=True,
+    metavar="B=1k..16M",
+    help="Plan at each of these sizes, or at each split X*Y=64 of devices among axes; twice for every combination.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="The rows of a sweep as CSV.")
 @with_options
-def plan(argument: str, top: int | None, pareto: bool, gantt: bool, passes: bool, **values: Any) -> int:
+def plan(
+    argument: str,
+    top: int | None,
+    pareto: bool,
+    gantt: bool,
+    passes: bool,
+    swept: tuple[str, ...],
+    as_csv: bool,
+    **values: Any,
+) -> int:
     """Steps, cases, costs, alternatives, bound."""
+    if swept:
+        if top is not None or pareto or gantt or passes:
+            raise click.UsageError("--sweep shows a row for each plan: give no --top, --pareto, --gantt or --passes")
+        return _show_sweep(argument, swept, as_csv, Options.of(values))
+    _idle("--csv", as_csv, "without --sweep")
     if pareto and (top is not None or gantt):
         other = "--gantt the steps" if gantt else "--top the strategies"
         raise click.UsageError(f"--pareto shows plans, {other} of one: give one of them")
@@ -102,6 +124,21 @@ def plan(argument: str, top: int | None, pareto: bool, gantt: bool, passes: bool
         from shardc.compiled.replay.predicted import predicted
 
         _print(f"\n{drawn(predicted(found.schedule))}")
+    return 0
+
+
+def _show_sweep(argument: str, swept: tuple[str, ...], as_csv: bool, options: Options) -> int:
+    from shardc.machines.progress import Progress
+    from shardc.sweeping import sweep
+
+    text, name = read_input(argument)
+    with Progress(streams.say) as progress:
+        asked = {**options.hardware, **options.program, "objective": options.objective}
+        found = sweep(text, *swept, say=progress, name=name, **asked)
+    if as_csv:
+        _print(found.to_csv().rstrip("\n"))
+    else:
+        _print(found.to_json() if options.json else str(found))
     return 0
 
 

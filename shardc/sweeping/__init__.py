@@ -1,0 +1,6 @@
+"""One program planned over many sizes, or many splits of its axes: where it becomes communication-bound."""
+
+from shardc.sweeping.points import sweep
+from shardc.sweeping.result import Crossing, Row, Swept
+
+__all__ = ["Crossing", "Row", "Swept", "sweep"]

@@ -1,0 +1,172 @@
+"""Sweeps: what is swept, the crossings against the chapter on training, the best split, and what is refused."""
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardc
+from shardc import cli
+from shardc.sweeping.ranges import over, points
+
+BACKWARD = "dW[D, F] = In[{b}, D] · dOut[{b}, F]; dIn[{b}, D] = dOut[{b}, F] · W[D, F]"
+TENSOR = "Tmp[B, F_Y] = In[B, D_Y] ·_D Win[D, F_Y]; Out[B, D_Y] = Tmp ·_F Wout[F_Y, D]"
+BOTH = "Tmp[B_X, F_Y] = In[B_X, D_Y] ·_D Win[D_X, F_Y]; Out[B_X, D_Y] = Tmp ·_F Wout[F_Y, D_X]"
+BOOK = {"chip": "v5p", "formula": "book"}
+
+
+# --- what is swept
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("B=1k..8k", [1024, 2048, 4096, 8192]),
+        ("B=1k..6k", [1024, 2048, 4096, 6144]),
+        ("B=2..32*4", [2, 8, 32]),
+        ("B=1k..4k+1k", [1024, 2048, 3072, 4096]),
+        ("B=512,768,1M", [512, 768, 2**20]),
+        ("B=7..7", [7]),
+    ],
+)
+def test_sizes_are_read(text, sizes):
+    assert [size for (size,) in over(text).sizes] == sizes
+
+
+@given(st.integers(1, 4096), st.integers(2, 3))
+def test_a_split_is_every_way_to_share_the_devices_out(count, parts):
+    found = over(f"{'*'.join('XYZ'[:parts])}={count}").sizes
+    brute = [n for n in range(1, count + 1) if count % n == 0]
+    assert all(math.prod(sizes) == count for sizes in found) and len(set(found)) == len(found)
+    expected = len(brute) if parts == 2 else sum(sum(1 for m in range(1, n + 1) if n % m == 0) for n in brute)
+    assert len(found) == expected
+
+
+def test_two_quantities_make_every_combination():
+    assert points([over("X*Y=2"), over("B=1..2")]) == [
+        {"X": 1, "Y": 2, "B": 1},
+        {"X": 1, "Y": 2, "B": 2},
+        {"X": 2, "Y": 1, "B": 1},
+        {"X": 2, "Y": 1, "B": 2},
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["B", "=4", "B=", "B=0", "B=8..4", "B=4..8*1", "B=4..8+0", "X*X=4", "X*=4", "B=1T", "B=9999999G", "B=1..9999+1"],
+)
+def test_what_cannot_be_swept_is_said(text):
+    with pytest.raises(shardc.ShardcError) as caught:
+        points([over(text)])
+    assert caught.value.code == "SHC001" and caught.value.help
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_sweep_or_a_coded_error(text):
+    try:
+        points([over(text)])
+    except shardc.ShardcError as error:
+        assert error.code == "SHC001"
+
+
+# --- the chapter on training, by command
+
+
+@pytest.mark.parametrize(
+    ("mesh", "axes", "tokens"), [({"X": 4}, "B_X", 2550), ({"X": 4, "Y": 4, "Z": 4}, "B_XYZ", 850)]
+)
+def test_data_parallelism_is_limited_by_compute_from_so_many_tokens_a_chip(mesh, axes, tokens):
+    devices = math.prod(mesh.values())
+    sizes = {"D": 2048, "F": 8192}
+    found = shardc.sweep(
+        BACKWARD.format(b=axes), f"B={128 * devices}..{8192 * devices}", mesh=mesh, dims=sizes, objective="time", **BOOK
+    )
+    (crossing,) = found.crossings
+    assert crossing.at / devices == pytest.approx(tokens, rel=0.01)  # a factor of two elsewhere would be 100 times that
+    assert crossing.between[0] <= crossing.at <= crossing.between[1]
+
+
+def test_tensor_parallelism_is_limited_by_communication_from_f_over_2550():
+    found = shardc.sweep(TENSOR, "Y=2..32", mesh={"Y": 4}, dims={"B": 8192, "D": 8192, "F": 32768}, **BOOK)
+    assert found.crossings[0].at == pytest.approx(12.85, rel=0.01)
+
+
+@pytest.mark.parametrize(("tokens", "devices"), [(49152, 64), (196608, 256), (24576, 64)])
+def test_the_best_split_is_the_chapters(tokens, devices):
+    """X_opt = √(B/F · N), both axes of one physical axis each, wherever both wrap: communication is 4BD/X + 4DF/Y."""
+    found = shardc.sweep(
+        BOTH,
+        f"X*Y={devices}",
+        dims={"B": tokens, "D": 8192, "F": 32768},
+        wraparound={"X": "ring", "Y": "ring"},
+        **BOOK,
+    )
+    wanted = math.sqrt(tokens / 32768 * devices)
+    assert found.optimum == pytest.approx(wanted, rel=0.02)
+    near = min(found.rows, key=lambda row: abs(math.log(dict(row.sizes)["X"] / wanted)))
+    assert found.best is near
+
+
+def test_a_point_is_the_plan_alone():
+    found = shardc.sweep(BOTH, "X*Y=8", "B=512,1024", dims={"D": 512, "F": 1024}, chip="v5e")
+    assert len(found.rows) == 8
+    for row in found.rows:
+        sizes = dict(row.sizes)
+        alone = shardc.plan(
+            BOTH, mesh={"X": sizes["X"], "Y": sizes["Y"]}, dims={"B": sizes["B"], "D": 512, "F": 1024}, chip="v5e"
+        )
+        assert (row.wire_bytes, row.time_s, row.peak_bytes) == (
+            alone.cost.wire_bytes,
+            alone.cost.time_s,
+            alone.cost.peak_bytes,
+        )
+
+
+# --- on the command line
+
+
+def command(*words):
+    return subprocess.run([sys.executable, "-m", "shardc", *words], capture_output=True, text=True)
+
+
+RESHARD = ("plan", "A[I_X, J] -> A[I, J]", "--sweep", "X=2..8")
+
+
+def test_the_table_the_json_and_the_csv_say_the_same():
+    table, fields = command(*RESHARD).stdout, json.loads(command(*RESHARD, "--json").stdout)
+    lines = list(csv.DictReader(io.StringIO(command(*RESHARD, "--csv").stdout)))
+    assert [row["sizes"]["X"] for row in fields["rows"]] == [2, 4, 8] == [int(line["X"]) for line in lines]
+    assert [str(row["wire_bytes"]) for row in fields["rows"]] == [line["wire_bytes"] for line in lines]
+    assert fields["best"] == {"X": 4} and "* least time: X=4" in table
+
+
+def test_a_point_that_is_not_legal_says_so_and_the_others_stand():
+    found = command("plan", "A[I_X, J] -> A[I, J]", "--sweep", "X=2..4+1", "--dims", "I=8,J=8")
+    assert found.returncode == 0 and "SHC204" in found.stdout and found.stdout.count("AllGather_X") == 2
+    fields = json.loads(
+        command("plan", "A[I_X, J] -> A[I, J]", "--sweep", "X=2,3", "--dims", "I=8,J=8", "--json").stdout
+    )
+    assert fields["rows"][1]["error"]["code"] == "SHC204"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("--sweep", "Q=1..2"), 2),
+        (("--sweep", "X=1..2", "--sweep", "X=1..4"), 2),
+        (("--sweep", "X=1", "--sweep", "I=8", "--sweep", "J=8"), 2),
+        (("--sweep", "X=1..2", "--top", "3"), 2),
+        (("--sweep", "I*J=64"), 2),
+        (("--sweep", "X=3", "--dims", "I=8"), 4),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_status(words, status, capsys):
+    assert cli._status(["plan", "A[I_X, J] -> A[I, J]", "--mesh", "X=4", *words]) == status
+    said = capsys.readouterr().err
+    assert "error[" in said and "Traceback" not in said
