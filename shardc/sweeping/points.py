@@ -12,7 +12,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.results import Plan
 from shardc.sweeping.ranges import Over, over, points
-from shardc.sweeping.result import Row, Swept, neighbours
+from shardc.sweeping.result import Swept
+from shardc.sweeping.rows import Row, neighbours
 
 _HALVINGS = 8
 _OF_PARSE = ("mesh", "dims", "dtype", "chip", "topology", "dcn", "name")
