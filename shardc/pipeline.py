@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardc.emit.steps.calls import Body, body
-from shardc.emit.text.layout import written
+from shardc.emit.text.layout import block
 from shardc.emit.text.source import source
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Schedule
@@ -52,5 +52,5 @@ def stages(text: str, unsized: Program, schedule: Schedule, chip: str) -> Iterat
 
 def print_body(lowered: Body) -> str:
     """Parameters, lines and loops, results: what each device calls."""
-    code = "\n".join(line for each in lowered.code for line in written(each, 0))
+    code = "\n".join(block(lowered.code, 0))
     return f"given {', '.join(lowered.parameters)}\n{code}\nreturn {', '.join(lowered.results)}"

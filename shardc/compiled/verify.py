@@ -28,7 +28,8 @@ from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
 from shardc.ir.collectives import JointGather, JointScatter
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Apply, Cost, Einsum, Schedule, Step
+from shardc.ir.folds import Done, every_step
+from shardc.ir.plan import Apply, Cost, Einsum, Loop, Schedule, Step
 from shardc.ir.sharding import Axes
 
 TOLERANCE = 0.01
@@ -57,12 +58,13 @@ REWRITES = {
     ("AllReduce", "ReduceScatter+AllGather"): Rewrite("in two", "it is scattered, then gathered: the same bytes"),
 }
 
-_SCOPE = re.compile(r"(?:^|/)step(\d+)(?:/|$)")
+_SCOPE = re.compile(r"(?:^|/)step(\d+)(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class StepMatch:
-    """A collective of the plan and what became of it. `remark` names the normalisation or the rewrite."""
+    """A collective of the plan and what became of it, in all trips of loops around. `step` counts every step of the
+    plan, a loop's own after it. `remark` names the normalisation or the rewrite."""
 
     step: int
     kind: str
@@ -124,39 +126,42 @@ class Verification:
 
 def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[StepMatch], list[Collective]]:
     """Each collective of the plan with those that were compiled for it; and what is left over."""
-    planned = [(number, step) for number, step in enumerate(schedule.steps) if step.cost.wire_bytes]
+    every = enumerate(every_step(schedule.block))
+    planned = [(number, done) for number, done in every if done.step.cost.wire_bytes and done.step.is_collective]
     left = [collective for collective in compiled if collective.total_bytes]
-    found: dict[int, list[Collective]] = {number: [] for number, _ in planned}
+    found: dict[tuple[int, ...], list[Collective]] = {done.path: [] for _, done in planned}
     for collective in list(left):
-        number = _scope(collective)
-        if number in found:
-            found[number].append(collective)
+        path = _scope(collective)
+        if path in found:
+            found[path].append(collective)
             left.remove(collective)
-    for number, step in planned:
+    for _, done in planned:
         # The compiler forgets the names of what it rewrites; it keeps the groups, and more or less the order.
-        if not found[number]:
-            found[number] = _nameless(step, left)
-            left = [collective for collective in left if collective not in found[number]]
-    matches = [_matched(schedule, number, step, tuple(found[number])) for number, step in planned]
+        if not found[done.path]:
+            found[done.path] = _nameless(done.step, left)
+            left = [collective for collective in left if collective not in found[done.path]]
+    matches = [_matched(schedule, number, done, tuple(found[done.path])) for number, done in planned]
     return _uncombined(matches), left
 
 
 def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
-    assert not isinstance(step.op, Einsum | Apply | Reshape)
-    same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and _scope(c) is None]
+    assert not isinstance(step.op, Einsum | Apply | Reshape | Loop)
+    same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and not _scope(c)]
     rewritten = {name for planned, name in REWRITES if planned == step.name}
     return [c for c in same if c.kind == step.name][:1] or [c for c in same if c.kind in rewritten][:1]
 
 
-def _scope(collective: Collective) -> int | None:
-    found = _SCOPE.search(collective.scope)
-    return int(found.group(1)) if found else None
+def _scope(collective: Collective) -> tuple[int, ...]:
+    """The place of the step that it bears the name of, after those of the loops around: `step3/while/body/step0`."""
+    return tuple(map(int, _SCOPE.findall(collective.scope)))
 
 
-def _matched(schedule: Schedule, number: int, step: Step, compiled: tuple[Collective, ...]) -> StepMatch:
-    assert not isinstance(step.op, Einsum | Apply | Reshape)
+def _matched(schedule: Schedule, number: int, done: Done, compiled: tuple[Collective, ...]) -> StepMatch:
+    step = done.step
+    assert not isinstance(step.op, Einsum | Apply | Reshape | Loop)
     axes = schedule.mesh.ordered(step.op.axes) if isinstance(step.op, JointGather | JointScatter) else step.op.axes
-    return StepMatch(number, step.name, axes, step.cost.wire_bytes, compiled, _remark(step.name, compiled))
+    wire = done.times * step.cost.wire_bytes
+    return StepMatch(number, step.name, axes, wire, compiled, _remark(step.name, compiled))
 
 
 def _remark(kind: str, compiled: tuple[Collective, ...]) -> str:

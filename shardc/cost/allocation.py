@@ -43,7 +43,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import is_thin, tails
-from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step
 from shardc.ir.sharding import Axes
 from shardc.lowering.scatters import Form, Parts, scattering
 
@@ -70,28 +70,28 @@ def allocation(schedule: Schedule) -> Allocation:
     The compiler is free to take operands in another order, and takes that which needs less.
     """
     sizes = tuple(tiled_bytes(value.local_shape(schedule.mesh), value.dtype.bytes) for value in schedule.values)
-    temporary = min(_Walk(schedule, sizes, steps).temporary_bytes() for steps in _orders(schedule))
+    temporary = min(_Walk(schedule, sizes, steps).temporary_bytes() for steps in _orders(schedule.block))
     return Allocation(
         sum(sizes[number] for number in schedule.inputs), sum(sizes[number] for number in schedule.outputs), temporary
     )
 
 
-def _orders(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
+def _orders(block: Block) -> Iterator[tuple[Step, ...]]:
     """The steps with each product's first operand made first, and with its last."""
-    made = {step.result: step for step in schedule.steps}
+    made = {value: place for place, step in enumerate(block.steps) for value in step.results}
     for turn in (1, -1):
         found: dict[int, Step] = {}
-        pending = [(number, False) for number in reversed(schedule.outputs)]
+        pending = [(number, False) for number in reversed(block.outputs)]
         while pending:
             number, ready = pending.pop()
-            step = made.get(number)
-            if step is None or number in found:
+            place = made.get(number)
+            if place is None or place in found:
                 continue
             if ready:
-                found[number] = step
+                found[place] = block.steps[place]
             else:
                 pending.append((number, True))
-                pending += [(operand, False) for operand in step.operands[::-turn]]
+                pending += [(operand, False) for operand in block.steps[place].operands[::-turn]]
         yield tuple(found.values())
 
 
@@ -115,7 +115,7 @@ class _Walk:
         for step in reversed(self.steps):
             if isinstance(step.op, Slice) and (self._only_products_read(step.result) or self._is_cut_again(step)):
                 self.inside[step.result] = step.operands[0]
-        steps = [step for step in self.steps if step.result not in self.inside]
+        steps = [step for step in self.steps if not self.inside.keys() & set(step.results)]
         self.last = {self._whole(operand): step for step in steps for operand in step.operands}
         for step in steps:
             self._lower(step)
@@ -147,8 +147,20 @@ class _Walk:
                 self._addup(step)
             case CollectivePermute():
                 self._collective(step, copies=False)
+            case Loop():
+                self._trips(step, step.op)
             case _:
                 assert_never(step.op)
+
+    def _trips(self, step: Step, loop: Loop) -> None:
+        """What a trip takes is gone after it; what is carried and stacked lies where the loop leaves it."""
+        trip = self.heap.take(allocation(self.schedule.inside(loop)).temporary_bytes, apart=True)
+        for value in step.results:
+            held = self.held[value] = self.heap.take(self.sizes[value])
+            if value in self.schedule.outputs:
+                self.heap.becomes_output(held)
+        self.heap.give_back(trip)
+        self._end(step)
 
     def _result(self, step: Step, size: int) -> int:
         """A buffer for what a local step leaves; an output's is its own."""
@@ -304,7 +316,10 @@ class _Walk:
     def _only_products_read(self, value: int) -> bool:
         users = self.users.get(value, [])
         is_output = value in self.schedule.outputs
-        return bool(users) and not is_output and all(isinstance(u.op, Einsum) or u.result in self.inside for u in users)
+        return bool(users) and not is_output and all(self._is_product(user) for user in users)
+
+    def _is_product(self, step: Step) -> bool:
+        return isinstance(step.op, Einsum) or bool(self.inside.keys() & set(step.results))
 
     def _is_cut_again(self, step: Step) -> bool:
         users = self.users.get(step.result, [])

@@ -4,17 +4,16 @@ Where its program names a slice of TPUs, what the compiled program is predicted 
 `verify` shows. Elsewhere the largest sum of buffers alive at once.
 
 Inputs live throughout (the caller holds them), outputs from their step to the end, the rest from their
-step to their last use. While a step runs, its operands and its result are alive together.
+step to their last use. While a step runs, its operands and its results are alive together; while a loop runs, so is
+what a trip takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from shardc.cost.allocation import allocation
+from shardc.ir.folds import last_uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Schedule, Step
-from shardc.ir.sharding import Array
+from shardc.ir.plan import Block, Loop, Schedule
 from shardc.lowering.scatters import slice_of
 
 
@@ -22,20 +21,29 @@ def peak_of(schedule: Schedule) -> int:
     """The figure of memory of a plan: in its table, under `--memory`, and in `verify`."""
     if slice_of(schedule.program) is not None:
         return allocation(schedule).total_bytes
-    return peak_bytes(schedule.values, schedule.inputs, schedule.outputs, schedule.steps, schedule.mesh)
+    return peak_bytes(schedule.block, schedule.mesh)
 
 
-def peak_bytes(
-    values: Sequence[Array], inputs: Sequence[int], outputs: Sequence[int], steps: Sequence[Step], mesh: Mesh
-) -> int:
+def peak_bytes(block: Block, mesh: Mesh) -> int:
     """The largest sum of buffers alive at once, in bytes of one device."""
-    last_use = {operand: place for place, step in enumerate(steps) for operand in step.operands}
-    last_use |= dict.fromkeys([*inputs, *outputs], len(steps))
-    alive = sum(values[number].local_bytes(mesh) for number in inputs)
-    peak = alive
-    for place, step in enumerate(steps):
-        alive += values[step.result].local_bytes(mesh)
-        peak = max(peak, alive)
-        ended = {number for number in (*step.operands, step.result) if last_use.get(number, place) == place}
-        alive -= sum(values[number].local_bytes(mesh) for number in ended)
+    return _peak(block, mesh, block.inputs)
+
+
+def _peak(block: Block, mesh: Mesh, held: tuple[int, ...]) -> int:
+    """The same of a block whose inputs live until their last use, but for those held throughout."""
+    sizes = [array.local_bytes(mesh) for array in block.values]
+    last = last_uses(block) | dict.fromkeys(held, len(block.steps))
+    alive = peak = sum(sizes[number] for number in block.inputs)
+    for place, step in enumerate(block.steps):
+        ended = {number for number in (*step.operands, *step.results) if last.get(number, place) == place}
+        alive += sum(sizes[number] for number in step.results)
+        peak = max(peak, alive + (_within(step.op, mesh) if isinstance(step.op, Loop) else 0))
+        alive -= sum(sizes[number] for number in ended)
     return peak
+
+
+def _within(loop: Loop, mesh: Mesh) -> int:
+    """What the trips take beside the loop's operands and results, in which what is fixed and carried lies."""
+    body, first = loop.body, loop.fixed + loop.carried
+    outside = sum(body.values[number].local_bytes(mesh) for number in body.inputs[:first])
+    return _peak(body, mesh, body.inputs[: loop.fixed]) - outside

@@ -24,6 +24,7 @@ NAMES: frozenset[str] = frozenset(
         "jax.lax.empty",
         "jax.lax.axis_index",
         "jax.lax.pcast",
+        "jax.lax.scan",
         "jax.custom_derivatives.linear_call",
         "jax.reshard",
         "jax.shard_map",
@@ -50,12 +51,14 @@ NAMES: frozenset[str] = frozenset(
 METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel", "tolist"})
 # What emitted loops count with, and the variables that they are about.
 TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
+# The function of a loop, and what it takes and leaves.
+TRIP, CARRIED, ROWS = SCANNED = ("trip", "carried", "rows")
 # Names that a program's variable must not take.
 # What the emitted code of a program with axes cut names, beside its arrays.
 BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
 # The functions of a program that takes partial sums.
 STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
-TAKEN = RESERVED | frozenset(LOOPED) | {name for name in NAMES if "." not in name}
+TAKEN = RESERVED | frozenset(LOOPED) | frozenset(SCANNED) | {name for name in NAMES if "." not in name}
 
 _FUNCTIONS = (["program"], ["refined", "program"], [STEPS, "program"], [*PARTED, "program"])
 _HEADER = frozenset({"jax.jit", STEPS})
@@ -124,6 +127,8 @@ def check_source(text: str) -> str:
             _check_targets(node.targets)
         if isinstance(node, ast.For):
             _check_loop(node)
+        if isinstance(node, ast.FunctionDef) and node not in tree.body:
+            _check_trip(node)
         if isinstance(node, ast.With) and not all(_WITH.fullmatch(ast.unparse(item)) for item in node.items):
             raise _refused("a context of another form")
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -156,8 +161,14 @@ def _check_targets(targets: list[ast.expr]) -> None:
     for name in names:
         if len(targets) != 1 or not isinstance(name, ast.Name):
             raise _refused("an assignment of another form")
-        if name.id not in LOOPED:
+        if name.id not in LOOPED and name.id not in SCANNED:
             check_variable(name.id)
+
+
+def _check_trip(function: ast.FunctionDef) -> None:
+    """`def trip(carried, rows):`, the one function inside another."""
+    if function.name != TRIP or ast.unparse(function.args) != f"{CARRIED}, {ROWS}" or function.decorator_list:
+        raise _refused(f"the function {function.name} inside another")
 
 
 def _check_loop(loop: ast.For) -> None:

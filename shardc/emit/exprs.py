@@ -2,6 +2,7 @@
 
     expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp
     line = target = expr        loop = for turn in range(count): lines
+    scan = def trip(carried, rows): code; return leaves        carried, rows = jax.lax.scan(trip, …)
 
 Nothing here imports JAX: a dotted function is only its name, a key of `allowed.NAMES`.
 """
@@ -98,7 +99,20 @@ class Loop:
     step: int | None = None
 
 
-Code: TypeAlias = Line | Loop
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A function of what is carried and of rows, and `carried, rows = call`, where the call is of that function.
+
+    `leaves` is what a trip gives: a tuple of what it carries on, and a tuple of its rows.
+    """
+
+    code: tuple[Code, ...]
+    leaves: Expr
+    call: Expr
+    step: int | None = None
+
+
+Code: TypeAlias = Line | Loop | Scan
 
 
 def call(function: str, *args: Expr, **keywords: Expr) -> Call:
@@ -138,9 +152,17 @@ def numbers(values: tuple[int, ...]) -> Expr:
 
 
 def lines_of(code: Sequence[Code]) -> Iterator[Line]:
-    """Every line, those of loops included."""
+    """Every line, those of loops and scans included."""
     for each in code:
-        yield from each.lines if isinstance(each, Loop) else (each,)
+        match each:
+            case Line():
+                yield each
+            case Loop(lines=lines):
+                yield from lines
+            case Scan(code=inside):
+                yield from lines_of(inside)
+            case _:
+                assert_never(each)
 
 
 def flat(expr: Expr) -> str:

@@ -2,7 +2,8 @@
 
     SCHEDULE   arrays     axes of the mesh, each once over sharded and unreduced together; sizes that they divide
                order      a value is written once, and before it is read
-               steps      each leaves what its operation leaves (`ir.collectives.apply`, `ir.laws`)
+               steps      each leaves what its operation leaves (`ir.collectives.apply`, `ir.laws`); a loop's carried
+                          arrays lie as they did
                interface  inputs and outputs lie as the program says
     PROGRAM    shardings  the same of every array that the text names
                names      what is used is an input, or bound by a statement before
@@ -14,16 +15,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from shardc.ir.collectives import CollectivePermute, IllegalMove, Move, apply
 from shardc.ir.digits import Reshape
+from shardc.ir.folds import every_block
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Op, Schedule, Step
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.program import Pattern, Program, uses
-from shardc.ir.sharding import Array, Sharding
+from shardc.ir.sharding import Array, Sharding, with_dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,48 +54,91 @@ def faults_of(form: Program | Schedule) -> Faults:
     return next((iter(found) for check in checks if (found := list(check))), iter(()))
 
 
-def _arrays(schedule: Schedule) -> Faults:
-    for number, array in enumerate(schedule.values):
+def _in_every_block(of: Callable[[Block, Mesh], Faults]) -> Callable[[Schedule], Faults]:
+    """A check of a block, as one of a schedule: of its block and of the bodies of its loops."""
+
+    def check(schedule: Schedule) -> Faults:
+        for around, block in every_block(schedule.block):
+            loops = "".join(f"step {place}, Loop: " for place in around)
+            for fault in of(block, schedule.mesh):
+                yield Fault(loops + fault.where, fault.reason)
+
+    return check
+
+
+def _arrays(block: Block, mesh: Mesh) -> Faults:
+    for number, array in enumerate(block.values):
         if not len(array.dims) == len(array.shape) == array.sharding.rank:
             counts = f"{len(array.dims)} dims, {len(array.shape)} sizes, {array.sharding.rank} subscripts"
             yield Fault(f"value {number}, {array.name}", counts)
             continue
         where = f"value {number}, {array}"
-        found = list(_sharding(where, array.dims, array.sharding, schedule.mesh))
-        if not found and not array.sharding.divides(array.shape, schedule.mesh):
+        found = list(_sharding(where, array.dims, array.sharding, mesh))
+        if not found and not array.sharding.divides(array.shape, mesh):
             found = [Fault(where, f"its axes do not divide the shape {array.shape}")]
         yield from found
 
 
-def _order(schedule: Schedule) -> Faults:
+def _order(block: Block, mesh: Mesh) -> Faults:
     """A value is written once, and before it is read."""
-    written = list(schedule.inputs)
-    for number, step in enumerate(schedule.steps):
+    written = list(block.inputs)
+    for number, step in enumerate(block.steps):
         where = f"step {number}, {step.name}"
-        for value in (*step.operands, step.result):
-            if not 0 <= value < len(schedule.values):
+        for value in (*step.operands, *step.results):
+            if not 0 <= value < len(block.values):
                 yield Fault(where, f"there is no value {value}")
         for value in step.operands:
             if value not in written:
                 yield Fault(where, f"reads value {value} before it is written")
-        written.append(step.result)
+        written += step.results
     for value, count in Counter(written).items():
         if count > 1:
-            yield Fault(f"value {value}, {schedule.values[value]}", "is written twice")
-    for value in schedule.outputs:
+            yield Fault(f"value {value}, {block.values[value]}", "is written twice")
+    for value in block.outputs:
         if value not in written:
             yield Fault(f"output {value}", "is never written")
 
 
-def _steps(schedule: Schedule) -> Faults:
-    for number, step in enumerate(schedule.steps):
-        yield from _step(f"step {number}, {step.name}", schedule, step)
+def _steps(block: Block, mesh: Mesh) -> Faults:
+    for number, step in enumerate(block.steps):
+        where = f"step {number}, {step.name}"
+        if isinstance(step.op, Loop):
+            yield from (Fault(where, reason) for reason in _loop(block, step, step.op))
+        elif len(step.results) != 1:
+            yield Fault(where, f"leaves {len(step.results)} values")
+        else:
+            yield from _step(where, block, step, step.op, mesh)
 
 
-def _step(where: str, schedule: Schedule, step: Step) -> Faults:
-    operands, result = [schedule.values[value] for value in step.operands], schedule.values[step.result]
+def _loop(block: Block, step: Step, loop: Loop) -> Iterator[str]:
+    """What is carried lies the same before, after and from trip to trip; what is scanned and stacked lacks its dim."""
+    operands, results = [block.values[v] for v in step.operands], [block.values[v] for v in step.results]
+    inputs, outputs = ([loop.body.values[v] for v in ends] for ends in (loop.body.inputs, loop.body.outputs))
+    if len(operands) != len(inputs) or len(results) != len(outputs) or loop.trips < 1:
+        counts = f"{len(operands)} operands for {len(inputs)}, {len(results)} results of {len(outputs)}"
+        yield f"{counts}, {loop.trips} trips"
+        return
+    first = loop.fixed + loop.carried
+    carried = zip(outputs[: loop.carried], inputs[loop.fixed : first], strict=True)
+    same = [*zip(operands[:first], inputs[:first], strict=True), *zip(results, outputs[: loop.carried], strict=False)]
+    for one, other in [*same, *carried]:
+        if not _alike(one, other):
+            yield f"{one} outside or after a trip, {other} inside or before it"
+    rows = [*zip(operands[first:], inputs[first:], strict=True)]
+    for whole, row in [*rows, *zip(results[loop.carried :], outputs[loop.carried :], strict=True)]:
+        if not _alike(whole, with_dim(row, loop.dim, loop.trips)):
+            yield f"{row} is not {whole} at an index of {loop.dim}"
+
+
+def _alike(one: Array, other: Array) -> bool:
+    """But for the name."""
+    return replace(one, name=other.name) == other
+
+
+def _step(where: str, block: Block, step: Step, op: Single, mesh: Mesh) -> Faults:
+    operands, result = [block.values[value] for value in step.operands], block.values[step.result]
     where = f"{where}: {', '.join(map(str, operands))} → {result}"
-    left = _left_by(step.op, operands, result, schedule.mesh)
+    left = _left_by(op, operands, result, mesh)
     if isinstance(left, str):
         yield Fault(where, left)
     elif left != result.sharding:
@@ -105,7 +150,7 @@ def _step(where: str, schedule: Schedule, step: Step) -> Faults:
                 yield Fault(where, f"dim {dim} has the sizes {sizes[dim]} and {size}")
 
 
-def _left_by(op: Op, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
+def _left_by(op: Single, operands: Sequence[Array], result: Array, mesh: Mesh) -> Sharding | str:
     """The sharding that an operation leaves, or why it is not allowed."""
     match op:
         case Reshape(sizes, joins):
@@ -194,8 +239,8 @@ def _sharding(where: str, dims: tuple[str, ...], sharding: Sharding, mesh: Mesh)
 
 PROGRAM: dict[str, Callable[[Program], Faults]] = {"shardings": _shardings, "names": _names}
 SCHEDULE: dict[str, Callable[[Schedule], Faults]] = {
-    "arrays": _arrays,
-    "order": _order,
-    "steps": _steps,
+    "arrays": _in_every_block(_arrays),
+    "order": _in_every_block(_order),
+    "steps": _in_every_block(_steps),
     "interface": _interface,
 }

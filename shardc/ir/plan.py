@@ -1,7 +1,12 @@
-"""What each device does: a list of steps over values, in order.
+"""What each device does: blocks of steps over values, in order.
 
-Values are numbered; a value is written once. Inputs come first. `values[i]` is an Array: its name,
-dims, global shape, sharding and dtype, from which local shapes and bytes follow.
+    schedule   = program, block
+    block      = values, inputs, outputs, step…
+    step       = value… = operation value…
+    operation  = a move of `ir.collectives` | Einsum | Apply | Reshape | Loop of a block
+
+The values of a block are numbered; a value is written once. `values[i]` is an Array: its name, dims, global shape,
+sharding and dtype, from which local shapes and bytes follow. What goes through all blocks is in `ir.folds`.
 """
 
 from __future__ import annotations
@@ -30,8 +35,27 @@ class Apply:
     over: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A block done once for each index of a dim, as `jax.lax.scan` does it.
+
+    operands   fixed…, carried…, scanned…    as they lie before the loop; what is scanned has the dim first
+    the body   takes fixed…, carried…, of each that is scanned the part at the index; gives carried…, stacked…
+    results    carried…, stacked…            after the last trip; what is stacked has the dim first
+
+    A carried array has one sharding: before, after, and from trip to trip.
+    """
+
+    dim: str
+    trips: int
+    body: Block
+    fixed: int  # how many of the operands
+    carried: int
+
+
 Local: TypeAlias = Einsum | Apply | Reshape
-Op: TypeAlias = Move | Local
+Single: TypeAlias = Move | Local  # leaves one value
+Op: TypeAlias = Single | Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +70,20 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`values[result] = op(values[operands]…)`, for statement number `statement`."""
+    """`values[results]… = op(values[operands]…)`, for statement number `statement`. The cost is of all trips."""
 
     op: Op
     operands: tuple[int, ...]
-    result: int
+    results: tuple[int, ...]
     statement: int
     cost: StepCost
     rule: str = ""
+
+    @property
+    def result(self) -> int:
+        """The one result; a Loop may have any number."""
+        (only,) = self.results
+        return only
 
     @property
     def name(self) -> str:
@@ -74,7 +104,7 @@ class Step:
 
     @property
     def is_collective(self) -> bool:
-        return not isinstance(self.op, Local)
+        return not isinstance(self.op, Local | Loop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +130,41 @@ class Strategy:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """Steps over values of their own. `inputs` and `outputs` are numbers of values."""
+
+    values: tuple[Array, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
-    """The steps of a whole program. `inputs` and `outputs` are numbers of values.
+    """What each device does for a whole program: a block, whose inputs and outputs are the program's.
 
     Where axes are cut (`by`), program and values are on the fine mesh; inputs and outputs lie by whole axes.
     """
 
     program: Program
-    values: tuple[Array, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    steps: tuple[Step, ...]
+    block: Block
     by: Refinement | None = None
+
+    @property
+    def values(self) -> tuple[Array, ...]:
+        return self.block.values
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.block.inputs
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return self.block.outputs
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.block.steps
 
     @property
     def mesh(self) -> Mesh:
@@ -122,6 +175,10 @@ class Schedule:
     def given_mesh(self) -> Mesh:
         """The mesh of the arguments and results, as the program was written."""
         return self.mesh if self.by is None else self.by.coarse
+
+    def inside(self, loop: Loop) -> Schedule:
+        """The body of one of its loops, on the same mesh, for the same chip."""
+        return replace(self, block=loop.body)
 
     def given(self, value: int) -> Array:
         """An input or an output, by the axes of that mesh."""

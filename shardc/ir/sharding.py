@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from shardc.ir.dtypes import DType
@@ -105,6 +105,12 @@ class Array:
 
     def __str__(self) -> str:
         return self.name + spell(self.dims, self.sharding)
+
+
+def with_dim(array: Array, dim: str, size: int) -> Array:
+    """An array for each index of a dim, the dim first; each device holds it whole."""
+    sharding = Sharding(((), *array.sharding.dims), array.sharding.unreduced)
+    return replace(array, dims=(dim, *array.dims), shape=(size, *array.shape), sharding=sharding)
 
 
 def spell_axes(axes: Iterable[str]) -> str:

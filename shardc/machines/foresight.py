@@ -18,8 +18,9 @@ import numpy as np
 
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.folds import Done, last_uses, single_steps
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.simulate import Coins, pairs_of
@@ -148,12 +149,13 @@ def _most_alive(schedule: Schedule, size: object) -> int:
     """The most that values and the copies made in a step take at once."""
     assert callable(size)
     sizes = {number: int(size(array, schedule.mesh)) for number, array in enumerate(schedule.values)}
-    last = {value: number for number, step in enumerate(schedule.steps) for value in step.operands}
-    last |= dict.fromkeys(schedule.outputs, len(schedule.steps))
+    last = last_uses(schedule.block)
     alive, most = set(schedule.inputs), sum(sizes[value] for value in schedule.inputs)
     for number, step in enumerate(schedule.steps):
-        alive.add(step.result)
-        working = (_COPIES - 1) * sizes[step.result] if size is _in_numpy else 0
+        alive.update(step.results)
+        working = (_COPIES - 1) * sum(sizes[value] for value in step.results) if size is _in_numpy else 0
+        if isinstance(step.op, Loop):
+            working = _most_alive(schedule.inside(step.op), size)
         copied = sum(sizes[value] for value in step.operands) if isinstance(step.op, Einsum) else 0
         most = max(most, sum(sizes[value] for value in alive) + working + copied)
         alive -= {value for value in step.operands if last[value] == number}
@@ -164,15 +166,15 @@ def _most_alive(schedule: Schedule, size: object) -> int:
 
 
 def _seconds_of(schedule: Schedule, rates: Rates) -> float:
-    steps, mesh = schedule.steps, schedule.mesh
+    done, mesh = list(single_steps(schedule.block)), schedule.mesh
     outputs = [schedule.values[number] for number in schedule.outputs]
-    products = sum(_flops(step, schedule) for step in steps) / rates.flops
-    on_devices = sum(mesh.devices * step.cost.flops for step in steps) / rates.flops
-    passes = sum(_passes(step) * _distinct(schedule.values[step.result], mesh) for step in steps) / rates.rounded
+    products = sum(each.times * _flops(each.step, each.block, mesh) for each in done) / rates.flops
+    on_devices = sum(each.times * mesh.devices * each.step.cost.flops for each in done) / rates.flops
+    passes = sum(each.times * _passes(each.step) * _left(each, mesh) for each in done) / rates.rounded
     held = sum(mesh.devices * math.prod(schedule.values[v].local_shape(mesh)) for v in _ends(schedule)) / rates.rounded
     runs = 2 * pairs_of(schedule) if any(array.dtype.unit for array in outputs) else 0
     exact = products + _EXACT_SHARE * passes
-    start = _START + _PER_STEP * len(steps)
+    start = _START + _PER_STEP * len(done)
     return start + 4 * held + on_devices + (2 if runs else 1) * exact + runs * (products + passes)
 
 
@@ -184,8 +186,11 @@ def _passes(step: Step) -> float:
     return _OPERATIONS.get(type(step.op), 1.0)
 
 
-def _flops(step: Step, schedule: Schedule) -> float:
+def _left(done: Done, mesh: Mesh) -> int:
+    return _distinct(done.block.values[done.step.result], mesh)
+
+
+def _flops(step: Step, block: Block, mesh: Mesh) -> float:
     """In NumPy what devices do alike is done once."""
-    mesh = schedule.mesh
-    axes = {axis for value in step.operands for axis in schedule.values[value].sharding.used}
+    axes = {axis for value in step.operands for axis in block.values[value].sharding.used}
     return step.cost.flops * math.prod(mesh.size(axis) for axis in axes)

@@ -1,7 +1,8 @@
 """A schedule as text, a step a line.
 
-schedule = given array…, step…, return array…
-step     = array = op operand…        # rule
+schedule = mesh, block
+block    = given array…, step…, return array…
+step     = array… = op operand…        # rule; of a Loop with its block below
 array    = name[dims, each with its axes]{U_axes}
 
 given A[I, J_X]
@@ -14,17 +15,28 @@ return C[I, K]
 
 from __future__ import annotations
 
-from shardc.ir.plan import Schedule
+from collections.abc import Iterator
+
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Block, Loop, Schedule
 from shardc.report.table import operation
 from shardc.report.view import StepView, steps
 
 
 def print_schedule(schedule: Schedule) -> str:
-    """The mesh of the steps, what is given, the steps, and what is returned."""
+    """The mesh of the steps, and the block."""
     lines = [f"mesh {schedule.mesh}"] if schedule.mesh.axes else []
-    lines += [f"given {schedule.values[number]}" for number in schedule.inputs]
-    lines += map(_line, steps(schedule.steps, schedule.values, schedule.mesh))
-    return "\n".join([*lines, "return " + ", ".join(str(schedule.values[number]) for number in schedule.outputs)])
+    return "\n".join([*lines, *_block(schedule.block, schedule.mesh)])
+
+
+def _block(block: Block, mesh: Mesh) -> Iterator[str]:
+    """What is given, the steps, each loop's body below it, and what is returned."""
+    yield from (f"given {block.values[number]}" for number in block.inputs)
+    for step, shown in zip(block.steps, steps(block.steps, block.values, mesh), strict=True):
+        yield _line(shown)
+        if isinstance(step.op, Loop):
+            yield from (f"    {line}" for line in _block(step.op.body, mesh))
+    yield "return " + ", ".join(str(block.values[number]) for number in block.outputs)
 
 
 def _line(step: StepView) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
@@ -53,18 +53,25 @@ def _case(number: int, statement: StatementView) -> str:
 def _steps(own: Sequence[StepView]) -> str:
     rows = [
         (
-            describe(step),
+            "│ " * depth + describe(step),
             step.result,
-            _shape(step.local_shape),
+            "" if step.steps else _shape(step.local_shape),
             in_bytes(step.bytes),
             in_bytes(step.wire_bytes),
             in_seconds(step.time_s),
             step.formula,
             step.rule,
         )
-        for step in own
+        for depth, step in _nested(own)
     ]
     return _indented(tabulate(rows, headers=_COLUMNS, tablefmt="simple", disable_numparse=True))
+
+
+def _nested(own: Sequence[StepView], depth: int = 0) -> Iterator[tuple[int, StepView]]:
+    """Each step with how many loops are around it."""
+    for step in own:
+        yield depth, step
+        yield from _nested(step.steps, depth + 1)
 
 
 def _shape(local: tuple[int, ...]) -> str:
@@ -72,12 +79,14 @@ def _shape(local: tuple[int, ...]) -> str:
 
 
 def describe(step: StepView) -> str:
-    """`AllGather_X A`, `Einsum`."""
-    return f"{operation(step)} {step.operands[0].split('[')[0]}" if step.axes else step.op
+    """`AllGather_X A`, `Einsum`, `Loop_L ×32`."""
+    return f"{operation(step)} {step.operands[0].split('[')[0]}" if step.axes else operation(step)
 
 
 def operation(step: StepView) -> str:
-    """`AllGather_X`, `ReduceScatter_X,K`, `Einsum`."""
+    """`AllGather_X`, `ReduceScatter_X,K`, `Einsum`, `Loop_L ×32`."""
+    if step.steps:
+        return f"{step.op}_{step.dim} ×{step.trips}"
     if not step.axes:
         return step.op
     place = f",{step.dim}" if step.op in ("ReduceScatter", "AllToAll", "Slice") else ""

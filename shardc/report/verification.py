@@ -13,13 +13,14 @@ from shardc.compiled.verify import StepMatch, Verification
 from shardc.ir.sharding import spell_axes
 from shardc.report.table import describe
 from shardc.report.units import in_bytes, in_seconds
-from shardc.report.view import StepView
+from shardc.report.view import StepView, every_view
 
 _STEPS = ("step", "predicted", "compiled", "compiled as", "remark")
 
 
 def verification_table(found: Verification, steps: Sequence[StepView]) -> str:
     """Steps, wire bytes by axes, memory, times; the verdict last. `steps` are those of the plan."""
+    steps = list(every_view(steps))
     head = "\n".join([f"compiled for {found.topology}, per device", *(f"note: {note}" for note in found.notes)])
     parts = [head, _table(_STEPS, _steps(found, steps))]
     parts += [_by_axes(found), _memory(found), _times(found), "\n".join(_verdict(found, steps))]
@@ -27,7 +28,8 @@ def verification_table(found: Verification, steps: Sequence[StepView]) -> str:
 
 
 def verification_fields(found: Verification, steps: Sequence[StepView]) -> dict[str, Any]:
-    """The same for `--json`; `step` counts the plan's steps from 0."""
+    """The same for `--json`; `step` counts the plan's steps from 0, a loop's own after it."""
+    steps = list(every_view(steps))
     return {
         "topology": found.topology,
         "agrees": found.agrees,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from shardc.io.text import json_text
 from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather, JointScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Cost, Einsum, Step, Strategy
+from shardc.ir.plan import Apply, Cost, Einsum, Loop, Single, Step, Strategy
 from shardc.ir.sharding import Array
 from shardc.planner import PlannedProgram, PlannedStatement
 from shardc.report.units import in_bytes
@@ -32,7 +32,10 @@ class ArrayView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """`axes` and `dim` are of a collective; `dim` is where it gathers, scatters, or slices."""
+    """`axes` and `dim` are of a collective; `dim` is where it gathers, scatters, or slices, or what a loop runs along.
+
+    A loop's `result` names all of its results, and its figures are of all trips; those of its `steps` are of one.
+    """
 
     op: str
     statement: int
@@ -47,6 +50,8 @@ class StepView:
     time_s: float
     formula: str
     rule: str
+    trips: int = 1
+    steps: tuple[StepView, ...] = ()  # of one trip, where the step is a loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,13 @@ def steps(found: Sequence[Step], values: Sequence[Array], mesh: Mesh) -> tuple[S
     return tuple(_step(step, values, mesh) for step in found)
 
 
+def every_view(found: Sequence[StepView]) -> Iterator[StepView]:
+    """Every step in order, after a loop its own: as `ir.folds.every_step` has them."""
+    for step in found:
+        yield step
+        yield from every_view(step.steps)
+
+
 def to_json(plan: PlanView, top: int | None = None) -> str:
     """The JSON text; of each statement the first `top` alternatives, or all."""
     return json_text(fields(plan, top), indent=1)
@@ -164,11 +176,11 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
             {
                 "text": statement.text,
                 "cases": statement.cases,
-                "alternatives": [asdict(other) for other in statement.cheapest(top)],
+                "alternatives": [_alternative_fields(other) for other in statement.cheapest(top)],
             }
             for statement in plan.statements
         ],
-        "steps": [asdict(step) for step in plan.steps],
+        "steps": [step_fields(step) for step in plan.steps],
         "cost": asdict(plan.cost),
         "bound": asdict(plan.bound),
         "symbols": plan.symbols,
@@ -178,6 +190,18 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
     }
 
 
+def step_fields(step: StepView) -> dict[str, Any]:
+    """Of a loop the number of trips and the steps of one as well."""
+    found = asdict(step)
+    if not step.steps:
+        del found["trips"], found["steps"]
+    return found | ({"steps": [step_fields(each) for each in step.steps]} if step.steps else {})
+
+
+def _alternative_fields(other: AlternativeView) -> dict[str, Any]:
+    return asdict(other) | {"steps": [step_fields(step) for step in other.steps]}
+
+
 def _array(array: Array, mesh: Mesh, name: str | None = None) -> ArrayView:
     name = array.name if name is None else name
     spelled = name + str(array)[len(array.name) :]
@@ -185,27 +209,29 @@ def _array(array: Array, mesh: Mesh, name: str | None = None) -> ArrayView:
 
 
 def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
-    result = values[step.result]
-    axes, dim = _place(step, result)
+    loop = step.op if isinstance(step.op, Loop) else None
+    results = [values[number] for number in step.results]
+    axes, dim = ((), None) if isinstance(step.op, Loop) else _place(step.op, results[0])
     return StepView(
         step.name,
         step.statement,
         tuple(str(values[number]) for number in step.operands),
-        str(result),
+        ", ".join(map(str, results)),
         axes,
-        dim,
-        result.local_shape(mesh),
-        result.local_bytes(mesh),
+        dim if loop is None else loop.dim,
+        results[0].local_shape(mesh) if loop is None else (),
+        sum(result.local_bytes(mesh) for result in results),
         step.cost.wire_bytes,
         step.cost.flops,
         step.cost.time_s,
         step.cost.formula,
         step.rule,
+        *((loop.trips, steps(loop.body.steps, loop.body.values, mesh)) if loop is not None else ()),
     )
 
 
-def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
-    match step.op:
+def _place(op: Single, result: Array) -> tuple[tuple[str, ...], str | None]:
+    match op:
         case Einsum() | Apply() | Reshape():
             return (), None
         case AllReduce(axes) | CollectivePermute(axes) | DirectExchange(axes):
@@ -213,7 +239,7 @@ def _place(step: Step, result: Array) -> tuple[tuple[str, ...], str | None]:
         case JointExchange(axes, dims):
             return axes, ",".join(dim for dim, some in zip(result.dims, dims, strict=True) if set(axes) & set(some))
         case JointGather(parts) | JointScatter(parts):
-            return step.op.axes, ",".join(result.dims[dim] for dim, _ in parts)
+            return op.axes, ",".join(result.dims[dim] for dim, _ in parts)
         case move:
             return move.axes, result.dims[move.dim]
 

@@ -69,3 +69,15 @@ def split(values: Values, position: int, sizes: Sequence[int]) -> Values:
     """Cut one dimension into `sizes`, major to minor, and what is left: (6,) by (2,) → (2, 3)."""
     rest = values.shape[position] // math.prod(sizes)
     return values.reshape(*values.shape[:position], *sizes, rest, *values.shape[position + 1 :])
+
+
+def row(blocks: Values, place: int, mesh: Mesh) -> Values:
+    """What every device holds at one place of its first dim."""
+    return blocks[(slice(None),) * len(mesh.sizes) + (place,)]
+
+
+def stacked(rows: Sequence[Values], mesh: Mesh) -> Values:
+    """The blocks one behind the other, along a new first dim; copies are kept once where all are copies."""
+    axes = {axis for each in rows for axis in part_of(each, mesh).axes}
+    parts = [part_of(each, mesh, axes) for each in rows]
+    return Part(np.stack([part.values for part in parts], len(parts[0].axes)), parts[0].axes).blocks(mesh)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shardc.ir.plan import Schedule, Step
+from shardc.ir.folds import last_uses
+from shardc.ir.plan import Loop, Schedule, Step
 from shardc.simulate.arguments import check_count
-from shardc.simulate.blocks import Values
+from shardc.simulate.blocks import Values, row, stacked
 from shardc.simulate.layout import scatter
 from shardc.simulate.steps import step
 from shardc.simulate.stochastic import Coins, inexact_step
@@ -24,9 +25,9 @@ def run(schedule: Schedule, wholes: Sequence[Any], seed: int = 0, coins: Coins |
 def run_blocks(schedule: Schedule, inputs: Mapping[int, Values], coins: Coins | None = None) -> list[Values]:
     """The same from the blocks of the inputs, as `laid_out` gives them."""
     known = dict(inputs)
-    last = _last_uses(schedule)
+    last = last_uses(schedule.block)
     for number, current in enumerate(schedule.steps):
-        known[current.result] = _blocks(schedule, current, known, coins)
+        known.update(zip(current.results, _results(schedule, current, known, coins), strict=True))
         for value in current.operands:
             if last[value] == number:
                 known.pop(value, None)  # a step may use a value twice
@@ -34,11 +35,12 @@ def run_blocks(schedule: Schedule, inputs: Mapping[int, Values], coins: Coins | 
 
 
 def trace(schedule: Schedule, wholes: Sequence[Any], seed: int = 0) -> Iterator[tuple[Step, Values]]:
-    """Each step with the blocks that it leaves, in order."""
+    """Each step with the blocks that it leaves, in order; a loop once for each of its results."""
     known = laid_out(schedule, wholes, seed)
     for current in schedule.steps:
-        known[current.result] = _blocks(schedule, current, known)
-        yield current, known[current.result]
+        for value, blocks in zip(current.results, _results(schedule, current, known), strict=True):
+            known[value] = blocks
+            yield current, blocks
 
 
 def laid_out(schedule: Schedule, wholes: Sequence[Any], seed: int) -> dict[int, Values]:
@@ -51,16 +53,27 @@ def laid_out(schedule: Schedule, wholes: Sequence[Any], seed: int) -> dict[int, 
     }
 
 
-def _blocks(schedule: Schedule, current: Step, known: dict[int, Values], coins: Coins | None = None) -> Values:
+def _results(
+    schedule: Schedule, current: Step, known: dict[int, Values], coins: Coins | None = None
+) -> Sequence[Values]:
     blocks = [known[value] for value in current.operands]
+    if isinstance(current.op, Loop):
+        return _looped(schedule, current.op, blocks, coins)
     arrays = [schedule.values[value] for value in current.operands]
     result = schedule.values[current.result]
     if coins is None:
-        return step(current.op, blocks, arrays, result, schedule.mesh)
-    return inexact_step(current.op, blocks, arrays, result, schedule.mesh, coins)
+        return [step(current.op, blocks, arrays, result, schedule.mesh)]
+    return [inexact_step(current.op, blocks, arrays, result, schedule.mesh, coins)]
 
 
-def _last_uses(schedule: Schedule) -> dict[int, int]:
-    """For each value the step after which it may be forgotten; outputs never."""
-    last = {value: number for number, current in enumerate(schedule.steps) for value in current.operands}
-    return last | dict.fromkeys(schedule.outputs, len(schedule.steps))
+def _looped(schedule: Schedule, loop: Loop, blocks: list[Values], coins: Coins | None) -> list[Values]:
+    """What the last trip carries on, and what all trips leave, one behind the other."""
+    body, mesh, first = schedule.inside(loop), schedule.mesh, loop.fixed + loop.carried
+    fixed, carried, scanned = blocks[: loop.fixed], blocks[loop.fixed : first], blocks[first:]
+    rows: list[list[Values]] = []
+    for turn in range(loop.trips):
+        taken = [row(each, turn, mesh) for each in scanned]
+        left = run_blocks(body, dict(zip(body.inputs, (*fixed, *carried, *taken), strict=True)), coins)
+        carried = left[: loop.carried]
+        rows.append(left[loop.carried :])
+    return [*carried, *(stacked(each, mesh) for each in zip(*rows, strict=True))]

@@ -21,7 +21,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Op
+from shardc.ir.plan import Apply, Einsum, Single
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.simulate.blocks import Part, Values, part_of, regroup, split
 from shardc.simulate.exchange import exchange
@@ -31,7 +31,7 @@ __all__ = ["IllegalStep", "step"]
 
 
 def step(
-    op: Op,
+    op: Single,
     operand_blocks: Sequence[Values],
     operand_arrays: Sequence[Array],
     result_array: Array,
@@ -50,7 +50,7 @@ def step(
     return blocks
 
 
-def _dispatch(op: Op, blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh) -> Values:
+def _dispatch(op: Single, blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh) -> Values:
     match op:
         case AllGather(axes, dim):
             return _all_gather(part_of(blocks[0], mesh, axes), axes, dim).blocks(mesh)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from shardc.ir.collectives import AllReduce, JointScatter, ReduceScatter
 from shardc.ir.dtypes import DTYPES, DType, accumulator, multiplied
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Op
+from shardc.ir.plan import Apply, Einsum, Single
 from shardc.ir.sharding import Array
 from shardc.simulate.blocks import Part, Values, part_of
 from shardc.simulate.steps import step
@@ -199,7 +199,7 @@ def _cuts(terms: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def inexact_step(
-    op: Op, blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh, coins: Coins
+    op: Single, blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh, coins: Coins
 ) -> Values:
     """`steps.step`, rounding at random; the copies of one value are rounded alike."""
     precision = _precision(op, arrays, result)
@@ -213,7 +213,7 @@ def inexact_step(
     return Part(coins.rounded(part.values, result.dtype), part.axes).blocks(mesh)
 
 
-def _brought(block: Values, array: Array, op: Op, arrays: Sequence[Array], mesh: Mesh, coins: Coins) -> Values:
+def _brought(block: Values, array: Array, op: Single, arrays: Sequence[Array], mesh: Mesh, coins: Coins) -> Values:
     """In the type that a product is done in: `int32 · bf16` rounds the integers to bf16; floats only get wider."""
     kind = multiplied(each.dtype for each in arrays) if isinstance(op, Einsum) else array.dtype
     if array.dtype.unit or not kind.unit:
@@ -222,7 +222,7 @@ def _brought(block: Values, array: Array, op: Op, arrays: Sequence[Array], mesh:
     return Part(coins.rounded(part.values, kind), part.axes).blocks(mesh)
 
 
-def _precision(op: Op, arrays: Sequence[Array], result: Array) -> Precision | None:
+def _precision(op: Single, arrays: Sequence[Array], result: Array) -> Precision | None:
     """None where nothing is rounded: no floats, or nothing computed."""
     floats = [array.dtype for array in (*arrays, result) if array.dtype.unit]
     if not floats:

@@ -15,7 +15,7 @@ from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice, wire_bytes
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Einsum, Step, StepCost
+from shardc.ir.plan import Block, Einsum, Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 
 MESH = Mesh.of({"X": 4, "Y": 2})
@@ -250,18 +250,18 @@ def test_a_chips_file_that_is_not_there():
 def test_peak_memory_counts_operands_and_result_together():
     # A (64 B) and B (32 B) live throughout; C (16 B) is added; the peak is all three.
     f32 = DTYPES["f32"]
-    values = [
+    values = (
         Array("A", ("I",), (16,), Sharding.of([[]]), f32),
         Array("B", ("I",), (32,), Sharding.of([["X"]]), f32),
         Array("C", ("I",), (16,), Sharding.of([["X"]]), f32),
         Array("D", ("I",), (16,), Sharding.of([["X", "Y"]]), f32),
-    ]
-    steps = [
-        Step(Einsum(), (0, 1), 2, 0, StepCost()),
-        Step(Slice(("Y",), 0), (2,), 3, 0, StepCost()),
-    ]
-    assert peak_bytes(values, [0, 1], [3], steps[:1], MESH) == 64 + 32 + 16
-    assert peak_bytes(values, [0, 1], [3], steps, MESH) == 64 + 32 + 16 + 8
+    )
+    steps = (
+        Step(Einsum(), (0, 1), (2,), 0, StepCost()),
+        Step(Slice(("Y",), 0), (2,), (3,), 0, StepCost()),
+    )
+    assert peak_bytes(Block(values, (0, 1), (3,), steps[:1]), MESH) == 64 + 32 + 16
+    assert peak_bytes(Block(values, (0, 1), (3,), steps), MESH) == 64 + 32 + 16 + 8
 
 
 TEXTS = [

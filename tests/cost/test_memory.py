@@ -78,7 +78,7 @@ def total(plan):
     schedule = plan.schedule
     if plan._asked.program.topology is not None:
         return allocation(schedule).total_bytes
-    return peak_bytes(schedule.values, schedule.inputs, schedule.outputs, schedule.steps, schedule.mesh)
+    return peak_bytes(schedule.block, schedule.mesh)
 
 
 HOLES = {

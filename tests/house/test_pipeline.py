@@ -40,7 +40,8 @@ def test_one_statement_after_each_pass():
 
 def test_a_form_that_is_not_legal_is_no_stage():
     plan = shardc.plan(TEXT, mesh="X=4")
-    broken = replace(plan.schedule, steps=plan.schedule.steps[:-1])
+    block = replace(plan.schedule.block, steps=plan.schedule.steps[:-1])
+    broken = replace(plan.schedule, block=block)
     with pytest.raises(AssertionError, match="is never written"):
         next(stages(TEXT, plan.program, broken, plan.chip))
 

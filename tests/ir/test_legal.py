@@ -19,16 +19,20 @@ NOTATION = json.loads((Path(__file__).parents[1] / "data" / "notation.json").rea
 PLAN = shardc.plan("A[I_X, J] · B[J, K_Y] → C[I, K_Y]", mesh="X=2,Y=2", dims="I=8,J=8,K=8")
 
 
+def with_block(**changes):
+    return replace(PLAN.schedule, block=replace(PLAN.schedule.block, **changes))
+
+
 def with_value(number, **changes):
     values = list(PLAN.schedule.values)
     values[number] = replace(values[number], **changes)
-    return replace(PLAN.schedule, values=tuple(values))
+    return with_block(values=tuple(values))
 
 
 def with_step(number, **changes):
     steps = list(PLAN.schedule.steps)
     steps[number] = replace(steps[number], **changes)
-    return replace(PLAN.schedule, steps=tuple(steps))
+    return with_block(steps=tuple(steps))
 
 
 def with_statement(**changes):
@@ -46,11 +50,11 @@ ILLEGAL = {
     "a subscript too many": ("arrays", with_value(0, dims=("I",)), "1 dims, 2 sizes, 2 subscripts"),
     "read too early": ("order", with_step(0, operands=(OUTPUT,)), f"reads value {OUTPUT} before it is written"),
     "no such value": ("order", with_step(0, operands=(99,)), "there is no value 99"),
-    "written twice": ("order", with_step(LAST, result=0), "is written twice"),
+    "written twice": ("order", with_step(LAST, results=(0,)), "is written twice"),
     "another sharding": ("steps", with_value(OUTPUT, sharding=Sharding((("X",), ("Y",)))), "the step leaves"),
     "not the minor axes": ("steps", with_step(LAST, op=AllGather(("Y",), 0)), "are not the minor axes"),
-    "no output": ("interface", replace(PLAN.schedule, outputs=()), "0 of the schedule, 1 of the program"),
-    "another output": ("interface", replace(PLAN.schedule, outputs=(0,)), "has the dims"),
+    "no output": ("interface", with_block(outputs=()), "0 of the schedule, 1 of the program"),
+    "another output": ("interface", with_block(outputs=(0,)), "has the dims"),
 }
 PROGRAMS = {
     "an axis of no mesh": (with_statement(pattern=Pattern((("Z",), ()))), "axis Z is not of the mesh"),

@@ -14,7 +14,7 @@ from shardc import simulate
 from shardc.errors import ShardcError
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
 from shardc.ir.laws import product_law
-from shardc.ir.plan import Einsum, Schedule
+from shardc.ir.plan import Block, Einsum, Schedule
 from shardc.ir.program import Product, operands
 from shardc.ir.sharding import Sharding, spell
 from shardc.testing import Case, all_shardings, assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
@@ -231,7 +231,8 @@ def test_every_alternative_of_a_chain_means_the_program_and_costs_no_less(case):
     assert [s.wire_bytes for s in found] == sorted(s.wire_bytes for s in found)
     for strategy in found[:3] + found[-3:]:
         result = strategy.steps[-1].result if strategy.steps else plan.schedule.outputs[0]
-        schedule = Schedule(plan.program, strategy.values, plan.schedule.inputs, (result,), strategy.steps)
+        block = Block(strategy.values, plan.schedule.inputs, (result,), strategy.steps)
+        schedule = Schedule(plan.program, block)
         assert_schedule_legal(schedule)
         assert_simulates(schedule)
 

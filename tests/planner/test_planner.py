@@ -16,7 +16,7 @@ from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Schedule
+from shardc.ir.plan import Block, Schedule
 from shardc.ir.program import Input, Pattern, Program, Statement, Use
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program
@@ -114,7 +114,8 @@ def test_every_alternative_means_the_program_and_costs_no_less(case):
     assert [s.wire_bytes for s in strategies] == sorted(s.wire_bytes for s in strategies)
     for strategy in strategies:
         result = strategy.steps[-1].result if strategy.steps else found.schedule.outputs[0]
-        schedule = Schedule(found.program, strategy.values, found.schedule.inputs, (result,), strategy.steps)
+        block = Block(strategy.values, found.schedule.inputs, (result,), strategy.steps)
+        schedule = Schedule(found.program, block)
         assert_schedule_legal(schedule)
         assert_simulates(schedule)
 

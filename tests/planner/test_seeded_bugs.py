@@ -20,7 +20,7 @@ from shardc.ir import collectives, functions
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, IllegalMove, JointScatter, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Step, StepCost
+from shardc.ir.plan import Block, Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
 from shardc.planner import budget
@@ -472,8 +472,8 @@ def test_the_peak_is_not_the_end():
     cuts = ("XY", "", "X", "XY")
     values = [Array("A", ("I",), (16,), Sharding.of([axes]), f32) for axes in cuts]
     ops = (AllGather(("X", "Y"), 0), Slice(("X",), 0), Slice(("Y",), 0))
-    steps = [Step(op, (place,), place + 1, 0, StepCost()) for place, op in enumerate(ops)]
-    assert peak_bytes(values, [0], [3], steps, MESH) == 8 + 64 + 32
+    steps = [Step(op, (place,), (place + 1,), 0, StepCost()) for place, op in enumerate(ops)]
+    assert peak_bytes(Block(tuple(values), (0,), (3,), tuple(steps)), MESH) == 8 + 64 + 32
 
 
 def test_times_of_steps_add_up():

@@ -13,7 +13,7 @@ from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Schedule, Step, StepCost
+from shardc.ir.plan import Apply, Block, Einsum, Schedule, Step, StepCost
 from shardc.ir.program import Call, Input, Named, Pattern, Product, Program, Statement, Use
 from shardc.ir.sharding import Array, Sharding
 from shardc.simulate import gather, reference, run, sample_inputs, trace
@@ -47,9 +47,9 @@ def schedule(of, inputs, steps, outputs):
     values = [Array(n, tuple(d), of.shape(tuple(d)), s, of.dtype) for n, d, s in inputs]
     made = []
     for op, operands, name, dims, sharding in steps:
-        made.append(Step(op, operands, len(values), 0, StepCost()))
+        made.append(Step(op, operands, (len(values),), 0, StepCost()))
         values.append(Array(name, tuple(dims), of.shape(tuple(dims)), sharding, of.dtype))
-    return Schedule(of, tuple(values), tuple(range(len(inputs))), tuple(outputs), tuple(made))
+    return Schedule(of, Block(tuple(values), tuple(range(len(inputs))), tuple(outputs), tuple(made)))
 
 
 def s(*dims, u=""):

@@ -10,7 +10,7 @@ import pytest
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Schedule, Step, StepCost
+from shardc.ir.plan import Apply, Block, Einsum, Schedule, Step, StepCost
 from shardc.ir.program import Call, Input, Pattern, Product, Program, Statement, Use
 from shardc.ir.sharding import Array, Sharding
 from shardc.simulate import IllegalStep, ReplicaMismatch, expected_blocks, reference, run, sample_inputs, scatter
@@ -43,9 +43,9 @@ def plan(a, b, c, steps, expr=None):
     values = [Array(n, tuple(d), program.shape(tuple(d)), x, F32) for n, d, x in inputs]
     made = []
     for op, operands, dims, sharding in steps:
-        made.append(Step(op, operands, len(values), 0, StepCost()))
+        made.append(Step(op, operands, (len(values),), 0, StepCost()))
         values.append(Array("C", tuple(dims), program.shape(tuple(dims)), sharding, F32))
-    return Schedule(program, tuple(values), (0, 1), (len(values) - 1,), tuple(made))
+    return Schedule(program, Block(tuple(values), (0, 1), (len(values) - 1,), tuple(made)))
 
 
 def computes_the_reference(schedule):
@@ -219,7 +219,7 @@ def test_a_dropped_reduction_that_is_owned_up_to_is_an_undeclared_output():
 
 
 def broken(schedule, **changes):
-    return replace(schedule, **changes)
+    return replace(schedule, block=replace(schedule.block, **changes))
 
 
 def test_structure_is_checked_too():
@@ -231,7 +231,7 @@ def test_structure_is_checked_too():
     wrong = {
         "before it is written": broken(right, steps=(second, first)),
         "is written twice": broken(right, steps=(first, second, second)),
-        "there is no value 9": broken(right, steps=(first, replace(second, result=9))),
+        "there is no value 9": broken(right, steps=(first, replace(second, results=(9,)))),
         "is used twice": broken(right, values=(*values[:3], wide)),
         "do not divide": broken(right, values=(*values[:3], odd)),
         "not of the mesh": broken(right, values=(*values[:3], replace(values[3], sharding=s("", "", u="Q")))),
@@ -249,7 +249,7 @@ def test_structure_is_checked_too():
     other = replace(right.program.inputs[0], pattern=Pattern.exactly(s("", "YX")))
     program = replace(right.program, inputs=(other, right.program.inputs[1]))
     with pytest.raises(AssertionError, match=r"input A: A\[I, J_XY\] does not lie as \[I, J_YX\]"):
-        assert_schedule_legal(broken(right, program=program))
+        assert_schedule_legal(replace(right, program=program))
 
 
 # assert_equal_on_every_device

@@ -6,23 +6,24 @@ from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
 from shardc.cost.model import picoseconds
 from shardc.ir.collectives import Slice
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.folds import single_steps
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Single
 
 
 def predicted(schedule: Schedule) -> Timeline:
-    """Products occupy `compute`, a collective the axes that it goes over."""
+    """Products occupy `compute`, a collective the axes that it goes over; what a loop repeats stands once, as long as
+    all trips."""
     events: list[Event] = []
     now = 0
-    for step in schedule.steps:
-        time = picoseconds(step.cost.time_s)
-        if time:
-            events.append(
-                Event(str(schedule.values[step.result]), step.name, _tracks(step), now, time, step.cost.wire_bytes)
-            )
+    for done in single_steps(schedule.block):
+        step, op = done.step, done.step.op
+        time, wire = done.times * picoseconds(step.cost.time_s), done.times * step.cost.wire_bytes
+        if time and not isinstance(op, Loop):
+            events.append(Event(str(done.block.values[step.result]), step.name, _tracks(op), now, time, wire))
         now += time
     shown = {track for event in events for track in event.tracks}
     return Timeline(tuple(events), tuple(track for track in (COMPUTE, *schedule.mesh.names) if track in shown), now)
 
 
-def _tracks(step: Step) -> tuple[str, ...]:
-    return (COMPUTE,) if isinstance(step.op, Einsum | Apply | Reshape | Slice) else step.op.axes
+def _tracks(op: Single) -> tuple[str, ...]:
+    return (COMPUTE,) if isinstance(op, Einsum | Apply | Reshape | Slice) else op.axes

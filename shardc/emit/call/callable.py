@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, assert_never
 
@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardc.emit.allowed import METHODS, NAMES, TURN
+from shardc.emit.allowed import CARRIED, METHODS, NAMES, ROWS, TRIP, TURN
 from shardc.emit.call.inside import with_own_gradient
 from shardc.emit.call.refined import on_given_mesh
-from shardc.emit.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name
+from shardc.emit.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Scan
 from shardc.emit.steps.calls import Body, body
 from shardc.emit.steps.partial_sums import Border, border, helpers
 from shardc.emit.steps.spec import in_specs, out_specs
@@ -93,15 +93,19 @@ def _has_parts(schedule: Schedule) -> bool:
 def _per_device(described: Body, scopes: bool) -> Callable[..., Any]:
     def program(*arrays: Any) -> Any:
         variables = dict(zip(described.parameters, arrays, strict=True))
-        for code in described.code:
-            with nullcontext() if code.step is None or not scopes else jax.named_scope(f"step{code.step}"):
-                _do(code, variables)
+        _do_all(described.code, variables, scopes)
         return _returned(described, variables)
 
     return program
 
 
-def _do(code: Code, variables: dict[str, Any]) -> None:
+def _do_all(lines: Sequence[Code], variables: dict[str, Any], scopes: bool) -> None:
+    for code in lines:
+        with nullcontext() if code.step is None or not scopes else jax.named_scope(f"step{code.step}"):
+            _do(code, variables, scopes)
+
+
+def _do(code: Code, variables: dict[str, Any], scopes: bool = False) -> None:
     match code:
         case Line(target, expr):
             variables[target] = evaluate(expr, variables)
@@ -109,8 +113,20 @@ def _do(code: Code, variables: dict[str, Any]) -> None:
             for variables[TURN] in range(count):
                 for line in lines:
                     _do(line, variables)
+        case Scan():
+            variables[TRIP] = _trip(code, variables, scopes)
+            variables[CARRIED], variables[ROWS] = evaluate(code.call, variables)
         case _:
             assert_never(code)
+
+
+def _trip(scan: Scan, around: Mapping[str, Any], scopes: bool) -> Callable[[Any, Any], Any]:
+    def trip(carried: Any, rows: Any) -> Any:
+        variables = {**around, CARRIED: carried, ROWS: rows}
+        _do_all(scan.code, variables, scopes)
+        return evaluate(scan.leaves, variables)
+
+    return trip
 
 
 def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:

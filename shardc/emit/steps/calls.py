@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from shardc.emit.allowed import JOINED
-from shardc.emit.exprs import Code, Const, Expr, Line, Loop, Name, axes_argument, call, renamed
+from shardc.emit.allowed import CARRIED, JOINED, ROWS, TRIP
+from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, renamed
+from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import local
 from shardc.emit.steps.exchanges import joint_exchange, may_be_rows, reshape, rows, rows_apart
-from shardc.emit.steps.flow import AxisSet, equal_along
+from shardc.emit.steps.flow import AxisSet, equal_along, equal_within
 from shardc.emit.steps.moves import exchange, gather, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
 from shardc.emit.steps.pieces import direct_exchange, spread
 from shardc.emit.steps.scattering import scatter
 from shardc.emit.steps.spec import left
-from shardc.emit.steps.variables import variables
+from shardc.emit.steps.variables import taken_names, variables
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -33,7 +34,7 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.exchange import is_thin
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.scatters import Parts, one_after_another, scattering, share_of
 
@@ -49,10 +50,10 @@ class Body:
 
 def body(schedule: Schedule) -> Body:
     """What each device does, as lines of Python."""
-    writer = _Writer(schedule, equal_along(schedule), variables(schedule))
+    equal, taken = equal_along(schedule.block, schedule.mesh), taken_names(schedule)
+    writer = _Writer(schedule, equal, variables(schedule.block, taken), taken)
     code: list[Code] = [line for value in dict.fromkeys(schedule.inputs) for line in writer.input(value)]
-    for number, step in enumerate(schedule.steps):
-        code += [replace(each, step=number) for each in writer.step(step)]
+    code += writer.steps()
     for output in dict.fromkeys(schedule.outputs):
         code += writer.output(output)
     return Body(
@@ -67,6 +68,7 @@ class _Writer:
     schedule: Schedule
     equal: tuple[AxisSet, ...]
     names: tuple[str, ...]
+    taken: frozenset[str]
 
     @property
     def mesh(self) -> Mesh:
@@ -77,14 +79,48 @@ class _Writer:
         array, name = self.schedule.values[value], self._name(value)
         return [Line(name.name, one_block(name), str(array))] if array.sharding.unreduced else []
 
+    def steps(self) -> list[Code]:
+        numbered = enumerate(self.schedule.steps)
+        return [replace(each, step=number) for number, step in numbered for each in self.step(step)]
+
     def step(self, step: Step) -> list[Code]:
         match step.op:
             case Einsum():
                 return self._lines(step, self._product(step))
             case Apply():
                 return self._lines(step, self._function(step, step.op))
+            case Loop():
+                return self._scan(step, step.op)
             case move:
                 return self._lines(step, *self._move(step, move))
+
+    def _scan(self, step: Step, loop: Loop) -> list[Code]:
+        """What is fixed is read where it is; what is carried and scanned comes and goes in two tuples."""
+        body, given = loop.body, self._operands(step)
+        names = variables(body, self.taken, [name.name for name in given[: loop.fixed]])
+        equal = equal_within(step, loop, self.equal, self.schedule.block, self.mesh)
+        trip = _Writer(self.schedule.inside(loop), equal, names, self.taken)
+        code = [*trip.unpacked(body.inputs[loop.fixed :], loop.carried), *trip.steps()]
+        first = loop.fixed + loop.carried
+        operands = Items(given[loop.fixed : first]), Items(given[first:])
+        called = call("jax.lax.scan", Name(TRIP), *operands, length=Const(loop.trips))
+        return [
+            Scan(tuple(code), trip.packed(body.outputs, loop.carried), called),
+            *self.unpacked(step.results, loop.carried),
+        ]
+
+    def packed(self, values: Sequence[int], carried: int) -> Expr:
+        """`((x,), (H,))`: what is carried, and rows."""
+        names = tuple(map(self._name, values))
+        return Items((Items(names[:carried]), Items(names[carried:])))
+
+    def unpacked(self, values: Sequence[int], carried: int) -> list[Line]:
+        """`x = carried[0]`, `H = rows[0]`."""
+        places = [*((CARRIED, k) for k in range(carried)), *((ROWS, k) for k in range(len(values) - carried))]
+        return [
+            Line(self.names[value], Index(Name(name), place), str(self.schedule.values[value]))
+            for value, (name, place) in zip(values, places, strict=True)
+        ]
 
     def output(self, value: int) -> list[Line]:
         """JAX types partial sums as varying values; an output has to say that they are that, or are the sum."""
@@ -189,7 +225,7 @@ class _Writer:
         target = self.names[step.result]
         comments = [""] * (len(exprs) - 1) + [str(self.schedule.values[step.result])]
         return [
-            expr if isinstance(expr, Line | Loop) else Line(target, renamed(expr, "", target), comment)
+            expr if isinstance(expr, Line | Scan | Turns) else Line(target, renamed(expr, "", target), comment)
             for expr, comment in zip(exprs, comments, strict=True)
         ]
 

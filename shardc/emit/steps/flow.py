@@ -8,6 +8,7 @@ outputs back to the gathers. Partial sums are varying values too, those that arr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from shardc.ir.collectives import (
@@ -23,31 +24,51 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Single, Step
 
 AxisSet = frozenset[str]
 
 
-def equal_along(schedule: Schedule) -> tuple[AxisSet, ...]:
-    """Per value the axes along which it must be equal."""
-    every = frozenset(schedule.mesh.names)
-    demand: dict[int, AxisSet] = dict.fromkeys(range(len(schedule.values)), frozenset())
-    for output in schedule.outputs:
-        demand[output] |= every - schedule.values[output].sharding.used
-    for step in reversed(schedule.steps):
-        for operand in step.operands:
-            demand[operand] |= _demand_below(step, demand[step.result])
-    return tuple(demand[value] for value in range(len(schedule.values)))
+def equal_along(block: Block, mesh: Mesh, of_outputs: Sequence[AxisSet] | None = None) -> tuple[AxisSet, ...]:
+    """Per value the axes along which it must be equal. An output: along those given, or all that it does not use."""
+    every = frozenset(mesh.names)
+    demand = [frozenset[str]()] * len(block.values)
+    for place, output in enumerate(block.outputs):
+        demand[output] |= every - block.values[output].sharding.used if of_outputs is None else of_outputs[place]
+    for step in reversed(block.steps):
+        below = _demands(step, demand, block, mesh)
+        for operand, axes in zip(step.operands, below, strict=True):
+            demand[operand] |= axes
+    return tuple(demand)
 
 
-def _demand_below(step: Step, demand: AxisSet) -> AxisSet:
+def equal_within(step: Step, loop: Loop, demand: Sequence[AxisSet], block: Block, mesh: Mesh) -> tuple[AxisSet, ...]:
+    """Per value of a loop's body. What is carried has one type from trip to trip: it is equal wherever it can be."""
+    used = [block.values[value].sharding.used for value in step.results[: loop.carried]]
+    carried = [frozenset(mesh.names) - axes for axes in used]
+    return equal_along(loop.body, mesh, [*carried, *(demand[value] for value in step.results[loop.carried :])])
+
+
+def _demands(step: Step, demand: Sequence[AxisSet], block: Block, mesh: Mesh) -> list[AxisSet]:
+    """What each operand must satisfy so that the results do."""
+    if not isinstance(step.op, Loop):
+        return [_demand_below(step.op, demand[step.result])] * len(step.operands)
+    within = equal_within(step, step.op, demand, block, mesh)
+    below = [within[value] for value in step.op.body.inputs]
+    for place in range(step.op.fixed, step.op.fixed + step.op.carried):
+        below[place] = frozenset(mesh.names) - block.values[step.operands[place]].sharding.used
+    return below
+
+
+def _demand_below(op: Single, demand: AxisSet) -> AxisSet:
     """What the operands must satisfy so that the result does."""
-    match step.op:
+    match op:
         case AllGather(axes) | AllReduce(axes) | ReduceScatter(axes) | Slice(axes):
             return demand - set(axes)
         case JointGather() | JointScatter():
-            return demand - set(step.op.axes)
+            return demand - set(op.axes)
         case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | Reshape() | Einsum() | Apply():
             return demand
         case _:
-            assert_never(step.op)
+            assert_never(op)

@@ -6,29 +6,33 @@ A value takes its array's name where that holds nothing that is still needed, so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardc.emit.allowed import BORDER, PARTED, TAKEN, check_variable
+from shardc.ir.folds import last_uses
 from shardc.ir.names import check_name
-from shardc.ir.plan import Schedule
+from shardc.ir.plan import Block, Schedule
 
 # Longer names are cut, so that an assignment always has room for its function.
 LONGEST = 24
 
 
-def variables(schedule: Schedule) -> tuple[str, ...]:
-    """The variable of each value, by number."""
-    last, taken = _last_uses(schedule), _taken(schedule)
-    names: dict[int, str] = {}
-    held: dict[str, int] = {}  # by variable: the last step that needs what it holds
-    for value in schedule.inputs:
-        names[value] = _choose(schedule.values[value].name, held, -1, taken)
+def variables(block: Block, taken: frozenset[str], fixed: Sequence[str] = ()) -> tuple[str, ...]:
+    """The variable of each value, by number. The first inputs are fixed: variables of these names, from around."""
+    last = last_uses(block)
+    names = dict(zip(block.inputs, fixed, strict=False))
+    held = dict.fromkeys(fixed, len(block.steps))  # by variable: the last step that needs what it holds
+    for value in block.inputs[len(fixed) :]:
+        names[value] = _choose(block.values[value].name, held, -1, taken)
         held[names[value]] = last.get(value, -1)
-    for number, step in enumerate(schedule.steps):
-        names[step.result] = _choose(schedule.values[step.result].name, held, number, taken)
-        held[names[step.result]] = last.get(step.result, number)
-    return tuple(names.get(value, "") for value in range(len(schedule.values)))
+    for number, step in enumerate(block.steps):
+        for value in step.results:
+            names[value] = _choose(block.values[value].name, held, number, taken)
+            held[names[value]] = max(last.get(value, number), number + (len(step.results) > 1))
+    return tuple(names.get(value, "") for value in range(len(block.values)))
 
 
-def _taken(schedule: Schedule) -> frozenset[str]:
+def taken_names(schedule: Schedule) -> frozenset[str]:
     """What the emitted text names beside the variables."""
     ends = (*schedule.inputs, *schedule.outputs)
     parted = any(schedule.values[value].sharding.unreduced for value in ends)
@@ -42,8 +46,3 @@ def _choose(wanted: str, held: dict[str, int], now: int, taken: frozenset[str]) 
         number += 1
         name = f"{base}_{number}"
     return check_variable(name)
-
-
-def _last_uses(schedule: Schedule) -> dict[int, int]:
-    last = {operand: number for number, step in enumerate(schedule.steps) for operand in step.operands}
-    return last | dict.fromkeys(schedule.outputs, len(schedule.steps))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
-from shardc.emit.allowed import TURN
+from shardc.emit.allowed import CARRIED, ROWS, TRIP, TURN
 from shardc.emit.exprs import (
     Attr,
     BinOp,
@@ -16,6 +17,7 @@ from shardc.emit.exprs import (
     Keyword,
     Line,
     Loop,
+    Scan,
     bracketed,
     flat,
 )
@@ -27,11 +29,26 @@ def written(code: Code, indent: int = 4) -> list[str]:
     match code:
         case Line(target, expr, comment):
             return lay_out(expr, indent, f"{target} = ", f"  # {comment}" if comment else "")
-        case Loop(count, lines):
-            inside = [text for line in lines for text in written(line, indent + 4)]
+        case Loop(count, repeated):
+            inside = [text for line in repeated for text in written(line, indent + 4)]
             return [" " * indent + f"for {TURN} in range({count}):", *inside]
+        case Scan(lines, leaves, called):
+            return [
+                "",
+                " " * indent + f"def {TRIP}({CARRIED}, {ROWS}):",
+                *block(lines, indent + 4),
+                *lay_out(leaves, indent + 4, "return ", ""),
+                "",
+                *lay_out(called, indent, f"{CARRIED}, {ROWS} = ", ""),
+            ]
         case _:
             assert_never(code)
+
+
+def block(code: Sequence[Code], indent: int = 4) -> list[str]:
+    """The lines below a `def`, which no empty line begins."""
+    lines = [text for each in code for text in written(each, indent)]
+    return lines[1:] if lines and not lines[0] else lines
 
 
 def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:

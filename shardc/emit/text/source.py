@@ -8,7 +8,7 @@ from shardc.emit.exprs import Keyword, Name, lines_of, names_in
 from shardc.emit.steps.calls import Body, body
 from shardc.emit.steps.partial_sums import Border, border, helpers
 from shardc.emit.steps.spec import in_specs, out_specs
-from shardc.emit.text.layout import lay_out, written
+from shardc.emit.text.layout import block, lay_out, written
 from shardc.emit.text.refined import program_lines
 from shardc.ir.plan import Schedule
 
@@ -25,7 +25,7 @@ def source(schedule: Schedule, chip: str) -> str:
         "",
         *_decorators(schedule, is_program=not around),
         *_signature(_name(schedule, around), described.parameters),
-        *(text for code in described.code for text in written(code)),
+        *block(described.code),
         *lay_out_return(described.results),
     ]
     if schedule.by is not None:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.sums import cost_of
 from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Cost, Schedule, Step
+from shardc.ir.folds import single_steps
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Block, Cost, Schedule, Step
 from shardc.ir.program import Program, check_divisible
 from shardc.lowering.scatters import slice_of
 from shardc.planner.bounds.bound import lower_bound
@@ -172,13 +174,13 @@ def keeping(
 
 def _largest_on_the_way(planned: PlannedProgram) -> int:
     """The bytes per device of the largest step: what it leaves and, of a move, what it moves if that is not given."""
-    schedule = planned.schedule
-    sizes = [array.local_bytes(schedule.mesh) for array in schedule.values]
-    found = [
-        sizes[step.result] + sum(sizes[n] for n in step.operands if _moves(step) and n not in schedule.inputs)
-        for step in schedule.steps
-    ]
-    return max(found, default=0)
+    mesh = planned.schedule.mesh
+    return max((_size(done.step, done.block, mesh) for done in single_steps(planned.schedule.block)), default=0)
+
+
+def _size(step: Step, block: Block, mesh: Mesh) -> int:
+    held = [n for n in step.operands if _moves(step) and n not in block.inputs]
+    return sum(block.values[number].local_bytes(mesh) for number in (step.result, *held))
 
 
 def _moves(step: Step) -> bool:
@@ -223,18 +225,3 @@ def planned_at_once(
     notes += tuple(str(statement.gap) for statement in statements if statement.gap is not None)
     notes += order_notes(program)
     return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))
-
-
-def cost_of(schedule: Schedule) -> Cost:
-    """The sums over the steps, without overlap."""
-    steps = schedule.steps
-    compute = sum(step.cost.time_s for step in steps if not step.is_collective)
-    communication = sum(step.cost.time_s for step in steps if step.is_collective)
-    return Cost(
-        sum(step.cost.wire_bytes for step in steps),
-        sum(step.cost.flops for step in steps),
-        compute,
-        communication,
-        compute + communication,
-        peak_of(schedule),
-    )

@@ -10,7 +10,7 @@ from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Schedule, Step, Strategy
+from shardc.ir.plan import Block, Schedule, Step, Strategy
 from shardc.ir.program import Statement, uses
 from shardc.ir.sharding import Array
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
@@ -136,7 +136,7 @@ class Progress:
         program = self.planner.program
         inputs = tuple(given[array.name] for array in program.inputs)
         outputs = tuple(results[number] for number in program.outputs)
-        return Schedule(program, tuple(values), inputs, outputs, _needed(steps, outputs))
+        return Schedule(program, Block(tuple(values), inputs, outputs, _needed(steps, outputs)))
 
     def _peak(self, builder: Builder, value: int, number: int) -> int:
         """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
@@ -149,7 +149,8 @@ class Progress:
             for array in program.inputs
             if array.name not in self.given and (exact := array.pattern.exact) is not None
         )
-        return waiting + peak_bytes(builder.values, inputs, kept, builder.steps, program.mesh)
+        block = Block(tuple(builder.values), tuple(inputs), tuple(kept), tuple(builder.steps))
+        return waiting + peak_bytes(block, program.mesh)
 
     def _builder(self, number: int, planner: Planner) -> Builder:
         names = {statement.name for statement in self.planner.program.statements}
@@ -242,7 +243,7 @@ def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
     needed = set(outputs)
     kept = []
     for step in reversed(steps):
-        if step.result in needed:
+        if needed.intersection(step.results):
             needed.update(step.operands)
             kept.append(step)
     return tuple(reversed(kept))

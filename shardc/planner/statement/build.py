@@ -198,7 +198,7 @@ class Builder:
         if key not in self.done or rule == NAMED:
             self.values.append(result)
             self.done[key] = len(self.values) - 1
-            self.steps.append(Step(op, operands, self.done[key], self.statement, cost, rule))
+            self.steps.append(Step(op, operands, (self.done[key],), self.statement, cost, rule))
         return self.done[key]
 
     def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
