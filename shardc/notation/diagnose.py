@@ -17,7 +17,7 @@ _WORDS = {
     "COLON": "`:`", "PERIOD": "`.`", "SUB": "`_`", "QUERY": "`?`", "LT": "`<`", "GT": "`>`", "LPAR": "`(`",
     "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "_NL": "the end of the line",
     "$END": "the end of the text",
-    "KW_MESH": "`mesh`", "KW_MESH_CALL": "`Mesh(`", "KW_DIMS": "`dims`", "KW_DTYPE": "`dtype`", "KW_CHIP": "`chip`",
+    "KW_MESH": "`mesh`", "KW_MESH_CALL": "`Mesh(`", "KW_DIMS": "`dims`", "KW_RETURN": "`return`", "KW_DTYPE": "`dtype`", "KW_CHIP": "`chip`",
     "KW_TOPOLOGY": "`topology`",
 }  # fmt: skip
 _CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}

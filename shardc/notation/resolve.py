@@ -10,7 +10,20 @@ from shardc.errors import ShardcError, Source, Span, nearest
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, check_divisible, uses
+from shardc.ir.program import (
+    Call,
+    Expr,
+    Input,
+    Named,
+    Pattern,
+    Product,
+    Program,
+    Statement,
+    Use,
+    check_divisible,
+    shared_sizes,
+    uses,
+)
 from shardc.notation import slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
@@ -61,6 +74,7 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         spans=tuple(scope.spans.items()),
     )
     program = replace(program, warnings=tuple(_warnings(parsed, program, scope, options)))
+    sizes |= shared_sizes(sizes, program.renamed)
     program = replace(program, sizes=tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes))
     check_divisible(program)
     _check_bytes(program)

@@ -26,7 +26,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """`Name: dtype[dims]{U_axes}`; `dims` is None for a bare name."""
+    """`Name: dtype[dims]{U_axes}`; `dims` is None for a bare name. Without a name, `[dims]`, it has the name ""."""
 
     name: str
     dims: tuple[Dim, ...] | None
@@ -134,7 +134,16 @@ class WordDecl:
     value_span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement
+@dataclass(frozen=True, slots=True)
+class Return:
+    """`return Out, M2`."""
+
+    names: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+    spans: tuple[Span | None, ...] = field(default=(), compare=False, repr=False)
+
+
+Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement | Return
 
 
 @dataclass(frozen=True, slots=True)

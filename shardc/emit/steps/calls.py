@@ -34,7 +34,7 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.exchange import is_thin
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.scatters import Parts, one_after_another, scattering, share_of
 
@@ -215,7 +215,7 @@ class _Writer:
         return tuple(map(self._name, step.operands))
 
     def _arrays(self, step: Step) -> tuple[Array, ...]:
-        return tuple(self.schedule.values[value] for value in step.operands)
+        return operands_of(step, self.schedule.values)
 
     def _name(self, value: int) -> Name:
         return Name(self.names[value])
