@@ -1,4 +1,4 @@
-"""Which names may enter a program. Checked by the parser and again here; what becomes code is renamed by the emitter."""
+"""Which names may enter a program. Checked by the parser and again here; the emitter renames what becomes code."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import re
 from shardc.errors import ShardcError, Span
 
 MAX_NAME = 64
+# Words of the notation, which no array may bear; any other name is free.
+KEYWORDS = frozenset({"mesh", "dims", "dtype", "chip", "topology", "return", "for"})
 # Of Greek the letters that no Latin one looks like; LaTeX names them.
-GREEK = dict(
-    zip(
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
-        "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(),
-        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
-        strict=True,
-    )
-) | {"varepsilon": "ε", "varphi": "φ"}
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ", "eta": "η",
+    "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "nu": "ν", "xi": "ξ", "pi": "π", "rho": "ρ",
+    "sigma": "σ", "tau": "τ", "upsilon": "υ", "phi": "φ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
+    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Pi": "Π", "Sigma": "Σ", "Phi": "Φ",
+    "Psi": "Ψ", "Omega": "Ω",
+}  # fmt: skip
 _LETTER = "A-Za-z" + "".join(dict.fromkeys(GREEK.values()))
 _NAME = re.compile(rf"[{_LETTER}][{_LETTER}0-9]*'*(?:_[{_LETTER}0-9]*'*)*")
 

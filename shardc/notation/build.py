@@ -13,7 +13,7 @@ from lark.visitors import Transformer_NonRecursive
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.mesh import check_size
-from shardc.ir.names import GREEK, check_name
+from shardc.ir.names import GREEK, KEYWORDS, check_name
 from shardc.notation import tree
 from shardc.notation.scan import MAX_DEPTH, too_deep
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MAX_TERMS = 1000
 MAX_DIGITS = 100
-RESERVED = frozenset({"mesh", "dims", "dtype", "chip", "topology", "return", "for"})
 _FONT = re.compile(r"\\[a-z]+[ \t]*\{[ \t]*([\w']+)[ \t]*\}")
 _BRACED = re.compile(r"\{[ \t]*([\w']+)[ \t]*\}")
 _GREEK = re.compile(r"\\([A-Za-z]+)(?![A-Za-z])(?![ \t]*\{)[ \t]*")
@@ -159,7 +158,7 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
 
     def _check_array(self, name: str, span: Span) -> None:
         check_name(name, "array", span)
-        if name in RESERVED or name in COLLECTIVE_NAMES:
+        if name in KEYWORDS or name in COLLECTIVE_NAMES:
             raise ShardcError("SHC107", f"array `{name}` is a reserved word", span=span, help="choose another name")
 
     def returns(self, kids: Kids) -> tree.Return:

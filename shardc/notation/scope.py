@@ -106,8 +106,16 @@ class Scope:
         axes = slips.run(part, self.mesh)
         if axes is not None:
             return name, axes
+        axis = part.rstrip("'")
+        if axis != part and slips.run(axis, self.mesh) is not None:
+            raise ShardcError(
+                "SHC107",
+                f"a prime after the subscript in `{word}`",
+                span=span,
+                help=f"it belongs to the dim: `{name}{part[len(axis) :]}_{axis}`",
+            )
         if part[0].isupper():
-            raise self.unknown_axis(part, span)
+            raise self.unknown_axis(axis, span)
         if part[0].isdigit() or word in self.sizes:  # no axis begins with a digit, and what has a size is a dim
             return word, ()
         if name in self.stems:
