@@ -53,7 +53,7 @@ def scores(draw: st.DrawFn) -> str:
                 f"x{first} · x{again} → A{brackets('B', 'T', 'S')}",
                 f"x{first} · W[D, E] → Q[B, T, E]; x{again} · V[D, E] → K[B, S, E]; Q · K → A{brackets('B', 'T', 'S')}",
                 f"Y{brackets('B', 'T', 'D')} = relu(x{first}); Y · x{again} → A{brackets('B', 'T', 'S')}",
-                f"A{brackets('B', 'S')} = sum_D(x{again}); x{first} ·_D exp(x[B, S_?, D]) → C{brackets('B', 'T', 'S')}",
+                f"A{brackets('B', 'S')} = sum_D(x{again}); x{first} ·_D neg(x[B, S_?, D]) → C{brackets('B', 'T', 'S')}",
                 f"y{brackets('B', 'T', 'D')} = x{first}; A{brackets('B', 'S', 'D')} = y{again} + y[B, S, D]",
             ]
         )
