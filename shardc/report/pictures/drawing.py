@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, assert_never
 from xml.sax.saxutils import escape
@@ -10,16 +11,19 @@ from shardc.errors import ShardcError
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, Told
 
+_NO_XML = re.compile("[^\t\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 def svg(title: str, width: float, height: float, marks: Iterable[Mark], *, alone: bool = True) -> str:
     """The SVG text; `alone` with its style and its patterns, which pictures on one page share."""
     draw = _drawsvg()
     name = _attribute(title)
     drawing = draw.Drawing(_number(width), _number(height), class_="shardc-picture", role="img", aria_label=name)
-    drawing.append_title(title)
+    drawing.append_title(_sayable(title))
     if alone:
         drawing.append_css(style.css())
         drawing.append(draw.Raw(patterns()))
+        drawing.append(draw.Rectangle(0, 0, "100%", "100%", class_="hollow"))
     for mark in marks:
         drawing.append(_drawn(draw, mark))
     return str(drawing.as_svg(header="")).replace("<defs>\n</defs>\n", "")
@@ -51,8 +55,7 @@ def _drawn(draw: Any, mark: Mark) -> Any:
             return _titled(draw, draw.Rectangle(*size, class_=look, **_told(told)), title)
         case Text(x, y, text, look, anchor, told):
             at = None if anchor == "start" else anchor
-            plain = text.replace("\n", " ")  # several lines would be several elements
-            return draw.Text(plain, None, _number(x), _number(y), class_=look, text_anchor=at, **_told(told))
+            return draw.Text(_sayable(text), None, _number(x), _number(y), class_=look, text_anchor=at, **_told(told))
         case Line(look=look, told=told, title=title, thick=thick):
             return _titled(draw, draw.Path(_way(mark), class_=look, style=_thick(thick), **_told(told)), title)
         case Dot(x, y, radius, look, told, title):
@@ -74,7 +77,7 @@ def _way(line: Line) -> str:
 
 def _titled(draw: Any, element: Any, title: str) -> Any:
     if title:
-        element.append_title(title)
+        element.append_title(_sayable(title))
     return element
 
 
@@ -83,7 +86,12 @@ def _told(told: Told) -> dict[str, str]:
 
 
 def _attribute(text: str) -> str:
-    return escape(text, {'"': "&quot;", "\n": " "})
+    return escape(_sayable(text), {'"': "&quot;"})
+
+
+def _sayable(text: str) -> str:
+    """One line, of characters that XML has: drawsvg makes elements of several lines."""
+    return _NO_XML.sub("\ufffd", " ".join(text.splitlines()))
 
 
 def _number(value: float) -> float | int:

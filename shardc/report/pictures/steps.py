@@ -30,7 +30,12 @@ def steps_picture(view: PlanView, schedule: Schedule) -> Picture:
     found = [step_picture(view, schedule, number) for number in range(len(schedule.steps))]
     if not found:
         found = [blocks(schedule.values[number], schedule.mesh) for number in schedule.inputs]
-    return framed(above(f"{title}: {len(schedule.steps)} steps", [*found, line_of(LEGEND, "s soft")]))
+    return framed(
+        above(
+            f"{title}: {len(schedule.steps)} step{'s' * (len(schedule.steps) != 1)}",
+            [*found, line_of(LEGEND, "s soft")],
+        )
+    )
 
 
 def _arrow(step: StepView) -> Picture:

@@ -1,7 +1,7 @@
 """How pictures look: eight fills, eight textures, ink on paper, by light and in the dark.
 
 A shard's fill and texture are its own up to 64 shards: eight fills plain, then the same eight dotted, striped, ….
-The fills were searched for: under normal sight and without red, green or blue receptors no two are closer than 0.11
+The fills were searched for: under normal sight and without red, green or blue receptors no two are closer than 0.1
 in OKLab, each has its own lightness, so that they differ in grey, and black text on each keeps a contrast of 4.5.
 They are the same in the dark, where ink and paper change places.
 """
