@@ -11,7 +11,7 @@ from shardc.errors import ShardcError
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, Told
 
-_NO_XML = re.compile("[^\t\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_XML = re.compile("[^\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def svg(title: str, width: float, height: float, marks: Iterable[Mark], *, alone: bool = True) -> str:
@@ -91,7 +91,7 @@ def _attribute(text: str) -> str:
 
 def _sayable(text: str) -> str:
     """One line, of characters that XML has: drawsvg makes elements of several lines."""
-    return _NO_XML.sub("\ufffd", " ".join(text.splitlines()))
+    return _NO_XML.sub("\ufffd", " ".join(text.expandtabs(1).splitlines()))
 
 
 def _number(value: float) -> float | int:

@@ -13,7 +13,8 @@ from shardc.cost.layout import LINE, ONE_WAY
 from shardc.cost.links import Level
 from shardc.cost.links.switch import Switch
 from shardc.cost.model import LinkModel
-from shardc.ir.plan import Local, Schedule, Step
+from shardc.ir.folds import Done
+from shardc.ir.plan import Local, Loop, Step
 from shardc.ir.sharding import spell_axes
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, width_of
 from shardc.report.pictures.picture import Picture, above, framed
@@ -24,17 +25,16 @@ _MOST = 8  # devices of a line that are drawn: of a longer one as many of each e
 _THICKEST = 4.0
 
 
-def links_picture(schedule: Schedule, model: LinkModel, number: int) -> Picture | None:
-    """The links of a step; None where it moves nothing."""
-    step = schedule.steps[number]
-    if isinstance(step.op, Local) or not step.cost.wire_bytes:
+def links_picture(done: Done, model: LinkModel) -> Picture | None:
+    """The links of a step, of one trip where a loop is around it; None where it moves nothing."""
+    step, mesh = done.step, model.mesh
+    if isinstance(step.op, Local | Loop) or not step.cost.wire_bytes:
         return None
-    levels, devices = model.network.levels(step.op.axes), schedule.mesh.product(step.op.axes)
-    local = schedule.values[step.operands[0]].local_bytes(schedule.mesh)
-    found = carried(step.op, levels, local, devices)
-    over = spell_axes(schedule.mesh.ordered(step.op.axes))
-    rows = [_line(each, over) for each in found] or [_ports(step, levels, devices, over)]
-    return framed(above(f"links of step {number + 1}, {step.name} over {over}", rows))
+    levels, devices = model.network.levels(step.op.axes), mesh.product(step.op.axes)
+    local = done.block.values[step.operands[0]].local_bytes(mesh)
+    over = spell_axes(mesh.ordered(step.op.axes))
+    rows = [_line(each, over) for each in carried(step.op, levels, local, devices)]
+    return framed(above(f"links of {step.name} over {over}", rows or [_ports(step, levels, devices, over)]))
 
 
 def _line(each: Carried, over: str) -> Picture:

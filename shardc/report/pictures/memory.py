@@ -26,7 +26,7 @@ _SEEN = 0.05  # of the capacity: a plan that needs less is drawn to its own scal
 def memory_picture(schedule: Schedule, capacity: int) -> Picture:
     """`capacity` is the chip's, in bytes."""
     allocated = allocated_of(schedule)
-    found = alive_bytes(schedule.values, schedule.inputs, schedule.outputs, schedule.steps, schedule.mesh)
+    found = alive_bytes(schedule.block, schedule.mesh)
     bars = list(found) if allocated is None else [allocated.total_bytes]
     peak = max(bars)
     top = max(peak, capacity) if peak > _SEEN * capacity else peak

@@ -9,12 +9,13 @@ from typing import Literal
 from shardc.compiled.replay.predicted import predicted
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError, nearest
+from shardc.ir.folds import single_steps
 from shardc.ir.plan import Schedule
 from shardc.report.pictures.links import links_picture
 from shardc.report.pictures.memory import memory_picture
 from shardc.report.pictures.picture import Picture, above, line_of
 from shardc.report.pictures.roofline import roofline_picture
-from shardc.report.pictures.steps import steps_picture
+from shardc.report.pictures.steps import step_name, steps_picture
 from shardc.report.pictures.timeline import timeline_picture
 from shardc.report.view import PlanView
 
@@ -45,12 +46,12 @@ def picture(plan: Pictured, of: str) -> Picture:
 
 def _links(plan: Pictured) -> Picture:
     """Those of every step that moves something."""
-    found = [links_picture(plan.schedule, plan.model, number) for number in range(len(plan.schedule.steps))]
+    found = [(done, links_picture(done, plan.model)) for done in single_steps(plan.schedule.block)]
     rows = [
         each
-        for number, links in enumerate(found)
+        for done, links in found
         if links is not None
-        for each in (line_of(f"  step {number + 1}: {plan.view.steps[number].op}", "h"), links)
+        for each in (line_of(f"  step {step_name(done)}: {done.step.name}", "h"), links)
     ]
     return above("what each link carries", rows or [line_of("nothing moves between devices")], gap=0)
 

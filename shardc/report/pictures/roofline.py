@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 from shardc.cost.chips import Chip
 from shardc.ir.dtypes import multiplied
-from shardc.ir.plan import Einsum, Schedule, Step
+from shardc.ir.folds import Done, single_steps
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Einsum, Schedule
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Text
 from shardc.report.pictures.picture import Picture, framed
 from shardc.report.pictures.scale import Scale, apart
+from shardc.report.pictures.steps import step_name
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 420.0, 240.0, 76.0, 26.0
 _MOST = 16  # products that are drawn
@@ -23,7 +26,7 @@ _MOST = 16  # products that are drawn
 class Product:
     """A step's product: FLOPs per byte of memory, FLOP/s as priced, and the units' peak for its type."""
 
-    step: int
+    step: str
     intensity: float
     rate: float
     peak: float
@@ -34,19 +37,20 @@ class Product:
 
 
 def products(schedule: Schedule, chip: Chip) -> list[Product]:
-    """The products that take time."""
+    """The products that take time; of a loop's, one trip's."""
     return [
-        _product(number, step, schedule, chip)
-        for number, step in enumerate(schedule.steps)
-        if isinstance(step.op, Einsum) and step.cost.flops and step.cost.time_s
+        _product(done, schedule.mesh, chip)
+        for done in single_steps(schedule.block)
+        if isinstance(done.step.op, Einsum) and done.step.cost.flops and done.step.cost.time_s
     ]
 
 
-def _product(number: int, step: Step, schedule: Schedule, chip: Chip) -> Product:
-    arrays = [schedule.values[value] for value in (*step.operands, step.result)]
-    moved = sum(array.local_bytes(schedule.mesh) for array in arrays)
+def _product(done: Done, mesh: Mesh, chip: Chip) -> Product:
+    step = done.step
+    arrays = [done.block.values[value] for value in (*step.operands, step.result)]
+    moved = sum(array.local_bytes(mesh) for array in arrays)
     peak = chip.peak(multiplied(array.dtype for array in arrays[:-1]))
-    return Product(number, step.cost.flops / moved, step.cost.flops / step.cost.time_s, peak)
+    return Product(step_name(done), step.cost.flops / moved, step.cost.flops / step.cost.time_s, peak)
 
 
 def roofline_picture(schedule: Schedule, chip: Chip) -> Picture:
@@ -99,8 +103,8 @@ def _dots(found: list[Product], x: Scale, y: Scale) -> list[Mark]:
     for product, place in zip(ordered, places, strict=True):
         at, beside = (x(product.intensity), y(product.rate)), _LEFT + _WIDTH + 14
         waits = "memory" if product.waits_for_memory else "compute"
-        said = f"step {product.step + 1}: {product.intensity:.3g}, {waits}"
-        told = (("step", str(product.step)), ("intensity", repr(product.intensity)), ("rate", repr(product.rate)))
+        said = f"step {product.step}: {product.intensity:.3g}, {waits}"
+        told = (("step", product.step), ("intensity", repr(product.intensity)), ("rate", repr(product.rate)))
         look = f"{style.fill(0 if waits == 'compute' else 2)} edge"
         label = place - shift
         line = Line((at, (beside - 4, label - 4)), "grid")

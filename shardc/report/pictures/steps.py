@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from shardc.ir.plan import Schedule
+from shardc.ir.folds import Done, every_step
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Loop, Schedule
 from shardc.report.pictures.blocks import blocks
-from shardc.report.pictures.marks import Line, Mark, Text, width_of
+from shardc.report.pictures.marks import Group, Line, Mark, Text, width_of
 from shardc.report.pictures.picture import Picture, above, beside, framed, line_of
 from shardc.report.table import operation
 from shardc.report.units import in_bytes, in_seconds
-from shardc.report.view import PlanView, StepView
+from shardc.report.view import PlanView, StepView, every_view
 
 _ARROW = 96.0  # the least length
+_INDENT = 28.0
 LEGEND = "a cell: a device. Equal colour and texture: the same block, at the black square. A hatch of +: part of a sum."
 
 
-def step_picture(view: PlanView, schedule: Schedule, number: int) -> Picture:
-    """What step `number` is given, and what it leaves."""
-    step, shown = schedule.steps[number], view.steps[number]
-    given = [blocks(schedule.values[value], schedule.mesh) for value in step.operands]
-    left = blocks(schedule.values[step.result], schedule.mesh)
-    title = f"step {number + 1}: {operation(shown)}"
+def step_name(done: Done) -> str:
+    """`3`; inside a loop, which is step 3, `3.1`."""
+    return ".".join(str(place + 1) for place in done.path)
+
+
+def step_picture(done: Done, shown: StepView, mesh: Mesh) -> Picture:
+    """What a step is given, and what it leaves; of a loop only its name, since its own steps follow."""
+    step, values, title = done.step, done.block.values, f"step {step_name(done)}: {operation(shown)}"
+    if isinstance(step.op, Loop):
+        return framed(line_of(f"{title}, in each trip:", "h"))
+    given = [blocks(values[value], mesh) for value in step.operands]
     before = above("before", given) if len(given) > 1 else given[0]
-    return framed(beside(title, [before, _arrow(shown), left]))
+    return framed(beside(title, [before, _arrow(shown), blocks(values[step.result], mesh)]))
 
 
 def steps_picture(view: PlanView, schedule: Schedule) -> Picture:
-    """Every step, one below the other."""
+    """Every step, one below the other, those of a loop after it and further right."""
     title = "; ".join(statement.text for statement in view.statements)
-    found = [step_picture(view, schedule, number) for number in range(len(schedule.steps))]
+    pairs = list(zip(every_step(schedule.block), every_view(view.steps), strict=True))
+    found = [_indented(step_picture(done, shown, schedule.mesh), len(done.path) - 1) for done, shown in pairs]
     if not found:
         found = [blocks(schedule.values[number], schedule.mesh) for number in schedule.inputs]
-    return framed(
-        above(
-            f"{title}: {len(schedule.steps)} step{'s' * (len(schedule.steps) != 1)}",
-            [*found, line_of(LEGEND, "s soft")],
-        )
-    )
+    count = f"{len(pairs)} step{'s' * (len(pairs) != 1)}"
+    return framed(above(f"{title}: {count}", [*found, line_of(LEGEND, "s soft")]))
+
+
+def _indented(picture: Picture, depth: int) -> Picture:
+    right = _INDENT * depth
+    return Picture(picture.title, picture.width + right, picture.height, (Group(picture.marks, right),))
 
 
 def _arrow(step: StepView) -> Picture:
