@@ -150,7 +150,7 @@ class Builder:
             values.append(self._moved(value, moves, below, digits_of(below.expr.dims, split), expr, inner))
         split = digits.op(expr.dims)
         shape = shape_after(split, self.planner.program.shape(expr.dims))
-        left = Array(name, digits.of_dims(expr.dims, names), shape, found.way.result(expr.dims), expr.dtype)
+        left = Array(name, digits.of_dims(expr.dims, names), shape, found.placement.result(expr.dims), expr.dtype)
         arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
         cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
         seen = tuple(digits.of_dims(operand.dims, names) for operand in expr.operands)
