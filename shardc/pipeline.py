@@ -4,7 +4,8 @@
     resolve   tree → program      every name an array, a dim or an axis; every expression with its dims and its type
     size      program → program   dims without a size get one
     plan      program → schedule  what each device does, step by step; where axes are cut, on the finer mesh
-    lower     schedule → body     each step as the JAX calls that do it
+    lower     schedule → forms    how each step will be written, for the chip at hand
+    emit      forms → body        each step as the JAX calls that do it
     write     body → text         a module that stands alone
 
 Each takes one form to the next and leaves a legal one behind: `ir.legal` says what is legal of a program and of a
@@ -22,6 +23,8 @@ from shardc.emit.text.source import source
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
+from shardc.lowering.lower import lower
+from shardc.lowering.spell import print_lowering
 from shardc.notation import parse_tree, print_program, print_tree
 from shardc.report.steps import print_schedule
 
@@ -46,7 +49,9 @@ def stages(text: str, unsized: Program, schedule: Schedule, chip: str) -> Iterat
     yield Stage("resolve", print_program(unsized))
     yield Stage("size", print_program(schedule.program))
     yield Stage("plan", print_schedule(schedule))
-    yield Stage("lower", print_body(body(schedule)))
+    lowering = lower(schedule)
+    yield Stage("lower", print_lowering(schedule, lowering))
+    yield Stage("emit", print_body(body(schedule, lowering)))
     yield Stage("write", source(schedule, chip))
 
 

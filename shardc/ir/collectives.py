@@ -7,9 +7,10 @@ and, for L local bytes before the step over n devices, the bytes that each devic
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
+from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 
@@ -22,6 +23,8 @@ class IllegalMove(ValueError):
 class AllGather:
     """`A[I_XY] → A[I_X]` over Y: the minor axes of a dim come off. (n−1)·L."""
 
+    facts: ClassVar[Facts] = Facts(Kind.GATHER, "AllGather")
+
     axes: Axes
     dim: int
 
@@ -32,6 +35,8 @@ class JointGather:
 
     `parts` are (dim, its minor axes), in order of the dims, two at least.
     """
+
+    facts: ClassVar[Facts] = Facts(Kind.GATHER, "AllGather")
 
     parts: tuple[tuple[int, Axes], ...]
 
@@ -44,6 +49,8 @@ class JointGather:
 class ReduceScatter:
     """`A[I_X]{U_Y} → A[I_XY]` over Y: partial sums become sums, shared out. (n−1)/n·L."""
 
+    facts: ClassVar[Facts] = Facts(Kind.SCATTER, "ReduceScatter")
+
     axes: Axes
     dim: int
 
@@ -54,6 +61,8 @@ class JointScatter:
 
     `parts` are (dim, its new minor axes), in order of the dims, two at least.
     """
+
+    facts: ClassVar[Facts] = Facts(Kind.SCATTER, "ReduceScatter")
 
     parts: tuple[tuple[int, Axes], ...]
 
@@ -66,12 +75,16 @@ class JointScatter:
 class AllReduce:
     """`A[I]{U_X} → A[I]` over X: partial sums become sums, everywhere. 2(n−1)/n·L."""
 
+    facts: ClassVar[Facts] = Facts(Kind.SUM, "AllReduce")
+
     axes: Axes
 
 
 @dataclass(frozen=True, slots=True)
 class AllToAll:
     """`A[I_X, J] → A[I, J_X]` over X: the minor axes of one dim go to the end of another. (n−1)/n·L."""
+
+    facts: ClassVar[Facts] = Facts(Kind.EXCHANGE, "AllToAll")
 
     axes: Axes
     source: int
@@ -85,6 +98,8 @@ class JointExchange:
     n counts the devices over the axes that change dims, `axes`. Every device keeps one of its n pieces.
     """
 
+    facts: ClassVar[Facts] = Facts(Kind.EXCHANGE, "AllToAll")
+
     axes: Axes
     dims: tuple[Axes, ...]
 
@@ -97,6 +112,8 @@ class CollectivePermute:
     the others keep their own. The sharded axes are the same before and after, since JAX's types
     cannot know that a permuted value is equal along an axis which no longer shards it.
     """
+
+    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
 
     axes: Axes
     dims: tuple[Axes, ...]
@@ -112,6 +129,8 @@ class DirectExchange:
     would be a CollectivePermute. The sharded axes are the same before and after, as there.
     """
 
+    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
+
     axes: Axes
     dims: tuple[Axes, ...]
     rounds: int
@@ -120,6 +139,8 @@ class DirectExchange:
 @dataclass(frozen=True, slots=True)
 class Slice:
     """`A[I] → A[I_X]`: each device keeps its block of what all of X hold. 0."""
+
+    facts: ClassVar[Facts] = Facts(Kind.SLICE, "Slice")
 
     axes: Axes
     dim: int

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from shardc.ir.collectives import IllegalMove
+from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 
@@ -23,6 +24,9 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Reshape:
     """`A[I_XY, J] → A[I0_X, I1_Y, J]`, or back if `joins`. `sizes`: of each dim's digits but the last."""
+
+    facts: ClassVar[Facts] = Facts(Kind.LOCAL, "Reshape")
+    axes: ClassVar[Axes] = ()
 
     sizes: tuple[tuple[int, ...], ...]
     joins: bool

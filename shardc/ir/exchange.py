@@ -13,7 +13,6 @@ A device's block is cut into as many pieces as blocks are joined, here 4, and ea
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -66,14 +65,6 @@ def keeps_some(parts: tuple[Tail, ...]) -> bool:
     of I and needs the second.
     """
     return not any([part.old and part.new for part in parts])
-
-
-def is_thin(shape: Sequence[int], devices: int) -> bool:
-    """Whether a block to be exchanged among so many has a dim of one element among three or more, as digits have.
-
-    The TPU's compiler then exchanges in a layout of two rows to a tile, unless the pieces come first.
-    """
-    return devices > 1 and len(shape) > 2 and 1 in shape
 
 
 def moved(parts: tuple[Tail, ...], mesh: Mesh) -> Axes:

@@ -11,29 +11,39 @@ sharding and dtype, from which local shapes and bytes follow. What goes through 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from shardc.ir.collectives import DirectExchange, JointExchange, JointGather, JointScatter, Move
+from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
+from shardc.ir.facts import Facts, Kind
+from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, Axes
 
 
 @dataclass(frozen=True, slots=True)
 class Einsum:
     """The local product of one or two operands; dims that the result lacks are summed."""
 
+    facts: ClassVar[Facts] = Facts(Kind.LOCAL, "Einsum")
+    axes: ClassVar[Axes] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Apply:
     """A function of `ir.functions`, on local blocks; `over` as in program.Call."""
 
+    axes: ClassVar[Axes] = ()
+
     function: str
     over: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(Kind.LOCAL, self.function, FUNCTIONS[self.function].linear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,9 @@ class Loop:
 
     A carried array has one sharding: before, after, and from trip to trip.
     """
+
+    facts: ClassVar[Facts] = Facts(Kind.LOOP, "Loop", linear=False)
+    axes: ClassVar[Axes] = ()
 
     dim: str
     trips: int
@@ -71,11 +84,7 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`values[results]… = op(values[operands]…)`, for statement number `statement`. The cost is of all trips.
-
-    `seen` are the dims under which a use names its array anew (`x[B, S, D]` of `x[B, T, D]`), of each operand; none
-    where each is read under its own.
-    """
+    """`values[results]… = op(values[operands]…)`, for statement number `statement`. The cost is of all trips."""
 
     op: Op
     operands: tuple[int, ...]
@@ -83,7 +92,6 @@ class Step:
     statement: int
     cost: StepCost
     rule: str = ""
-    seen: tuple[tuple[str, ...], ...] = ()
 
     @property
     def result(self) -> int:
@@ -94,31 +102,11 @@ class Step:
     @property
     def name(self) -> str:
         """A collective's name, `Slice`, `Einsum`, or a function's name."""
-        match self.op:
-            case Apply(function):
-                return function
-            case JointGather():
-                return "AllGather"
-            case JointScatter():
-                return "ReduceScatter"
-            case JointExchange():
-                return "AllToAll"
-            case DirectExchange():
-                return "CollectivePermute"
-            case op:
-                return type(op).__name__
+        return self.op.facts.name
 
     @property
     def is_collective(self) -> bool:
-        return not isinstance(self.op, Local | Loop)
-
-
-def operands_of(step: Step, values: Sequence[Array]) -> tuple[Array, ...]:
-    """The arrays that a step reads, under the dims that it knows them by."""
-    found = tuple(values[number] for number in step.operands)
-    if not step.seen:
-        return found
-    return tuple(replace(array, dims=dims) for array, dims in zip(found, step.seen, strict=True))
+        return self.op.facts.is_move
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,8 @@
-"""How a ReduceScatter is written, so that the TPU's compiler scatters.
+"""How a ReduceScatter is written, so that the TPU's compiler scatters (`lowering.tpu` says what it does else).
 
-A plain one it often makes an AllReduce and a slice of, at twice the bytes (libtpu 0.0.42.1; 0.0.51 too):
-
-- of any element type but bf16 and f32;
-- of shares that are less than a few tiles, or whose last two dims are not whole pairs of tiles, though some it keeps;
-- over all of a slice two of whose sides are equal: 4×4, 2×2×2, not 2×4. Of 2×2 it is not.
-
-What it keeps is the shares stacked along a first dim, if they are large; one group of axes after another, of which
-none is the slice; and an AllToAll of the shares, which each device then adds up. That also moves (n-1)/n of the bytes.
-Only where a program names its slice is an AllToAll written for it.
+What it keeps is shares of whole tiles along their dim; others stacked along a first dim, if they are large; one group
+of axes after another, of which none is the slice; and an AllToAll of the shares, which each device then adds up. That
+also moves (n-1)/n of the bytes.
 """
 
 from __future__ import annotations
@@ -16,29 +10,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
-from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program
 from shardc.ir.sharding import Axes
+from shardc.lowering import tpu
+from shardc.lowering.target import Shape, Target
 
-Shape = tuple[int, ...]
 Parts = tuple[tuple[int, Axes], ...]  # dims, and the axes that each gets at its end
 
-_SCATTERED = (DTYPES["bf16"], DTYPES["f32"])
-_ROWS, _LANES = 16, 256  # two tiles of 8 by 128 either way
-FOLD = 128  # the lanes that an array of one dim is folded into
-_LARGE = 2**16  # bytes of a share that counts as large
-_MANY = 64  # devices of a slice that is not named, from which on it is taken to have equal sides
 
-
-class Form(Enum):
-    """The ways to write it."""
+class Along(Enum):
+    """How the shares lie that a collective scatters."""
 
     PLAIN = "along the dim"
-    STACKED = "its shares one behind the other"  # always, along several dims
-    FOLDED = "of one dim, folded into lanes"
-    EXCHANGED = "its shares exchanged, and added up"
+    STACKED = "one behind the other"  # always, along several dims
+    FOLDED = "folded into lanes"  # of one dim
+    EXCHANGED = "exchanged, and added up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +39,57 @@ class Round:
     is_major: bool = False
 
     def parts(self, mesh: Mesh) -> int:
-        """Among how many devices each group shares out."""
+        """How many devices are in each group."""
         return mesh.product(self.axes) if self.split is None else self.split[0 if self.is_major else 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Scattering:
-    """In which form a block is shared out among `parts` devices, and in which rounds."""
+    """How a block is shared out along these dims, in which rounds."""
 
-    form: Form
-    parts: int
+    along: Along
+    dims: Parts
     rounds: tuple[Round, ...]
 
+    @property
+    def axes(self) -> Axes:
+        return tuple(axis for _, some in self.dims for axis in some)
 
-def scattering(parts: Parts, local: Shape, dtype: DType, program: Program) -> Scattering:
-    """How to share out a local block along these dims."""
-    slice_, axes = slice_of(program), tuple(axis for _, some in parts for axis in some)
-    form = _form(share_of(parts, local, program.mesh), dtype, may_exchange=slice_ is not None)
-    if len(parts) > 1 and form is not Form.EXCHANGED:
-        form = Form.STACKED
-    count = program.mesh.product(axes)
-    at_once = form is Form.EXCHANGED or not _is_whole(axes, program.mesh, slice_)
-    return Scattering(form, count, (Round(axes),) if at_once else rounds(axes, program, may_split=True))
+    @property
+    def is_exchanged(self) -> bool:
+        return self.along is Along.EXCHANGED
 
 
-def one_after_another(parts: Parts, program: Program) -> tuple[Parts, ...]:
+def scatterings(parts: Parts, local: Shape, dtype: DType, target: Target) -> tuple[Scattering, ...]:
+    """How to share out a local block along these dims: one after another, or together."""
+    found = list[Scattering]()
+    for some in _one_after_another(parts, target):
+        found.append(_scattering(some, local, dtype, target))
+        local = share_of(some, local, target.mesh)
+    return tuple(found)
+
+
+def depends_on_share(dtype: DType, least_bytes: int, target: Target) -> bool:
+    """Whether a share of a type, of no less than so many bytes, of two dims or more, may be exchanged."""
+    return tpu.may_exchange(target) and not (tpu.is_scattered(dtype) and tpu.is_large_share(least_bytes))
+
+
+def _scattering(parts: Parts, local: Shape, dtype: DType, target: Target) -> Scattering:
+    along = _along(share_of(parts, local, target.mesh), dtype, tpu.may_exchange(target))
+    if len(parts) > 1 and along is not Along.EXCHANGED:
+        along = Along.STACKED
+    axes = tuple(axis for _, some in parts for axis in some)
+    at_once = along is Along.EXCHANGED or not tpu.is_not_scattered_over(axes, target)
+    return Scattering(along, parts, (Round(axes),) if at_once else rounds(axes, target))
+
+
+def _one_after_another(parts: Parts, target: Target) -> tuple[Parts, ...]:
     """Over a whole slice, scattered in rounds, several dims take a round each, with no shares to be stacked.
 
     Those over most axes first, then over most devices: most of the bytes come in the first round, over its links.
     """
-    mesh, axes = program.mesh, tuple(axis for _, some in parts for axis in some)
-    if len(parts) < 2 or not _is_whole(axes, mesh, slice_of(program)):
+    mesh, axes = target.mesh, tuple(axis for _, some in parts for axis in some)
+    if len(parts) < 2 or not tpu.is_not_scattered_over(axes, target):
         return (parts,)
     widths = {dim: [mesh.size(axis) for axis in some if mesh.size(axis) > 1] for dim, some in parts}
     in_order = sorted(parts, key=lambda part: (len(widths[part[0]]), math.prod(widths[part[0]])), reverse=True)
@@ -93,43 +102,29 @@ def share_of(parts: Parts, local: Shape, mesh: Mesh) -> Shape:
     return tuple(size // counts.get(dim, 1) for dim, size in enumerate(local))
 
 
-def slice_of(program: Program) -> Shape | None:
-    """The sides of the TPU slice that a program names."""
-    if program.topology is None or not program.topology.startswith(("v", "tpu")):
-        return None
-    return tuple(int(side) for side in program.topology.partition(":")[2].split("x") if side != "1")
-
-
-def _form(share: Shape, dtype: DType, may_exchange: bool) -> Form:
-    otherwise = Form.EXCHANGED if may_exchange else Form.PLAIN
-    if dtype not in _SCATTERED:
+@lru_cache(maxsize=1 << 14)
+def _along(share: Shape, dtype: DType, may_exchange: bool) -> Along:
+    otherwise = Along.EXCHANGED if may_exchange else Along.PLAIN
+    if not tpu.is_scattered(dtype):
         return otherwise
     if len(share) == 1:
-        return Form.FOLDED if share[0] % (_ROWS * FOLD) == 0 else otherwise
-    if share[-2] % _ROWS == 0 and share[-1] % _LANES == 0:
-        return Form.PLAIN
-    return Form.STACKED if math.prod(share) * dtype.bytes >= _LARGE else otherwise
+        return Along.FOLDED if tpu.may_be_folded(share) else otherwise
+    if tpu.is_whole_tiles(share):
+        return Along.PLAIN
+    return Along.STACKED if tpu.is_large_share(math.prod(share) * dtype.bytes) else otherwise
 
 
-def _is_whole(axes: Axes, mesh: Mesh, slice_: Shape | None) -> bool:
-    """Whether the group is all of a slice over which the compiler does not scatter."""
-    if mesh.product(axes) != mesh.devices:
-        return False
-    if slice_ is None:
-        return mesh.devices >= _MANY
-    return len(set(slice_)) < len(slice_) and mesh.devices > 4
-
-
-def rounds(axes: Axes, program: Program, may_split: bool) -> tuple[Round, ...]:
+@lru_cache(maxsize=1 << 10)
+def rounds(axes: Axes, target: Target) -> tuple[Round, ...]:
     """Of all of a slice the major axes, then the minor one.
 
-    Of a single axis, if it `may_split` and the slice is named, the major part, then the slice's last side.
+    Of a single axis, if the slice is named, the major part, then the slice's last side.
     """
-    mesh, slice_ = program.mesh, slice_of(program)
+    mesh, sides = target.mesh, target.sides
     wide = [place for place, axis in enumerate(axes) if mesh.size(axis) > 1]
     if len(wide) > 1:
         return Round(axes[: wide[-1]]), Round(axes[wide[-1] :])
-    if not slice_ or not may_split or slice_[-1] == mesh.product(axes):
+    if not sides or sides[-1] == mesh.product(axes):
         return (Round(axes),)
-    split = (mesh.product(axes) // slice_[-1], slice_[-1])
+    split = (mesh.product(axes) // sides[-1], sides[-1])
     return Round(axes, split, is_major=True), Round(axes, split)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import shardc
 from shardc.cost.allocation import allocation
 from shardc.cost.heap import Buffers, Heap
-from shardc.cost.tiles import tiled_bytes
 from shardc.ir.collectives import DirectExchange
+from shardc.lowering.tiles import tiled_bytes
 
 
 @pytest.mark.parametrize(

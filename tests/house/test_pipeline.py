@@ -22,7 +22,7 @@ def passes(text, **options):
 
 def test_one_statement_after_each_pass():
     found = passes(f"mesh X=4\n{TEXT}", dims="I=512,J=8192,K=1024", chip="v5e")
-    assert list(found) == ["read", "resolve", "size", "plan", "lower", "write"]
+    assert list(found) == ["read", "resolve", "size", "plan", "lower", "emit", "write"]
     assert found["read"] == f"mesh X=4\n{TEXT}\n"
     assert "dims" not in found["resolve"] and "dims I=512, J=8192, K=1024" in found["size"]
     assert found["plan"].splitlines() == [
@@ -34,7 +34,13 @@ def test_one_statement_after_each_pass():
         "C[I, K_X] = ReduceScatter_X,K C[I, K]{U_X}  # case 2: reduce and scatter the result",
         "return C[I, K_X]",
     ]
-    assert "jax.lax.psum_scatter" in found["lower"] and found["lower"].startswith("given A, B\n")
+    assert found["lower"].splitlines() == [
+        "for no slice that is named",
+        "B[J_X, K] = Slice: plain",
+        "C[I, K]{U_X} = Einsum: plain",
+        "C[I, K_X] = ReduceScatter: along the dim; over X of 1,048,576 B",
+    ]
+    assert "jax.lax.psum_scatter" in found["emit"] and found["emit"].startswith("given A, B\n")
     assert found["write"] == shardc.plan(TEXT, mesh="X=4", dims="I=512,J=8192,K=1024", chip="v5e").source()
 
 
@@ -52,4 +58,4 @@ def test_every_form_of_a_drawn_program_is_legal_and_says_each_step(case):
     plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims)
     text = print_schedule(plan.schedule)
     assert text.count(" = ") == len(plan.steps) and text.count("given ") == len(plan.inputs)
-    assert len(list(stages(case.text, plan.program, plan.schedule, plan.chip))) == 6
+    assert len(list(stages(case.text, plan.program, plan.schedule, plan.chip))) == 7

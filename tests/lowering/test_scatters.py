@@ -8,42 +8,48 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.ir.dtypes import DTYPES
-from shardc.lowering.scatters import Form, Round, one_after_another, scattering
+from shardc.lowering.scatters import Along, Round, scatterings
+from shardc.lowering.target import Target
 
 PLANE = ("X=4,Y=4", "v5e:4x4")
 CUBE = ("X=4,Y=4,Z=4", "v5p:4x4x4")
 
 
-def program(mesh, topology=None):
-    return shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, topology=topology)
+def target(mesh, topology=None):
+    return Target.of(shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, topology=topology))
 
 
 def form(share, dtype, topology="v5e:4x4"):
     """Of four devices, along the first dim."""
     local = (4 * share[0], *share[1:])
-    return scattering(((0, ("X",)),), local, DTYPES[dtype], program("X=4,Y=4", topology)).form
+    return only(((0, ("X",)),), local, dtype, target("X=4,Y=4", topology)).along
+
+
+def only(parts, local, dtype, target):
+    (found,) = scatterings(parts, local, DTYPES[dtype], target)
+    return found
 
 
 @pytest.mark.parametrize(
     ("share", "dtype", "wanted"),
     [
-        ((1024, 1024), "bf16", Form.PLAIN),
-        ((16, 256), "f32", Form.PLAIN),  # two tiles by two
-        ((8, 512), "f32", Form.EXCHANGED),  # one tile by four
-        ((4096, 128), "bf16", Form.STACKED),
-        ((3, 16, 256), "bf16", Form.PLAIN),
-        ((256, 2, 1024), "bf16", Form.STACKED),
-        ((128, 256 - 1), "f32", Form.STACKED),
-        ((64, 256 - 1), "f32", Form.EXCHANGED),  # less than 64 KiB
-        ((2048,), "f32", Form.FOLDED),
-        ((1024,), "f32", Form.EXCHANGED),
-        ((4096, 4096), "int32", Form.EXCHANGED),
-        ((4096, 4096), "f16", Form.EXCHANGED),
+        ((1024, 1024), "bf16", Along.PLAIN),
+        ((16, 256), "f32", Along.PLAIN),  # two tiles by two
+        ((8, 512), "f32", Along.EXCHANGED),  # one tile by four
+        ((4096, 128), "bf16", Along.STACKED),
+        ((3, 16, 256), "bf16", Along.PLAIN),
+        ((256, 2, 1024), "bf16", Along.STACKED),
+        ((128, 256 - 1), "f32", Along.STACKED),
+        ((64, 256 - 1), "f32", Along.EXCHANGED),  # less than 64 KiB
+        ((2048,), "f32", Along.FOLDED),
+        ((1024,), "f32", Along.EXCHANGED),
+        ((4096, 4096), "int32", Along.EXCHANGED),
+        ((4096, 4096), "f16", Along.EXCHANGED),
     ],
 )
 def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
     assert form(share, dtype) is wanted
-    without = {Form.EXCHANGED: Form.PLAIN}.get(wanted, wanted)
+    without = {Along.EXCHANGED: Along.PLAIN}.get(wanted, wanted)
     assert form(share, dtype, None) is form(share, dtype, "H100:16") is without, "only for the slice of a TPU"
 
 
@@ -65,8 +71,8 @@ def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
     ],
 )
 def test_the_rounds_are_by_slice(mesh, topology, axes, wanted):
-    found = scattering(((0, tuple(axes)),), (2**16, 1024), DTYPES["bf16"], program(mesh, topology))
-    assert (found.form, found.rounds) == (Form.PLAIN, wanted)
+    found = only(((0, tuple(axes)),), (2**16, 1024), "bf16", target(mesh, topology))
+    assert (found.along, found.rounds) == (Along.PLAIN, wanted)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +91,8 @@ def test_of_several_dims_over_a_whole_slice_the_one_over_most_links_is_first(mes
     places = {axes: dim for dim, axes in enumerate(parts.split())}
     rounds = [tuple((places[axes], tuple(axes)) for axes in each.split()) for each in wanted]
     given = tuple((dim, tuple(axes)) for axes, dim in places.items())
-    assert one_after_another(given, program(mesh, topology)) == tuple(rounds)
+    found = scatterings(given, (2**16, 2**16), DTYPES["bf16"], target(mesh, topology))
+    assert [stage.dims for stage in found] == rounds
 
 
 @given(
@@ -95,12 +102,12 @@ def test_of_several_dims_over_a_whole_slice_the_one_over_most_links_is_first(mes
     st.lists(st.integers(1, 512), min_size=1, max_size=4),
 )
 def test_the_rounds_together_share_out_among_all(slice_, data, dtype, share):
-    within = program(*slice_)
+    within = target(*slice_)
     axes = tuple(data.draw(st.permutations(within.mesh.names)))[: data.draw(st.integers(1, len(within.mesh.names)))]
     dim, parts = data.draw(st.integers(0, len(share) - 1)), within.mesh.product(axes)
     local = tuple(size * parts if place == dim else size for place, size in enumerate(share))
-    found = scattering(((dim, axes),), local, DTYPES[dtype], within)
-    assert math.prod(each.parts(within.mesh) for each in found.rounds) == found.parts == parts
-    assert found.form is not Form.EXCHANGED or len(found.rounds) == 1
+    found = only(((dim, axes),), local, dtype, within)
+    assert math.prod(each.parts(within.mesh) for each in found.rounds) == parts
+    assert not found.is_exchanged or len(found.rounds) == 1
     if dtype.startswith("int"):
-        assert found.form is Form.EXCHANGED or slice_[1] is None
+        assert found.along is Along.EXCHANGED or slice_[1] is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.compiled.hlo.stablehlo import collectives
-from shardc.emit.steps import moves
+from shardc.lowering import tpu
 from shardc.machines.run import run
 
 pytestmark = pytest.mark.devices
@@ -117,7 +117,7 @@ def test_the_gradient_and_vmap_are_those_of_a_product(name, kind):
 
 def test_a_gather_over_a_part_of_an_axis_after_another(monkeypatch):
     """Of large slices; here already of eight devices."""
-    monkeypatch.setattr(moves, "_LARGE", 8)
+    monkeypatch.setattr(tpu, "is_not_gathered_over", lambda axes, target: target.is_all(axes))
     text = "A[I_X, J] · B[J_X, K] → C[I_X, K]"
     plan = shardc.plan(text, mesh={"X": 8}, dims={"I": 4096, "J": 64, "K": 48}, dtype="int32", topology="v5p:2x2x2")
     assert plan.source().count("reshape(4, 2)") == 2

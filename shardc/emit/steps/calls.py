@@ -10,33 +10,31 @@ from shardc.emit.allowed import CARRIED, JOINED, ROWS, TRIP
 from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, renamed
 from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import local
-from shardc.emit.steps.exchanges import joint_exchange, may_be_rows, reshape, rows, rows_apart
-from shardc.emit.steps.flow import AxisSet, equal_along, equal_within
-from shardc.emit.steps.moves import exchange, gather, permute, slice_of
+from shardc.emit.steps.exchanges import joint_exchange, reshape
+from shardc.emit.steps.moves import exchange, gathered, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
-from shardc.emit.steps.pieces import direct_exchange, spread
-from shardc.emit.steps.scattering import scatter
+from shardc.emit.steps.pieces import direct_exchange
+from shardc.emit.steps.scattering import scattered
 from shardc.emit.steps.spec import left
 from shardc.emit.steps.variables import taken_names, variables
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-)
-from shardc.ir.digits import Reshape, digits_of
-from shardc.ir.exchange import is_thin
+from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
-from shardc.ir.sharding import Array, Axes, Sharding
-from shardc.lowering.scatters import Parts, one_after_another, scattering, share_of
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step
+from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.forms import (
+    Form,
+    Gathered,
+    InTurns,
+    Looped,
+    Lowering,
+    OneForm,
+    Pieces,
+    Plain,
+    PlainOp,
+    Scattered,
+)
+from shardc.lowering.lower import lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +46,10 @@ class Body:
     results: tuple[str, ...]
 
 
-def body(schedule: Schedule) -> Body:
-    """What each device does, as lines of Python."""
-    equal, taken = equal_along(schedule.block, schedule.mesh), taken_names(schedule)
-    writer = _Writer(schedule, equal, variables(schedule.block, taken), taken)
+def body(schedule: Schedule, lowering: Lowering | None = None) -> Body:
+    """What each device does, as lines of Python: the steps in their forms."""
+    lowering, taken = lower(schedule) if lowering is None else lowering, taken_names(schedule)
+    writer = _Writer(schedule, lowering, variables(schedule.block, taken), taken)
     code: list[Code] = [line for value in dict.fromkeys(schedule.inputs) for line in writer.input(value)]
     code += writer.steps()
     for output in dict.fromkeys(schedule.outputs):
@@ -66,7 +64,7 @@ def body(schedule: Schedule) -> Body:
 @dataclass(frozen=True, slots=True)
 class _Writer:
     schedule: Schedule
-    equal: tuple[AxisSet, ...]
+    lowering: Lowering
     names: tuple[str, ...]
     taken: frozenset[str]
 
@@ -80,26 +78,20 @@ class _Writer:
         return [Line(name.name, one_block(name), str(array))] if array.sharding.unreduced else []
 
     def steps(self) -> list[Code]:
-        numbered = enumerate(self.schedule.steps)
-        return [replace(each, step=number) for number, step in numbered for each in self.step(step)]
+        numbered = enumerate(zip(self.schedule.steps, self.lowering.forms, strict=True))
+        return [replace(each, step=number) for number, (step, form) in numbered for each in self.step(step, form)]
 
-    def step(self, step: Step) -> list[Code]:
-        match step.op:
-            case Einsum():
-                return self._lines(step, self._product(step))
-            case Apply():
-                return self._lines(step, self._function(step, step.op))
-            case Loop():
-                return self._scan(step, step.op)
-            case move:
-                return self._lines(step, *self._move(step, move))
+    def step(self, step: Step, form: Form) -> list[Code]:
+        if isinstance(form, Looped):
+            assert isinstance(step.op, Loop)
+            return self._scan(step, step.op, form)
+        return self._lines(step, *self._calls(step, form))
 
-    def _scan(self, step: Step, loop: Loop) -> list[Code]:
+    def _scan(self, step: Step, loop: Loop, form: Looped) -> list[Code]:
         """What is fixed is read where it is; what is carried and scanned comes and goes in two tuples."""
         body, given = loop.body, self._operands(step)
         names = variables(body, self.taken, [name.name for name in given[: loop.fixed]])
-        equal = equal_within(step, loop, self.equal, self.schedule.block, self.mesh)
-        trip = _Writer(self.schedule.inside(loop), equal, names, self.taken)
+        trip = _Writer(self.schedule.inside(loop), form.body, names, self.taken)
         code = [*trip.unpacked(body.inputs[loop.fixed :], loop.carried), *trip.steps()]
         first = loop.fixed + loop.carried
         operands = Items(given[loop.fixed : first]), Items(given[first:])
@@ -135,74 +127,51 @@ class _Writer:
     def _before(self, step: Step) -> Sharding:
         return self.schedule.values[step.operands[0]].sharding
 
-    def _read(self, step: Step, exprs: list[Expr]) -> list[Expr]:
+    def _read(self, step: Step, exprs: Sequence[Expr | Code]) -> Sequence[Expr | Code]:
         """The first of several expressions reads the operand."""
-        return [renamed(exprs[0], "", self._name(step.operands[0]).name), *exprs[1:]]
+        first, *others = exprs
+        assert not isinstance(first, Line | Scan | Turns)
+        return [renamed(first, "", self._name(step.operands[0]).name), *others]
 
-    def _move(self, step: Step, move: Move | Reshape) -> Sequence[Expr | Code]:
-        operand, value = step.operands[0], self._name(step.operands[0])
-        match move:
-            case AllGather(axes, dim):
-                return self._gathered(step, axes, dim)
-            case JointGather(parts):
-                # The last dim's axes are the major ones: its blocks then lie one after another on the first dim.
-                axes = tuple(axis for _, minor in reversed(parts) for axis in minor)
-                laid = spread(self._name(step.result), parts, len(self._before(step).dims), self.mesh)
-                return [*self._gathered(step, axes, parts[0][0]), *laid, Name(JOINED)]
-            case AllReduce(axes):
-                return [call("jax.lax.psum", value, axes_argument(axes))]
-            case ReduceScatter(axes, dim):
-                return self._scattered(step, ((dim, axes),))
-            case JointScatter(parts):
-                return self._scattered(step, parts)
-            case AllToAll(axes, source, dim):
-                if is_thin(self.schedule.values[operand].local_shape(self.mesh), self.mesh.product(axes)):
-                    after = self.schedule.values[step.result].sharding.dims
-                    return self._read(step, joint_exchange(axes, self._before(step).dims, after, self.mesh))
-                return [exchange(value, axes, source, dim)]
-            case CollectivePermute():
-                return [permute(value, move, self._before(step), self.mesh)]
-            case Slice(axes, dim):
-                return [slice_of(value, axes, dim, self.mesh.product(axes))]
-            case JointExchange(axes, dims):
-                return self._read(step, joint_exchange(axes, self._before(step).dims, dims, self.mesh))
-            case DirectExchange():
-                return [*direct_exchange(value, move, self._before(step), self.mesh), Name(JOINED)]
-            case Reshape(_, joins):
-                digits = self.schedule.values[operand if joins else step.result]
-                return self._read(step, [reshape(move, digits, self.mesh)])
+    def _calls(self, step: Step, form: OneForm) -> Sequence[Expr | Code]:
+        match form:
+            case Plain(op):
+                return [self._plain(step, op)]
+            case Gathered():
+                operand = self.schedule.values[step.operands[0]]
+                return self._read(step, gathered(form, operand, self._name(step.result), self.mesh))
+            case Scattered(stages):
+                array = self.schedule.values[step.operands[0]]
+                return self._read(step, [each for stage in stages for each in scattered(stage, array, self.mesh)])
+            case Pieces(op):
+                after = self.schedule.values[step.result].sharding.dims
+                return self._read(step, joint_exchange(op.axes, self._before(step).dims, after, self.mesh))
+            case InTurns(op):
+                pieces = direct_exchange(self._name(step.operands[0]), op, self._before(step), self.mesh)
+                return [*pieces, Name(JOINED)]
             case _:
-                assert_never(move)
+                assert_never(form)
 
-    def _scattered(self, step: Step, parts: Parts) -> list[Expr]:
-        array = self.schedule.values[step.operands[0]]
-        local, found = array.local_shape(self.mesh), list[Expr]()
-        for some in one_after_another(parts, self.schedule.program):
-            way = scattering(some, local, array.dtype, self.schedule.program)
-            found += scatter(way, some, array, self.mesh)
-            local = share_of(some, local, self.mesh)
-        return self._read(step, found)
-
-    def _gathered(self, step: Step, axes: Axes, dim: int) -> list[Expr]:
-        # Where the result must be equal on all devices; elsewhere the plain form has the better gradient.
-        equal = self.equal[step.result].intersection(axes)
-        keywords: dict[str, Expr] = {"to": Const("invarying")} if equal else {}
-        operand, program = step.operands[0], self.schedule.program
-        local = self.schedule.values[operand].local_shape(self.mesh)
-        if not (dim == len(local) - 1 > 1 and may_be_rows(local, program) and self._is_below(operand, dim)):
-            return gather(self._name(operand), axes, dim, keywords, program)
-        apart = len(local), local[dim - 1]
-        return self._read(step, [rows(*apart), *gather(Name(""), axes, dim - 1, keywords, program), rows_apart(*apart)])
-
-    def _is_below(self, value: int, dim: int) -> bool:
-        """Whether a dim of a value is a digit that another of the same dim stands above."""
-        for step in self.schedule.steps:
-            if isinstance(step.op, Reshape):
-                digits = self.schedule.values[step.operands[0] if step.op.joins else step.result]
-                if digits.dims == self.schedule.values[value].dims:
-                    of = digits_of(tuple(map(str, range(len(step.op.sizes)))), step.op)
-                    return of[dim - 1] == of[dim]
-        return False
+    def _plain(self, step: Step, op: PlainOp) -> Expr:
+        value = self._name(step.operands[0])
+        match op:
+            case Einsum():
+                return self._product(step)
+            case Apply():
+                return self._function(step, op)
+            case AllReduce(axes):
+                return call("jax.lax.psum", value, axes_argument(axes))
+            case AllToAll(axes, source, dim):
+                return exchange(value, axes, source, dim)
+            case CollectivePermute():
+                return permute(value, op, self._before(step), self.mesh)
+            case Slice(axes, dim):
+                return slice_of(value, axes, dim, self.mesh.product(axes))
+            case Reshape(_, joins):
+                digits = self.schedule.values[step.operands[0] if joins else step.result]
+                return renamed(reshape(op, digits, self.mesh), "", value.name)
+            case _:
+                assert_never(op)
 
     def _product(self, step: Step) -> Expr:
         arrays, result = self._arrays(step), self.schedule.values[step.result]
@@ -215,7 +184,7 @@ class _Writer:
         return tuple(map(self._name, step.operands))
 
     def _arrays(self, step: Step) -> tuple[Array, ...]:
-        return operands_of(step, self.schedule.values)
+        return tuple(self.schedule.values[value] for value in step.operands)
 
     def _name(self, value: int) -> Name:
         return Name(self.names[value])

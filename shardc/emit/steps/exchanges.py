@@ -14,13 +14,11 @@ from shardc.emit.exprs import Const, Expr, Name, axes_argument, call, method, ov
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Axes
 
 # The parts of a dim but what is left of it, major to minor: a label and a size each.
-Factors: TypeAlias = tuple[tuple[str, int], ...]
+Parts: TypeAlias = tuple[tuple[str, int], ...]
 _VALUE = Name("")
-LANES = 128  # of a tile of the TPU
 
 
 def joint_exchange(axes: Axes, before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> list[Expr]:
@@ -54,16 +52,6 @@ def reshape(op: Reshape, digits: Array, mesh: Mesh) -> Expr:
     return method(_VALUE, "reshape", *sizes)
 
 
-def may_be_rows(local: Sequence[int], program: Program) -> bool:
-    """Whether a block is gathered along its last dim with the digit above as `rows`, in whole tiles then.
-
-    Replayed, two reshards on v5p took 26 and 46 % less time so, one on v5e and v6e 2 and 4 % more (libtpu 0.0.42.1);
-    with part of a tile's lanes some took more, and v4 was like v5p (0.0.51).
-    """
-    generation = (program.topology or "").partition(":")[0]
-    return generation in ("v4", "v5p") and local[-1] % LANES == 0
-
-
 def rows(rank: int, digit: int) -> Expr:
     """[I, 4, J] → [I·4, J]: a digit's elements as rows of what is above it."""
     sizes = [size_of(_VALUE, dim) for dim in range(rank - 2)]
@@ -76,7 +64,7 @@ def rows_apart(rank: int, digit: int) -> Expr:
     return method(_VALUE, "reshape", *sizes[:-1], over(sizes[-1], digit), Const(digit), last)
 
 
-def to_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
+def to_front(dims: Sequence[Parts], order: Sequence[str]) -> list[Expr]:
     """[I, J] with parts p of I and q of J → [p·q, I/p, J/q]: dims are cut, the parts come first and become one."""
     cut, labels = list[Expr](), list[str]()
     for dim, parts in enumerate(dims):
@@ -91,7 +79,7 @@ def to_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
     return found
 
 
-def _from_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
+def _from_front(dims: Sequence[Parts], order: Sequence[str]) -> list[Expr]:
     """[p·q, I, J] → [I·p, J·q], the way back."""
     sizes = {label: size for parts in dims for label, size in parts}
     found = list[Expr]()
@@ -115,5 +103,5 @@ def _transposed(order: Sequence[int]) -> list[Expr]:
     return [] if list(order) == sorted(order) else [method(_VALUE, "transpose", *map(Const, order))]
 
 
-def by_axis(axes: Axes, mesh: Mesh) -> Factors:
+def by_axis(axes: Axes, mesh: Mesh) -> Parts:
     return tuple((axis, mesh.size(axis)) for axis in axes)

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from shardc.emit.exprs import Attr, BinOp, Call, Const, Expr, Index, Items, Name, axes_argument, call, method
+from shardc.emit.allowed import JOINED
+from shardc.emit.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Name, axes_argument, call, method
+from shardc.emit.steps.exchanges import rows, rows_apart
+from shardc.emit.steps.pieces import spread
 from shardc.ir.collectives import CollectivePermute
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program
-from shardc.ir.sharding import Axes, Sharding
-from shardc.lowering.scatters import Round, rounds
+from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.lowering.forms import Gathered
+from shardc.lowering.scatters import Round
 
 # Up to so many devices the pairs of a permute are written out.
 _FEW = 8
-# A slice of so many devices is large.
-_LARGE = 64
 
 
-def gather(value: Expr, axes: Axes, dim: int, keywords: dict[str, Expr], program: Program) -> list[Expr]:
-    """`A[I_X] → A[I]`.
+def gathered(form: Gathered, array: Array, target: Name, mesh: Mesh) -> Sequence[Expr | Code]:
+    """`A[I_X] → A[I]`, or `A[I_X, J_Y] → A[I, J]`, of an array under the name ""."""
+    if form.rows is not None:
+        rank = len(array.dims)
+        return [rows(rank, form.rows), *_gathers(form, form.dim - 1), rows_apart(rank, form.rows)]
+    found = _gathers(form, form.dim)
+    if len(form.parts) == 1:
+        return found
+    return [*found, *spread(target, form.parts, len(array.dims), mesh), Name(JOINED)]
 
-    Over all of a large slice at once the TPU's compiler sums zeros, at twice the bytes; so there the minor axis
-    comes first: `A[I_XYZ] → A[I_XY] → A[I]`. JAX takes no part of an axis where the result is to be equal.
-    """
-    whole = program.mesh.product(axes) == program.mesh.devices >= _LARGE
-    found = rounds(axes, program, may_split=not keywords)[::-1] if whole else (Round(axes),)
-    names = [value, Name("")]
-    fixed = {"axis": Const(dim), "tiled": Name("True"), **keywords}
+
+def _gathers(form: Gathered, dim: int) -> list[Expr]:
+    to_equal: dict[str, Expr] = {"to": Const("invarying")} if form.to_equal else {}
+    fixed = {"axis": Const(dim), "tiled": Name("True"), **to_equal}
     return [
-        call("jax.lax.all_gather", name, axes_argument(each.axes), **fixed, **groups(each))
-        for name, each in zip(names, found, strict=False)
+        call("jax.lax.all_gather", Name(""), axes_argument(each.axes), **fixed, **groups(each)) for each in form.spelled
     ]
 
 

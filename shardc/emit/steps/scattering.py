@@ -11,35 +11,36 @@ from shardc.emit.steps.moves import groups
 from shardc.ir.dtypes import DType, Kind, accumulator
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
-from shardc.lowering.scatters import FOLD, Form, Parts, Round, Scattering
+from shardc.lowering.scatters import Along, Round, Scattering
+from shardc.lowering.tpu import FOLD
 
 _VALUE = Name("")
 
 
-def scatter(way: Scattering, parts: Parts, array: Array, mesh: Mesh) -> list[Expr]:
+def scattered(way: Scattering, array: Array, mesh: Mesh) -> list[Expr]:
     """`A[I]{U_X} → A[I_X]`, or `A[I, J]{U_XY} → A[I_X, J_Y]`. `array` is what is scattered."""
-    dim, stacked = parts[0][0], _stacked(way, parts, len(array.dims), mesh)
-    match way.form:
-        case Form.PLAIN:
+    dim = way.dims[0][0]
+    match way.along:
+        case Along.PLAIN:
             return [_scattered(each, dim) for each in way.rounds]
-        case Form.FOLDED:
+        case Along.FOLDED:
             folded = method(_VALUE, "reshape", Const(-1), Const(FOLD))
             return [folded, *(_scattered(each, 0) for each in way.rounds), method(_VALUE, "ravel")]
-        case Form.STACKED:
+        case Along.STACKED:
             share = call("jnp.squeeze", _VALUE, axis=Const(0))
-            return [*stacked, *(_scattered(each, 0) for each in way.rounds), share]
-        case Form.EXCHANGED:
-            return [*stacked, sent(way.rounds[0].axes), _added_up(array.dtype)]
+            return [*_stacked(way, array, mesh), *(_scattered(each, 0) for each in way.rounds), share]
+        case Along.EXCHANGED:
+            return [*_stacked(way, array, mesh), sent(way.axes), _added_up(array.dtype)]
         case _:
-            assert_never(way.form)
+            assert_never(way.along)
 
 
-def _stacked(way: Scattering, parts: Parts, rank: int, mesh: Mesh) -> list[Expr]:
+def _stacked(way: Scattering, array: Array, mesh: Mesh) -> list[Expr]:
     """The shares one behind the other: on X=2, Y=4 `A[I, J]` as [8, I/2, J/4], share n for device n of X and Y."""
-    if len(parts) == 1:
-        return [call("jnp.stack", call("jnp.split", _VALUE, Const(way.parts), axis=Const(parts[0][0])))]
-    axes, of_dims = tuple(axis for _, some in parts for axis in some), dict(parts)
-    return to_front([by_axis(of_dims.get(dim, ()), mesh) for dim in range(rank)], axes)
+    if len(way.dims) == 1:
+        return [call("jnp.stack", call("jnp.split", _VALUE, Const(mesh.product(way.axes)), axis=Const(way.dims[0][0])))]
+    of_dims = dict(way.dims)
+    return to_front([by_axis(of_dims.get(dim, ()), mesh) for dim in range(len(array.dims))], way.axes)
 
 
 def _scattered(each: Round, dim: int) -> Call:

@@ -14,7 +14,7 @@ from shardc.ir.folds import single_steps
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Cost, Schedule, Step
 from shardc.ir.program import Program, check_divisible
-from shardc.lowering.scatters import slice_of
+from shardc.lowering.target import Target
 from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.budget import Budget, Spent
 from shardc.planner.meshes.idle import only_moves
@@ -157,7 +157,7 @@ def keeping(
     What is alive before the last statement bounds the whole where no slice is named; there what is above the limit
     is left out. Nothing where `cap` leaves no plan, or none costs less than `limit`.
     """
-    early = None if slice_of(program) is not None else memory
+    early = None if Target.of(program).names_slice else memory
     for _ in range(MAX_LEANER):
         try:
             found = planned_at_once(

@@ -11,21 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    ReduceScatter,
-    Slice,
-)
-from shardc.ir.digits import Reshape
+from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Single, Step
+from shardc.ir.plan import Block, Loop, Single, Step
 
 AxisSet = frozenset[str]
 
@@ -63,12 +51,10 @@ def _demands(step: Step, demand: Sequence[AxisSet], block: Block, mesh: Mesh) ->
 
 def _demand_below(op: Single, demand: AxisSet) -> AxisSet:
     """What the operands must satisfy so that the result does."""
-    match op:
-        case AllGather(axes) | AllReduce(axes) | ReduceScatter(axes) | Slice(axes):
-            return demand - set(axes)
-        case JointGather() | JointScatter():
-            return demand - set(op.axes)
-        case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | Reshape() | Einsum() | Apply():
+    match op.facts.kind:
+        case Kind.GATHER | Kind.SUM | Kind.SCATTER | Kind.SLICE:
+            return demand.difference(op.axes)
+        case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
             return demand
-        case _:
-            assert_never(op)
+        case kind:
+            assert_never(kind)

@@ -1,0 +1,138 @@
+"""What will be emitted for each step: its form, decided once, which everything else reads.
+
+    lowering  = target, a form for each step
+    form      = Plain       as JAX has it
+              | Gathered    in one round or in two; a digit as rows; over several dims, then laid along them
+              | Scattered   along a dim or several, one after another or together; stacked, folded, exchanged
+              | Pieces      pieces to the front, exchanged, laid where they belong
+              | InTurns     pieces in turns of a permute
+              | Looped      a loop: the lowering of its body
+    call      = a collective of JAX over some axes, or over a part of one, of the step's block or a part of it
+
+The emitter prints a form, the callable applies it, prices are sums over its calls, and the memory model asks it for
+what lies between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, DirectExchange, JointExchange, Slice
+from shardc.ir.digits import Reshape
+from shardc.ir.facts import Kind
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Einsum
+from shardc.ir.sharding import Axes
+from shardc.lowering.scatters import Parts, Round, Scattering
+from shardc.lowering.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One collective as JAX is asked for it, of `above`/`below` of the step's block; so often, of as much each time."""
+
+    kind: Kind
+    over: Round
+    above: int = 1
+    below: int = 1
+    times: int = 1
+
+
+PlainOp: TypeAlias = Einsum | Apply | Reshape | AllReduce | AllToAll | CollectivePermute | Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """One call, or none: what a local step does, a sum, an exchange of one dim for another, a permute, a slice."""
+
+    op: PlainOp
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        return (Call(self.op.facts.kind, Round(self.op.axes)),) if self.op.facts.communicates else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Over `axes`, major to minor, along `dim`, minor round first; then laid along `parts`, if these are several.
+
+    `to_equal`: JAX has to be told that the result is equal on all devices. It takes no part of an axis then.
+    """
+
+    axes: Axes
+    dim: int
+    rounds: tuple[Round, ...]
+    parts: Parts
+    to_equal: bool = False
+    rows: int | None = None  # the size of the digit above, as rows of what is above that
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        found, gathered = list[Call](), 1
+        for each in self.rounds:
+            found.append(Call(Kind.GATHER, each, above=gathered))
+            gathered *= each.parts(mesh)
+        return tuple(found)
+
+    @property
+    def spelled(self) -> tuple[Round, ...]:
+        """The rounds as they are written."""
+        return (Round(self.axes),) if self.to_equal and any(each.split for each in self.rounds) else self.rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """One scattering after another, each of what the one before left."""
+
+    stages: tuple[Scattering, ...]
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        found, shared = list[Call](), 1
+        for stage in self.stages:
+            kind = Kind.EXCHANGE if stage.is_exchanged else Kind.SCATTER
+            for each in stage.rounds:
+                found.append(Call(kind, each, below=shared))
+                shared *= each.parts(mesh)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Pieces of a block brought to the front, exchanged in one AllToAll, and laid where they belong."""
+
+    op: AllToAll | JointExchange
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        return (Call(Kind.EXCHANGE, Round(tuple(axis for axis in self.op.axes if mesh.size(axis) > 1))),)
+
+
+@dataclass(frozen=True, slots=True)
+class InTurns:
+    """A piece in each turn of a permute."""
+
+    op: DirectExchange
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        return (Call(Kind.PERMUTE, Round(self.op.axes), below=self.op.rounds, times=self.op.rounds),)
+
+
+@dataclass(frozen=True, slots=True)
+class Looped:
+    """The steps of its body, each in its form."""
+
+    body: Lowering
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        """None of its own."""
+        return ()
+
+
+OneForm: TypeAlias = Plain | Gathered | Scattered | Pieces | InTurns  # of a step that leaves one value
+Form: TypeAlias = OneForm | Looped
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """The form of each step of a block, in order."""
+
+    target: Target
+    forms: tuple[Form, ...]

@@ -1,0 +1,107 @@
+"""The form of every step: decided here, once.
+
+`form` says it of a move from what a price depends on: the move, the block, its type, the target. `lower` adds what the
+steps around one say, which changes no price: where a gather has to leave equal values, and which digits become rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    ReduceScatter,
+    Slice,
+)
+from shardc.ir.digits import Reshape, digits_of
+from shardc.ir.dtypes import DType
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
+from shardc.ir.sharding import Array, Axes
+from shardc.lowering import tpu
+from shardc.lowering.flow import AxisSet, equal_along, equal_within
+from shardc.lowering.forms import Form, Gathered, InTurns, Looped, Lowering, Pieces, Plain, Scattered
+from shardc.lowering.scatters import Parts, Round, rounds, scatterings
+from shardc.lowering.target import Shape, Target
+
+
+def lower(schedule: Schedule) -> Lowering:
+    """The forms of a schedule's steps."""
+    return _lowering(schedule.block, equal_along(schedule.block, schedule.mesh), Target.of(schedule.program))
+
+
+def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
+    return Lowering(target, tuple(_form(step, block, equal, target) for step in block.steps))
+
+
+def form(op: Single, local: Shape, dtype: DType, target: Target) -> Form:
+    """The form of an operation on a local block."""
+    match op:
+        case Einsum() | Apply() | Reshape() | AllReduce() | CollectivePermute() | Slice():
+            return Plain(op)
+        case AllToAll():
+            return Pieces(op) if tpu.is_thin(local, target.mesh.product(op.axes)) else Plain(op)
+        case JointExchange():
+            return Pieces(op)
+        case DirectExchange():
+            return InTurns(op)
+        case AllGather(axes, dim):
+            return Gathered(axes, dim, _gather_rounds(axes, target), ((dim, axes),))
+        case JointGather(parts):
+            axes = _of_last_dim_first(parts)
+            return Gathered(axes, parts[0][0], _gather_rounds(axes, target), parts)
+        case ReduceScatter(axes, dim):
+            return Scattered(scatterings(((dim, axes),), local, dtype, target))
+        case JointScatter(parts):
+            return Scattered(scatterings(parts, local, dtype, target))
+        case _:
+            assert_never(op)
+
+
+def _form(step: Step, block: Block, equal: Sequence[AxisSet], target: Target) -> Form:
+    if isinstance(step.op, Loop):
+        within = equal_within(step, step.op, equal, block, target.mesh)
+        return Looped(_lowering(step.op.body, within, target))
+    before = block.values[(*step.operands, step.result)[0]]
+    local = before.local_shape(target.mesh)
+    found = form(step.op, local, before.dtype, target)
+    return _placed(found, before, local, equal[step.result], block, target) if isinstance(found, Gathered) else found
+
+
+def _placed(found: Gathered, before: Array, local: Shape, equal: AxisSet, block: Block, target: Target) -> Gathered:
+    """A gather where it stands.
+
+    Where the result must be equal on all devices JAX is told so; elsewhere the plain form has the better gradient.
+    """
+    dim = found.dim
+    by_rows = dim == len(local) - 1 > 1 and tpu.may_be_rows(local, target) and _is_below(before, dim, block)
+    return replace(found, to_equal=not equal.isdisjoint(found.axes), rows=local[dim - 1] if by_rows else None)
+
+
+def _gather_rounds(axes: Axes, target: Target) -> tuple[Round, ...]:
+    """The minor axis comes first: `A[I_XYZ] → A[I_XY] → A[I]`."""
+    return rounds(axes, target)[::-1] if tpu.is_not_gathered_over(axes, target) else (Round(axes),)
+
+
+def _of_last_dim_first(parts: Parts) -> Axes:
+    """Of a gather over several dims the last one's axes are the major ones: its blocks lie one after another then."""
+    return tuple(axis for _, minor in reversed(parts) for axis in minor)
+
+
+def _is_below(array: Array, dim: int, block: Block) -> bool:
+    """Whether a dim of an array is a digit that another of the same dim stands above."""
+    for step in block.steps:
+        if isinstance(step.op, Reshape):
+            digits = block.values[step.operands[0] if step.op.joins else step.result]
+            if digits.dims == array.dims:
+                of = digits_of(tuple(map(str, range(len(step.op.sizes)))), step.op)
+                return of[dim - 1] == of[dim]
+    return False

@@ -1,0 +1,164 @@
+"""What is known of the TPU's compiler: each rule a function, with the observation that taught it.
+
+A rule says what is done about a habit of the compiler, in numbers that were read off what it compiled and that nobody
+documents. `seen` keeps with it which libtpu did what; `tests/lowering/test_tpu.py` asks that every rule has one, and
+`tests/compiled` compiles again what can be. How a step is written follows from the first half of them
+(`lowering.scatters`, `lowering.lower`); what memory it takes, from the second (`lowering.buffers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.sharding import Axes
+from shardc.lowering.target import Shape, Target
+from shardc.lowering.tiles import LANES
+
+_Rule = TypeVar("_Rule", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen, and of which libtpu."""
+
+    libtpu: str
+    what: str
+
+
+OBSERVATIONS: dict[str, Observation] = {}  # by the name of the rule
+
+
+def seen(libtpu: str, what: str) -> Callable[[_Rule], _Rule]:
+    """Keeps an observation with the rule that it taught."""
+
+    def keep(rule: _Rule) -> _Rule:
+        OBSERVATIONS[rule.__name__] = Observation(libtpu, what)
+        return rule
+
+    return keep
+
+
+# How a ReduceScatter is written, so that it scatters: a plain one is often compiled to an AllReduce and a slice, at
+# twice the bytes.
+
+_SCATTERED = (DTYPES["bf16"], DTYPES["f32"])
+_PAIR_OF_ROWS, _PAIR_OF_LANES = 16, 256  # two tiles of 8 by 128 either way
+FOLD = LANES  # what an array of one dim is folded into
+_LARGE_SHARE = 2**16  # bytes
+_LARGE_SLICE = 64  # devices
+
+
+@seen("0.0.42.1, 0.0.51", "a ReduceScatter of any element type but bf16 and f32 is an AllReduce and a slice")
+def is_scattered(dtype: DType) -> bool:
+    """Whether partial sums of a type are scattered at all."""
+    return dtype in _SCATTERED
+
+
+@seen("0.0.42.1", "shares whose last two dims are whole pairs of tiles are scattered along any dim; others seldom")
+def is_whole_tiles(share: Shape) -> bool:
+    """Whether a share of two dims or more is scattered as it is."""
+    return share[-2] % _PAIR_OF_ROWS == 0 and share[-1] % _PAIR_OF_LANES == 0
+
+
+@seen("0.0.42.1", "of one dim, folded into rows of 128 lanes, whole pairs of tiles are scattered")
+def may_be_folded(share: Shape) -> bool:
+    """Whether a share of one dim is scattered as rows of lanes."""
+    return share[0] % (_PAIR_OF_ROWS * FOLD) == 0
+
+
+@seen("0.0.42.1", "shares stacked along a first dim are scattered, if each has some 64 KiB; smaller ones are summed")
+def is_large_share(size: int) -> bool:
+    """Whether shares of so many bytes that are no whole tiles are scattered one behind the other."""
+    return size >= _LARGE_SHARE
+
+
+@seen("0.0.42.1, 0.0.51", "an AllToAll of the shares, added up after, stays: the bytes of a scatter for any share")
+def may_exchange(target: Target) -> bool:
+    """Whether shares may be exchanged and added up instead. Only for a slice that is named."""
+    return target.names_slice
+
+
+@seen("0.0.42.1", "over all of 4x4, 2x2x2 or 4x4x4 a ReduceScatter is an AllReduce; of 2x2 and of 2x4 it is not")
+def is_not_scattered_over(axes: Axes, target: Target) -> bool:
+    """Whether a group is all of a slice two of whose sides are equal, as those of a large slice are taken to be."""
+    if not target.is_all(axes):
+        return False
+    if target.sides is None:
+        return target.mesh.devices >= _LARGE_SLICE
+    return len(set(target.sides)) < len(target.sides) and target.mesh.devices > 4
+
+
+# How others are written.
+
+
+@seen("0.0.42.1", "an AllGather over all of 64 chips or more is blocks among zeros, summed: twice the bytes")
+def is_not_gathered_over(axes: Axes, target: Target) -> bool:
+    """Whether a gather over this group is done in rounds."""
+    return target.is_all(axes) and target.mesh.devices >= _LARGE_SLICE
+
+
+@seen(
+    "0.0.42.1; v4: 0.0.51",
+    "replayed, two reshards on v5p took 26 and 46 % less time with a digit's elements as rows, one on v5e and v6e 2 "
+    "and 4 % more; with part of a tile's lanes some took more; v4 was like v5p",
+)
+def may_be_rows(local: Sequence[int], target: Target) -> bool:
+    """Whether a block gathered along its last dim takes the digit above as rows, in whole tiles then."""
+    return target.generation in ("v4", "v5p") and local[-1] % LANES == 0
+
+
+@seen("0.0.42.1", "an AllToAll of blocks with a dim of one among three or more is laid out in two rows to a tile")
+def is_thin(shape: Sequence[int], devices: int) -> bool:
+    """Whether pieces are brought to the front before an exchange: digits have dims of one element."""
+    return devices > 1 and len(shape) > 2 and 1 in shape
+
+
+# What a step takes of memory beside its operands and its result.
+
+_SMALL = 2**24  # bytes of a slice, or of what is laid from pieces
+_SENT = 2**25  # bytes of pieces to send
+
+
+@seen("0.0.42.1", "slices of up to 16 MiB, what is laid from few pieces, and a first copy for a product take no memory")
+def off_chip(size: int) -> int:
+    """The bytes in memory of what a step computes from pieces: what is small stays on the chip."""
+    return 0 if size <= _SMALL else size
+
+
+@seen("0.0.42.1", "of pieces to be sent in turns, 32 MiB stay on the chip")
+def pieces_off_chip(count: int, size: int) -> int:
+    """How many of so many pieces to send are in memory."""
+    return count - _SENT // size
+
+
+@seen("0.0.42.1", "an AllGather along the last dim, of a block that is not whole lanes, copies its operand")
+def copies_before_gather(local: Shape, dim: int) -> bool:
+    """Whether a gather copies its operand."""
+    return dim == len(local) - 1 and local[-1] % LANES != 0
+
+
+@seen("0.0.42.1", "an AllToAll copies its operand, unless it splits the first dim")
+def copies_before_exchange(split: int) -> bool:
+    """Whether an exchange copies its operand."""
+    return split > 0
+
+
+@seen("0.0.42.1", "an AllToAll copies its result, twice if it joins the last of three dims, or the last of an output")
+def copies_twice(joined: int, rank: int, is_output: bool) -> bool:
+    """Whether what arrived is copied twice to be laid along this dim."""
+    return joined == rank - 1 and (rank > 2 or is_output)
+
+
+@seen("0.0.42.1", "shares stacked along several dims are a copy of the operand, and another if one dim is the last")
+def copies_to_stack(dims: Sequence[int], rank: int) -> int:
+    """How many copies it takes to stack shares."""
+    return 0 if len(dims) < 2 else 2 if rank - 1 in dims else 1
+
+
+@seen("0.0.42.1", "laid by rows of lanes that are not whole, what arrived is copied once more")
+def copies_rows(piece: Shape, joined: int) -> bool:
+    """Whether pieces joined along the last dim are copied once more."""
+    return piece[-1] % LANES != 0 and joined > 1
