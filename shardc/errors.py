@@ -62,6 +62,7 @@ CODES: dict[str, str] = {
     "SHC310": "a process of the computation is missing, stuck or gone",
     "SHC311": "the TPU compiler is not installed",
     "SHC312": "a compiled program cannot be read",
+    "SHC313": "the package that draws pictures is not installed",
     "SHC401": "the text is too long",
     "SHC402": "too many terms",
     "SHC403": "nested too deeply",

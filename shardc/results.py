@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from shardc.compiled.compare import Comparison
     from shardc.compiled.verify import Verification
+    from shardc.report.pictures import Picture
+    from shardc.report.pictures.plan import PictureOf
 
     Whole = np.ndarray[Any, Any]
 
@@ -133,6 +135,21 @@ class Plan:
 
     def __str__(self) -> str:
         return table(self._view)
+
+    def picture(self, of: PictureOf = "steps") -> Picture:
+        """A picture, which a notebook shows and `save` writes as SVG; needs drawsvg, `pip install 'shardc[report]'`.
+
+        Of "steps", each as blocks on the mesh before and after; of what each of the "links" carries; the "timeline",
+        the chip's "roofline" with the products, or the "memory" over the steps.
+
+        >>> from shardc import plan
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> found.picture().title
+        'A[I_X, J] → A[I, J]: 1 step'
+        """
+        from shardc.report.pictures.plan import Pictured, picture
+
+        return picture(Pictured(self._view, self.schedule, self._model), of)
 
     def table(self, top: int = 3) -> str:
         """The table, with the `top` cheapest strategies of each statement.
@@ -289,6 +306,18 @@ class Front(Sequence[Plan]):
 
     def __str__(self) -> str:
         return front_table(self._view)
+
+    def picture(self) -> Picture:
+        """Time, or wire bytes, against memory: a dot for each plan. As `Plan.picture`.
+
+        >>> from shardc import plan
+        >>> front = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}).pareto()
+        >>> front.picture().title
+        'time against memory'
+        """
+        from shardc.report.pictures import front_picture
+
+        return front_picture(self._view)
 
     def to_json(self) -> str:
         """The JSON text of `shardc plan --pareto --json`."""

@@ -10,7 +10,9 @@ what a trip takes.
 
 from __future__ import annotations
 
-from shardc.cost.allocation import allocation
+from collections.abc import Iterator
+
+from shardc.cost.allocation import Allocation, allocation
 from shardc.ir.folds import last_uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Loop, Schedule
@@ -19,31 +21,40 @@ from shardc.lowering.target import Target
 
 def peak_of(schedule: Schedule) -> int:
     """The figure of memory of a plan: in its table, under `--memory`, and in `verify`."""
-    if Target.of(schedule.program).names_slice:
-        return allocation(schedule).total_bytes
-    return peak_bytes(schedule.block, schedule.mesh)
+    allocated = allocated_of(schedule)
+    return peak_bytes(schedule.block, schedule.mesh) if allocated is None else allocated.total_bytes
+
+
+def allocated_of(schedule: Schedule) -> Allocation | None:
+    """What the compiled program is predicted to allocate, where the program names a slice."""
+    return allocation(schedule) if Target.of(schedule.program).names_slice else None
 
 
 def peak_bytes(block: Block, mesh: Mesh) -> int:
     """The largest sum of buffers alive at once, in bytes of one device."""
-    return _peak(block, mesh, block.inputs)
+    return max(alive_bytes(block, mesh))
 
 
-def _peak(block: Block, mesh: Mesh, held: tuple[int, ...]) -> int:
+def alive_bytes(block: Block, mesh: Mesh) -> Iterator[int]:
+    """The buffers alive before the first step, then the most while each step runs, in bytes of one device."""
+    return _alive(block, mesh, block.inputs)
+
+
+def _alive(block: Block, mesh: Mesh, held: tuple[int, ...]) -> Iterator[int]:
     """The same of a block whose inputs live until their last use, but for those held throughout."""
     sizes = [array.local_bytes(mesh) for array in block.values]
     last = last_uses(block) | dict.fromkeys(held, len(block.steps))
-    alive = peak = sum(sizes[number] for number in block.inputs)
+    alive = sum(sizes[number] for number in block.inputs)
+    yield alive
     for place, step in enumerate(block.steps):
         ended = {number for number in (*step.operands, *step.results) if last.get(number, place) == place}
         alive += sum(sizes[number] for number in step.results)
-        peak = max(peak, alive + (_within(step.op, mesh) if isinstance(step.op, Loop) else 0))
+        yield alive + (_within(step.op, mesh) if isinstance(step.op, Loop) else 0)
         alive -= sum(sizes[number] for number in ended)
-    return peak
 
 
 def _within(loop: Loop, mesh: Mesh) -> int:
     """What the trips take beside the loop's operands and results, in which what is fixed and carried lies."""
     body, first = loop.body, loop.fixed + loop.carried
     outside = sum(body.values[number].local_bytes(mesh) for number in body.inputs[:first])
-    return _peak(body, mesh, body.inputs[: loop.fixed]) - outside
+    return max(_alive(body, mesh, body.inputs[: loop.fixed])) - outside

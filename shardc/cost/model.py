@@ -47,7 +47,7 @@ from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes
 
 PICO = 10**12
-_GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
+GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
 
 
 def picoseconds(seconds: float) -> int:
@@ -155,7 +155,7 @@ class LinkModel:
         factor = self._factor(move, levels)
         if factor is None:
             return Rate(0, 0.0)
-        gathered = devices if isinstance(move, _GATHERED) else 1
+        gathered = devices if isinstance(move, GATHERED) else 1
         return Rate(self._latency(move, levels).value, factor.value * gathered)
 
     def factor(self, move: Move) -> Factor | None:
@@ -206,7 +206,7 @@ class LinkModel:
         rate = self.rate(move)
         if rate.latency_s >= before.local_bytes(self.mesh) * rate.s_per_byte:
             return self._latency(move, self.network.levels(move.axes)).text
-        gathered = move.axes if isinstance(move, _GATHERED) else ()
+        gathered = move.axes if isinstance(move, GATHERED) else ()
         return formulas.times(formulas.local_bytes(before, without=gathered), factor.text)
 
     def symbols(self) -> dict[str, float]:

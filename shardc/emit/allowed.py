@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
 
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.names import RESERVED
+from shardc.ir.names import GREEK
 
 NAMES: frozenset[str] = frozenset(
     {
@@ -53,12 +55,13 @@ METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel"
 TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
 # The function of a loop, and what it takes and leaves.
 TRIP, CARRIED, ROWS = SCANNED = ("trip", "carried", "rows")
-# Names that a program's variable must not take.
 # What the emitted code of a program with axes cut names, beside its arrays.
 BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
 # The functions of a program that takes partial sums.
 STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
-TAKEN = RESERVED | frozenset(LOOPED) | frozenset(SCANNED) | {name for name in NAMES if "." not in name}
+# Names that a program's variable must not take: those of the module itself, and what Python calls its own.
+MODULE = frozenset({"jax", "jnp", "np", "program"}) | {name for name in NAMES if "." not in name}
+TAKEN = MODULE.union(LOOPED, SCANNED, keyword.kwlist, keyword.softkwlist, dir(builtins))
 
 _FUNCTIONS = (["program"], ["refined", "program"], [STEPS, "program"], [*PARTED, "program"])
 _HEADER = frozenset({"jax.jit", STEPS})
@@ -75,7 +78,7 @@ _BORDER_CALLS = frozenset(
 )
 _WITH = re.compile(r"jax\.ensure_compile_time_eval\(\)|jax\.sharding\.use_abstract_mesh\(fine\.abstract_mesh\)")
 _LOOP = re.compile(rf"for {TURN} in range\([0-9]+\)")
-_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_VARIABLE = re.compile(rf"[A-Za-z{''.join(GREEK.values())}]\w*")
 _IMPORTS = frozenset({"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"})
 _NODES = (
     ast.Module,

@@ -23,8 +23,8 @@ from shardc.ir.digits import Reshape
 from shardc.ir.folds import every_block
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
-from shardc.ir.program import Pattern, Program, uses
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step, operands_of
+from shardc.ir.program import Pattern, Program, classes, uses
 from shardc.ir.sharding import Array, Sharding, with_dim
 
 
@@ -136,7 +136,10 @@ def _alike(one: Array, other: Array) -> bool:
 
 
 def _step(where: str, block: Block, step: Step, op: Single, mesh: Mesh) -> Faults:
-    operands, result = [block.values[value] for value in step.operands], block.values[step.result]
+    if step.seen and [*map(len, step.seen)] != [len(block.values[value].dims) for value in step.operands]:
+        yield Fault(where, f"its operands are not of the dims {step.seen}")
+        return
+    operands, result = operands_of(step, block.values), block.values[step.result]
     where = f"{where}: {', '.join(map(str, operands))} → {result}"
     left = _left_by(op, operands, result, mesh)
     if isinstance(left, str):
@@ -186,15 +189,20 @@ def _interface(schedule: Schedule) -> Faults:
     ):
         if len(found) != len(wanted):
             yield Fault(what, f"{len(found)} of the schedule, {len(wanted)} of the program")
+    same = classes(program.renamed)
     for value, given in zip(schedule.inputs, program.inputs, strict=False):
-        yield from _lies_as(f"input {given.name}", schedule.values[value], given.dims, given.pattern)
+        yield from _lies_as(f"input {given.name}", schedule.values[value], given.dims, given.pattern, [])
     for value, number in zip(schedule.outputs, program.outputs, strict=False):
         made = program.statements[number]
-        yield from _lies_as(f"output {made.name}", schedule.values[value], made.dims, made.pattern)
+        yield from _lies_as(f"output {made.name}", schedule.values[value], made.dims, made.pattern, same)
 
 
-def _lies_as(where: str, array: Array, dims: tuple[str, ...], pattern: Pattern) -> Faults:
-    if array.dims != dims:
+def _lies_as(where: str, array: Array, dims: tuple[str, ...], pattern: Pattern, same: Sequence[list[str]]) -> Faults:
+    """`same` are dims that name the places of one array: `y[B, S]` may be what was `x[B, T]`."""
+    fits = len(array.dims) == len(dims)
+    for one, other in zip(array.dims, dims, strict=False):
+        fits = fits and (one == other or any(one in some and other in some for some in same))
+    if not fits:
         yield Fault(where, f"{array} has the dims {array.dims}, not {dims}")
     elif not pattern.matches(array.sharding):
         yield Fault(where, f"{array} does not lie as {pattern.spell(dims)}")
@@ -212,12 +220,17 @@ def _shardings(program: Program) -> Faults:
 
 
 def _names(program: Program) -> Faults:
-    known = {given.name: frozenset(given.dims) for given in program.inputs}
+    known = {given.name: given.dims for given in program.inputs}
     for made in program.statements:
         for use in uses(made.expr):
             if use.name not in known:
                 yield Fault(made.text, f"{use.name} is neither an input nor bound before")
-        known[made.name] = frozenset(made.dims)
+            elif len(use.dims) != len(known[use.name]):
+                yield Fault(made.text, f"{use.name} has the dims {known[use.name]}, not {use.dims}")
+        known[made.name] = made.dims
+    for name, count in Counter(program.returns or ()).items():
+        if count > 1 or name not in known:
+            yield Fault("return", f"{name} is named twice" if count > 1 else f"there is no {name}")
 
 
 def _pattern(where: str, dims: tuple[str, ...], pattern: Pattern, mesh: Mesh) -> Faults:

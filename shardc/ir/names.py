@@ -1,21 +1,30 @@
-"""Which names may enter a program. Checked by the parser and again here, since names become code."""
+"""Which names may enter a program. Checked by the parser and again here; the emitter renames what becomes code."""
 
 from __future__ import annotations
 
-import keyword
 import re
 
 from shardc.errors import ShardcError, Span
 
 MAX_NAME = 64
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-# Names that emitted code uses for itself.
-RESERVED = frozenset({"jax", "jnp", "np", "P", "program"})
+# Words of the notation, which no array may bear; any other name is free.
+KEYWORDS = frozenset({"mesh", "dims", "dtype", "chip", "topology", "return", "for"})
+# Of Greek the letters that no Latin one looks like; LaTeX names them.
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ", "eta": "η",
+    "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "nu": "ν", "xi": "ξ", "pi": "π", "rho": "ρ",
+    "sigma": "σ", "tau": "τ", "upsilon": "υ", "phi": "φ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
+    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Pi": "Π", "Sigma": "Σ", "Phi": "Φ",
+    "Psi": "Ψ", "Omega": "Ω",
+}  # fmt: skip
+_LETTER = "A-Za-z" + "".join(dict.fromkeys(GREEK.values()))
+_NAME = re.compile(rf"[{_LETTER}][{_LETTER}0-9]*'*(?:_[{_LETTER}0-9]*'*)*")
 
 
 def check_name(name: str, what: str, span: Span | None = None) -> str:
-    """`name` if it may name an axis, a dim or an array; otherwise SHC107."""
-    if type(name) is not str or not _NAME.fullmatch(name):
+    """`name` if it may name an axis, a dim or an array; otherwise SHC107. Primes are for arrays and dims."""
+    fits = type(name) is str and len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
+    if not fits or (what == "axis" and "'" in name):
         long = isinstance(name, str) and len(name) > MAX_NAME
         reason = f"is {len(name)} letters long" if long else "is not a name"
         raise ShardcError(
@@ -24,6 +33,4 @@ def check_name(name: str, what: str, span: Span | None = None) -> str:
             span=span,
             help=f"letters, digits and `_`, beginning with a letter, {MAX_NAME} at most",
         )
-    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or (what == "array" and name in RESERVED):
-        raise ShardcError("SHC107", f"{what} `{name}` is a reserved word", span=span, help="choose another name")
     return name

@@ -11,6 +11,7 @@ sharding and dtype, from which local shapes and bytes follow. What goes through 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
@@ -84,7 +85,11 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`values[results]… = op(values[operands]…)`, for statement number `statement`. The cost is of all trips."""
+    """`values[results]… = op(values[operands]…)`, for statement number `statement`. The cost is of all trips.
+
+    `seen` are the dims under which a use names its array anew (`x[B, S, D]` of `x[B, T, D]`), of each operand; none
+    where each is read under its own.
+    """
 
     op: Op
     operands: tuple[int, ...]
@@ -92,6 +97,7 @@ class Step:
     statement: int
     cost: StepCost
     rule: str = ""
+    seen: tuple[tuple[str, ...], ...] = ()
 
     @property
     def result(self) -> int:
@@ -107,6 +113,14 @@ class Step:
     @property
     def is_collective(self) -> bool:
         return self.op.facts.is_move
+
+
+def operands_of(step: Step, values: Sequence[Array]) -> tuple[Array, ...]:
+    """The arrays that a step reads, under the dims that it knows them by."""
+    found = tuple(values[number] for number in step.operands)
+    if not step.seen:
+        return found
+    return tuple(replace(array, dims=dims) for array, dims in zip(found, step.seen, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

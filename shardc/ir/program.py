@@ -13,7 +13,7 @@ that means the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -56,7 +56,10 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An array by name. `pattern` is None for a bare name: whatever sharding it has, or is best."""
+    """An array by name. `pattern` is None for a bare name: whatever sharding it has, or is best.
+
+    `dims` may be other names than the array's own, place by place: `x[B, S, D]` of `x[B, T, D]`.
+    """
 
     name: str
     dims: tuple[str, ...]
@@ -146,6 +149,7 @@ class Program:
     statements: tuple[Statement, ...]
     chip: str | None = None
     topology: str | None = None
+    returns: tuple[str, ...] | None = None  # the outputs, if the text names them
     warnings: tuple[str, ...] = field(default=(), compare=False)  # of how it was written, not of what it is
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False)  # where each dim is first written
 
@@ -157,12 +161,16 @@ class Program:
         lines.append(f"dtype {self.dtype}")
         lines += [f"chip {self.chip}"] if self.chip else []
         lines += [f"topology {self.topology}"] if self.topology else []
-        return "\n".join([*lines, *(statement.text for statement in self.statements)])
+        end = [] if self.returns is None else ["return " + ", ".join(self.returns)]
+        return "\n".join([*lines, *(statement.text for statement in self.statements), *end])
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """The statements whose results no later statement uses, in order."""
+        """The statements whose results the text returns; without that, which no later statement uses, in order."""
         last: dict[str, int] = {}
+        if self.returns is not None:
+            last = {statement.name: number for number, statement in enumerate(self.statements)}
+            return tuple(last[name] for name in self.returns)
         for number, statement in enumerate(self.statements):
             for use in uses(statement.expr):
                 last.pop(use.name, None)
@@ -176,7 +184,19 @@ class Program:
         for array in self.inputs:
             found |= dict.fromkeys(array.dims)
         for statement in self.statements:
+            found |= {dim: None for use in uses(statement.expr) for dim in use.dims}
             found |= dict.fromkeys(statement.dims)
+        return tuple(found)
+
+    @property
+    def renamed(self) -> tuple[tuple[str, str], ...]:
+        """Each pair of dims that name one place of an array, and so have one size."""
+        own = {array.name: array.dims for array in self.inputs}
+        found: dict[tuple[str, str], None] = {}
+        for statement in self.statements:
+            for use in uses(statement.expr):
+                found |= {pair: None for pair in zip(own[use.name], use.dims, strict=True) if pair[0] != pair[1]}
+            own[statement.name] = statement.dims
         return tuple(found)
 
     def shape(self, dims: tuple[str, ...]) -> tuple[int, ...]:
@@ -184,7 +204,9 @@ class Program:
         return tuple(sizes[dim] for dim in dims)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Program:
-        return replace(self, sizes=tuple((dict(self.sizes) | dict(sizes)).items()))
+        """With these sizes too, and those of the dims that must have the same."""
+        known = dict(self.sizes) | dict(sizes)
+        return replace(self, sizes=tuple((known | shared_sizes(known, self.renamed)).items()))
 
     def shardings_of(self, dim: str) -> Iterator[tuple[Axes, Span | None]]:
         """Every subscript that the program writes on a dim."""
@@ -201,6 +223,37 @@ def _on(dim: str, dims: tuple[str, ...], pattern: Pattern, span: Span | None) ->
     for name, axes in zip(dims, pattern.dims, strict=True):
         if name == dim and axes:
             yield axes, span
+
+
+def shared_sizes(sizes: Mapping[str, int], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """The sizes that dims have from others whose place they name; SHC206 where the two differ."""
+    found: dict[str, int] = {}
+    for dims in classes(pairs):
+        given = {dim: sizes[dim] for dim in dims if dim in sizes}
+        if len(set(given.values())) > 1:
+            raise _two_sizes(given)
+        found |= {dim: size for size in set(given.values()) for dim in dims if dim not in given}
+    return found
+
+
+def classes(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """The dims that the pairs join, directly or by way of others, in order."""
+    found: list[list[str]] = []
+    for pair in pairs:
+        joined = [some for some in found if not set(pair).isdisjoint(some)]
+        found = [some for some in found if some not in joined]
+        found.append(list(dict.fromkeys([*(dim for some in joined for dim in some), *pair])))
+    return found
+
+
+def _two_sizes(given: Mapping[str, int]) -> ShardcError:
+    (one, size), *others = given.items()
+    other, another = next(pair for pair in others if pair[1] != size)
+    return ShardcError(
+        "SHC206",
+        f"`{other}` names the same dim of an array as `{one}`: {another} is not {size}",
+        help=f"give both one size, or leave `{other}` without one",
+    )
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:

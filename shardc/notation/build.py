@@ -13,7 +13,7 @@ from lark.visitors import Transformer_NonRecursive
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.mesh import check_size
-from shardc.ir.names import check_name
+from shardc.ir.names import GREEK, KEYWORDS, check_name
 from shardc.notation import tree
 from shardc.notation.scan import MAX_DEPTH, too_deep
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 MAX_TERMS = 1000
 MAX_DIGITS = 100
-RESERVED = frozenset({"mesh", "dims", "dtype", "chip", "topology"})
-_FONT = re.compile(r"\\[a-z]+[ \t]*\{[ \t]*([A-Za-z0-9_]+)[ \t]*\}")
-_BRACED = re.compile(r"\{[ \t]*([A-Za-z0-9_]+)[ \t]*\}")
+_FONT = re.compile(r"\\[a-z]+[ \t]*\{[ \t]*([\w']+)[ \t]*\}")
+_BRACED = re.compile(r"\{[ \t]*([\w']+)[ \t]*\}")
+_GREEK = re.compile(r"\\([A-Za-z]+)(?![A-Za-z])(?![ \t]*\{)[ \t]*")
+_PRIME = re.compile(r"\^\\prime|\^\{\\prime\}")
 
 Kids: TypeAlias = list[Any]
 
@@ -145,18 +146,24 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         return found
 
     def array(self, kids: Kids) -> tree.Array:
-        name = self._name(kids[0])
-        check_name(name, "array", self._span(kids[0]))
-        if name in RESERVED or name in COLLECTIVE_NAMES:
-            raise ShardcError(
-                "SHC107", f"array `{name}` is a reserved word", span=self._span(kids[0]), help="choose another name"
-            )
+        name = "" if kids[0].type == "LSQB" else self._name(kids[0])
+        if name:
+            self._check_array(name, self._span(kids[0]))
         kinds = [kid.type if isinstance(kid, Token) else "" for kid in kids]
         dtype = self._name(kids[2]) if "COLON" in kinds[:2] else None
         dims = tuple(kid for kid in kids if isinstance(kid, tree.Dim)) if "LSQB" in kinds else None
         if isinstance(kids[-1], _Names):
             return tree.Array(name, dims, kids[-1].names, dtype, self._around(kids[:-1]), kids[-1].span)
         return tree.Array(name, dims, (), dtype, self._around(kids))
+
+    def _check_array(self, name: str, span: Span) -> None:
+        check_name(name, "array", span)
+        if name in KEYWORDS or name in COLLECTIVE_NAMES:
+            raise ShardcError("SHC107", f"array `{name}` is a reserved word", span=span, help="choose another name")
+
+    def returns(self, kids: Kids) -> tree.Return:
+        names = [kid for kid in kids[1:] if kid.type == "NAME"]
+        return tree.Return(tuple(map(self._name, names)), self._around(kids), tuple(map(self._span, names)))
 
     # --- expressions
 
@@ -258,8 +265,11 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
 
 
 def _plain(token: str) -> str:
-    r"""A name without its dress: `\text{In}` → `In`, `W_\text{in}` → `W_in`, `I_{XY}` → `I_XY`."""
-    return _BRACED.sub(r"\1", _FONT.sub(r"\1", token))
+    r"""A name without its dress: `\text{In}` → `In`, `W_\text{in}` → `W_in`, `I_{XY}` → `I_XY`, `\sigma'` → `σ'`."""
+    if "\\" in token:
+        token = _GREEK.sub(lambda found: GREEK.get(found[1], found[0]), _PRIME.sub("'", token))
+        token = _FONT.sub(r"\1", token)
+    return _BRACED.sub(r"\1", token)
 
 
 def _not_unreduced(name: str, span: Span) -> ShardcError:

@@ -17,14 +17,14 @@ _WORDS = {
     "COLON": "`:`", "PERIOD": "`.`", "SUB": "`_`", "QUERY": "`?`", "LT": "`<`", "GT": "`>`", "LPAR": "`(`",
     "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "_NL": "the end of the line",
     "$END": "the end of the text",
-    "KW_MESH": "`mesh`", "KW_MESH_CALL": "`Mesh(`", "KW_DIMS": "`dims`", "KW_DTYPE": "`dtype`", "KW_CHIP": "`chip`",
-    "KW_TOPOLOGY": "`topology`",
+    "KW_MESH": "`mesh`", "KW_MESH_CALL": "`Mesh(`", "KW_DIMS": "`dims`", "KW_RETURN": "`return`",
+    "KW_DTYPE": "`dtype`", "KW_CHIP": "`chip`", "KW_TOPOLOGY": "`topology`",
 }  # fmt: skip
 _CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = {"DOT", "ODOT", "PLUS", "MINUS"}
 _ENDS = {"_NL", "$END"}
-_QUIET = re.compile(r"#[^\n]*|'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")
+_QUIET = re.compile(r"#[^\n]*|(?<![\w'])'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")  # after a letter ' is a prime
 
 
 class _Stop:

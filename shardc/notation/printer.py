@@ -28,6 +28,8 @@ def _item(item: tree.Item) -> str:
             return f"{keyword} {value}"
         case tree.Statement():
             return print_statement(item)
+        case tree.Return(names):
+            return "return " + ", ".join(names)
         case _:
             assert_never(item)
 

@@ -10,13 +10,28 @@ from shardc.errors import ShardcError, Source, Span, nearest
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, check_divisible, uses
+from shardc.ir.program import (
+    Call,
+    Expr,
+    Input,
+    Named,
+    Pattern,
+    Product,
+    Program,
+    Statement,
+    Use,
+    check_divisible,
+    shared_sizes,
+    uses,
+)
 from shardc.notation import slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
+from shardc.notation.returns import check_returns, unreturned
 from shardc.notation.scope import Known, Scope, listed, lost_subscripts, part
+from shardc.notation.unnamed import with_names
 
 DEFAULT_DTYPE = DTYPES["bf16"]
 MAX_ARRAY_BYTES = 2**63
@@ -36,6 +51,7 @@ class Options:
 
 
 def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
+    parsed = with_names(parsed)
     mesh, sizes, words = _declared(parsed)
     if options.exact:
         check_agreement(parsed, options.mesh, options.sizes, options.dtypes)
@@ -58,9 +74,11 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         statements,
         options.chip or _word(words, "chip"),
         options.topology or _word(words, "topology"),
+        check_returns(parsed, scope.arrays, statements),
         spans=tuple(scope.spans.items()),
     )
     program = replace(program, warnings=tuple(_warnings(parsed, program, scope, options)))
+    sizes |= shared_sizes(sizes, program.renamed)
     program = replace(program, sizes=tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes))
     check_divisible(program)
     _check_bytes(program)
@@ -260,7 +278,8 @@ class _Speller:
         dims, pattern = self.scope.read(array)
         brackets = pattern.spell(dims) if dims is not None and pattern is not None else ""
         dtype = self.result_type if array is self.result else self._input_type(array)
-        return f"{array.name}: {dtype}{brackets}" if dtype else f"{array.name}{brackets}"
+        name = "" if array.unnamed else array.name
+        return f"{name}: {dtype}{brackets}" if dtype else f"{name}{brackets}"
 
     def _input_type(self, array: tree.Array) -> DType | None:
         known = self.scope.first_uses.get(id(array))
@@ -275,6 +294,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
     yield from scope.warnings
     yield from slips.lone_dims(parsed, program, {name: array.dims for name, array in scope.arrays.items()})
     yield from (f"mesh axis `{axis}` is not used" for axis in scope.mesh.names if axis not in scope.used_axes)
+    yield from unreturned(program)
     yield from slips.unused_sizes(scope.sizes, program)
     yield from slips.unused_dtypes(options.dtypes, scope.arrays)
     if (

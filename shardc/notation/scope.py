@@ -106,8 +106,16 @@ class Scope:
         axes = slips.run(part, self.mesh)
         if axes is not None:
             return name, axes
+        axis = part.rstrip("'")
+        if axis != part and slips.run(axis, self.mesh) is not None:
+            raise ShardcError(
+                "SHC107",
+                f"a prime after the subscript in `{word}`",
+                span=span,
+                help=f"it belongs to the dim: `{name}{part[len(axis) :]}_{axis}`",
+            )
         if part[0].isupper():
-            raise self.unknown_axis(part, span)
+            raise self.unknown_axis(axis, span)
         if part[0].isdigit() or word in self.sizes:  # no axis begins with a digit, and what has a size is a dim
             return word, ()
         if name in self.stems:
@@ -164,14 +172,32 @@ class Scope:
         if known is None:
             return self._input(array, dims, pattern)
         if dims is not None and dims != known.dims:
+            self._rename(array, dims, known.dims)
+        self.same_dtype(array, known.dtype)
+        return Use(array.name, known.dims if dims is None else dims, pattern, known.dtype, array.span)
+
+    def _rename(self, array: tree.Array, dims: tuple[str, ...], own: tuple[str, ...]) -> None:
+        """`x[B, S, D]` of `x[B, T, D]`: names anew, place by place, where the sizes agree."""
+        moved = [dim for dim, before in zip(dims, own, strict=False) if dim != before and dim in own]
+        if len(dims) != len(own) or moved:
+            order = f", in this order, not {listed(dims)}" if moved else f", not {listed(dims)}"
             raise ShardcError(
                 "SHC210",
-                f"`{array.name}` has dims {listed(known.dims)}, not {listed(dims)}",
+                f"`{array.name}` has dims {listed(own)}{order}",
                 span=array.span,
-                help=f"write `{array.name}[{', '.join(known.dims)}]`, with subscripts at will",
+                help=f"write `{array.name}[{', '.join(own)}]`, with subscripts or other names at will",
             )
-        self.same_dtype(array, known.dtype)
-        return Use(array.name, known.dims, pattern, known.dtype, array.span)
+        for dim, before in zip(dims, own, strict=True):
+            sizes = [self.sizes.get(name) for name in (before, dim)]
+            if dim != before and None not in sizes and sizes[0] != sizes[1]:
+                raise ShardcError(
+                    "SHC206",
+                    f"dim `{before}` of `{array.name}` is {sizes[0]}, and `{dim}` is {sizes[1]}",
+                    span=part(array.span, dim),
+                    help=f"write `{before}`, or a name of the same size",
+                )
+            if dim != before and dim not in self.sizes and slips.is_slip(dim, before):
+                self.warnings[f"`{dim}` names dim `{before}` of `{array.name}` anew; did you mean `{before}`?"] = None
 
     def _input(self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None) -> Use:
         if dims is None or pattern is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shardc.errors import nearest
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program
+from shardc.ir.program import Program, uses
 from shardc.notation import tree
 
 
@@ -93,21 +93,39 @@ def _one_edit(one: str, other: str) -> bool:
     return short[at + 1 :] == long[at + 1 :] or swapped == long
 
 
+def is_slip(dim: str, other: str) -> bool:
+    """Whether a name is nearly another: `t` for `T`, `d_modle` for `d_model`."""
+    return dim.lower() == other.lower() or (min(len(dim), len(other)) > 2 and _one_edit(dim.lower(), other.lower()))
+
+
 def lone_dims(parsed: tree.Tree, program: Program, names: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """A warning for each dim that the text mentions once and no output has: `A[I, J] · B[M, K] → C[I, K]` sums J and M
     apart, where `·_J` or `sum_M(B)` would say that it is meant. `names` are the dims of each array."""
     mentioned: Counter[str] = Counter()
-    for statement in statements(parsed):
-        for array in tree.arrays(statement.expr):
-            mentioned.update(names[array.name])
+    for made, statement in zip(program.statements, statements(parsed), strict=True):
+        for use in uses(made.expr):
+            mentioned.update(use.dims)
         mentioned.update(names[statement.result.name] if statement.result.dims is not None else ())
         for word in labels(statement.expr):
             mentioned.update({word, *word})
     kept = {dim for number in program.outputs for dim in program.statements[number].dims}
+    for dim, name in _dims_of_uses(program).items():
+        if mentioned[dim] == 1 and dim not in kept:
+            yield f"dim `{dim}` is on `{name}` alone, and is summed there" + _asked(dim, program.dims)
+
+
+def _dims_of_uses(program: Program) -> dict[str, str]:
+    """Of each dim of an input, or that a use names anew, the first array that has it."""
+    found: dict[str, str] = {}
     for given in program.inputs:
         for dim in given.dims:
-            if mentioned[dim] == 1 and dim not in kept:
-                yield f"dim `{dim}` is on `{given.name}` alone, and is summed there" + _asked(dim, program.dims)
+            found.setdefault(dim, given.name)
+    anew = {dim for _, dim in program.renamed}
+    for statement in program.statements:
+        for use in uses(statement.expr):
+            for dim in anew.intersection(use.dims):
+                found.setdefault(dim, use.name)
+    return found
 
 
 def unused_sizes(sizes: Mapping[str, int], program: Program) -> Iterator[str]:

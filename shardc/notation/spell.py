@@ -23,16 +23,18 @@ def spelled(program: Program) -> Program:
     if all(statement.text for statement in program.statements):
         return program
     known: set[str] = set()
+    own = {array.name: array.dims for array in program.inputs}
     statements = []
     for statement in program.statements:
-        text = statement.text or _text(statement, program, known)
+        text = statement.text or _text(statement, program, known, own)
         statements.append(replace(statement, text=text))
         known |= {use.name for use in _uses(statement.expr)} | {statement.name}
+        own[statement.name] = statement.dims
     return replace(program, statements=tuple(statements))
 
 
-def _text(statement: Statement, program: Program, known: set[str]) -> str:
-    speller = _Speller(program, set(known))
+def _text(statement: Statement, program: Program, known: set[str], own: dict[str, tuple[str, ...]]) -> str:
+    speller = _Speller(program, set(known), own)
     expr = speller.expr(statement.expr, frozenset(statement.dims))
     summed = any(isinstance(part, Product) and part.dtype.kind is Kind.INT for part in _parts(statement.expr))
     typed = summed or _natural(statement.expr) != statement.dtype
@@ -49,10 +51,11 @@ def _natural(expr: Expr) -> object:
 class _Speller:
     """Expressions → trees whose arrays are named by their whole spelling."""
 
-    def __init__(self, program: Program, known: set[str]) -> None:
+    def __init__(self, program: Program, known: set[str], own: dict[str, tuple[str, ...]]) -> None:
         self.inputs: dict[str, Input] = {array.name: array for array in program.inputs}
         self.dtype = program.dtype
         self.known = known
+        self.own = own
 
     def expr(self, expr: Expr, outside: frozenset[str]) -> tree.Expr:
         match expr:
@@ -83,6 +86,8 @@ class _Speller:
         first = use.name not in self.known and use.name in self.inputs
         self.known.add(use.name)
         pattern = use.pattern or (self.inputs[use.name].pattern if first else None)
+        if pattern is None and self.own.get(use.name, use.dims) != use.dims:
+            pattern = Pattern.free(len(use.dims))
         brackets = pattern.spell(use.dims) if isinstance(pattern, Pattern) else ""
         dtype = f": {use.dtype}" if first and use.dtype != self.dtype else ""
         return tree.Array(f"{use.name}{dtype}{brackets}", None)

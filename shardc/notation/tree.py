@@ -7,9 +7,9 @@ compared: trees of two spellings are equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, assert_never
 
 from shardc.errors import Span
 
@@ -26,7 +26,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """`Name: dtype[dims]{U_axes}`; `dims` is None for a bare name."""
+    """`Name: dtype[dims]{U_axes}`; `dims` is None for a bare name. Without a name, `[dims]`, it has the name ""."""
 
     name: str
     dims: tuple[Dim, ...] | None
@@ -34,6 +34,7 @@ class Array:
     dtype: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
     unreduced_span: Span | None = field(default=None, compare=False, repr=False)
+    unnamed: bool = False  # whether the name was given by `with_names`
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,16 @@ class WordDecl:
     value_span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement
+@dataclass(frozen=True, slots=True)
+class Return:
+    """`return Out, M2`."""
+
+    names: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+    spans: tuple[Span | None, ...] = field(default=(), compare=False, repr=False)
+
+
+Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement | Return
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +164,16 @@ def arrays(expr: Expr) -> Iterator[Array]:
                 yield from arrays(operand)
         case Neg(operand) | Call(operand=operand) | Named(operand=operand):
             yield from arrays(operand)
+
+
+def over_arrays(expr: Expr, change: Callable[[Array], Array]) -> Expr:
+    """The expression with each array changed, from the left."""
+    match expr:
+        case Array():
+            return change(expr)
+        case Chain(operands) | Sum(operands):
+            return replace(expr, operands=tuple(over_arrays(operand, change) for operand in operands))
+        case Neg(operand) | Call(operand=operand) | Named(operand=operand):
+            return replace(expr, operand=over_arrays(operand, change))
+        case _:
+            assert_never(expr)

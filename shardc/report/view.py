@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shardc.cost import CostModel
@@ -12,7 +12,7 @@ from shardc.io.text import json_text
 from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather, JointScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Cost, Einsum, Loop, Single, Step, Strategy
+from shardc.ir.plan import Apply, Cost, Einsum, Loop, Single, Step, Strategy, operands_of
 from shardc.ir.sharding import Array
 from shardc.planner import PlannedProgram, PlannedStatement
 from shardc.report.units import in_bytes
@@ -113,8 +113,10 @@ class PlanView:
 def view(planned: PlannedProgram, model: CostModel) -> PlanView:
     schedule, program = planned.schedule, planned.schedule.program
     mesh = program.mesh
-    names = [statement.name for statement in program.statements]
-    outputs = zip(schedule.outputs, program.outputs, strict=True)
+    outputs = [
+        replace(schedule.given(value), name=program.statements[number].name, dims=program.statements[number].dims)
+        for value, number in zip(schedule.outputs, program.outputs, strict=True)
+    ]
     return PlanView(
         VERSION,
         dict(schedule.given_mesh.axes),
@@ -123,7 +125,7 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         dict(program.sizes),
         program.dtype.name,
         tuple(_array(schedule.given(number), schedule.given_mesh) for number in schedule.inputs),
-        tuple(_array(schedule.given(number), schedule.given_mesh, names[statement]) for number, statement in outputs),
+        tuple(_array(array, schedule.given_mesh) for array in outputs),
         tuple(StatementView(statement, mesh) for statement in planned.statements),
         steps(schedule.steps, schedule.values, mesh),
         planned.cost,
@@ -202,10 +204,8 @@ def _alternative_fields(other: AlternativeView) -> dict[str, Any]:
     return asdict(other) | {"steps": [step_fields(step) for step in other.steps]}
 
 
-def _array(array: Array, mesh: Mesh, name: str | None = None) -> ArrayView:
-    name = array.name if name is None else name
-    spelled = name + str(array)[len(array.name) :]
-    return ArrayView(name, spelled, array.local_shape(mesh), array.local_bytes(mesh))
+def _array(array: Array, mesh: Mesh) -> ArrayView:
+    return ArrayView(array.name, str(array), array.local_shape(mesh), array.local_bytes(mesh))
 
 
 def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
@@ -215,7 +215,7 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
     return StepView(
         step.name,
         step.statement,
-        tuple(str(values[number]) for number in step.operands),
+        tuple(map(str, operands_of(step, values))),
         ", ".join(map(str, results)),
         axes,
         dim if loop is None else loop.dim,

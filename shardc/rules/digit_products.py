@@ -77,7 +77,7 @@ class Digits:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Placement:
     """Of each dim of a product, the axes on each of its digits."""
 
     axes: dict[str, tuple[Axes, ...]]
@@ -89,12 +89,12 @@ class Way:
         summed = [axis for dim, digits in self.axes.items() if dim not in dims for axes in digits for axis in axes]
         return Sharding(self.operand(dims).dims, frozenset(summed))
 
-    def joined(self, digits: Digits, dim: str, upper: int, mesh: Mesh) -> Way | None:
+    def joined(self, digits: Digits, dim: str, upper: int, mesh: Mesh) -> Placement | None:
         """With two digits of a dim seen as one; None if the blocks are not blocks then."""
         axes = self.axes[dim]
         if axes[upper + 1] and mesh.product(axes[upper]) != digits.sizes[dim][upper]:
             return None
-        return Way(self.axes | {dim: (*axes[:upper], axes[upper] + axes[upper + 1], *axes[upper + 2 :])})
+        return Placement(self.axes | {dim: (*axes[:upper], axes[upper] + axes[upper + 1], *axes[upper + 2 :])})
 
 
 def digits_of_dims(placed: Sequence[tuple[Dims, Sharding]], mesh: Mesh) -> Digits:
@@ -139,15 +139,15 @@ class Choices:
         factors = ([1 if place == NOWHERE else size for place in places] for size, places in some)
         return [math.prod(found) for found in product(*factors)]
 
-    def ways(self, chosen: Sequence[Place], digits: Digits) -> Iterator[Way]:
-        """The ways that put each axis on the place chosen for it: axes that share a digit in every order."""
+    def placements(self, chosen: Sequence[Place], digits: Digits) -> Iterator[Placement]:
+        """The placements with each axis on the place chosen for it: axes that share a digit in every order."""
         found: dict[Place, Axes] = {}
         for axis, place in zip(self.axes, chosen, strict=True):
             found[place] = (*found.get(place, ()), axis)
         every = digits.places(tuple(digits.sizes))
         for orders in product(*(self._in_order(place, found.get(place, ())) for place in every)):
             on = iter(orders)
-            yield Way({dim: tuple(next(on) for _ in digits.numbers(dim)) for dim in digits.sizes})
+            yield Placement({dim: tuple(next(on) for _ in digits.numbers(dim)) for dim in digits.sizes})
 
     def _in_order(self, place: Place, axes: Axes) -> list[Axes]:
         """The orders of axes on a digit: the one that an array has them in, or all."""

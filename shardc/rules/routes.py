@@ -35,7 +35,7 @@ from shardc.rules.moves import exchange, fillings
 
 MAX_EXTENDED = 128  # ways to put axes to the ends of dims: every pair of such, before and after, is compared
 MAX_TRIED = 512
-Dims: TypeAlias = tuple[Axes, ...]
+Layout: TypeAlias = tuple[Axes, ...]  # of each dim its axes
 Route: TypeAlias = tuple[Move | Reshape, ...]
 
 
@@ -73,14 +73,14 @@ def plainly(source: Sharding, target: Sharding, mesh: Mesh) -> Iterator[Route]:
         yield (*first, move, *_regathered(permuted, target.dims))
 
 
-def _regathered(source: Dims, target: Dims) -> Route:
+def _regathered(source: Layout, target: Layout) -> Route:
     """Gather whatever is not as in the target, slice the rest of it."""
     left = tuple(_front(old, new) for old, new in zip(source, target, strict=True))
     return (*_gathered(added(left, source)), *(Slice(axes, dim) for dim, axes in added(left, target)))
 
 
 @lru_cache(maxsize=16384)
-def _nearest(source: Dims, target: Dims, mesh: Mesh) -> Dims | None:
+def _nearest(source: Layout, target: Layout, mesh: Mesh) -> Layout | None:
     """The same axes on as many blocks, dim after dim as many as fit where the target has them; None if none do."""
     blocks, left = list(map(mesh.product, source)), mesh.ordered(axis for some in source for axis in some)
     kept = list[Axes]()
@@ -160,7 +160,7 @@ class _Digit:
         return self.new if len(self.new) >= len(self.old) else tuple(a for a in self.old if a not in moving)
 
 
-def _moving(source: Dims, target: Dims) -> frozenset[str]:
+def _moving(source: Layout, target: Layout) -> frozenset[str]:
     """The axes on both sides that are not where they were."""
     pairs = [
         (frozenset(old) - frozenset(new), frozenset(new) - frozenset(old))
@@ -169,7 +169,7 @@ def _moving(source: Dims, target: Dims) -> frozenset[str]:
     return frozenset[str]().union(*(old for old, _ in pairs)) & frozenset[str]().union(*(new for _, new in pairs))
 
 
-def _digits(source: Sharding, target: Dims) -> list[tuple[_Digit, ...]]:
+def _digits(source: Sharding, target: Layout) -> list[tuple[_Digit, ...]]:
     """The digits of each dim.
 
     Axes are sliced, then reduced, then moved; or moved, then gathered. Those of a digit come and go in this order
@@ -187,7 +187,7 @@ def _digits(source: Sharding, target: Dims) -> list[tuple[_Digit, ...]]:
 
 
 @lru_cache(maxsize=16384)
-def _in_digits(source: Sharding, target: Dims, mesh: Mesh) -> Route | None:
+def _in_digits(source: Sharding, target: Layout, mesh: Mesh) -> Route | None:
     moving, digits = _moving(source.dims, target), _digits(source, target)
     every = [digit for dim in digits for digit in dim]
     sizes = tuple(tuple(mesh.product(d.longer) for d in dim[:-1]) for dim in digits)
@@ -204,7 +204,7 @@ def _in_digits(source: Sharding, target: Dims, mesh: Mesh) -> Route | None:
     return (Reshape(sizes, joins=False), *found, Reshape(sizes, joins=True))
 
 
-def _in_pieces(source: Dims, target: Dims, shape: tuple[int, ...], mesh: Mesh) -> Route | None:
+def _in_pieces(source: Layout, target: Layout, shape: tuple[int, ...], mesh: Mesh) -> Route | None:
     before = _extended(source, _less(target, source), target, shape, mesh)
     after = _extended(target, _less(source, target), source, shape, mesh)
     best = None
@@ -215,14 +215,14 @@ def _in_pieces(source: Dims, target: Dims, shape: tuple[int, ...], mesh: Mesh) -
     return None if best is None else _ops(source, best[1], best[1], best[2], target, mesh)
 
 
-def _less(dims: Dims, others: Dims) -> Axes:
+def _less(dims: Layout, others: Layout) -> Axes:
     taken = {axis for axes in others for axis in axes}
     return tuple(axis for axes in dims for axis in axes if axis not in taken)
 
 
 def _extended(
-    dims: Dims, axes: Axes, others: Dims, shape: tuple[int, ...], mesh: Mesh
-) -> list[tuple[Dims, tuple[int, ...]]]:
+    dims: Layout, axes: Axes, others: Layout, shape: tuple[int, ...], mesh: Mesh
+) -> list[tuple[Layout, tuple[int, ...]]]:
     """Every way to put the axes to the ends of the dims that divides the shape, and into how many blocks.
 
     Of very many ways the first, if each axis is put first where the others have it.
@@ -254,7 +254,9 @@ def _pieces(held: tuple[int, ...], wanted: tuple[int, ...]) -> int:
     return cut
 
 
-def _ops(source: Dims, sliced: Dims, reduced: Dims, exchanged: Dims, target: Dims, mesh: Mesh) -> Route | None:
+def _ops(
+    source: Layout, sliced: Layout, reduced: Layout, exchanged: Layout, target: Layout, mesh: Mesh
+) -> Route | None:
     """Slice, reduce, exchange, gather; None if the blocks cannot be exchanged so."""
     move = exchange(reduced, exchanged, mesh)
     if move is None and reduced != exchanged:
@@ -275,7 +277,7 @@ def scattered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:
     return [JointScatter(parts)] if len(parts) > 1 else [ReduceScatter(axes, dim) for dim, axes in parts]
 
 
-def added(shorter: Dims, longer: Dims) -> tuple[tuple[int, Axes], ...]:
+def added(shorter: Layout, longer: Layout) -> tuple[tuple[int, Axes], ...]:
     """(dim, its axes at the end that the shorter has not), where there are any."""
     pairs = enumerate(zip(shorter, longer, strict=True))
     return tuple((dim, many[len(few) :]) for dim, (few, many) in pairs if few != many)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shardc.ir.folds import last_uses
-from shardc.ir.plan import Loop, Schedule, Step
+from shardc.ir.plan import Loop, Schedule, Step, operands_of
 from shardc.simulate.arguments import check_count
 from shardc.simulate.blocks import Values, row, stacked
 from shardc.simulate.layout import scatter
@@ -59,7 +59,7 @@ def _results(
     blocks = [known[value] for value in current.operands]
     if isinstance(current.op, Loop):
         return _looped(schedule, current.op, blocks, coins)
-    arrays = [schedule.values[value] for value in current.operands]
+    arrays = list(operands_of(current, schedule.values))
     result = schedule.values[current.result]
     if coins is None:
         return [step(current.op, blocks, arrays, result, schedule.mesh)]

@@ -28,7 +28,7 @@ ROOMS = {
         *{"ir", "rules", "cost", "planner", "io", "emit", "machines", "interface"},
         *{"numpy", "tabulate"},
     },
-    "report": {"ir", "rules", "cost", "planner", "compiled", "io", "tabulate"},
+    "report": {"ir", "rules", "cost", "planner", "compiled", "io", "tabulate", "drawsvg"},
     "results": {
         *{"ir", "cost", "planner", "simulate", "emit", "compiled", "report", "interface"},
         *{"jax", "numpy"},
@@ -57,7 +57,7 @@ ROOMS = {
     "errors": set(),
     "__main__": {"cli", "io"},
 }
-OUTSIDE = {"lark", "jax", "numpy", "networkx", "hypothesis", "click", "tabulate"}
+OUTSIDE = {"lark", "jax", "numpy", "networkx", "hypothesis", "click", "tabulate", "drawsvg"}
 
 
 def imported(text: str) -> set[str]:
@@ -136,7 +136,7 @@ def test_no_two_modules_import_each_other():
         in_order(texts | {"shardc.ir.mesh": planted})
 
 
-HEAVY = ("jax", "numpy", "lark", "networkx", "hypothesis", "click", "tabulate")
+HEAVY = ("jax", "numpy", "lark", "networkx", "hypothesis", "click", "tabulate", "drawsvg")
 
 
 def loaded(statement: str) -> set[str]:
@@ -151,4 +151,4 @@ def test_importing_shardc_loads_nothing_heavy():
 
 def test_planning_loads_neither_jax_nor_numpy():
     found = loaded("import shardc; shardc.plan('A[I, J_X] → A[I, J]', mesh={'X': 4})")
-    assert found.isdisjoint({"jax", "numpy", "networkx", "hypothesis"})
+    assert found.isdisjoint({"jax", "numpy", "networkx", "hypothesis", "drawsvg"})

@@ -18,9 +18,11 @@ from shardc.notation import parse, parse_tree, print_program, print_tree, spelle
 MESH = Mesh.of({"X": 2, "Y": 2, "model": 3})
 LAWS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-names = st.sampled_from(["A", "B", "Win", "dOut", "W_in", "X", "x2", "h_2"])
+names = st.sampled_from(
+    ["A", "B", "Win", "dOut", "W_in", "X", "x2", "h_2", "P", "lambda", "jax", "σ", "ΔW", "x'", "x''", "W_in'", "W'_in"]
+)
 dims = st.one_of(
-    st.builds(tree.Dim, st.sampled_from(["I", "J", "K_X", "I_XY", "d_model", "D"])),
+    st.builds(tree.Dim, st.sampled_from(["I", "J", "K_X", "I_XY", "d_model", "D", "T'", "T'_X", "θ"])),
     st.builds(tree.Dim, st.sampled_from(["I", "d_model"]), st.sampled_from([("X", "Y"), ("model", "X")])),
     st.builds(tree.Dim, st.sampled_from(["I", "J"]), free=st.just(True)),
 )
@@ -34,6 +36,7 @@ arrays = st.one_of(
         st.sampled_from([(), ("X",), ("XY",), ("X", "model")]),
         st.sampled_from([None, "int8", "f32"]),
     ),
+    st.builds(tree.Array, st.just(""), brackets, st.sampled_from([(), ("X",)])),
 )
 labels = st.sampled_from([(), ("J",), ("J", "K"), ("d_model",)])
 operators = st.one_of(
@@ -75,6 +78,7 @@ declarations = st.one_of(
     st.builds(tree.DimsDecl, st.tuples(st.tuples(st.sampled_from(["I", "d_model"]), sizes))),
     st.builds(tree.WordDecl, st.just("dtype"), st.sampled_from(["bf16", "f32"])),
     st.builds(tree.WordDecl, st.just("topology"), st.just("v5p:4x4x4")),
+    st.builds(tree.Return, st.lists(names, min_size=1, max_size=3).map(tuple)),
 )
 trees = st.builds(tree.Tree, st.lists(st.one_of(statements, declarations), min_size=1, max_size=4).map(tuple))
 
@@ -97,6 +101,9 @@ LATEX = [
     (r"_LOCAL\b", r"_\\text{LOCAL}"),
     (r"\bW_in\b", r"W_\\text{in}"),
     (r"\b(AllGather|AllReduce)", r"\\textbf{\1}"),
+    (r"ΔW\b", r"\\Delta W"),
+    (r"σ", r"\\sigma"),
+    (r"x'", r"x^{\\prime}"),
 ]
 
 
@@ -154,7 +161,7 @@ def test_every_span_holds_what_it_names(drawn: tree.Tree) -> None:
                 assert span.text.strip("()") == name
             case tree.Array(name):
                 assert span.text.strip("(").startswith(name)
-                assert span.text[-1] in ")]}" + name[-1] + str(node.dtype)[-1]
+                assert span.text[-1] in ")]}" + name[-1:] + str(node.dtype)[-1]
             case tree.Statement():
                 assert span.text in print_tree(drawn)
 

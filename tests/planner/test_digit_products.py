@@ -20,7 +20,7 @@ from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective
 from shardc.planner.digits.products import _Task
 from shardc.planner.statement.nodes import Planner
-from shardc.rules.digit_products import Digits, Way, choices, digits_of_dims
+from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims
 from shardc.rules.products import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal
@@ -189,9 +189,9 @@ def test_digits_seen_as_one():
     mesh, digits = Mesh.of(CUBE), Digits({"I": (2, 2)})
     assert digits.without("I", 0).sizes == {"I": (4,)}
     assert digits.without("I", 1).sizes == {"I": (2,)}
-    assert Way({"I": (("X",), ("Y",), ())}).joined(digits, "I", 0, mesh) == Way({"I": (("X", "Y"), ())})
-    assert Way({"I": ((), ("Y",), ())}).joined(digits, "I", 0, mesh) is None
-    assert Way({"I": ((), ("Y",), ())}).joined(digits, "I", 1, mesh) == Way({"I": ((), ("Y",))})
+    assert Placement({"I": (("X",), ("Y",), ())}).joined(digits, "I", 0, mesh) == Placement({"I": (("X", "Y"), ())})
+    assert Placement({"I": ((), ("Y",), ())}).joined(digits, "I", 0, mesh) is None
+    assert Placement({"I": ((), ("Y",), ())}).joined(digits, "I", 1, mesh) == Placement({"I": ((), ("Y",))})
     array = Array("A", ("I0", "I1", "I2", "J"), (2, 2, 16, 8), Sharding((("X",), (), ("Z",), ("Y",))), DTYPES["bf16"])
     whole = Digits({"I": (2, 2), "J": ()}).joined(array, ("I", "J"))
     assert str(whole) == "A[I_XZ, J_Y]" and whole.shape == (64, 8)
@@ -227,11 +227,11 @@ def tasks(draw):
 @given(tasks(), st.randoms(use_true_random=False))
 def test_a_floor_is_the_price_of_the_route_and_never_above_it(case, random):
     task, every = case
-    floors = task.floors(every.axes)[::-1]
+    bounds = task.bounds(every.axes)[::-1]
     for _ in range(20):
         chosen = tuple(map(random.choice, every.places))
-        leasts = [floor.least(chosen, *floor.joined([[place] for place in chosen])) for floor in floors]
-        for way in every.ways(chosen, task.digits) if None not in leasts else ():
+        leasts = [bound.bound(chosen, *bound.joined([[place] for place in chosen])) for bound in bounds]
+        for way in every.placements(chosen, task.digits) if None not in leasts else ():
             for number, (least, (dims, lies)) in enumerate(zip(leasts, task.placed, strict=True)):
                 found = task._moved(number, way)
                 if found is None:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.cost import LinkModel, chip
+from shardc.ir.bundle import Bundle
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective
 from shardc.planner.meshes import idle
-from shardc.planner.paths.graph import Space
+from shardc.planner.paths.graph import Graph
 from shardc.planner.paths.search import Search
 from shardc.planner.statement import build
 from shardc.planner.statement.nodes import Planner
@@ -34,10 +35,10 @@ def searches(draw):
     mesh = draw(meshes(max_axes=3, max_size=4))
     source, target = draw(shardings(mesh, 2)), draw(shardings(mesh, 2, unreduced=False))
     shape = draw(SHAPES)
-    made = Search(Space(mesh, 2, mesh.names), shape, 2, LinkModel.of(mesh, chip(draw(CHIPS))), draw(OBJECTIVES))
-    around = made.space
-    assume(made.divides(around.number(source)) and made.divides(around.number(target)))
-    return made, around.number(source), around.number(target)
+    made = Search(Graph(mesh, 2, mesh.names), shape, 2, LinkModel.of(mesh, chip(draw(CHIPS))), draw(OBJECTIVES))
+    graph = made.graph
+    assume(made.divides(graph.number(source)) and made.divides(graph.number(target)))
+    return made, graph.number(source), graph.number(target)
 
 
 @settings(max_examples=100)
@@ -45,8 +46,8 @@ def searches(draw):
 def test_no_path_is_cheaper_than_its_floor(case):
     search, source, goal = case
     prices = search.paths({source: 0}).price
-    assert all(search.least(source, number) <= price for number, price in prices.items())
-    assert search.least(source, goal) <= search.paths({source: 0}, goal).price.get(goal, math.inf)
+    assert all(search.bound(source, number) <= price for number, price in prices.items())
+    assert search.bound(source, goal) <= search.paths({source: 0}, goal).price.get(goal, math.inf)
 
 
 @settings(max_examples=100)
@@ -54,9 +55,9 @@ def test_no_path_is_cheaper_than_its_floor(case):
 def test_a_move_saves_no_more_than_it_costs(case):
     """So a search towards a goal settles each sharding once."""
     search, source, goal = case
-    for edge in search.space.edges(source):
+    for edge in search.graph.edges(source):
         if search.divides(edge.target):
-            assert search.least(source, goal) <= search.price(source, edge) + search.least(edge.target, goal)
+            assert search.bound(source, goal) <= search.price(source, edge) + search.bound(edge.target, goal)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,8 @@ def test_a_move_saves_no_more_than_it_costs(case):
 def test_a_search_towards_a_goal_leaves_aside_what_takes_as_long_but_brings_more(source, goal):
     """A floor that is a little too low makes a search look at every path of the same time: 11 to 20 shardings here."""
     mesh = Mesh.of({"X": 4, "Y": 4, "Z": 4})
-    search = Search(Space(mesh, 3, mesh.names), (2304, 2304, 2304), 2, LinkModel.of(mesh, chip("v5p")), Objective.TIME)
-    before, after = (search.space.number(Sharding.of(dims)) for dims in (source, goal))
+    search = Search(Graph(mesh, 3, mesh.names), (2304, 2304, 2304), 2, LinkModel.of(mesh, chip("v5p")), Objective.TIME)
+    before, after = (search.graph.number(Sharding.of(dims)) for dims in (source, goal))
     settled = search.paths({before: 0}, after).price
     assert after in settled
     assert len(settled) <= 8
@@ -91,7 +92,7 @@ def test_a_search_towards_a_goal_is_no_dearer_than_one_of_everything_and_keeps_i
     assert found <= best
     assert search.paths({source: 0}, goal).price[goal] <= best
     assert search.paths({source: 0}, goal, found).price[goal] <= found
-    below = search.paths({source: 0}, goal, search.least(source, goal) - 1).price
+    below = search.paths({source: 0}, goal, search.bound(source, goal) - 1).price
     assert goal == source or goal not in below
 
 
@@ -148,12 +149,12 @@ def test_idle_axes_together_save_bytes_and_mean_the_same(program, count):
 
 
 def test_axes_that_move_as_one_are_seen_as_one():
-    bundle = idle.Bundle(Mesh.of({"X": 2, "S": 2, "T": 4}), ("S", "T"))
-    assert bundle.seen == Mesh.of({"X": 2, "S": 8})
+    bundle = Bundle(Mesh.of({"X": 2, "S": 2, "T": 4}), ("S", "T"))
+    assert bundle.coarse == Mesh.of({"X": 2, "S": 8})
     together, apart = Sharding.of([["X", "S", "T"], []]), Sharding.of([["S"], ["T"]])
-    assert bundle.narrow(together) == Sharding.of([["X", "S"], []])
-    assert bundle.wide(bundle.narrow(together)) == together
-    assert bundle.narrow(apart) is None
+    assert bundle.coarsened(together) == Sharding.of([["X", "S"], []])
+    assert bundle.refined(bundle.coarsened(together)) == together
+    assert bundle.coarsened(apart) is None
 
 
 def test_an_idle_axis_that_no_dim_has_room_for_is_left_out():

@@ -49,7 +49,7 @@ DIMS = {"I": 16, "J": 32, "K": 64}
 @pytest.fixture(autouse=True)
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
-    monkeypatch.setattr(nodes, "space", graph.Space)
+    monkeypatch.setattr(nodes, "sharding_graph", graph.Graph)
     monkeypatch.setattr(nodes, "every_way", ways.every_way.__wrapped__)
     monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
 
@@ -377,8 +377,8 @@ def test_each_type_is_priced_by_its_own_bytes(monkeypatch):
     assert wire_bytes(text, {"X": 3}, sizes) == 2048
     right = nodes.Search
 
-    def one_for_all(around, shape, itemsize, *others):
-        return right(around, shape, 1, *others)
+    def one_for_all(graph, shape, itemsize, *others):
+        return right(graph, shape, 1, *others)
 
     monkeypatch.setattr(nodes, "Search", one_for_all)
     assert wire_bytes(text, {"X": 3}, sizes) == 6144
@@ -387,11 +387,11 @@ def test_each_type_is_priced_by_its_own_bytes(monkeypatch):
 @pytest.mark.parametrize("first, second", [({"X": 2, "Y": 4}, {"X": 4, "Y": 2}), ({"X": 2, "Y": 4}, {"Y": 4, "X": 2})])
 def test_a_plan_does_not_depend_on_the_meshes_planned_for_before(first, second, monkeypatch):
     """Sizes and order of the axes are part of what is remembered."""
-    monkeypatch.setattr(nodes, "space", graph.space)
+    monkeypatch.setattr(nodes, "sharding_graph", graph.sharding_graph)
     text = "A[I_X, J_Y] · B[J_Y, K] → C[I, K_X]"
-    graph.space.cache_clear()
+    graph.sharding_graph.cache_clear()
     alone = planned(text, second).to_json()
-    graph.space.cache_clear()
+    graph.sharding_graph.cache_clear()
     planned(text, first)
     assert planned(text, second).to_json() == alone
 

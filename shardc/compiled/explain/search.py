@@ -17,7 +17,7 @@ from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.names import RESERVED
+from shardc.ir.names import KEYWORDS
 from shardc.ir.plan import Cost
 from shardc.ir.program import Input, Pattern, Program, Statement, Use
 from shardc.ir.sharding import Array, Sharding, spell
@@ -192,7 +192,7 @@ def resharding(array: Array, after: Sharding, mesh: Mesh) -> Program:
 
 def array_name(text: str, otherwise: str = "A") -> str:
     """A name for the notation: `params['layer_0']['w']` is w."""
-    words = [word for word in _WORD.findall(text) if word not in RESERVED]
+    words = [word for word in _WORD.findall(text) if word not in KEYWORDS]
     return words[-1][:32] if words else otherwise
 
 

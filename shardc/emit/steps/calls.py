@@ -20,7 +20,7 @@ from shardc.emit.steps.variables import taken_names, variables
 from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
 from shardc.ir.sharding import Array, Sharding
 from shardc.lowering.forms import (
     Form,
@@ -184,7 +184,7 @@ class _Writer:
         return tuple(map(self._name, step.operands))
 
     def _arrays(self, step: Step) -> tuple[Array, ...]:
-        return tuple(self.schedule.values[value] for value in step.operands)
+        return operands_of(step, self.schedule.values)
 
     def _name(self, value: int) -> Name:
         return Name(self.names[value])

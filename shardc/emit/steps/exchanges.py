@@ -17,7 +17,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes
 
 # The parts of a dim but what is left of it, major to minor: a label and a size each.
-Parts: TypeAlias = tuple[tuple[str, int], ...]
+Factors: TypeAlias = tuple[tuple[str, int], ...]
 _VALUE = Name("")
 
 
@@ -64,7 +64,7 @@ def rows_apart(rank: int, digit: int) -> Expr:
     return method(_VALUE, "reshape", *sizes[:-1], over(sizes[-1], digit), Const(digit), last)
 
 
-def to_front(dims: Sequence[Parts], order: Sequence[str]) -> list[Expr]:
+def to_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
     """[I, J] with parts p of I and q of J → [p·q, I/p, J/q]: dims are cut, the parts come first and become one."""
     cut, labels = list[Expr](), list[str]()
     for dim, parts in enumerate(dims):
@@ -79,7 +79,7 @@ def to_front(dims: Sequence[Parts], order: Sequence[str]) -> list[Expr]:
     return found
 
 
-def _from_front(dims: Sequence[Parts], order: Sequence[str]) -> list[Expr]:
+def _from_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
     """[p·q, I, J] → [I·p, J·q], the way back."""
     sizes = {label: size for parts in dims for label, size in parts}
     found = list[Expr]()
@@ -103,5 +103,5 @@ def _transposed(order: Sequence[int]) -> list[Expr]:
     return [] if list(order) == sorted(order) else [method(_VALUE, "transpose", *map(Const, order))]
 
 
-def by_axis(axes: Axes, mesh: Mesh) -> Parts:
+def by_axis(axes: Axes, mesh: Mesh) -> Factors:
     return tuple((axis, mesh.size(axis)) for axis in axes)

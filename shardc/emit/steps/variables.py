@@ -40,7 +40,7 @@ def taken_names(schedule: Schedule) -> frozenset[str]:
 
 
 def _choose(wanted: str, held: dict[str, int], now: int, taken: frozenset[str]) -> str:
-    base = check_name(wanted, "dim")[:LONGEST]
+    base = check_name(wanted, "array").replace("'", "_prime")[:LONGEST]
     number, name = 0, base
     while name in taken or held.get(name, now) > now or (now < 0 and name in held):
         number += 1

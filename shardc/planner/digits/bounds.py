@@ -1,7 +1,7 @@
 """What an array's moves in digits cost at least, from the places of its axes alone.
 
 There are hundreds of ways to put axes on digits, and few are worth a route; so this is worked out with no sharding
-made. With one axis to a digit, as nearly always, it is what `Search.least` says:
+made. With one axis to a digit, as nearly always, it is what `Search.bound` says:
 
     A[I0_X, I1] → A[I0, I1_X]     X leaves its place: 1/2 of A comes, a device keeps 1/4
     A[I0_X, I1] → A[I0_Y, I1]     some device keeps nothing
@@ -19,7 +19,7 @@ from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, ReduceScatter
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.costs import Leg
-from shardc.planner.paths.graph import ToCome
+from shardc.planner.paths.graph import Remaining
 from shardc.planner.paths.search import Search
 from shardc.rules.digit_products import NOWHERE, Place
 
@@ -30,7 +30,7 @@ ROLES = ("held", "summed", "moved", "gathered", "clashing")
 
 
 @dataclass(slots=True)
-class Floor:
+class MovesBound:
     """An operand's moves to the product, or the result's from there. `axes` are those that a way places.
 
     Sets of these axes are bits. A code has five such sets, `ROLES`, a bit for digits with several axes, one for axes
@@ -56,7 +56,7 @@ class Floor:
         every: Sequence[Place],
         lies: Sharding,
         is_result: bool,
-    ) -> Floor:
+    ) -> MovesBound:
         """`places` are the array's own digits, `every` those of the product."""
         at = {place: some for place, some in zip(places, lies.dims, strict=True) if some}
         found = cls(search, axes, dict(zip(places, search.shape, strict=True)), at, is_result, [])
@@ -71,7 +71,7 @@ class Floor:
 
     def _code(self, axis: str, own: Place) -> int:
         """The code of one axis on one of the array's own places, or summed, or nowhere."""
-        size = self.search.space.mesh.size(axis)
+        size = self.search.graph.mesh.size(axis)
         if own in self.extents and self.extents[own] % size:
             return self._several << 1
         home = next((place for place, some in self.at.items() if axis in some), NOWHERE)
@@ -105,7 +105,7 @@ class Floor:
             found = [a | b | several if a & b >= end else a | b for a in found for b in own]
         return [code % end for code in found]
 
-    def least(self, chosen: Sequence[Place], code: int) -> int | None:
+    def bound(self, chosen: Sequence[Place], code: int) -> int | None:
         """For each axis a place of the product, and their code. None if blocks do not divide."""
         if code >= self._several:
             return None if code >= self._several << 1 else self._sharing(chosen)
@@ -115,7 +115,7 @@ class Floor:
 
     def _sharing(self, chosen: Sequence[Place]) -> int | None:
         """The same where axes share a digit."""
-        mesh, own = self.search.space.mesh, dict[Place, Axes]()
+        mesh, own = self.search.graph.mesh, dict[Place, Axes]()
         for axis, place in zip(self.axes, chosen, strict=True):
             own[place] = (*own.get(place, ()), axis)
         blocks, alone = 1, True
@@ -127,19 +127,19 @@ class Floor:
             alone = alone and (place not in self.at or len(own[place]) == len(self.at[place]) == 1)
         if alone:
             code = reduce(or_, (codes[place] for codes, place in zip(self.codes, chosen, strict=True)))
-            return self.least(chosen, code % self._several)
+            return self.bound(chosen, code % self._several)
         summed = [axes for place, axes in own.items() if self.is_result and place not in (*self.extents, NOWHERE)]
         key = blocks, tuple(chain.from_iterable(summed))
         if key not in self._shared:
-            self._shared[key] = self.search.floor(self._some_move(*key))
+            self._shared[key] = self.search.bound_of(self._some_move(*key))
         return self._shared[key]
 
-    def _some_move(self, blocks: int, summed: Axes) -> ToCome:
+    def _some_move(self, blocks: int, summed: Axes) -> Remaining:
         """Between where the operand lies, or the result is wanted, and so many blocks; any axis may stay."""
-        mesh, there = self.search.space.mesh, tuple(chain.from_iterable(self.at.values()))
-        pool = mesh.ordered({*self.search.space.pool, *there})
+        mesh, there = self.search.graph.mesh, tuple(chain.from_iterable(self.at.values()))
+        pool = mesh.ordered({*self.search.graph.pool, *there})
         after = mesh.product(there) if self.is_result else blocks
-        return ToCome(pool, after, max(mesh.product(there), blocks), summed, ())
+        return Remaining(pool, after, max(mesh.product(there), blocks), summed, ())
 
 
 @lru_cache(maxsize=16384)

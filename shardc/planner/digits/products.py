@@ -18,14 +18,14 @@ from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.program import Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import PLACED, PRICED, Spent
-from shardc.planner.digits.bounds import Floor
+from shardc.planner.digits.bounds import MovesBound
 from shardc.planner.paths.search import Search
 from shardc.planner.products.work import Work
 from shardc.planner.statement.nodes import Planner
-from shardc.rules.digit_products import Choices, Digits, Dims, Place, Way, choices, digits_of_dims
+from shardc.rules.digit_products import Choices, Digits, Dims, Place, Placement, choices, digits_of_dims
 from shardc.rules.routes import Route
 
-MAX_WAYS = 4096  # to put the axes on digits: three axes on three dims have at most 512
+MAX_PLACEMENTS = 4096  # ways to put the axes on digits: three axes on three dims have at most 512
 MAX_PRICED = 128  # and as many as may be as good as the last of them
 
 
@@ -35,7 +35,7 @@ class InDigits:
 
     digits: Digits
     operands: tuple[Route, ...]
-    way: Way
+    placement: Placement
     result: Route
     price: int
 
@@ -65,18 +65,18 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
     best = None
     pool = tuple(axis for axis in task.planner.pool if task.planner.mesh.size(axis) > 1)
     every = choices(task.placed, task.digits, pool)
-    if every.count > MAX_WAYS:
+    if every.count > MAX_PLACEMENTS:
         return None
     try:
         task.planner.budget.spend(PLACED * every.count)
         bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
         most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
-        for least, parts, chosen in bounded:
-            if least >= below or least > most:
+        for bound, parts, chosen in bounded:
+            if bound >= below or bound > most:
                 break
-            for way in every.ways(chosen, task.digits):
+            for placement in every.placements(chosen, task.digits):
                 task.planner.budget.spend(PRICED)
-                found = task.priced(way, parts, below)
+                found = task.priced(placement, parts, below)
                 if found is not None:
                     best, below = found, found.price
     except Spent:
@@ -86,19 +86,19 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
 
 def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Place, ...]]]:
     """The choices that may cost less than that: what they cost at least, and of that each array's part."""
-    floors = task.floors(every.axes)
-    codes = zip(*(floor.joined(every.places) for floor in floors), strict=True)
+    bounds = task.bounds(every.axes)
+    codes = zip(*(moves.joined(every.places) for moves in bounds), strict=True)
     for chosen, parts, own in zip(product(*every.places), every.parts(task.planner.mesh), codes, strict=True):
-        total, leasts = task.arithmetic(parts), list[int]()
-        for floor, code in zip(floors, own, strict=True):
-            least = floor.prices.get(code)
-            if least is None:
-                least = floor.least(chosen, code)
-            if least is None or (total := total + least) >= below:
+        total, each = task.arithmetic(parts), list[int]()
+        for moves, code in zip(bounds, own, strict=True):
+            bound = moves.prices.get(code)
+            if bound is None:
+                bound = moves.bound(chosen, code)
+            if bound is None or (total := total + bound) >= below:
                 break
-            leasts.append(least)
+            each.append(bound)
         else:
-            yield total, tuple(leasts[::-1]), chosen
+            yield total, tuple(each[::-1]), chosen
 
 
 def _with_fewest_digits(
@@ -110,15 +110,15 @@ def _with_fewest_digits(
     """
 
     def without(cuts: Iterable[Place]) -> InDigits | None:
-        digits, way = found.digits, found.way
+        digits, placement = found.digits, found.placement
         for dim, upper in cuts:
-            fewer = way.joined(digits, dim, upper, planner.mesh)
+            fewer = placement.joined(digits, dim, upper, planner.mesh)
             if fewer is not None:
-                digits, way = digits.without(dim, upper), fewer
+                digits, placement = digits.without(dim, upper), fewer
         if digits == found.digits:
             return found
         task = _Task.of(planner, expr, placed, digits)
-        return task.priced(way, (0,) * len(placed), found.price + 1)
+        return task.priced(placement, (0,) * len(placed), found.price + 1)
 
     cuts = found.digits.cuts[::-1]
     at_once = without(cuts)
@@ -152,12 +152,12 @@ class _Task:
         reshapes = sum(any(digits.op(dims).sizes) for dims, _ in placed)
         return cls(planner, expr, digits, placed, tuple(searches), Work.of(planner.program, expr), reshapes)
 
-    def floors(self, axes: Axes) -> list[Floor]:
+    def bounds(self, axes: Axes) -> list[MovesBound]:
         """What each array costs at least, the result first."""
         every = self.digits.places(tuple(self.digits.sizes))
         result = len(self.placed) - 1
         found = [
-            Floor.of(search, axes, self.digits.places(dims), every, lies, number == result)
+            MovesBound.of(search, axes, self.digits.places(dims), every, lies, number == result)
             for number, (search, (dims, lies)) in enumerate(zip(self.searches, self.placed, strict=True))
         ]
         return found[::-1]
@@ -169,36 +169,36 @@ class _Task:
             self._arithmetic[parts] = self.planner.objective.price(picoseconds(time), 0)
         return self._arithmetic[parts]
 
-    def _product(self, way: Way) -> int:
-        shardings = [way.operand(dims) for dims, _ in self.placed[:-1]]
-        blocks = [*shardings, way.result(self.expr.dims)]
-        moved = sum(s.local_bytes(s.space.number(block)) for s, block in zip(self.searches, blocks, strict=True))
+    def _product(self, placement: Placement) -> int:
+        shardings = [placement.operand(dims) for dims, _ in self.placed[:-1]]
+        blocks = [*shardings, placement.result(self.expr.dims)]
+        moved = sum(s.local_bytes(s.graph.number(block)) for s, block in zip(self.searches, blocks, strict=True))
         time = self.planner.model.local_s(self.work.flops(shardings, self.planner.mesh), moved, self.work.dtype)
         return self.planner.objective.price(picoseconds(time), 0)
 
-    def priced(self, way: Way, leasts: tuple[int, ...], below: int) -> InDigits | None:
-        """A way with its moves; None if an exchange does not fit, or would need digits of digits; or is no cheaper.
+    def priced(self, placement: Placement, bounds: tuple[int, ...], below: int) -> InDigits | None:
+        """A placement with its moves; None if an exchange does not fit, or needs digits of digits, or it is no cheaper.
 
-        `leasts` are what the moves of each array cost at least.
+        `bounds` are of the moves of each array.
         """
-        total = self._product(way) + self.planner.objective.price(0, 0, steps=self.reshapes) + sum(leasts)
+        total = self._product(placement) + self.planner.objective.price(0, 0, steps=self.reshapes) + sum(bounds)
         routes = list[Route]()
-        for number, least in enumerate(leasts):
-            found = None if total >= below else self._moved(number, way)
+        for number, bound in enumerate(bounds):
+            found = None if total >= below else self._moved(number, placement)
             if found is None:
                 return None
-            total += found[0] - least
+            total += found[0] - bound
             routes.append(found[1])
-        return None if total >= below else InDigits(self.digits, tuple(routes[:-1]), way, routes[-1], total)
+        return None if total >= below else InDigits(self.digits, tuple(routes[:-1]), placement, routes[-1], total)
 
-    def _moved(self, number: int, way: Way) -> tuple[int, Route] | None:
+    def _moved(self, number: int, placement: Placement) -> tuple[int, Route] | None:
         """What an operand's moves to the product cost, or the result's from it, and these; worked out once."""
         dims, lies = self.placed[number]
         is_result = number == len(self.placed) - 1
-        at = way.result(dims) if is_result else way.operand(dims)
+        at = placement.result(dims) if is_result else placement.operand(dims)
         if (number, at) not in self._known:
             search = self.searches[number]
-            there, here = search.space.number(at), search.space.number(lies)
+            there, here = search.graph.number(at), search.graph.number(lies)
             found = self._from_product(search, there, here) if is_result else self._route(search, here, there)
             self._known[number, at] = found
         return self._known[number, at]
@@ -211,11 +211,11 @@ class _Task:
         """From the product to the goal: partial sums are reduced, then a route. Those that may be best are priced."""
         found = search.reductions(left, goal, self.digits.rests(self.expr.dims))
         bounded = [
-            (price + search.least(first.end, goal), place, price, first) for place, (price, first) in enumerate(found)
+            (price + search.bound(first.end, goal), place, price, first) for place, (price, first) in enumerate(found)
         ]
         best: tuple[int, Route] | None = None
-        for least, _, price, first in sorted(bounded, key=itemgetter(0, 1)):
-            if best is not None and least >= best[0]:
+        for bound, _, price, first in sorted(bounded, key=itemgetter(0, 1)):
+            if best is not None and bound >= best[0]:
                 break
             rest = self._route(search, first.end, goal)
             if rest is not None and (best is None or price + rest[0] < best[0]):

@@ -13,26 +13,8 @@ third axis and more for a fourth. So where they would be many, idle axes move as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import assert_never
-
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-)
-from shardc.ir.mesh import Mesh
 from shardc.ir.program import Named, Program, Statement, Use, operands, uses
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Axes
 from shardc.rules.products import count_placements
 
 MAX_APART = 1000  # ways to lie for the dims that meet, while idle axes are searched each for itself
@@ -90,46 +72,3 @@ def useful_together(program: Program, idle: Axes) -> Axes:
         if any(extent % size == 0 for _, extent in program.sizes):
             found = (*found, axis)
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Axes that move as one. `mesh` has them; `seen` has the first alone, as large as all."""
-
-    mesh: Mesh
-    axes: Axes
-
-    @property
-    def seen(self) -> Mesh:
-        first, *others = self.axes
-        sizes = ((name, self.mesh.product(self.axes) if name == first else size) for name, size in self.mesh.axes)
-        return Mesh(tuple((name, size) for name, size in sizes if name not in others))
-
-    def first(self, axes: Axes) -> Axes:
-        """`IST` as `IS`."""
-        return tuple(axis for axis in axes if axis not in self.axes[1:])
-
-    def every(self, axes: Iterable[str]) -> Axes:
-        """`IS` as `IST`."""
-        return tuple(name for axis in axes for name in (self.axes if axis == self.axes[0] else (axis,)))
-
-    def narrow(self, sharding: Sharding) -> Sharding | None:
-        """By the first alone; None if the axes do not stand together."""
-        found = Sharding(tuple(map(self.first, sharding.dims)), sharding.unreduced.difference(self.axes[1:]))
-        return found if self.wide(found) == sharding else None
-
-    def wide(self, sharding: Sharding) -> Sharding:
-        return Sharding(tuple(map(self.every, sharding.dims)), frozenset(self.every(sharding.unreduced)))
-
-    def move(self, move: Move) -> Move:
-        """A move between shardings by the first alone, of all axes."""
-        match move:
-            case AllGather() | ReduceScatter() | AllToAll() | Slice() | AllReduce():
-                return replace(move, axes=self.every(move.axes))
-            case JointGather() | JointScatter():
-                return replace(move, parts=tuple((dim, self.every(axes)) for dim, axes in move.parts))
-            case JointExchange() | CollectivePermute() | DirectExchange():
-                axes = self.mesh.ordered(self.every(move.axes))
-                return replace(move, axes=axes, dims=tuple(map(self.every, move.dims)))
-            case _:
-                assert_never(move)

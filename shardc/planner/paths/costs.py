@@ -1,4 +1,4 @@
-"""The moves and routes of a Space at the rates of a model: all of their prices but the bytes of an array."""
+"""What the moves and routes of a Graph cost by a model, for arrays of any size: all but the bytes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from shardc.cost.floors import least_rate
+from shardc.cost.bounds import rate_bound
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import Move, Slice, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
-from shardc.planner.paths.graph import Space, ToCome
+from shardc.planner.paths.graph import Graph, Remaining
 from shardc.rules.digit_products import reductions
 from shardc.rules.routes import Route, depends_on_shape, route
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class CostedEdges:
     """The moves from one sharding: the prices that occur, as (rate, wire, parts), and of each move which is its."""
 
-    kinds: tuple[tuple[Rate, int, int], ...]
-    edges: tuple[tuple[int, int, tuple[Move]], ...]  # target, number of the kind, the move
+    prices: tuple[tuple[Rate, int, int], ...]
+    moves: tuple[tuple[int, int, tuple[Move]], ...]  # target, number of the price, the move
 
 
 class Leg(NamedTuple):
@@ -35,7 +35,7 @@ class Leg(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RatedRoute:
+class CostedRoute:
     """A route from one sharding to another, for arrays whose dims are multiples of `divisors`.
 
     `blocks` are into how many blocks the array is cut after each step.
@@ -48,68 +48,68 @@ class RatedRoute:
     blocks: tuple[int, ...]
 
 
-class RatedSpace:
-    """Moves and routes as searches have asked for them, of arrays of any size.
+class EdgeCosts:
+    """The moves and routes that searches have asked for, each with its rate.
 
     >>> # of `A[I_X, J_Y]` on X=4, Y=4: 22 moves, 7 prices
     """
 
-    def __init__(self, space: Space, model: CostModel) -> None:
-        self.space = space
+    def __init__(self, graph: Graph, model: CostModel) -> None:
+        self.graph = graph
         self.model = model
-        self._rated: dict[int, Rated] = {}
+        self._edges: dict[int, CostedEdges] = {}
         self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
-        self._routes: dict[tuple[int, int, tuple[int, ...] | None], RatedRoute | None] = {}
-        self._least: dict[ToCome, Rate] = {}
-        self._reductions: dict[tuple[int, int, tuple[int, ...]], tuple[RatedRoute, ...]] = {}
+        self._routes: dict[tuple[int, int, tuple[int, ...] | None], CostedRoute | None] = {}
+        self._bounds: dict[Remaining, Rate] = {}
+        self._reductions: dict[tuple[int, int, tuple[int, ...]], tuple[CostedRoute, ...]] = {}
 
-    def edges(self, number: int) -> Rated:
-        found = self._rated.get(number)
+    def edges(self, number: int) -> CostedEdges:
+        found = self._edges.get(number)
         if found is None:
-            kinds: dict[tuple[Rate, int, int], int] = {}
+            prices: dict[tuple[Rate, int, int], int] = {}
             edges = tuple(
                 (
                     edge.target,
-                    kinds.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(kinds)),
+                    prices.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(prices)),
                     self._alone.setdefault(edge.move, (edge.move,)),
                 )
-                for edge in self.space.edges(number)
+                for edge in self.graph.edges(number)
             )
-            found = self._rated[number] = Rated(tuple(kinds), edges)
+            found = self._edges[number] = CostedEdges(tuple(prices), edges)
         return found
 
-    def least_rate(self, left: ToCome) -> Rate:
+    def rate_bound(self, left: Remaining) -> Rate:
         """The least time of all that is left to do, of the bytes of an array."""
-        found = self._least.get(left)
+        found = self._bounds.get(left)
         if found is None:
-            found = least_rate(self.model, left.axes, left.moved, left.summed, left.block, left.kept)
-            self._least[left] = found
+            found = rate_bound(self.model, left.axes, left.moved, left.summed, left.block, left.kept)
+            self._bounds[left] = found
         return found
 
-    def route(self, number: int, goal: int, shape: tuple[int, ...]) -> RatedRoute | None:
+    def route(self, number: int, goal: int, shape: tuple[int, ...]) -> CostedRoute | None:
         """The route of `rules.routes` for an array of this shape."""
-        before, after = self.space.shardings[number], self.space.shardings[goal]
+        before, after = self.graph.shardings[number], self.graph.shardings[goal]
         key: tuple[int, int, tuple[int, ...] | None] = (number, goal, None)
         if key not in self._routes:
-            if depends_on_shape(before, after, self.space.mesh):
+            if depends_on_shape(before, after, self.graph.mesh):
                 key = (number, goal, shape)
             if key not in self._routes:
-                moves = route(before, after, shape, self.space.mesh)
+                moves = route(before, after, shape, self.graph.mesh)
                 self._routes[key] = None if moves is None else self.along(number, moves)
         return self._routes[key]
 
-    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> tuple[RatedRoute, ...]:
+    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> tuple[CostedRoute, ...]:
         """What `rules.digit_products.reductions` lists."""
         key = (left, goal, tuple(rests))
         if key not in self._reductions:
-            before, after = self.space.shardings[left], self.space.shardings[goal]
-            every = (self.along(left, moves) for moves in reductions(before, after, rests, self.space.mesh))
+            before, after = self.graph.shardings[left], self.graph.shardings[goal]
+            every = (self.along(left, moves) for moves in reductions(before, after, rests, self.graph.mesh))
             self._reductions[key] = tuple(found for found in every if found is not None)
         return self._reductions[key]
 
-    def along(self, number: int, moves: Route) -> RatedRoute | None:
-        """A route rated; None if some digit is cut into more blocks than it has elements."""
-        mesh, sharding = self.space.mesh, self.space.shardings[number]
+    def along(self, number: int, moves: Route) -> CostedRoute | None:
+        """A route with the rates of its moves; None if some digit is cut into more blocks than it has elements."""
+        mesh, sharding = self.graph.mesh, self.graph.shardings[number]
         # Of each place: the dim it is of; its size, None for a rest; of a rest what lies above it.
         whole = [(dim, None, 1) for dim in range(len(sharding.dims))]
         places: list[tuple[int, int | None, int]] = [*whole]
@@ -131,7 +131,7 @@ class RatedSpace:
                 elif size % count:
                     return None
             blocks.append(mesh.product(sharding.sharded))
-        return RatedRoute(moves, self.space.number(sharding), tuple(legs), tuple(divisors), tuple(blocks))
+        return CostedRoute(moves, self.graph.number(sharding), tuple(legs), tuple(divisors), tuple(blocks))
 
 
 def _places(split: Reshape) -> list[tuple[int, int | None, int]]:
@@ -143,5 +143,5 @@ def _places(split: Reshape) -> list[tuple[int, int | None, int]]:
 
 
 @lru_cache(maxsize=64)
-def rated(space: Space, model: CostModel) -> RatedSpace:
-    return RatedSpace(space, model)
+def edge_costs(graph: Graph, model: CostModel) -> EdgeCosts:
+    return EdgeCosts(graph, model)

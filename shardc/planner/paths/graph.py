@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
+from shardc.ir.bundle import Bundle
 from shardc.ir.collectives import (
     AllGather,
     CollectivePermute,
@@ -29,7 +30,6 @@ from shardc.ir.collectives import (
 from shardc.ir.exchange import kept_of_dim, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.meshes.idle import Bundle
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
 from shardc.rules.products import count_arrangements
 from shardc.rules.routes import needs_digits
@@ -48,7 +48,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class ToCome:
+class Remaining:
     """What is left to do between two shardings, by moves over `axes`.
 
     Some device needs and does not hold 1/block - 1/kept of the array's bytes, or 1/block (`ir.exchange.needed`);
@@ -71,7 +71,7 @@ class _Met(NamedTuple):
     left: int  # the axes that leave, or come to stand elsewhere, as bits in the order of the mesh
 
 
-class Space:
+class Graph:
     """Shardings of rank `rank` over the axes of `pool`, numbered as they are met."""
 
     def __init__(self, mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> None:
@@ -80,24 +80,24 @@ class Space:
         self.pool = pool
         self._bundle = Bundle(mesh, together) if together else None
         # Whether moves leave out exchanges of pieces.
-        self.is_large = count_arrangements(len(self.seen), rank) > MAX_ARRANGEMENTS
+        self.is_large = count_arrangements(len(self.coarse_pool), rank) > MAX_ARRANGEMENTS
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[tuple[Axes, ...], frozenset[str]], int] = {}
         self._in_digits: dict[tuple[int, int], bool] = {}
-        self._to_come: dict[tuple[int, int], int] = {}
+        self._remaining: dict[tuple[int, int], int] = {}
         self._met: dict[tuple[Axes, Axes], _Met] = {}
-        self._kinds: dict[tuple[int, int, int, frozenset[str], frozenset[str]], int] = {}
-        self.kinds: list[ToCome] = []  # of what is to come: far fewer than there are pairs of shardings
+        self._numbered: dict[tuple[int, int, int, frozenset[str], frozenset[str]], int] = {}
+        self.remainders: list[Remaining] = []  # far fewer than there are pairs of shardings
 
     @property
-    def seen(self) -> Axes:
+    def coarse_pool(self) -> Axes:
         """The pool; of axes that move as one, the first."""
-        return self.pool if self._bundle is None else self._bundle.first(self.pool)
+        return self.pool if self._bundle is None else self._bundle.coarse_axes(self.pool)
 
-    def wide(self, sharding: Sharding) -> Sharding:
-        """A sharding by the axes seen, by all axes of the pool."""
-        return sharding if self._bundle is None else self._bundle.wide(sharding)
+    def refined(self, sharding: Sharding) -> Sharding:
+        """A sharding over the coarse pool as one over the pool."""
+        return sharding if self._bundle is None else self._bundle.refined(sharding)
 
     def number(self, sharding: Sharding) -> int:
         return self._number(sharding.dims, sharding.unreduced)
@@ -110,11 +110,11 @@ class Space:
             self.blocks.append(self.shardings[-1].blocks(self.mesh))
         return found
 
-    def to_come(self, number: int, goal: int) -> int:
-        """What every path from one sharding to another has to do: its place in `kinds`."""
-        found = self._to_come.get((number, goal))
+    def remaining(self, number: int, goal: int) -> int:
+        """What every path from one sharding to another has to do: its place in `remainders`."""
+        found = self._remaining.get((number, goal))
         if found is None:
-            found = self._to_come[number, goal] = self._compared(number, goal)
+            found = self._remaining[number, goal] = self._compared(number, goal)
         return found
 
     def _compared(self, number: int, goal: int) -> int:
@@ -129,10 +129,10 @@ class Space:
         summed = before.unreduced - after.unreduced
         block = math.prod(self.blocks[goal])
         key = (block, kept, left, summed, before.used.difference(self.pool))
-        found = self._kinds.get(key)
+        found = self._numbered.get(key)
         if found is None:
-            found = self._kinds[key] = len(self.kinds)
-            self.kinds.append(self._kind(*key))
+            found = self._numbered[key] = len(self.remainders)
+            self.remainders.append(self._remainder(*key))
         return found
 
     def _meet(self, old: Axes, new: Axes) -> _Met:
@@ -140,12 +140,12 @@ class Space:
         left = sum(1 << self.mesh.names.index(axis) for axis in tail.old)
         return _Met(kept_of_dim(old, new, self.mesh), left)
 
-    def _kind(self, block: int, kept: int, left: int, summed: frozenset[str], others: frozenset[str]) -> ToCome:
+    def _remainder(self, block: int, kept: int, left: int, summed: frozenset[str], others: frozenset[str]) -> Remaining:
         mesh = self.mesh
         wide = tuple(axis for axis in mesh.ordered(summed) if mesh.size(axis) > 1)
         moved = (axis for place, axis in enumerate(mesh.names) if left >> place & 1)
         axes = mesh.ordered(others.union(self.pool))
-        return ToCome(axes, block, None if wide or not kept else kept, wide, mesh.ordered((*wide, *moved)))
+        return Remaining(axes, block, None if wide or not kept else kept, wide, mesh.ordered((*wide, *moved)))
 
     def needs_digits(self, number: int, goal: int) -> bool:
         """What `rules.routes.needs_digits` says of two shardings."""
@@ -162,10 +162,10 @@ class Space:
 
     def _moves(self, before: Sharding) -> Iterator[Move]:
         bundle = self._bundle
-        narrow = None if bundle is None else bundle.narrow(before)
-        if bundle is None or narrow is None:
+        coarse = None if bundle is None else bundle.coarsened(before)
+        if bundle is None or coarse is None:
             return moves(before, self.mesh, self.pool)
-        return map(bundle.move, moves(narrow, bundle.seen, self.seen))
+        return map(bundle.move, moves(coarse, bundle.coarse, self.coarse_pool))
 
     def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
@@ -190,5 +190,5 @@ class Space:
 
 
 @lru_cache(maxsize=64)
-def space(mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> Space:
-    return Space(mesh, rank, pool, together)
+def sharding_graph(mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> Graph:
+    return Graph(mesh, rank, pool, together)

@@ -9,7 +9,7 @@ from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.rules.routes import Route
 
-Step: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
+Arrival: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,15 @@ class Paths:
     """
 
     price: dict[int, int]
-    last: dict[int, Step | None]
+    last: dict[int, Arrival | None]
     bound: int | None = None
 
     def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
         """The seed from which a sharding is reached, and the moves, in order."""
         found: list[Move | Reshape] = []
-        step = self.last[number]
-        while step is not None:
-            number, moves = step
+        arrival = self.last[number]
+        while arrival is not None:
+            number, moves = arrival
             found += reversed(moves)
-            step = self.last[number]
+            arrival = self.last[number]
         return number, found[::-1]

@@ -1,6 +1,6 @@
 """The cheapest paths from sharding to sharding, of one array.
 
-Dijkstra's algorithm over the moves of a Space. Towards one goal by bytes it is A*: from a sharding on, at least the
+Dijkstra's algorithm over the moves of a Graph. Towards one goal by bytes it is A*: from a sharding on, at least the
 bytes that a device needs and does not hold are still to come. Where whole axes do not get there in those, a
 route of `rules.routes` does, and is one more edge.
 """
@@ -20,9 +20,9 @@ from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.objective import Objective
-from shardc.planner.paths.costs import Leg, RatedRoute, rated
-from shardc.planner.paths.graph import Edge, Space, ToCome, space
-from shardc.planner.paths.path import Paths, Step
+from shardc.planner.paths.costs import CostedRoute, Leg, edge_costs
+from shardc.planner.paths.graph import Edge, Graph, Remaining, sharding_graph
+from shardc.planner.paths.path import Arrival, Paths
 from shardc.rules.routes import Route, aligned, plainly, route
 
 
@@ -31,7 +31,7 @@ class Search:
 
     def __init__(
         self,
-        space: Space,
+        graph: Graph,
         shape: tuple[int, ...],
         itemsize: int,
         model: CostModel,
@@ -42,7 +42,7 @@ class Search:
         quick: bool = False,
         deep: bool = False,
     ):
-        self.space = space
+        self.graph = graph
         self.shape = shape
         self.model = model
         self.objective = objective
@@ -52,13 +52,13 @@ class Search:
         self.quick = quick  # whether paths are routes, with no search
         self.deep = deep  # whether a route is held against a search in digits
         self.given: set[int] = set()  # where the array lies before the program begins
-        self._rated = rated(space, model)
+        self._costs = edge_costs(graph, model)
         self._bytes = itemsize
         for size in shape:
             self._bytes *= size
-        self._kinds: dict[int, int] = {}  # of what is to come, and what that costs at least
-        self._always_divides = cap is None and all(size % space.mesh.devices == 0 for size in shape)
-        self._least: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
+        self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
+        self._always_divides = cap is None and all(size % graph.mesh.devices == 0 for size in shape)
+        self._bounds: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._closed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
@@ -72,13 +72,13 @@ class Search:
         found = self._divides.get(number)
         if found is None:
             fits = self._cap is None or self.local_bytes(number) <= self._cap
-            sizes = zip(self.shape, self.space.blocks[number], strict=True)
+            sizes = zip(self.shape, self.graph.blocks[number], strict=True)
             found = self._divides[number] = fits and all(size % parts == 0 for size, parts in sizes)
         return found
 
     def local_bytes(self, number: int) -> int:
         parts = 1
-        for count in self.space.blocks[number]:
+        for count in self.graph.blocks[number]:
             parts *= count
         return self._bytes // parts
 
@@ -90,10 +90,10 @@ class Search:
         """
         if self.quick:
             return self._closed_paths(seeds, goal)
-        leasts = self._least.setdefault(goal, {})
+        bounds = self._bounds.setdefault(goal, {})
         price = dict(seeds)
-        last: dict[int, Step | None] = dict.fromkeys(seeds)
-        queue = [(cost + self.least(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
+        last: dict[int, Arrival | None] = dict.fromkeys(seeds)
+        queue = [(cost + self.bound(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
         heapq.heapify(queue)
         count = len(queue)
         settled: set[int] = set()
@@ -121,13 +121,13 @@ class Search:
                 known, cost, before = price.get(target), here + added, number
                 if known is not None and cost >= known:
                     continue
-                left = leasts.get(target)
+                left = bounds.get(target)
                 if left is None:
-                    left = leasts[target] = self.least(target, goal)
+                    left = bounds[target] = self.bound(target, goal)
                 if known is None:
                     seed = origin[number]
                     spare = most - seeds[seed] - left
-                    if cost + left > most and (spare < 0 or self.least(seed, target) > spare):
+                    if cost + left > most and (spare < 0 or self.bound(seed, target) > spare):
                         continue  # not even by a shortcut
                     cost, before, moves = self._shortcut(seed, seeds[seed], target, goal, (cost, number, moves))
                 if cost + left > most or self._brings_too_much(cost + left):
@@ -155,41 +155,41 @@ class Search:
 
     def needed(self, number: int, goal: int) -> int:
         """The bytes that some device needs and does not hold, to come from one sharding to another."""
-        return self._needed(self.space.kinds[self.space.to_come(number, goal)])
+        return self._needed(self.graph.remainders[self.graph.remaining(number, goal)])
 
-    def _needed(self, left: ToCome) -> int:
+    def _needed(self, left: Remaining) -> int:
         return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
 
-    def least(self, number: int, goal: int | None) -> int:
+    def bound(self, number: int, goal: int | None) -> int:
         """What no path from a sharding to the goal gets below; 0 without a goal."""
         if goal is None:
             return 0
-        kind = self.space.to_come(number, goal)
-        found = self._kinds.get(kind)
+        left = self.graph.remaining(number, goal)
+        found = self._bound_of.get(left)
         if found is None:
-            found = self._kinds[kind] = self.floor(self.space.kinds[kind])
+            found = self._bound_of[left] = self.bound_of(self.graph.remainders[left])
         return found
 
-    def floor(self, left: ToCome) -> int:
+    def bound_of(self, left: Remaining) -> int:
         """What all that is left to do costs at least."""
         wire = self._needed(left)
         if left.summed:
-            summed, devices = map(self.space.mesh.product, (left.summed, left.axes))
+            summed, devices = map(self.graph.mesh.product, (left.summed, left.axes))
             wire = max(wire, received_to_add(self._bytes, summed, left.block, devices))
-        time = self._rated.least_rate(left).time_ps(self._bytes) if self.objective is Objective.TIME else 0
+        time = self._costs.rate_bound(left).time_ps(self._bytes) if self.objective is Objective.TIME else 0
         return self.objective.price(time, wire, steps=0)
 
-    def _routes(self, number: int, goal: int | None, last: Step | None) -> list[tuple[int, int, Route]]:
+    def _routes(self, number: int, goal: int | None, last: Arrival | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
         first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter | JointScatter)
-        found = self._shorter(number, goal) if first or self.space.needs_digits(number, goal) else None
+        found = self._shorter(number, goal) if first or self.graph.needs_digits(number, goal) else None
         return [] if found is None else [(goal, *found)]
 
     def _shorter(self, number: int, goal: int) -> tuple[int, Route] | None:
         """A route that no path of moves replaces, and its price; None where paths do as well."""
-        if number == goal or not (self.space.is_large or self.space.needs_digits(number, goal)):
+        if number == goal or not (self.graph.is_large or self.graph.needs_digits(number, goal)):
             return None
         return self.route(number, goal)
 
@@ -200,14 +200,14 @@ class Search:
 
         What no search comes by is not tried, so of two searches the wider may find a cheaper path.
 
-        Only where that path brings more bytes than are needed; and in large spaces not on the way to a goal.
+        Only where that path brings more bytes than are needed; and in large graphs not on the way to a goal.
         """
-        large = self.space.is_large
-        if (large and goal is not None) or found[0] <= start + self.least(seed, number):
+        large = self.graph.is_large
+        if (large and goal is not None) or found[0] <= start + self.bound(seed, number):
             return found
         if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
             return found
-        if not (large or self.space.needs_digits(seed, number)):
+        if not (large or self.graph.needs_digits(seed, number)):
             return found
         way = self._shorter(seed, number)
         return found if way is None or start + way[0] >= found[0] else (start + way[0], seed, way[1])
@@ -216,7 +216,7 @@ class Search:
         """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
         self._budget.spend(EDGE * len(seeds))
         for seed, start in seeds.items():
-            if start < price and start + self.least(seed, number) < price and self.space.needs_digits(seed, number):
+            if start < price and start + self.bound(seed, number) < price and self.graph.needs_digits(seed, number):
                 found = self.route(seed, number)
                 if found is not None and start + found[0] < price:
                     price = start + found[0]
@@ -226,7 +226,7 @@ class Search:
         """The price of the route of `rules.routes`, and the route; None if there is none, or it does not fit."""
         if (number, goal) not in self._routed:
             self._budget.spend(ROUTE)
-            found = self._rated.route(number, goal, self.shape)
+            found = self._costs.route(number, goal, self.shape)
             price = None if found is None else self._price_along(number, found)
             self._routed[number, goal] = None if found is None or price is None else (price, found.route)
         return self._routed[number, goal]
@@ -234,10 +234,10 @@ class Search:
     def closed(self, number: int, goal: int) -> tuple[int, Route] | None:
         """The cheapest of the route and of plain ones, which there always are, unless sums are to be made."""
         if (number, goal) not in self._closed:
-            source, target = self.space.shardings[number], self.space.shardings[goal]
+            source, target = self.graph.shardings[number], self.graph.shardings[goal]
             routes = [None if number == goal else self.route(number, goal)]
-            for moves in (*plainly(source, target, self.space.mesh), *self._aligned(source, target)):
-                found = self._rated.along(number, moves)
+            for moves in (*plainly(source, target, self.graph.mesh), *self._aligned(source, target)):
+                found = self._costs.along(number, moves)
                 price = None if found is None else self._price_along(number, found)
                 routes.append(None if price is None else (price, moves))
             self._closed[number, goal] = min(filter(None, routes), key=operator.itemgetter(0), default=None)
@@ -245,7 +245,7 @@ class Search:
 
     def _aligned(self, source: Sharding, target: Sharding) -> Iterator[Route]:
         """The routes in the digits that both have, where there are any."""
-        mesh, split = self.space.mesh, aligned(source, target, self.shape, self.space.mesh)
+        mesh, split = self.graph.mesh, aligned(source, target, self.shape, self.graph.mesh)
         if not any(split.sizes):
             return
         before, after = (reshaped(split, sharding, mesh) for sharding in (source, target))
@@ -257,14 +257,14 @@ class Search:
 
     def deeper(self, number: int, goal: int, limit: int) -> tuple[int, Route] | None:
         """The cheapest path of moves in the digits that both have, if it is found and costs no more than the limit."""
-        mesh = self.space.mesh
-        source, target = self.space.shardings[number], self.space.shardings[goal]
+        mesh = self.graph.mesh
+        source, target = self.graph.shardings[number], self.graph.shardings[goal]
         split = aligned(source, target, self.shape, mesh)
         shape = shape_after(split, self.shape)
-        around = space(mesh, len(shape), self.space.pool)
+        graph = sharding_graph(mesh, len(shape), self.graph.pool)
         itemsize = self._bytes // math.prod(self.shape)
-        inner = Search(around, shape, itemsize, self.model, self.objective, self._cap, self._most_wire, self._budget)
-        start, end = (around.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
+        inner = Search(graph, shape, itemsize, self.model, self.objective, self._cap, self._most_wire, self._budget)
+        start, end = (graph.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
         try:
             found = inner.paths({start: 0}, end, limit)
         except Spent:
@@ -277,7 +277,7 @@ class Search:
 
     def _closed_paths(self, seeds: dict[int, int], goal: int | None) -> Paths:
         """The seeds; and the goal, by a closed route from one of them."""
-        price, last = dict(seeds), dict[int, Step | None].fromkeys(seeds)
+        price, last = dict(seeds), dict[int, Arrival | None].fromkeys(seeds)
         for seed, start in seeds.items():
             found = None if goal is None else self.closed(seed, goal)
             if goal is not None and found is not None and start + found[0] < price.get(goal, start + found[0] + 1):
@@ -289,15 +289,15 @@ class Search:
                 price[goal], last[goal] = start + better[0], (seed, better[1])
         return Paths(price, last)
 
-    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> Iterator[tuple[int, RatedRoute]]:
+    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> Iterator[tuple[int, CostedRoute]]:
         """The prices of the ways to make partial sums sums, on the way to the goal."""
-        for found in self._rated.reductions(left, goal, rests):
+        for found in self._costs.reductions(left, goal, rests):
             self._budget.spend(ROUTE)
             price = self._price_along(left, found)
             if price is not None:
                 yield price, found
 
-    def _price_along(self, number: int, found: RatedRoute) -> int | None:
+    def _price_along(self, number: int, found: CostedRoute) -> int | None:
         """The price of a route; None if blocks do not divide, or it needs more memory than the cap."""
         if any(map(operator.mod, self.shape, found.divisors)):
             return None
@@ -329,12 +329,12 @@ class Search:
         found = self._priced.get(number)
         if found is None:
             self._budget.spend(NODE)
-            rated, size, price = self._rated.edges(number), self.local_bytes(number), self.objective.price
-            prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in rated.kinds]
-            found = [(target, prices[kind], route) for target, kind, route in rated.edges]
+            edges, size, price = self._costs.edges(number), self.local_bytes(number), self.objective.price
+            prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in edges.prices]
+            found = [(target, prices[kind], route) for target, kind, route in edges.moves]
             if not self._always_divides:
                 found = [step for step in found if self.divides(step[0]) and self._fits(number, step[0])]
-            self._budget.spend(MOVE * len(rated.edges))
+            self._budget.spend(MOVE * len(edges.moves))
             self._priced[number] = found
         self._budget.spend(EDGE * len(found))
         return found

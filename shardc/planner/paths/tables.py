@@ -105,13 +105,13 @@ class Table:
         price = self.paths(number).price.get(number)
         return None if price is None or (limit is not None and price > limit) else price
 
-    def bound(self, number: int) -> int | None:
+    def proved(self, number: int) -> int | None:
         """What the price is proved not to be below, if a search for it ended with its budget."""
         return None if number not in self._towards else self._towards[number].bound
 
-    def least(self, number: int) -> int:
+    def bound(self, number: int) -> int:
         """What the price of a sharding is not below."""
-        bound = min([price + self.search.least(seed, number) for seed, price in self.seeds.items()])
+        bound = min([price + self.search.bound(seed, number) for seed, price in self.seeds.items()])
         return max(bound, self._above.get(number, -1) + 1)
 
     def _spread(self) -> Paths:
@@ -123,7 +123,7 @@ class Table:
         return paths if price == 0 else Paths({n: price + p for n, p in paths.price.items()}, paths.last)
 
     def sharding(self, number: int) -> Sharding:
-        return self.search.space.shardings[number]
+        return self.search.graph.shardings[number]
 
     def add(self, number: int, price: int, origin: Origin) -> None:
         if number not in self.seeds or price < self.seeds[number]:

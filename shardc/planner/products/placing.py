@@ -50,12 +50,12 @@ class _Placing:
 
     @property
     def _mesh(self) -> Mesh:
-        return self.search.space.mesh
+        return self.search.graph.mesh
 
     @property
     def _axes(self) -> Axes:
         """Those that move: of axes that move as one, the first."""
-        return self.search.space.seen
+        return self.search.graph.coarse_pool
 
     def best(self) -> list[tuple[Way, int]]:
         starts = list(dict.fromkeys(self._starts()))
@@ -94,14 +94,14 @@ class _Placing:
         """Nowhere; then as each operand lies, or the result is wanted, the others where they do not clash."""
         arrays = [(dims, s) for dims, table in self._operands for s in map(table.sharding, table.seeds)]
         if self.goal is not None:
-            arrays.append((self.expr.dims, self.search.space.shardings[self.goal]))
+            arrays.append((self.expr.dims, self.search.graph.shardings[self.goal]))
         yield (None,) * len(self._axes)
         for number in range(len(arrays)):
             on: dict[str, str] = {}
             for dims, sharding in (arrays[number], *arrays):
                 on = {axis: dim for dim, axes in zip(dims, sharding.dims, strict=True) for axis in axes} | on
             yield tuple(on.get(axis) for axis in self._axes)
-        wanted = frozenset[str]() if self.goal is None else self.search.space.shardings[self.goal].unreduced
+        wanted = frozenset[str]() if self.goal is None else self.search.graph.shardings[self.goal].unreduced
         for dim in self._dims if wanted else ():  # partial sums come of a summed dim that they shard
             if dim not in self.expr.dims:
                 yield tuple(dim if axis in wanted else None for axis in self._axes)
@@ -121,10 +121,10 @@ class _Placing:
         return self._known[placed]
 
     def _price(self, placed: _Placed) -> tuple[int, int, Way] | None:
-        around, axes_of = self.search.space, self._axes_of(placed)
+        graph, axes_of = self.search.graph, self._axes_of(placed)
         total, at = 0, list[int]()
         for dims, table in self._operands:
-            number = table.search.space.number(around.wide(Sharding(tuple(axes_of[dim] for dim in dims))))
+            number = table.search.graph.number(graph.refined(Sharding(tuple(axes_of[dim] for dim in dims))))
             cost = table.price(number, None) if table.search.divides(number) else None
             if cost is None:
                 return None
@@ -132,7 +132,9 @@ class _Placing:
             total += cost
         summed = (axis for dim, axes in axes_of.items() if dim not in self.expr.dims for axis in axes)
         left = Sharding(tuple(axes_of[dim] for dim in self.expr.dims), frozenset(summed))
-        way = Way(tuple(at), around.number(around.wide(left)), self._mesh.product(_placed_axes(axes_of, around.wide)))
+        way = Way(
+            tuple(at), graph.number(graph.refined(left)), self._mesh.product(_placed_axes(axes_of, graph.refined))
+        )
         total += self.price(way)
         after = (0, ()) if self.goal in (None, way.result) else self.search.closed(way.result, self.goal or 0)
         return None if after is None or not self.search.divides(way.result) else (total + after[0], total, way)
@@ -145,7 +147,7 @@ class _Placing:
 
     def _listed(self) -> Iterator[str]:
         if self.goal is not None:
-            yield from self.search.space.shardings[self.goal].sharded
+            yield from self.search.graph.shardings[self.goal].sharded
         for _, table in self._operands:
             yield from chain.from_iterable(table.sharding(number).sharded for number in table.seeds)
 
@@ -165,7 +167,7 @@ def quick_call(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[int, ...
                     if dim not in expr.over and not axes_of.get(dim) and not taken & set(axes):
                         axes_of[dim] = axes
             alike = (
-                table.search.space.number(Sharding(tuple(axes_of.get(dim, ()) for dim in table.expr.dims)))
+                table.search.graph.number(Sharding(tuple(axes_of.get(dim, ()) for dim in table.expr.dims)))
                 for table in tables
             )
             yield tuple(alike)

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 
 from shardc.ir.program import Product
 from shardc.planner.budget import BOUND, Budget, Spent
-from shardc.planner.paths.graph import Space
+from shardc.planner.paths.graph import Graph
 from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import Table
 from shardc.rules.products import Dims, local_products
@@ -34,17 +34,17 @@ class Way:
 def every_way(
     dims: tuple[Dims, ...],
     result: Dims,
-    spaces: tuple[Space, ...],
-    around: Space,
+    graphs: tuple[Graph, ...],
+    graph: Graph,
     unreduced: tuple[frozenset[str], ...],
 ) -> tuple[Way, ...]:
-    """Every local product over the axes of the spaces, as `rules.products.local_products` lists them."""
+    """Every local product over the axes of the graphs, as `rules.products.local_products` lists them."""
     found = []
-    for way in local_products(dims, result, around.seen, unreduced):
-        lie = [around.wide(sharding) for sharding in way.operands]
-        at = tuple(space.number(sharding) for space, sharding in zip(spaces, lie, strict=True))
-        axes = around.mesh.ordered({axis for sharding in lie for axis in sharding.sharded})
-        found.append(Way(at, around.number(around.wide(way.result)), around.mesh.product(axes)))
+    for way in local_products(dims, result, graph.coarse_pool, unreduced):
+        lie = [graph.refined(sharding) for sharding in way.operands]
+        at = tuple(own.number(sharding) for own, sharding in zip(graphs, lie, strict=True))
+        axes = graph.mesh.ordered({axis for sharding in lie for axis in sharding.sharded})
+        found.append(Way(at, graph.number(graph.refined(way.result)), graph.mesh.product(axes)))
     return tuple(found)
 
 
@@ -73,10 +73,10 @@ class Towards:
         All of them, in their order, so that equal plans are chosen among as in a search of everything.
         """
         self._budget.spend(BOUND * len(ways))
-        least = [cache(table.least) for table in self._tables]
-        after = cache(lambda result: self._after(result).least(self._goal))
+        below = [cache(table.bound) for table in self._tables]
+        after = cache(lambda result: self._after(result).bound(self._goal))
         bounds = [price + after(way.result) for way, price in ways]
-        for place, bound in enumerate(least):
+        for place, bound in enumerate(below):
             bounds = [price + bound(way.at[place]) for price, (way, _) in zip(bounds, ways, strict=True)]
         best, found = limit, []
         for place in sorted(range(len(ways)), key=bounds.__getitem__):
@@ -103,7 +103,7 @@ class Towards:
     def _priced(self, way: Way, price: int, best: int | None) -> tuple[int, int] | None:
         """The price of a way up to the result, and up to the goal; None if that is impossible or above `best`."""
         moved = self._moved(way)
-        left = [table.least(number) for table, number in moved]
+        left = [table.bound(number) for table, number in moved]
         if best is not None and price + sum(left) > best:
             return None  # what was learned of other ways since this one was bounded
         for place, (table, number) in enumerate(moved):

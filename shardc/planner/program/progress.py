@@ -17,7 +17,7 @@ from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
 from shardc.planner.paths.tables import Table
 from shardc.planner.statement.alternatives import candidates, strategies
 from shardc.planner.statement.build import Builder, Done
-from shardc.planner.statement.gaps import Gap, floor_of
+from shardc.planner.statement.gaps import Gap, bound_of
 from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.planned import PlannedStatement, ranking, shares, shown_cases
 from shardc.planner.statement.root import cheapest, root_table, searched
@@ -72,7 +72,7 @@ class Progress:
             return None
         steps = builder.steps[len(self.steps) :]
         price = sum(planner.objective.price(picoseconds(s.cost.time_s), s.cost.wire_bytes) for s in steps)
-        bound = max(planner.budget.bound, own[0].bound(own[1]) or 0, floor_of(planner, statement))
+        bound = max(planner.budget.bound, own[0].proved(own[1]) or 0, bound_of(planner, statement))
         return Gap(statement.name, planner.objective.first(price), planner.objective.first(min(price, bound)))
 
     def _cheapest_that_fits(
@@ -176,7 +176,7 @@ class Progress:
             if given.name in self.given or used.count(given.name) < 2:
                 continue
             search = self.planner.search(given.dims, given.dtype)
-            options = [search.space.shardings[number] for number in self.planner.choices(given.pattern, search)]
+            options = [search.graph.shardings[number] for number in self.planner.choices(given.pattern, search)]
             arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
             self._hold(min(arrays, key=lambda array: self._price_with(array, statement)))
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
-from shardc.ir.program import Program
+from shardc.ir.program import Program, classes
 
 PLANNED = 4096
 
 
 def large(program: Program) -> Program:
     """Missing sizes become 4096, or the next multiple of the axes written on the dim, and a note says so."""
-    return _filled(program, {dim: _up(PLANNED, _unit(program, dim)) for dim in _missing(program)})
+    return _filled(program, {dim: _up(PLANNED, _unit(program, same)) for same in _missing(program) for dim in same})
 
 
 def small(program: Program) -> Program:
     """Missing sizes become small, divisible by all that the dim is cut into, and distinct."""
     found: dict[str, int] = {}
     used = {size for _, size in program.sizes}
-    for dim in _missing(program):
-        unit = _unit(program, dim)
+    for same in _missing(program):
+        unit = _unit(program, same)
         size = next(k * unit for k in range(2, 10_000) if k * unit not in used)
         used.add(size)
-        found[dim] = size
+        found |= dict.fromkeys(same, size)
     return _filled(program, found)
 
 
@@ -35,13 +36,17 @@ def _filled(program: Program, sizes: dict[str, int]) -> Program:
     return replace(program.with_sizes(sizes), warnings=(*program.warnings, warning))
 
 
-def _missing(program: Program) -> list[str]:
+def _missing(program: Program) -> list[list[str]]:
+    """The dims without a size, each with those that must have the same."""
     known = {dim for dim, _ in program.sizes}
-    return [dim for dim in program.dims if dim not in known]
+    together = {dim: same for same in classes(program.renamed) for dim in same}
+    found = [together.get(dim, [dim]) for dim in program.dims if dim not in known]
+    return [same for place, same in enumerate(found) if same not in found[:place]]
 
 
-def _unit(program: Program, dim: str) -> int:
-    return math.lcm(*(program.mesh.product(axes) for axes, _ in program.shardings_of(dim)))
+def _unit(program: Program, same: Iterable[str]) -> int:
+    """What the size of these dims is to be a multiple of."""
+    return math.lcm(*(program.mesh.product(axes) for dim in same for axes, _ in program.shardings_of(dim)))
 
 
 def _up(size: int, unit: int) -> int:

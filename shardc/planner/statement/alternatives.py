@@ -99,8 +99,8 @@ def _others_over(
         for root, goal in islice(cheapest_first(planner.over(planner.pool), order, [], statement), MAX_STRATEGIES):
             yield root, goal, False
     if statement.pattern.exact is None:
-        prices, around = best.paths().price, best.search.space
-        fitting = [number for number in prices if statement.pattern.matches(around.shardings[number])]
+        prices, graph = best.paths().price, best.search.graph
+        fitting = [number for number in prices if statement.pattern.matches(graph.shardings[number])]
         for goal in sorted(fitting, key=prices.__getitem__)[:MAX_STRATEGIES]:
             yield best, goal, False
 

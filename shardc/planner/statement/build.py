@@ -33,7 +33,8 @@ from shardc.rules.routes import Route
 
 NAMED = "named by the statement"  # the rule of a collective that is done as often as it is written
 
-Done: TypeAlias = tuple[Op, tuple[int, ...], tuple[str, ...], DType]  # an operation, its operands, what it leaves
+Seen: TypeAlias = tuple[tuple[str, ...], ...]  # as of Step
+Done: TypeAlias = tuple[Op, tuple[int, ...], Seen, tuple[str, ...], DType]  # an operation, operands, what it leaves
 
 
 @dataclass(slots=True)
@@ -101,8 +102,8 @@ class Builder:
             case Applied(tables, at):
                 assert isinstance(expr, Call)
                 found = tuple(self.build(t, n, self._inner(t.expr)) for t, n in zip(tables, at, strict=True))
-                op = Apply(expr.function, expr.over)
-                return self._append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "")
+                op, seen = Apply(expr.function, expr.over), tuple(t.expr.dims for t in tables)
+                return self._append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "", seen)
             case _:
                 assert_never(origin)
 
@@ -117,8 +118,10 @@ class Builder:
         self._note_cases(expr, origin)
         values = tuple(self.build(t, n, self._inner(t.expr), expr) for t, n in origin.operands)
         result = self._array(expr, table.sharding(seed), name)
-        cost = self._product_cost(expr, [*(self.values[value] for value in values), result])
-        return self._append(Einsum(), values, result, cost, "local product")
+        seen = tuple(operand.dims for operand in expr.operands)
+        arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
+        cost = self._product_cost(expr, [*arrays, result])
+        return self._append(Einsum(), values, result, cost, "local product", seen)
 
     def _note_cases(self, expr: Product, origin: Multiplied) -> None:
         found = [t.sharding(seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
@@ -147,10 +150,11 @@ class Builder:
             values.append(self._moved(value, moves, below, digits_of(below.expr.dims, split), expr, inner))
         split = digits.op(expr.dims)
         shape = shape_after(split, self.planner.program.shape(expr.dims))
-        left = Array(name, digits.of_dims(expr.dims, names), shape, found.way.result(expr.dims), expr.dtype)
+        left = Array(name, digits.of_dims(expr.dims, names), shape, found.placement.result(expr.dims), expr.dtype)
         arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
         cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
-        value = self._append(Einsum(), tuple(values), left, cost, "local product")
+        seen = tuple(digits.of_dims(operand.dims, names) for operand in expr.operands)
+        value = self._append(Einsum(), tuple(values), left, cost, "local product", seen)
         value = self._moved(value, found.result, table, digits_of(expr.dims, split), None, name)
         return self._reshape(value, replace(split, joins=True), expr.dims, name) if any(split.sizes) else value
 
@@ -193,12 +197,22 @@ class Builder:
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
         return self._append(move, (value,), after, cost, rule)
 
-    def _append(self, op: Op, operands: tuple[int, ...], result: Array, cost: StepCost, rule: str) -> int:
-        key = (op, operands, result.dims, result.dtype)
+    def _append(
+        self,
+        op: Op,
+        operands: tuple[int, ...],
+        result: Array,
+        cost: StepCost,
+        rule: str,
+        seen: Seen = (),
+    ) -> int:
+        """`seen` are the dims of the operands where the expression names them; those of the arrays may be others."""
+        seen = seen if any(self.values[n].dims != dims for n, dims in zip(operands, seen, strict=False)) else ()
+        key = (op, operands, seen, result.dims, result.dtype)
         if key not in self.done or rule == NAMED:
             self.values.append(result)
             self.done[key] = len(self.values) - 1
-            self.steps.append(Step(op, operands, (self.done[key],), self.statement, cost, rule))
+            self.steps.append(Step(op, operands, (self.done[key],), self.statement, cost, rule, seen))
         return self.done[key]
 
     def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:

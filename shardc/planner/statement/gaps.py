@@ -32,12 +32,12 @@ class Gap:
         return f"`{self.name}`: the search ended with its budget; gap {self.ratio:.2f}, its price over the proved bound"
 
 
-def floor_of(planner: Planner, statement: Statement) -> int:
+def bound_of(planner: Planner, statement: Statement) -> int:
     """What every plan of a statement costs at least: its products shared by all devices, or the bytes to come."""
     expr, exact = statement.expr, statement.pattern.exact
     if isinstance(expr, Use) and exact is not None:
         table = planner.table(expr)
-        return table.least(table.search.space.number(exact))
+        return table.bound(table.search.graph.number(exact))
     return planner.objective.price(_in_best_order(planner, expr), 0, steps=0)
 
 
@@ -54,20 +54,20 @@ def alone(planner: Planner, product: Product) -> int:
 
 
 def _in_best_order(planner: Planner, expr: Expr) -> int:
-    """The same in the order that takes the least."""
+    """The same in the order that takes the bound."""
     if isinstance(expr, Product) and len(expr.operands) > 1:
         return _of_chain(planner, chain_of(expr))
     return sum(_in_best_order(planner, operand) for operand in operands(expr))
 
 
 def _of_chain(planner: Planner, chain: Chain) -> int:
-    least = {1 << place: _in_best_order(planner, operand) for place, operand in enumerate(chain.operands)}
+    bound = {1 << place: _in_best_order(planner, operand) for place, operand in enumerate(chain.operands)}
     made = {1 << place: operand for place, operand in enumerate(chain.operands)}
     for pair in chain.pairs():
-        if pair.left not in least or pair.right not in least:
+        if pair.left not in bound or pair.right not in bound:
             continue
         product = chain.multiply(pair, made[pair.left], made[pair.right])
-        total = least[pair.left] + least[pair.right] + alone(planner, product)
+        total = bound[pair.left] + bound[pair.right] + alone(planner, product)
         made.setdefault(pair.whole, product)
-        least[pair.whole] = min(total, least.get(pair.whole, total))
-    return least[chain.whole]
+        bound[pair.whole] = min(total, bound.get(pair.whole, total))
+    return bound[chain.whole]

@@ -30,7 +30,7 @@ from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import NODE, QUICK, WAY, Budget
 from shardc.planner.meshes.idle import idle_together
 from shardc.planner.objective import Objective
-from shardc.planner.paths.graph import Edge, space
+from shardc.planner.paths.graph import Edge, sharding_graph
 from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import (
     Applied,
@@ -104,9 +104,9 @@ class Planner:
     def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
         key = (shape, dtype.bytes)
         if key not in self._searches:
-            around = space(self.mesh, len(shape), self.pool, self.together)
+            graph = sharding_graph(self.mesh, len(shape), self.pool, self.together)
             self._searches[key] = Search(
-                around,
+                graph,
                 shape,
                 dtype.bytes,
                 self.model,
@@ -157,7 +157,7 @@ class Planner:
         searched = alone and self.cap is None and all(len(table.seeds) <= FEW for table in below)
         if wanted is None or not (searched or (self.quick and not chain.product.local)):
             return None
-        goal = search.space.number(wanted)
+        goal = search.graph.number(wanted)
         return goal if search.divides(goal) else None
 
     def _can_afford(self, chain: Chain, pair: Pair) -> bool:
@@ -214,15 +214,15 @@ class Planner:
             assert use.pattern is not None
             yield from ((number, 0, Held(None)) for number in self.choices(use.pattern, search))
         elif wanted is None:
-            search.given.update(search.space.number(self.shardings[value]) for value in values)
-            yield from ((search.space.number(self.shardings[value]), 0, Held(value)) for value in values)
+            search.given.update(search.graph.number(self.shardings[value]) for value in values)
+            yield from ((search.graph.number(self.shardings[value]), 0, Held(value)) for value in values)
             alike = dict.fromkeys(other for value in values for other in self.alike.get(value, ()))
             others = [other for other in alike if other not in values]
-            yield from ((search.space.number(self.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
+            yield from ((search.graph.number(self.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
         else:
             bare = Use(use.name, use.dims, None, use.dtype, use.span)
             held = self.combine(bare, ())
-            number = search.space.number(wanted)
+            number = search.graph.number(wanted)
             price = held.paths(number).price.get(number)
             if price is not None:
                 yield number, price, Waypoint(held, number)
@@ -231,17 +231,17 @@ class Planner:
         """The shardings that match a pattern and divide the array."""
         exact = pattern.exact
         for sharding in [exact] if exact is not None else self._matching(pattern):
-            number = search.space.number(sharding)
+            number = search.graph.number(sharding)
             if search.divides(number):
                 yield number
 
     def _matching(self, pattern: Pattern) -> list[Sharding]:
-        around = space(self.mesh, len(pattern.dims), self.pool, self.together)
+        graph = sharding_graph(self.mesh, len(pattern.dims), self.pool, self.together)
         if self.quick:
-            return list(map(around.wide, quick_choices(pattern, around.mesh, around.seen)))
-        self.budget.spend(NODE * count_placements(len(around.seen), around.rank))
-        free = tuple(axis for axis in around.seen if axis not in pattern.unreduced)
-        every = (around.wide(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
+            return list(map(graph.refined, quick_choices(pattern, graph.mesh, graph.coarse_pool)))
+        self.budget.spend(NODE * count_placements(len(graph.coarse_pool), graph.rank))
+        free = tuple(axis for axis in graph.coarse_pool if axis not in pattern.unreduced)
+        every = (graph.refined(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
         return [sharding for sharding in every if pattern.matches(sharding)]
 
     def _products(
@@ -273,9 +273,9 @@ class Planner:
         self, expr: Product, tables: tuple[Table, ...], search: Search, partials: tuple[frozenset[str], ...]
     ) -> list[tuple[Way, int]]:
         meeting = len({dim for operand in expr.operands for dim in operand.dims})
-        self.budget.begin_on(WAY * count_placements(len(search.space.seen), meeting))
-        spaces = tuple(table.search.space for table in tables)
-        ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, spaces, search.space, partials)
+        self.budget.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
+        graphs = tuple(table.search.graph for table in tables)
+        ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
         work = Work.of(self.program, expr)
         return [(way, self._of_product(work, way, tables, search)) for way in ways]
 
@@ -299,7 +299,7 @@ class Planner:
             prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
             price = sum(found for found in prices if found is not None) + self.objective.price(0, 0)
             if None not in prices:
-                yield search.space.number(sharding), price, Applied(tables, at)
+                yield search.graph.number(sharding), price, Applied(tables, at)
 
     def _named(self, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
         source = as_written(table)
@@ -310,7 +310,7 @@ class Planner:
                     yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
 
     def _edges_of(self, expr: Named, dim: int | None, number: int, search: Search) -> Iterator[Edge]:
-        for edge in search.space.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
+        for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
             move = edge.move
             axes_fit = (
                 expr.axes is None

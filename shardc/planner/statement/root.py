@@ -35,17 +35,17 @@ def cheapest(root: Table, statement: Statement, limit: int | None = None) -> int
     None as well where the sharding is given, and costs more than the limit.
     """
     exact = statement.pattern.exact
-    around = root.search.space
+    graph = root.search.graph
     if exact is not None:
-        goal = around.number(exact)
+        goal = graph.number(exact)
         if root.search.divides(goal) and root.price(goal, limit) is not None:
             return goal
         raise unreachable(root, statement)
     prices = root.paths().price
-    fitting = [number for number in prices if statement.pattern.matches(around.shardings[number])]
+    fitting = [number for number in prices if statement.pattern.matches(graph.shardings[number])]
     if root.search.quick and not root.fixed and not fitting:
         near = (fitted(statement.pattern, root.sharding(number)) for number in prices)
-        asked = dict.fromkeys(number for number in map(around.number, near) if root.search.divides(number))
+        asked = dict.fromkeys(number for number in map(graph.number, near) if root.search.divides(number))
         prices = {number: price for number in asked if (price := root.price(number, None)) is not None}
         fitting = [*prices]
     if not fitting:

@@ -145,10 +145,10 @@ class _Strategies:
     def strategy(self, place: int) -> tuple[int, Table] | None:
         """What the strategy at this place costs at least, and its table; None if there are no more."""
         while len(self._found) <= place and self._queue:
-            least, number, entry = heapq.heappop(self._queue)
+            bound, number, entry = heapq.heappop(self._queue)
             if entry.found is not None:
                 at, price, origin = entry.found
-                self._found.append((least, Table(self.expr, self._whole.search, {at: price}, {at: origin})))
+                self._found.append((bound, Table(self.expr, self._whole.search, {at: price}, {at: origin})))
             elif entry.way is not None:
                 self._price(entry, entry.way, number)
             else:
@@ -163,8 +163,8 @@ class _Strategies:
         below = [s.strategy(place) for s, place in zip(self._below, places, strict=True)]
         found = [each for each in below if each is not None]
         if len(found) == len(places):
-            least = sum(price for price, _ in found) + self._alone
-            self._push(least, _Entry(tuple(table for _, table in found), places))
+            bound = sum(price for price, _ in found) + self._alone
+            self._push(bound, _Entry(tuple(table for _, table in found), places))
 
     def _push(self, price: int, entry: _Entry, number: int | None = None) -> None:
         if number is None:
@@ -178,9 +178,9 @@ class _Strategies:
                 usable = tuple(as_written(table) if expr.local else table for table in tables)
                 ways = self.planner.local_products(expr, usable, self._whole.search)
                 self.planner.budget.spend(BOUND * len(ways))
-                least = [cache(table.least) for table in usable]
+                below = [cache(table.bound) for table in usable]
                 for way, price in ways:
-                    bound = price + sum([bound(at) for bound, at in zip(least, way.at, strict=True)])
+                    bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
                     self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
             case Call():
                 applied = list(self.planner.ways(expr, tables, self._whole.search))
@@ -189,8 +189,8 @@ class _Strategies:
             case _:
                 table = self.planner.table_or_none(expr, tables)
                 if table is not None:
-                    goal = None if self.wanted is None else self._whole.search.space.number(self.wanted)
-                    self._found.append((min(table.seeds.values()) if goal is None else table.least(goal), table))
+                    goal = None if self.wanted is None else self._whole.search.graph.number(self.wanted)
+                    self._found.append((min(table.seeds.values()) if goal is None else table.bound(goal), table))
         places = entry.places or ()
         for number in range(len(places)):
             self._meet((*places[:number], places[number] + 1, *places[number + 1 :]))
@@ -207,8 +207,8 @@ class _Strategies:
 
     def _after(self, number: int) -> int:
         """What is left to do costs at least, from one sharding of the result."""
-        goal = None if self.wanted is None else self._whole.search.space.number(self.wanted)
-        return self._whole.search.least(number, goal)
+        goal = None if self.wanted is None else self._whole.search.graph.number(self.wanted)
+        return self._whole.search.bound(number, goal)
 
 
 def _in_place(tables: tuple[Table, ...], ways: list[tuple[int, int, Origin]]) -> list[tuple[int, int, Origin]]:

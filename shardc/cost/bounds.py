@@ -54,7 +54,7 @@ _KINDS = (
 )
 
 
-def least_rate(model: CostModel, axes: Axes, moved: Axes, summed: Axes, block: int, kept: int | None) -> Rate:
+def rate_bound(model: CostModel, axes: Axes, moved: Axes, summed: Axes, block: int, kept: int | None) -> Rate:
     """What moves over some of the axes take at least, of the bytes of an array.
 
     They bring each device 1/block - 1/kept of it, or 1/block; and each axis of `moved` is part of one. Partial sums

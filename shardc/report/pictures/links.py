@@ -1,0 +1,145 @@
+"""What each link carries in a step: for each line of the group its devices in a row, and bytes each way between them.
+
+Every group over the same axes does the same at the same time, so one is drawn. Behind a switch there are ports: what
+each device takes in. The bytes are those of `cost.carried`, by which the step is priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from shardc.cost.carried import Carried, carried
+from shardc.cost.layout import LINE, ONE_WAY
+from shardc.cost.links import Level
+from shardc.cost.links.switch import Switch
+from shardc.cost.model import LinkModel
+from shardc.ir.folds import Done
+from shardc.ir.plan import Local, Loop, Step
+from shardc.ir.sharding import spell_axes
+from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, width_of
+from shardc.report.pictures.picture import Picture, above, framed
+from shardc.report.units import in_bytes
+
+_PITCH, _RADIUS = 84.0, 12.0
+_MOST = 8  # devices of a line that are drawn: of a longer one as many of each end
+_THICKEST = 4.0
+
+
+def links_picture(done: Done, model: LinkModel) -> Picture | None:
+    """The links of a step, of one trip where a loop is around it; None where it moves nothing."""
+    step, mesh = done.step, model.mesh
+    if isinstance(step.op, Local | Loop) or not step.cost.wire_bytes:
+        return None
+    levels, devices = model.network.levels(step.op.axes), mesh.product(step.op.axes)
+    local = done.block.values[step.operands[0]].local_bytes(mesh)
+    over = spell_axes(mesh.ordered(step.op.axes))
+    rows = [_line(each, over) for each in carried(step.op, levels, local, devices)]
+    return framed(above(f"links of {step.name} over {over}", rows or [_ports(step, levels, devices, over)]))
+
+
+def _line(each: Carried, over: str) -> Picture:
+    """Devices in a row; above each link what goes right, below it what goes left; a bow closes a ring."""
+    size, shape = each.line.size, each.line.shape
+    drawn = list(range(size)) if size <= _MOST else [*range(_MOST // 2), *range(size - _MOST // 2, size)]
+    skipped = f", past {each.line.stride - 1} others" if each.line.stride > 1 else ""
+    said = "a ring one way" if shape is ONE_WAY else f"a {shape}"
+    named = each.line.width_name.removeprefix("W_")
+    where = over if named == over else f"{over} on the links of {named}"
+    head = f"{where}: {said} of {size}{skipped}, {in_bytes(int(each.line.link))}/s each way"
+    head += "; bytes at most" if each.is_bound else ""
+    top = 34.0 if shape is LINE else 70.0
+    most = each.busiest or 1.0
+    marks: list[Mark] = [Text(0, 12, head, "s")]
+    for place, (device, following) in enumerate(zip(drawn, [*drawn[1:], -1], strict=True)):
+        at = (place * _PITCH + _RADIUS + 2, top + 12)
+        if following == device + 1:
+            marks.append(_link(each, device, at[0], at[1], most))
+        elif following >= 0:
+            marks.append(Text(at[0] + _PITCH / 2, at[1] + 4, "…", "t", "middle"))
+        marks += [Dot(*at, _RADIUS, "hollow edge"), Text(at[0], at[1] + 4, str(device), "s", "middle")]
+    wide = (len(drawn) - 1) * _PITCH + 2 * _RADIUS + 4
+    if shape is not LINE:
+        marks.append(_closing(each, wide, top + 12, most))
+    return Picture(head, max(wide, width_of(head, "s")), top + 34, tuple(marks))
+
+
+def _bytes(count: float) -> str:
+    return in_bytes(round(count))
+
+
+def _told(each: Carried, link: int) -> tuple[tuple[str, str], ...]:
+    return (("link", str(link)), ("forward", str(round(each.forward(link)))), ("backward", _back(each, link)))
+
+
+def _back(each: Carried, link: int) -> str:
+    return str(round(each.backward(link)))
+
+
+def _thick(count: float, most: float) -> float:
+    return 0.8 + (_THICKEST - 0.8) * count / most
+
+
+def _link(each: Carried, link: int, x: float, y: float, most: float) -> Group:
+    """Between two neighbours."""
+    left, right, middle = x + _RADIUS + 2, x + _PITCH - _RADIUS - 2, x + _PITCH / 2
+    ahead, back = each.forward(link), each.backward(link)
+    marks: list[Mark] = [
+        Line(((left, y - 4), (right - 5, y - 4)), "line", thick=_thick(ahead, most)),
+        *_head(right, y - 4, 1),
+        Text(middle, y - 11, _bytes(ahead), "s", "middle"),
+    ]
+    if each.line.shape is not ONE_WAY:
+        marks += [
+            Line(((left + 5, y + 4), (right, y + 4)), "line", thick=_thick(back, most)),
+            *_head(left, y + 4, -1),
+            Text(middle, y + 19, _bytes(back), "s", "middle"),
+        ]
+    title = f"from {link} to {link + 1} {_bytes(ahead)}, back {_bytes(back)}"
+    return Group(tuple(marks), look="link", told=_told(each, link), title=title)
+
+
+def _head(x: float, y: float, way: int) -> Iterator[Mark]:
+    yield Line(((x - 7 * way, y - 3.5), (x, y), (x - 7 * way, y + 3.5)), "arrow")
+
+
+def _closing(each: Carried, wide: float, y: float, most: float) -> Group:
+    """From the last device of a ring back to the first."""
+    link = each.line.size - 1
+    ahead, back = each.forward(link), each.backward(link)
+    said = f"{link} → 0: {_bytes(ahead)}" + ("" if each.line.shape is ONE_WAY else f"; 0 → {link}: {_bytes(back)}")
+    left, right, top = _RADIUS + 2, wide - _RADIUS - 2, y - 30
+    way = ((right, y - _RADIUS), (right, top), (left, top), (left, y - _RADIUS - 6))
+    marks: list[Mark] = [Line(way, "line", thick=_thick(ahead, most)), *_arrived(left, y - _RADIUS)]
+    marks.append(Text(wide / 2, y - 36, said, "s", "middle"))
+    return Group(tuple(marks), look="link", told=_told(each, link), title=said)
+
+
+def _ports(step: Step, levels: Sequence[Level], devices: int, over: str) -> Picture:
+    """Devices below what joins them."""
+    drawn = min(devices, _MOST)
+    wide = drawn * _PITCH * 0.8
+    said = [_joins(level) for level in levels]
+    head = f"{over}: {devices} devices, each takes in {in_bytes(step.cost.wire_bytes)}"
+    width = max(wide, *(width_of(text, "s") + 12 for text in said))
+    marks: list[Mark] = [Text(0, 12, head, "s")]
+    for row, text in enumerate(reversed(said)):
+        marks += [Rect(0, 22 + 24 * row, width, 20, "hollow edge"), Text(6, 36 + 24 * row, text, "s")]
+    top = 22 + 24 * len(said)
+    for device in range(drawn):
+        x = (device + 0.5) * wide / drawn
+        marks += [Line(((x, top - 4), (x, top + 12)), "line"), *_arrived(x, top + 14)]
+        port = (("port", str(device)), ("in", str(step.cost.wire_bytes)))
+        marks += [Dot(x, top + 27, _RADIUS, "hollow edge", port), Text(x, top + 31, str(device), "s", "middle")]
+    if drawn < devices:
+        marks.append(Text(wide + 4, top + 31, f"… {devices} in all", "s"))
+    wide_all = max(width, width_of(head, "s"), wide + (90 if drawn < devices else 0))
+    return Picture(head, wide_all, top + 42, tuple(marks))
+
+
+def _arrived(x: float, y: float) -> Iterator[Mark]:
+    yield Line(((x - 3.5, y - 6), (x, y), (x + 3.5, y - 6)), "arrow")
+
+
+def _joins(level: Level) -> str:
+    what = f"a switch of {level.count.value:.0f}" if isinstance(level, Switch) else "links shared on the way"
+    return f"{what}: {in_bytes(int(level.width.value))}/s into each"

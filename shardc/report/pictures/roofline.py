@@ -1,0 +1,114 @@
+"""The roofline of a chip, and a plan's products on it: FLOP/s that can be had at so many FLOPs per byte of memory.
+
+Below the ridge memory is what a product waits for, above it the units. Both axes are logarithmic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardc.cost.chips import Chip
+from shardc.ir.dtypes import multiplied
+from shardc.ir.folds import Done, single_steps
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Einsum, Schedule
+from shardc.report.pictures import style
+from shardc.report.pictures.marks import Dot, Group, Line, Mark, Text
+from shardc.report.pictures.picture import Picture, framed
+from shardc.report.pictures.scale import Scale, apart
+from shardc.report.pictures.steps import step_name
+
+_WIDTH, _HEIGHT, _LEFT, _TOP = 420.0, 240.0, 76.0, 26.0
+_MOST = 16  # products that are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A step's product: FLOPs per byte of memory, FLOP/s as priced, and the units' peak for its type."""
+
+    step: str
+    intensity: float
+    rate: float
+    peak: float
+
+    @property
+    def waits_for_memory(self) -> bool:
+        return self.rate < self.peak * 0.999
+
+
+def products(schedule: Schedule, chip: Chip) -> list[Product]:
+    """The products that take time; of a loop's, one trip's."""
+    return [
+        _product(done, schedule.mesh, chip)
+        for done in single_steps(schedule.block)
+        if isinstance(done.step.op, Einsum) and done.step.cost.flops and done.step.cost.time_s
+    ]
+
+
+def _product(done: Done, mesh: Mesh, chip: Chip) -> Product:
+    step = done.step
+    arrays = [done.block.values[value] for value in (*step.operands, step.result)]
+    moved = sum(array.local_bytes(mesh) for array in arrays)
+    peak = chip.peak(multiplied(array.dtype for array in arrays[:-1]))
+    return Product(step_name(done), step.cost.flops / moved, step.cost.flops / step.cost.time_s, peak)
+
+
+def roofline_picture(schedule: Schedule, chip: Chip) -> Picture:
+    """A roof for each peak that products have, and a dot for each product, numbered as its step."""
+    found = products(schedule, chip)
+    peaks = sorted({product.peak for product in found} or {chip.flops})
+    ridges = [peak / chip.hbm_bandwidth for peak in peaks]
+    across = [product.intensity for product in found] + ridges
+    x = Scale(min(across) / 4, max(across) * 4, _LEFT, _LEFT + _WIDTH, log=True)
+    rates = [product.rate for product in found] + peaks + [x.low * chip.hbm_bandwidth]
+    y = Scale(min(rates) / 2, max(peaks) * 3, _TOP + _HEIGHT, _TOP, log=True)
+    marks = [*_axes(x, y), *(mark for peak in peaks for mark in _roof(peak, chip, x, y)), *_dots(found, x, y)]
+    return framed(Picture(f"roofline of {chip.name}", _LEFT + _WIDTH + 200, _TOP + _HEIGHT + 42, tuple(marks)))
+
+
+def _axes(x: Scale, y: Scale) -> list[Mark]:
+    marks: list[Mark] = []
+    for value in x.ticks():
+        marks.append(Line(((x(value), y.start), (x(value), y.end)), "grid"))
+        marks.append(Text(x(value), y.start + 15, f"{value:g}", "s soft", "middle"))
+    for value in y.ticks():
+        marks.append(Line(((x.start, y(value)), (x.end, y(value))), "grid"))
+        marks.append(Text(x.start - 6, y(value) + 4, _rate(value), "s soft", "end"))
+    middle = (x.start + x.end) / 2
+    marks.append(Text(middle, y.start + 32, "FLOPs per byte of memory", "s", "middle"))
+    marks.append(Text(0, 12, "FLOP/s of a device", "s"))
+    return marks
+
+
+def _rate(value: float) -> str:
+    scale, unit = next(((s, u) for s, u in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= s), (1.0, ""))
+    return f"{value / scale:.3g} {unit}FLOP/s"
+
+
+def _roof(peak: float, chip: Chip, x: Scale, y: Scale) -> list[Mark]:
+    ridge = peak / chip.hbm_bandwidth
+    points = ((x.low, x.low * chip.hbm_bandwidth), (ridge, peak), (x.high, peak))
+    told = (("peak", repr(peak)), ("bandwidth", repr(chip.hbm_bandwidth)))
+    title = f"memory up to {ridge:.3g} FLOPs per byte, then {_rate(peak)}"
+    roof = Line(tuple((x(each), y(rate)) for each, rate in points), "line", thick=2.0, told=told, title=title)
+    return [roof, Text(x(x.high), y(peak) - 6, f"peak {_rate(peak)}", "s", "end")]
+
+
+def _dots(found: list[Product], x: Scale, y: Scale) -> list[Mark]:
+    """Each product as a dot; its number and rate in a list beside the chart, with a thin line to it."""
+    marks: list[Mark] = []
+    ordered = sorted(found, key=lambda product: (y(product.rate), product.step))[:_MOST]
+    places = apart([max(y(product.rate), _TOP + 10) for product in ordered], 15)
+    shift = max(0.0, (places[-1] if places else 0.0) - (_TOP + _HEIGHT))
+    for product, place in zip(ordered, places, strict=True):
+        at, beside = (x(product.intensity), y(product.rate)), _LEFT + _WIDTH + 14
+        waits = "memory" if product.waits_for_memory else "compute"
+        said = f"step {product.step}: {product.intensity:.3g}, {waits}"
+        told = (("step", product.step), ("intensity", repr(product.intensity)), ("rate", repr(product.rate)))
+        look = f"{style.fill(0 if waits == 'compute' else 2)} edge"
+        label = place - shift
+        line = Line((at, (beside - 4, label - 4)), "grid")
+        marks.append(
+            Group((line, Dot(*at, 5, look), Text(beside, label, said, "s")), look="dot", told=told, title=said)
+        )
+    return marks
