@@ -1,24 +1,68 @@
-"""For users' own tests: hypothesis strategies that draw valid programs, checkers, and brute-force oracles."""
+"""For users' own tests: checkers of rewrites, functions and prices, laws, and hypothesis strategies of valid things.
 
-from shardc.ir.laws import function_law, product_law, reshape_law
-from shardc.testing.checkers import assert_equal_on_every_device, assert_schedule_legal
-from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
-from shardc.testing.partial import partial_programs
-from shardc.testing.strategies import Case, Reshard, matmuls, meshes, programs, reshards, shardings
+Names are imported when first used, so that the checkers work where hypothesis is not installed.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardc.ir.laws import function_law, product_law, reshape_law
+    from shardc.testing.checkers import assert_equal_on_every_device, assert_schedule_legal
+    from shardc.testing.functions import assert_equivalent, assert_matches_reference
+    from shardc.testing.laws import LAWS, TRANSPOSES, Law, counterexample, found_when
+    from shardc.testing.models import assert_cost_model
+    from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
+    from shardc.testing.partial import partial_programs
+    from shardc.testing.rewrites import assert_rewrite, conditions, holds_on
+    from shardc.testing.sequences import Path, chips, paths
+    from shardc.testing.sides import Moves
+    from shardc.testing.strategies import Case, Reshard, matmuls, meshes, programs, reshards, shardings
+
+_HOMES = {
+    "shardc.ir.laws": ("function_law", "product_law", "reshape_law"),
+    "shardc.testing.checkers": ("assert_equal_on_every_device", "assert_schedule_legal"),
+    "shardc.testing.functions": ("assert_equivalent", "assert_matches_reference"),
+    "shardc.testing.laws": ("LAWS", "TRANSPOSES", "Law", "counterexample", "found_when"),
+    "shardc.testing.models": ("assert_cost_model",),
+    "shardc.testing.oracles": (
+        *("all_moves", "all_shardings", "matmul_oracle", "needed_bytes", "shortest_path_oracle"),
+    ),
+    "shardc.testing.partial": ("partial_programs",),
+    "shardc.testing.sequences": ("Path", "chips", "paths"),
+    "shardc.testing.rewrites": ("assert_rewrite", "conditions", "holds_on"),
+    "shardc.testing.sides": ("Moves",),
+    "shardc.testing.strategies": ("Case", "Reshard", "matmuls", "meshes", "programs", "reshards", "shardings"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "LAWS",
+    "TRANSPOSES",
     "Case",
+    "Law",
+    "Moves",
+    "Path",
     "Reshard",
     "all_moves",
     "all_shardings",
+    "assert_cost_model",
     "assert_equal_on_every_device",
+    "assert_equivalent",
+    "assert_matches_reference",
+    "assert_rewrite",
     "assert_schedule_legal",
+    "chips",
+    "conditions",
+    "counterexample",
+    "found_when",
     "function_law",
+    "holds_on",
     "matmul_oracle",
     "matmuls",
     "meshes",
     "needed_bytes",
     "partial_programs",
+    "paths",
     "product_law",
     "programs",
     "reshape_law",
@@ -26,3 +70,16 @@ __all__ = [
     "shardings",
     "shortest_path_oracle",
 ]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'shardc.testing' has no attribute '{name}'")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

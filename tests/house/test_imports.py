@@ -23,7 +23,10 @@ ROOMS = {
     "simulate": {"ir", "rules", "numpy"},
     "emit": {"ir", "lowering", "notation", "simulate", "jax", "numpy"},
     "machines": {"ir", "simulate", "emit", "jax", "numpy"},
-    "testing": {"ir", "rules", "simulate", "hypothesis", "networkx", "numpy"},
+    "testing": {
+        *{"ir", "rules", "cost", "simulate", "emit", "interface", "api", "results", "planner", "machines"},
+        *{"hypothesis", "networkx", "numpy", "jax"},
+    },
     "compiled": {
         *{"ir", "rules", "cost", "planner", "io", "emit", "machines", "interface"},
         *{"numpy", "tabulate"},

@@ -12,7 +12,8 @@ import pytest
 pytestmark = pytest.mark.devices
 
 ROOT = Path(__file__).parents[2]
-README = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in ("README.md", "shardc/README.md"))
+GUIDES = ("README.md", "shardc/README.md", "shardc/testing/README.md")
+README = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in GUIDES)
 # Commands whose output is partly the TPU compiler's.
 COMPILED = re.compile(r"--topology|bench_verify|bench_field")
 SKIPPED = ("pip install", "git clone", "pytest", "python -m venv", "ruff", "mypy", ".ci/run")

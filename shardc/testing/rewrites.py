@@ -1,0 +1,226 @@
+"""Rewrites of collectives: whether two ways to do a thing leave the same on every device, and when."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from shardc.errors import ShardcError
+from shardc.ir.collectives import IllegalMove
+from shardc.ir.mesh import Mesh
+from shardc.simulate import IllegalStep
+from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide, distinct
+
+Given: TypeAlias = "str | Moves | Callable[..., Any]"
+
+_SEEDS = (0, 1)  # of the parts of partial sums
+_MOST_DEVICES = 64  # of virtual ones
+_SUBSCRIPT = re.compile(r"_\{([A-Z, ]+)\}|_([A-Z]+)(?![A-Za-z0-9_])|U\.([A-Z]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two sides differ first: the smallest mesh, the smallest sizes, a device, an element."""
+
+    mesh: Mesh
+    sizes: dict[str, int]
+    what: str
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items())
+        return f"on mesh {self.mesh or 'of one device'}; {sizes}: {self.what}"
+
+
+def assert_rewrite(
+    before: Given,
+    after: Given,
+    *,
+    inputs: Sequence[str] = (),
+    mesh: Iterable[str] | Mapping[str, int] | Mesh = (),
+    max_size: int = 4,
+) -> None:
+    """Two ways to do a thing leave the same on every device, on every mesh of axes up to `max_size`.
+
+    Each is statements of the notation ("A[I, J_X] = AllToAll_X(A[I_X, J])"), `Moves` of an array, or a function of
+    JAX arrays that calls `jax.shard_map` for the mesh in force. Where both are functions `inputs` are what they take
+    ("A[I_X, J]", …). Axes are the one-letter subscripts; others are named by `mesh`, which with sizes ({"X": 4}) is
+    the only mesh that is tried. Inputs hold whole numbers, no two alike, and partial sums of them; comparison is
+    exact. The smallest mesh on which they differ is reported.
+
+    Raises AssertionError with the mesh, the sizes, the device, the element and both values.
+
+    >>> from shardc.testing import assert_rewrite
+    >>> gather_and_slice = "B[I, J] = AllGather_X(A[I_X, J]); C[I, J_X] = Slice_X(B[I, J])"
+    >>> assert_rewrite(gather_and_slice, "C[I, J_X] = AllToAll_X(A[I_X, J])")
+    >>> assert_rewrite(gather_and_slice, "C[I_X, J] = A[I_X, J]")
+    Traceback (most recent call last):
+    AssertionError: on mesh X=2; I=2, J=2: the results differ: C[I, J_X] before, A[I_X, J] after
+      before: B[I, J] = AllGather_X(A[I_X, J]); C[I, J_X] = Slice_X(B[I, J])
+      after:  C[I_X, J] = A[I_X, J]
+    """
+    alone: Mesh | None
+    match mesh:
+        case Mesh():
+            alone, names = mesh, mesh.names
+        case Mapping():
+            alone, names = Mesh.of(mesh), tuple(mesh)
+        case _:
+            alone, names = None, tuple(mesh)
+    sides = _sides(before, after, inputs, names)
+    found = next(differences(*sides, max_size), None) if alone is None else difference(*sides, alone)
+    if found is not None:
+        raise AssertionError(f"{found}\n  before: {sides[0]}\n  after:  {sides[1]}")
+
+
+def differences(before: Side, after: Side, max_size: int) -> Iterator[Difference]:
+    """One for each mesh on which the sides differ, the smallest first."""
+    for mesh in meshes_of(before.axes(), max_size, _limit(before, after)):
+        found = difference(before, after, mesh)
+        if found is not None:
+            yield found
+
+
+def difference(before: Side, after: Side, mesh: Mesh) -> Difference | None:
+    """How the sides differ on a mesh; None if they do not."""
+    try:
+        units = before.units(mesh)
+        units = {dim: math.lcm(unit, units.get(dim, 1)) for dim, unit in (units | after.units(mesh)).items()}
+    except (ShardcError, IllegalMove) as error:
+        return Difference(mesh, {}, _said(error))
+    for times, seed in product((1, 2), _SEEDS):
+        sizes = {dim: unit * times for dim, unit in units.items()}
+        what = _differs(before, after, mesh, sizes, seed)
+        if what is not None:
+            return Difference(mesh, sizes, what)
+    return None
+
+
+def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mesh]:
+    """Every mesh of these axes, of one to `max_size` devices each, the fewest devices first."""
+    every = product(range(1, max_size + 1), repeat=len(axes))
+    found = [sizes for sizes in every if math.prod(sizes) <= most_devices]
+    return [Mesh.of(dict(zip(axes, sizes, strict=True))) for sizes in sorted(found, key=lambda s: (math.prod(s), s))]
+
+
+def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seed: int) -> str | None:
+    try:
+        given, other = before.inputs(mesh, sizes), after.inputs(mesh, sizes)
+        if [(a.shape, a.sharding) for a in given] != [(a.shape, a.sharding) for a in other]:
+            return f"the inputs differ: {_named(given)} before, {_named(other)} after"
+        wholes = [distinct(array, 1 + 1000 * place) for place, array in enumerate(given)]
+        both = [side.run(mesh, sizes, wholes, seed) for side in (before, after)]
+    except (ShardcError, IllegalMove, IllegalStep) as error:
+        return _said(error)
+    if len(both[0]) != len(both[1]):
+        return f"{len(both[0])} results before, {len(both[1])} after"
+    found = (_apart(one, another, mesh) for one, another in zip(*both, strict=True))
+    return next((what for what in found if what is not None), None)
+
+
+def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
+    """How two results differ. Of partial sums it is what they add up to that is compared."""
+    (one, held), (other, found) = before, after
+    if held.shape != found.shape or one.sharding.unreduced != other.sharding.unreduced:
+        return f"the results differ: {one} before, {other} after"
+    along = tuple(mesh.names.index(axis) for axis in mesh.ordered(one.sharding.unreduced))
+    held, found = (np.broadcast_to(each.sum(axis=along, keepdims=True), each.shape) for each in (held, found))
+    wrong = held != found
+    if not wrong.any():
+        return None
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    count = len(mesh.axes)
+    device = ", ".join(f"{axis}={i}" for axis, i in zip(mesh.names, place[:count], strict=True))
+    sums = "the sum over " + ", ".join(sorted(one.sharding.unreduced)) + " " if along else ""
+    return f"device ({device}) at {place[count:]} of {one}: {sums}{held[place]} before, {found[place]} after"
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, ShardcError) else str(error)
+
+
+def _named(arrays: Iterable[object]) -> str:
+    return ", ".join(map(str, arrays)) or "none"
+
+
+def _limit(before: Side, after: Side) -> int:
+    if not any(isinstance(side, FunctionSide) for side in (before, after)):
+        return _MOST_DEVICES
+    from shardc.testing.on_devices import count_of_devices
+
+    return count_of_devices()
+
+
+def _sides(before: Given, after: Given, inputs: Sequence[str], mesh: Sequence[str]) -> tuple[Side, Side]:
+    texts = [text for given in (before, after) for text in _texts(given)]
+    axes = tuple(mesh) or axes_in([*texts, *inputs])
+    taken = tuple(inputs) or _inputs_of(before, axes) or _inputs_of(after, axes)
+    if not taken and any(callable(given) for given in (before, after)):
+        raise ShardcError("SHC001", "functions, and no inputs for them", help='give inputs=["A[I_X, J]"]')
+    return _side(before, axes, taken), _side(after, axes, taken)
+
+
+def _texts(given: Given) -> tuple[str, ...]:
+    match given:
+        case str():
+            return (given,)
+        case Moves(source, moves):
+            return (source, *("_" + "".join(move.axes) for move in moves))
+        case _:
+            return ()
+
+
+def axes_in(texts: Sequence[str]) -> tuple[str, ...]:
+    """The one-letter subscripts of texts, in the order of the alphabet."""
+    found = {letter for text in texts for match in _SUBSCRIPT.finditer(text) for letter in "".join(match.groups(""))}
+    return tuple(sorted(letter for letter in found if letter.isalpha()))
+
+
+def _inputs_of(given: Given, axes: tuple[str, ...]) -> tuple[str, ...]:
+    """What a text or moves begin from, as the notation writes it, for a function beside it."""
+    if callable(given) or isinstance(given, Moves):
+        return (given.source,) if isinstance(given, Moves) else ()
+    side = TextSide(given, axes)
+    whole = Mesh.of(dict.fromkeys(axes, 1))
+    return tuple(map(str, side.inputs(whole, side.units(whole))))
+
+
+def _side(given: Given, axes: tuple[str, ...], inputs: tuple[str, ...]) -> Side:
+    match given:
+        case str():
+            return TextSide(given, axes)
+        case Moves():
+            return MovesSide(given, axes)
+        case _:
+            return FunctionSide(given, inputs, axes)
+
+
+def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_size: int = 4) -> str:
+    """When a rewrite holds, in terms of the sizes of its axes: "always", "never", or as in "X = 1 or Y = 1".
+
+    Found, not assumed: both sides are run on every mesh of axes up to `max_size`, and the shortest of a few kinds of
+    conditions (an axis is of one device, two are of equal sizes, one divides another) that says exactly where they
+    agree is returned; where none does, the meshes are named.
+
+    >>> from shardc.testing import conditions
+    >>> conditions("B[I] = AllGather_XY(A[I_XY])", "B[I] = AllGather_YX(A[I_XY])")
+    'never'
+    >>> conditions("A[I_YX] = A[I_XY]", Moves("A[I_XY]"))
+    'X = 1 or Y = 1'
+    """
+    from shardc.testing.shortest import shortest
+
+    sides = _sides(before, after, (), mesh)
+    every = meshes_of(sides[0].axes(), max_size, _limit(*sides))
+    return shortest({mesh: difference(*sides, mesh) is None for mesh in every})
+
+
+def holds_on(before: Given, after: Given, sizes: Mapping[str, int]) -> bool:
+    """Whether two sides leave the same on one mesh."""
+    sides = _sides(before, after, (), tuple(sizes))
+    return difference(*sides, Mesh.of(sizes)) is None

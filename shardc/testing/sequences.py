@@ -1,0 +1,70 @@
+"""Hypothesis strategies of sequences of moves, and of chips to price them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from shardc.cost.chips import CHIPS, Chip
+from shardc.ir.collectives import Move, apply
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Sharding, spell
+from shardc.rules.moves import MOVES
+from shardc.testing.sides import Moves
+from shardc.testing.strategies import meshes, shardings
+
+_DIMS = ("I", "J", "K", "L")
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """An array on a mesh, and moves of it, one after another."""
+
+    mesh: Mesh
+    shape: tuple[int, ...]
+    source: Sharding
+    moves: tuple[Move, ...]
+
+    @property
+    def array(self) -> str:
+        """As the notation writes it, before the moves."""
+        return f"A{spell(_DIMS[: len(self.shape)], self.source)}"
+
+    @property
+    def given(self) -> Moves:
+        """For `assert_rewrite`."""
+        return Moves(self.array, *self.moves)
+
+    def by(self, *moves: Move) -> Moves:
+        """The same array with other moves."""
+        return Moves(self.array, *moves)
+
+
+@st.composite
+def paths(
+    draw: st.DrawFn, max_axes: int = 3, max_size: int = 3, max_rank: int = 3, max_moves: int = 4, unreduced: bool = True
+) -> Path:
+    """An array in any sharding and up to `max_moves` moves of it, each of any kind that its sharding allows.
+
+    Each kind is drawn as often as another, however many moves of it there are. Sizes are the least that every
+    sharding on the way divides. Shrinks to no move of an array on one device.
+    """
+    mesh = draw(meshes(max_axes, max_size))
+    rank = draw(st.integers(1, max_rank))
+    source = draw(shardings(mesh, rank, unreduced))
+    ways, moves = [source], list[Move]()
+    for _ in range(draw(st.integers(0, max_moves))):
+        kinds = [found for rule in MOVES if (found := list(rule(ways[-1], mesh, mesh.names)))]
+        if not kinds:
+            break
+        moves.append(draw(st.sampled_from(draw(st.sampled_from(kinds)))))
+        ways.append(apply(moves[-1], ways[-1], mesh))
+    cuts = [[mesh.product(sharding.dims[dim]) for sharding in ways] for dim in range(rank)]
+    return Path(mesh, tuple(math.lcm(*some) for some in cuts), source, tuple(moves))
+
+
+def chips() -> st.SearchStrategy[Chip]:
+    """Every chip of the hardware table."""
+    return st.sampled_from(sorted(CHIPS.values(), key=lambda chip: chip.name))

@@ -1,0 +1,192 @@
+"""One side of a rewrite, given as text, as moves, or as a function: what every device holds after it.
+
+    "A[I, J_X] = AllToAll_X(A[I_X, J])"                   statements of the notation, with collectives by name
+    Moves("A[I_X, J]", AllToAll(("X",), 0, 1))            moves of an array
+    jax.shard_map(…)                                      a function of JAX arrays, on the mesh in force
+
+Texts and moves are run on virtual devices in NumPy; functions on the devices that JAX has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardc import api, simulate
+from shardc.ir.collectives import IllegalMove, Move, apply
+from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Program
+from shardc.ir.sharding import Array
+from shardc.results import Plan
+
+Values: TypeAlias = NDArray[Any]
+Held: TypeAlias = tuple[Array, Values]  # an array, and what every device holds of it
+
+INTEGERS = DTYPES["int32"]
+
+
+@dataclass(frozen=True)
+class Moves:
+    """An array as the notation writes it, and what is done to it: `Moves("A[I_X, J]", AllToAll(("X",), 0, 1))`.
+
+    Moves are those of `shardc.ir.collectives`. IllegalMove, when run, where a sharding does not allow one.
+    """
+
+    source: str
+    moves: tuple[Move, ...] = field(default=())
+
+    def __init__(self, source: str, *moves: Move) -> None:
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "moves", moves)
+
+    def __str__(self) -> str:
+        return "; ".join([self.source, *map(str, self.moves)])
+
+
+class Side(Protocol):
+    """What a comparison asks of a side."""
+
+    def axes(self) -> tuple[str, ...]: ...
+
+    def units(self, mesh: Mesh) -> dict[str, int]:
+        """What the size of each dim must be a multiple of."""
+        ...
+
+    def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]: ...
+
+    def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]: ...
+
+
+@dataclass(frozen=True)
+class TextSide:
+    """Statements of the notation. Axes are those of `mesh`, of the text's own mesh, or one-letter subscripts."""
+
+    text: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def axes(self) -> tuple[str, ...]:
+        return self.names
+
+    def units(self, mesh: Mesh) -> dict[str, int]:
+        return units_of(api.parse(self.text, mesh=mesh))
+
+    def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
+        schedule = self._plan(mesh, sizes).schedule
+        return tuple(schedule.given(number) for number in schedule.inputs)
+
+    def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]:
+        schedule = self._plan(mesh, sizes).schedule
+        blocks = simulate.run(schedule, wholes, seed)
+        return tuple((schedule.values[n], held) for n, held in zip(schedule.outputs, blocks, strict=True))
+
+    def _plan(self, mesh: Mesh, sizes: dict[str, int]) -> Plan:
+        program = api.parse(self.text, mesh=mesh, dtype=INTEGERS.name)
+        return api.planned(program.with_sizes({d: sizes[d] for d in program.dims}), objective="bytes", may_cut=False)
+
+
+@dataclass(frozen=True)
+class MovesSide:
+    """Moves of one array, each as the simulator does it."""
+
+    given: Moves
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return str(self.given)
+
+    def axes(self) -> tuple[str, ...]:
+        return self.names
+
+    def units(self, mesh: Mesh) -> dict[str, int]:
+        found = units_of(self._program(mesh))
+        for array in self._ways(mesh, found)[1:]:
+            cuts = zip(array.dims, array.sharding.dims, strict=True)
+            found |= {dim: math.lcm(found[dim], mesh.product(axes)) for dim, axes in cuts}
+        return found
+
+    def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
+        return self._ways(mesh, sizes)[:1]
+
+    def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]:
+        ways = self._ways(mesh, sizes)
+        held = simulate.scatter(wholes[0], ways[0], mesh, seed)
+        for move, before, after in zip(self.given.moves, ways, ways[1:], strict=False):
+            held = simulate.step(move, (held,), (before,), after, mesh)
+        return ((ways[-1], held),)
+
+    def _program(self, mesh: Mesh) -> Program:
+        return api.parse(f"{self.given.source} → {self.given.source}", mesh=mesh, dtype=INTEGERS.name)
+
+    def _ways(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
+        """The array as given, and after each move."""
+        (given,) = self._program(mesh).inputs
+        sharding = given.pattern.exact
+        if sharding is None:
+            raise IllegalMove(f"{self.given.source} leaves a sharding open")
+        shape = tuple(sizes[dim] for dim in given.dims)
+        ways = [Array(given.name, given.dims, shape, sharding, given.dtype)]
+        for move in self.given.moves:
+            sharding = apply(move, sharding, mesh)
+            ways.append(Array(given.name, given.dims, shape, sharding, given.dtype))
+        return tuple(ways)
+
+
+@dataclass(frozen=True)
+class FunctionSide:
+    """A function of JAX arrays that lie as `given` says, on the mesh in force."""
+
+    function: Callable[..., Any]
+    given: tuple[str, ...]
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{getattr(self.function, '__name__', 'a function')}({', '.join(self.given)})"
+
+    def axes(self) -> tuple[str, ...]:
+        return self.names
+
+    def units(self, mesh: Mesh) -> dict[str, int]:
+        """A function may share a dim out among all devices, whatever its inputs say."""
+        return dict.fromkeys(units_of(self._program(mesh, INTEGERS)), mesh.devices)
+
+    def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
+        return arrays_of(self._program(mesh, INTEGERS), sizes)
+
+    def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]:
+        from shardc.testing.on_devices import held_by_devices
+
+        return held_by_devices(self.function, self.inputs(mesh, sizes), wholes, mesh, seed)
+
+    def _program(self, mesh: Mesh, dtype: DType) -> Program:
+        return api.parse("; ".join(f"{array} → {array}" for array in self.given), mesh=mesh, dtype=dtype.name)
+
+
+def arrays_of(program: Program, sizes: dict[str, int]) -> tuple[Array, ...]:
+    """The inputs of a program as arrays of these sizes; AssertionError where the text leaves a sharding open."""
+    found = []
+    for given in program.inputs:
+        sharding = given.pattern.exact
+        assert sharding is not None, f"{given.name} leaves a sharding open"
+        found.append(Array(given.name, given.dims, tuple(sizes[d] for d in given.dims), sharding, given.dtype))
+    return tuple(found)
+
+
+def units_of(program: Program) -> dict[str, int]:
+    return {
+        dim: math.lcm(1, *(program.mesh.product(axes) for axes, _ in program.shardings_of(dim))) for dim in program.dims
+    }
+
+
+def distinct(array: Array, start: int) -> Values:
+    """Whole numbers, no two of them alike, so that no element can be taken for another."""
+    count = math.prod(array.shape)
+    return np.arange(start, start + count, dtype=np.int64).reshape(array.shape)
