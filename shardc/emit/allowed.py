@@ -47,7 +47,7 @@ NAMES: frozenset[str] = frozenset(
         "zip",
         "range",
     }
-    | {function.jax for function in FUNCTIONS.values()}
+    | {function.jax for function in FUNCTIONS.values() if "." in function.jax}
     | {f"jnp.{dtype.jax}" for dtype in DTYPES.values()}
 )
 METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel", "tolist"})

@@ -9,6 +9,7 @@ Nothing here imports JAX: a dotted function is only its name, a key of `allowed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
@@ -23,9 +24,9 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A whole number, a string or None."""
+    """A number, a string or None."""
 
-    value: int | str | None
+    value: int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def flat(expr: Expr) -> str:
         case Name(name):
             return name
         case Const(value):
-            return f'"{value}"' if isinstance(value, str) else repr(value)
+            return _constant(value)
         case Items(items, brackets):
             comma = "," if brackets == "()" and len(items) == 1 else ""
             return brackets[0] + ", ".join(map(flat, items)) + comma + brackets[1]
@@ -187,6 +188,12 @@ def flat(expr: Expr) -> str:
             return f"{flat(left)} {operator} {bracketed(right)}"
         case _:
             assert_never(expr)
+
+
+def _constant(value: int | float | str | None) -> str:
+    if isinstance(value, float) and math.isinf(value):
+        return "jnp.inf" if value > 0 else "-jnp.inf"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def bracketed(expr: Expr) -> str:

@@ -130,6 +130,11 @@ def dtype(name: str, span: Span | None = None) -> DType:
     )
 
 
+def is_dtype(name: str) -> bool:
+    """Whether `dtype` knows the name."""
+    return name in _SPELLINGS
+
+
 def accumulator(operand: DType) -> DType:
     """The type in which products of this type are summed: f32 or int32, or wider."""
     if not operand.is_narrow:

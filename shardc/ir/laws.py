@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Function
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Sharding
 
@@ -36,16 +36,22 @@ def product_law(operand_dims: Sequence[Dims], operands: Sequence[Sharding], resu
 
 
 def function_law(
-    name: str, over: Dims, operand_dims: Sequence[Dims], operands: Sequence[Sharding], result_dims: Dims
+    name: str,
+    over: Dims,
+    operand_dims: Sequence[Dims],
+    operands: Sequence[Sharding],
+    result_dims: Dims,
+    numbers: Sequence[int | float | None] = (),
 ) -> Sharding | str:
     """The sharding that a function of local blocks leaves, or why there is none."""
     function = FUNCTIONS[name]
-    if len(operands) != function.arity:
+    given = iter(operands)
+    stand = [next(given, None) if number is None else number for number in numbers or (None,) * function.arity]
+    if None in stand or next(given, None) is not None:
         return f"{name} takes {function.arity} operands, not {len(operands)}"
-    if any(operand.unreduced for operand in operands) and not function.linear:
-        return f"{name} is not linear, and its operand is unreduced"
-    if len({operand.unreduced for operand in operands}) > 1:
-        return "the operands are unreduced over different axes"
+    why = _sums_through(function, stand)
+    if why is not None:
+        return why
     placed = _placed(operand_dims, operands)
     if isinstance(placed, str):
         return placed
@@ -55,9 +61,27 @@ def function_law(
     kept = {dim for dim in placed if function.keeps_dims or dim not in over}
     if kept != set(result_dims) or not set(over) <= set(placed):
         return f"{name} leaves the dims {sorted(kept)}, not {sorted(result_dims)}"
-    if operands[0].unreduced.intersection(*placed.values()) if placed else False:
+    unreduced = frozenset[str]().union(*(operand.unreduced for operand in operands))
+    if any(unreduced.intersection(axes) for axes in placed.values()):
         return "an operand is unreduced over an axis that the other is sharded over"
-    return Sharding(tuple(placed[dim] for dim in result_dims), operands[0].unreduced)
+    return Sharding(tuple(placed[dim] for dim in result_dims), unreduced)
+
+
+def _sums_through(function: Function, stand: Sequence[Sharding | int | float | None]) -> str | None:
+    """Why a function of partial sums is not the partial sum of the function's; None if it is, or there are none."""
+    partial = {place: each.unreduced for place, each in enumerate(stand) if isinstance(each, Sharding)}
+    if not any(partial.values()):
+        return None
+    if function.scales:
+        return None if len(partial) == 1 else f"{function.name} of two arrays is a product"
+    if any(axes and place not in function.linear for place, axes in partial.items()):
+        return f"{function.name} is not linear, and its operand is unreduced"
+    together = [partial[place] if place in partial else stand[place] for place in function.linear]
+    added = [each for each in together if not isinstance(each, frozenset)]
+    if any(each != 0 for each in added):
+        return f"{function.name} of partial sums and {added[0]} adds it once for each device"
+    sums = {each for each in together if isinstance(each, frozenset)}
+    return "the operands are unreduced over different axes" if len(sums) > 1 else None
 
 
 def reshape_law(whole: Array, digits: Array, sizes: Sequence[Sequence[int]], mesh: Mesh) -> str | None:

@@ -161,9 +161,11 @@ def _left_by(op: Single, operands: Sequence[Array], result: Array, mesh: Mesh) -
             return result.sharding if (why := reshape_law(one, other, sizes, mesh)) is None else why
         case Einsum():
             return product_law([a.dims for a in operands], [a.sharding for a in operands], result.dims)
-        case Apply(function, over):
+        case Apply("index"):
+            return result.sharding if not operands and not result.sharding.unreduced else "positions are of no operand"
+        case Apply(function, over, numbers):
             dims = [a.dims for a in operands]
-            return function_law(function, over, dims, [a.sharding for a in operands], result.dims)
+            return function_law(function, over, dims, [a.sharding for a in operands], result.dims, numbers)
         case move:
             return _left_by_move(move, operands, result, mesh)
 

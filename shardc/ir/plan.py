@@ -11,17 +11,19 @@ sharding and dtype, from which local shapes and bytes follow. What goes through 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
+from shardc.ir.calls import holds, linear_operands, meeting, no_room, whole
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.ir.facts import Facts, Kind
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program
+from shardc.ir.program import Call, Program
 from shardc.ir.refine import Refinement
+from shardc.ir.scalars import Number, number
 from shardc.ir.sharding import Array, Axes
 
 
@@ -35,16 +37,17 @@ class Einsum:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A function of `ir.functions`, on local blocks; `over` as in program.Call."""
+    """A function of `ir.functions`, on local blocks; `over` and `numbers` as in program.Call."""
 
     axes: ClassVar[Axes] = ()
 
     function: str
     over: tuple[str, ...] = ()
+    numbers: tuple[Number | None, ...] = ()
 
     @property
     def facts(self) -> Facts:
-        return Facts(Kind.LOCAL, self.function, FUNCTIONS[self.function].linear)
+        return Facts(Kind.LOCAL, self.function, bool(linear_operands(self.function, self.numbers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,16 @@ class Loop:
 Local: TypeAlias = Einsum | Apply | Reshape
 Single: TypeAlias = Move | Local  # leaves one value
 Op: TypeAlias = Single | Loop
+
+
+def applied(call: Call, sizes: Mapping[str, int]) -> Apply:
+    """The step of a call, its numbers as they are where dims have these sizes."""
+    numbers = tuple(None if scalar is None else number(scalar, sizes) for scalar in call.numbers)
+    for found in numbers:
+        met = meeting(FUNCTIONS[call.function], [operand.dtype for operand in call.operands], whole(numbers))
+        if found is not None and not holds(met, found):
+            raise no_room(met, found, call.span)
+    return Apply(call.function, call.over, numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from shardc.errors import ShardcError, Span
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
+from shardc.ir.scalars import Scalar, sizes_in
 from shardc.ir.sharding import Axes, Sharding, spell_dim, spell_unreduced
 
 
@@ -85,9 +86,10 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of `ir.functions` on one or two operands; `over` are the dims it runs along (`softmax_J`).
+    """A function of `ir.functions`; `over` are the dims it runs along (`softmax_J`), `numbers` the arguments that are
+    no operands (see `ir.calls`).
 
-    Of two operands, either may lack dims of the other; `dims` are all of theirs.
+    Of several operands, any may lack dims of the others; `dims` are all of theirs. `index_T` has none.
     """
 
     function: str
@@ -95,6 +97,7 @@ class Call:
     dims: tuple[str, ...]
     dtype: DType
     over: tuple[str, ...] = ()
+    numbers: tuple[Scalar | None, ...] = ()
     span: Span | None = field(default=None, compare=False)
 
 
@@ -185,6 +188,7 @@ class Program:
             found |= dict.fromkeys(array.dims)
         for statement in self.statements:
             found |= {dim: None for use in uses(statement.expr) for dim in use.dims}
+            found |= dict.fromkeys(dims_named(statement.expr))
             found |= dict.fromkeys(statement.dims)
         return tuple(found)
 
@@ -274,6 +278,18 @@ def uses(expr: Expr) -> Iterator[Use]:
         found = waiting.pop()
         if isinstance(found, Use):
             yield found
+        waiting += reversed(operands(found))
+
+
+def dims_named(expr: Expr) -> Iterator[str]:
+    """The dims that an expression names by themselves: `index_T`, `|D|`."""
+    waiting = [expr]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Call):
+            yield from found.dims if not found.operands else ()
+            for scalar in found.numbers:
+                yield from sorted(sizes_in(scalar)) if scalar is not None else ()
         waiting += reversed(operands(found))
 
 

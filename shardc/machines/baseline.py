@@ -23,7 +23,7 @@ from shardc.emit.exprs import Name, call
 from shardc.emit.steps import local
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import Kind
-from shardc.ir.plan import Apply, Schedule
+from shardc.ir.plan import Schedule, applied
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines.tpu import arguments_of, compiled
@@ -119,7 +119,7 @@ class _Walk:
 
     def call(self, values: list[_Value], expr: Call) -> _Value:
         result = self.whole("", expr.dims, expr.dtype)
-        op = Apply(expr.function, expr.over)
+        op = applied(expr, dict(self.program.sizes))
         described = local.function(op, tuple(v.described for v in values), _names(values), result)
         return _Value(_apply(described, values), result, None)
 

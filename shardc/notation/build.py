@@ -12,16 +12,18 @@ from lark.visitors import Transformer_NonRecursive
 
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.collectives import COLLECTIVE_NAMES
-from shardc.ir.mesh import check_size
 from shardc.ir.names import GREEK, KEYWORDS, check_name
 from shardc.notation import tree
+from shardc.notation.literals import number_of, size_of
 from shardc.notation.scan import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
     from lark import Tree
 
 MAX_TERMS = 1000
-MAX_DIGITS = 100
+INDEX = "index_"  # with a dim, `index_T`: the positions along it
+_COMPARED = {"≤": "<=", "≥": ">=", "≠": "!=", "le": "<=", "leq": "<=", "ge": ">=", "geq": ">=", "ne": "!=", "neq": "!="}
+_COMPARED |= {"lt": "<", "gt": ">"}
 _FONT = re.compile(r"\\[a-z]+[ \t]*\{[ \t]*([\w']+)[ \t]*\}")
 _BRACED = re.compile(r"\{[ \t]*([\w']+)[ \t]*\}")
 _GREEK = re.compile(r"\\([A-Za-z]+)(?![A-Za-z])(?![ \t]*\{)[ \t]*")
@@ -88,7 +90,7 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
 
     def dims_body(self, kids: Kids) -> tree.DimsDecl:
         bindings = [kid for kid in kids if isinstance(kid, tuple)]
-        sizes = tuple((name, _size(digits, "dim", name, "SHC209", place)) for name, _, digits, place in bindings)
+        sizes = tuple((name, size_of(digits, "dim", name, "SHC209", place)) for name, _, digits, place in bindings)
         for name, place, _, _ in bindings:
             check_name(name, "dim", place)
         return tree.DimsDecl(sizes, self._around(kids), tuple(place for _, place, _, _ in bindings))
@@ -111,7 +113,7 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
                     "SHC203", f"mesh axis `{name}` is declared twice", span=place, help="name each axis once"
                 )
             seen.add(name)
-            axes.append((name, _size(digits, "mesh axis", name, "SHC203", size_place)))
+            axes.append((name, size_of(digits, "mesh axis", name, "SHC203", size_place)))
         return tree.MeshDecl(tuple(axes), span)
 
     # --- arrays
@@ -145,8 +147,12 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         found: _Names = kids[1]
         return found
 
-    def array(self, kids: Kids) -> tree.Array:
+    def array(self, kids: Kids) -> tree.Array | tree.Number | tree.Index:
         name = "" if kids[0].type == "LSQB" else self._name(kids[0])
+        if len(kids) == 1 and name == "inf":
+            return tree.Number(name, self._around(kids))
+        if len(kids) == 1 and name.startswith(INDEX):
+            return tree.Index(check_name(name.removeprefix(INDEX), "dim", self._span(kids[0])), self._around(kids))
         if name:
             self._check_array(name, self._span(kids[0]))
         kinds = [kid.type if isinstance(kid, Token) else "" for kid in kids]
@@ -158,8 +164,8 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
 
     def _check_array(self, name: str, span: Span) -> None:
         check_name(name, "array", span)
-        if name in KEYWORDS or name in COLLECTIVE_NAMES:
-            raise ShardcError("SHC107", f"array `{name}` is a reserved word", span=span, help="choose another name")
+        if name in KEYWORDS or name in COLLECTIVE_NAMES or name == "inf" or name.startswith(INDEX):
+            raise _reserved(name, span)
 
     def returns(self, kids: Kids) -> tree.Return:
         names = [kid for kid in kids[1:] if kid.type == "NAME"]
@@ -179,7 +185,8 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         mark: Token = kids[0]
         label = kids[1].names if len(kids) == 2 else ()
         local = label == ("LOCAL",)
-        return tree.Operator(mark.type == "ODOT", () if local else label, local, self._around(kids))
+        span = self._around(kids)
+        return tree.Operator(mark.type == "ODOT", () if local else label, local, mark.type == "SLASH", span)
 
     def chain(self, kids: Kids) -> tree.Expr:
         if len(kids) == 1:
@@ -194,6 +201,25 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         signs = tuple(str(kid) for kid in kids[1::2])
         return self._deep(tree.Sum(tuple(kids[::2]), signs, self._around(kids)), kids[::2], 0)
 
+    def comparison(self, kids: Kids) -> tree.Expr:
+        if len(kids) == 1:
+            only: tree.Expr = kids[0]
+            return only
+        if len(kids) > 3:
+            raise _compared_twice(self._span(kids[3]))
+        sign = _COMPARED.get(kids[1].removeprefix("\\"), str(kids[1]))
+        return self._deep(tree.Comparison(kids[0], sign, kids[2], self._around(kids)), kids[::2], 0)
+
+    def number(self, kids: Kids) -> tree.Number:
+        span = self._span(kids[0])
+        return tree.Number(number_of(str(kids[0]), span), span)
+
+    def infinity(self, kids: Kids) -> tree.Number:
+        return tree.Number("inf", self._span(kids[0]))
+
+    def size_of(self, kids: Kids) -> tree.Size:
+        return tree.Size(self._name(kids[1]), self._around(kids))
+
     def neg(self, kids: Kids) -> tree.Expr:
         return self._deep(tree.Neg(kids[1], self._around(kids)), [kids[1]], 1)
 
@@ -207,7 +233,8 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         labels: tuple[str, ...] = (over,) if over else ()
         if isinstance(kids[1], _Names):
             labels += kids[1].names
-        return self._deep(tree.Call(function, labels, kids[-2], self._around(kids), place), [kids[-2]], 1)
+        operands = [kid for kid in kids if not isinstance(kid, Token | _Names)]
+        return self._deep(tree.Call(function, labels, tuple(operands), self._around(kids), place), operands, 1)
 
     def named(self, kids: Kids) -> tree.Expr:
         place = self._span(kids[0])
@@ -221,16 +248,19 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
     def backward(self, kids: Kids) -> tree.Statement:
         return self._statement(kids[0], kids[2], True, kids)
 
-    def _statement(self, result: tree.Array, expr: tree.Expr, first: bool, kids: Kids) -> tree.Statement:
+    def _statement(self, result: tree.Expr, expr: tree.Expr, first: bool, kids: Kids) -> tree.Statement:
         self.depths.clear()
         self.kept.clear()
-        for array in tree.arrays(expr):
+        if not isinstance(result, tree.Array):
+            assert result.span is not None
+            raise _reserved(result.span.text, result.span)
+        for leaf in tree.leaves(expr):
             self.terms += 1
             if self.terms > MAX_TERMS:
                 raise ShardcError(
                     "SHC402",
                     f"more than {MAX_TERMS} terms",
-                    span=array.span,
+                    span=leaf.span,
                     help="split the program into several texts",
                 )
         return tree.Statement(result, expr, first, self._around(kids))
@@ -272,6 +302,19 @@ def _plain(token: str) -> str:
     return _BRACED.sub(r"\1", token)
 
 
+def _reserved(name: str, span: Span) -> ShardcError:
+    return ShardcError("SHC107", f"array `{name}` is a reserved word", span=span, help="choose another name")
+
+
+def _compared_twice(span: Span) -> ShardcError:
+    return ShardcError(
+        "SHC101",
+        "a comparison has two sides",
+        span=span,
+        help="compare twice: `and(A < B, B < C)`",
+    )
+
+
 def _not_unreduced(name: str, span: Span) -> ShardcError:
     if name.startswith("U") and len(name) > 1:
         return ShardcError(
@@ -280,31 +323,3 @@ def _not_unreduced(name: str, span: Span) -> ShardcError:
     return ShardcError(
         "SHC101", f"expected `U_` and an axis, found `{span.text}`", span=span, help="unreduced is written `{U_X}`"
     )
-
-
-def _size(text: str, what: str, name: str, code: str, span: Span) -> int:
-    """A size as written; refused before int() would spend itself on it."""
-    digits = text.removeprefix("-")
-    if len(digits) > MAX_DIGITS and digits.isdigit():
-        raise ShardcError(
-            "SHC407",
-            f"{what} `{name}` has {len(digits)} digits; the limit is {MAX_DIGITS}",
-            span=span,
-            help="write a smaller size",
-        )
-    if not digits.isdigit():
-        raise _not_whole(text, what, name, code, span)
-    if len(digits) > 1 and digits[0] == "0":
-        raise ShardcError(
-            "SHC108", f"`{text}` begins with a zero", span=span, help=f"write {digits.lstrip('0') or '0'}"
-        )
-    return check_size(int(text), what, name, code=code, span=span)
-
-
-def _not_whole(text: str, what: str, name: str, code: str, span: Span) -> ShardcError:
-    shown = text if len(text) <= 40 else text[:40] + "…"
-    if re.fullmatch(r"-?[0-9]+\.?[0-9]*(?:[eE][0-9]+)?", text) or text[:1].isalpha():
-        return ShardcError(
-            code, f"{what} `{name}` = {shown} is not a whole number", span=span, help=f"write {name}=4, say"
-        )
-    return ShardcError("SHC108", f"`{shown}` is not a whole number", span=span, help="plain decimal digits, as in 1024")

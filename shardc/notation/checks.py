@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from shardc.errors import ShardcError
+from shardc.ir.calls import linear_operands
 from shardc.ir.collectives import (
     COLLECTIVE_NAMES,
     AllGather,
@@ -64,14 +65,24 @@ def _unreduced(expr: Expr, below: list[frozenset[str] | None]) -> frozenset[str]
             if both:
                 raise _both_unreduced(sorted(both), expr)
             return None
-        case Call(function=function):
-            if not FUNCTIONS[function].linear and below[0]:
-                raise _nonlinear(function, sorted(below[0]), expr)
-            if len(below) == 2 and None not in below and below[0] != below[1]:
-                raise _unlike(expr, below)
-            return below[0]
+        case Call():
+            return _through(expr, below)
         case Named():
             return None
+
+
+def _through(expr: Call, below: list[frozenset[str] | None]) -> frozenset[str] | None:
+    """Of a function: what its linear operands are unreduced over, all of them over the same axes; no other is."""
+    linear = linear_operands(expr.function, expr.numbers)
+    for place, axes in enumerate(below):
+        if axes and place not in linear:
+            raise _nonlinear(expr, place, sorted(axes))
+    said = [below[place] for place in sorted(linear)]
+    first = said[0] if said else frozenset()
+    for axes in said[1:]:
+        if first is not None and axes is not None and axes != first:
+            raise _unlike(expr, [first, axes])
+    return first
 
 
 def _both_unreduced(axes: list[str], expr: Product) -> ShardcError:
@@ -83,18 +94,20 @@ def _both_unreduced(axes: list[str], expr: Product) -> ShardcError:
     )
 
 
-def _nonlinear(function: str, axes: list[str], expr: Call) -> ShardcError:
+def _nonlinear(expr: Call, place: int, axes: list[str]) -> ShardcError:
+    name = FUNCTIONS[expr.function].sign or expr.function
+    where = f" in operand {place + 1}" if len(expr.operands) > 1 else " beside a number" if expr.numbers else ""
     return ShardcError(
         "SHC212",
-        f"`{function}` of a value unreduced over {_axes(axes)}; it is not linear",
+        f"`{name}` of a value unreduced over {_axes(axes)}; it is not linear{where}",
         span=expr.span,
-        help=f"reduce it first: `{function}(AllReduce_{spell_axes(axes)}(…))`",
+        help=f"reduce it first: `AllReduce_{spell_axes(axes)}(…)`",
     )
 
 
 def _unlike(expr: Call, below: list[frozenset[str] | None]) -> ShardcError:
     left, right = (sorted(axes or ()) for axes in below)
-    sign = "+" if expr.function == "add" else "-"
+    sign = FUNCTIONS[expr.function].sign or expr.function
     return ShardcError(
         "SHC212",
         f"`{sign}` of values unreduced over {_axes(left)} and over {_axes(right)}",

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shardc.errors import ShardcError, Source, Span
+from shardc.notation.literals import is_name_gone_wrong, neither
 
 if TYPE_CHECKING:
     from lark import Token
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 _WORDS = {
     "NAME": "a name", "NUMBER": "a number", "WORD": "a word", "STRING": "a quoted name", "COLLECTIVE": "a collective",
     "ARROW": "`→`", "DOT": "`·`", "ODOT": "`⊙`", "PLUS": "`+`", "MINUS": "`-`", "EQUAL": "`=`", "COMMA": "`,`",
-    "COLON": "`:`", "PERIOD": "`.`", "SUB": "`_`", "QUERY": "`?`", "LT": "`<`", "GT": "`>`", "LPAR": "`(`",
+    "COLON": "`:`", "PERIOD": "`.`", "SUB": "`_`", "QUERY": "`?`", "OPEN": "`<`", "CLOSE": "`>`",
+    "COMPARE": "a comparison", "SLASH": "`/`", "BAR": "`|`",
+    "INFINITY": "`inf`", "LPAR": "`(`",
     "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "_NL": "the end of the line",
     "$END": "the end of the text",
     "KW_MESH": "`mesh`", "KW_MESH_CALL": "`Mesh(`", "KW_DIMS": "`dims`", "KW_RETURN": "`return`",
@@ -22,7 +25,7 @@ _WORDS = {
 }  # fmt: skip
 _CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
 _CLOSING = {")": "(", "]": "[", "}": "{"}
-_OPERATORS = {"DOT", "ODOT", "PLUS", "MINUS"}
+_OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
 _ENDS = {"_NL", "$END"}
 _QUIET = re.compile(r"#[^\n]*|(?<![\w'])'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")  # after a letter ' is a prime
 
@@ -87,6 +90,13 @@ def _reserved(stop: _Stop) -> ShardcError | None:
     return ShardcError(
         "SHC107", f"array `{stop.before.text}` is a reserved word", span=stop.before, help="choose another name"
     )
+
+
+def _begins_with_a_digit(stop: _Stop) -> ShardcError | None:
+    """`1A[I, J] → …`."""
+    if stop.before_kind != "NUMBER" or stop.before is None or not is_name_gone_wrong(stop.before.text):
+        return None
+    return neither(stop.before.text, stop.before)
 
 
 def _empty_subscript(stop: _Stop) -> ShardcError | None:
@@ -204,6 +214,7 @@ def _trailing(stop: _Stop) -> ShardcError | None:
 
 _RULES = (
     _reserved,
+    _begins_with_a_digit,
     _empty_subscript,
     _missing_side,
     _second_arrow,

@@ -75,17 +75,25 @@ def _expr(expr: tree.Expr, spell: SpellArray) -> str:
         case tree.Array():
             return spell(expr)
         case tree.Chain(operands, operators):
-            texts = [_inside(operand, spell, tree.Chain, tree.Sum) for operand in operands]
+            texts = [_inside(operand, spell, tree.Chain, tree.Sum, tree.Comparison) for operand in operands]
             return texts[0] + "".join(
                 f" {_operator(sign)} {text}" for sign, text in zip(operators, texts[1:], strict=True)
             )
         case tree.Sum(operands, signs):
-            texts = [_inside(operand, spell, tree.Sum) for operand in operands]
+            texts = [_inside(operand, spell, tree.Sum, tree.Comparison) for operand in operands]
             return texts[0] + "".join(f" {sign} {text}" for sign, text in zip(signs, texts[1:], strict=True))
+        case tree.Comparison(left, sign, right):
+            return f"{_inside(left, spell, tree.Comparison)} {sign} {_inside(right, spell, tree.Comparison)}"
         case tree.Neg(operand):
-            return "-" + _inside(operand, spell, tree.Chain, tree.Sum, tree.Neg)
-        case tree.Call(name, over, operand):
-            return f"{name}{_subscript(over)}({_expr(operand, spell)})"
+            return "-" + _inside(operand, spell, tree.Chain, tree.Sum, tree.Comparison, tree.Neg)
+        case tree.Call(name, over, operands):
+            return f"{name}{_subscript(over)}({', '.join(_expr(operand, spell) for operand in operands)})"
+        case tree.Number(text):
+            return text
+        case tree.Size(dim):
+            return f"|{dim}|"
+        case tree.Index(dim):
+            return f"index_{dim}"
         case tree.Named(name, subscript, operand):
             return f"{name}{_subscript(subscript)}({_expr(operand, spell)})"
         case _:
@@ -102,6 +110,6 @@ def _subscript(names: tuple[str, ...]) -> str:
 
 
 def _operator(operator: tree.Operator) -> str:
-    if operator.elementwise:
-        return "⊙"
+    if operator.elementwise or operator.divides:
+        return "/" if operator.divides else "⊙"
     return "·_LOCAL" if operator.local else "·" + _subscript(operator.label)

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from shardc.errors import ShardcError, Span, nearest
-from shardc.ir.collectives import COLLECTIVE_NAMES
-from shardc.ir.dtypes import DType, Kind, accumulator, promoted
-from shardc.ir.functions import FUNCTIONS
+from shardc.errors import ShardcError, Span
+from shardc.ir.dtypes import DTYPES, DType, Kind, accumulator
+from shardc.ir.functions import COMPARISONS, FUNCTIONS
 from shardc.ir.program import Call, Expr, Named, Product, Use
+from shardc.ir.scalars import Literal, Size
 from shardc.ir.sharding import Axes
-from shardc.notation import tree
+from shardc.notation import calls, tree
+from shardc.notation.calls import Operand, check_nested, computes, name_of, promote
 from shardc.notation.scope import Scope, listed, part
 
 
@@ -38,21 +39,39 @@ class Expressions:
 
     def __init__(self, scope: Scope, expr: tree.Expr) -> None:
         self.scope = scope
+        calls.check_calls(expr)
         self.uses: dict[int, Use] = {id(array): scope.use(array) for array in tree.arrays(expr)}
         self.summed_narrow: DType | None = None  # a sum of narrow integers, which asks for a declared result
 
-    def resolve(self, expr: tree.Expr, wanted: Wanted) -> Expr:
+    def array(self, expr: tree.Expr, wanted: Wanted, what: str = "a statement") -> Expr:
+        """What an expression gives, where that is to be an array."""
+        found = self.resolve(expr, wanted)
+        if isinstance(found, Use | Product | Call | Named):
+            return found
+        raise ShardcError(
+            "SHC222", f"{what} of numbers alone", span=expr.span, help="name an array in it, as `A[I, J] / 2` does"
+        )
+
+    def resolve(self, expr: tree.Expr, wanted: Wanted) -> Operand:
         match expr:
             case tree.Array():
                 return self.uses[id(expr)]
+            case tree.Number(text):
+                return Literal(text)
+            case tree.Size(dim, span):
+                return Size(self.scope.whole_dim(dim, span))
+            case tree.Index(dim, span):
+                name = self.scope.whole_dim(dim, span)
+                return Call("index", (), (name,), DTYPES["int32"], (name,), span=span)
             case tree.Chain():
                 return self._chain(expr, wanted)
             case tree.Sum():
                 return self._sum(expr, wanted)
+            case tree.Comparison(left, sign, right):
+                sides = (self.resolve(left, wanted), self.resolve(right, wanted))
+                return calls.applied(COMPARISONS[sign], sides, expr.span)
             case tree.Neg(operand):
-                below = self.resolve(operand, wanted)
-                _computes(below.dtype, below, expr.span)
-                return Call("neg", (below,), below.dims, below.dtype, span=expr.span)
+                return calls.applied("neg", (self.resolve(operand, wanted),), expr.span)
             case tree.Call():
                 return self._call(expr, wanted)
             case tree.Named():
@@ -62,7 +81,7 @@ class Expressions:
 
     # --- products
 
-    def _chain(self, chain: tree.Chain, wanted: Wanted) -> Expr:
+    def _chain(self, chain: tree.Chain, wanted: Wanted) -> Operand:
         visible = [self.visible(operand) for operand in chain.operands]
         later: list[frozenset[str]] = [frozenset()]
         for dims in reversed(visible[1:]):
@@ -70,19 +89,34 @@ class Expressions:
         later.reverse()  # later[k]: what the operands after the k-th carry
         made = self.resolve(chain.operands[0], wanted.plus(later[0]))
         for k, operator in enumerate(chain.operators, 1):
-            right = self.resolve(chain.operands[k], wanted.plus(later[k]).plus(made.dims))
+            right = self.resolve(chain.operands[k], wanted.plus(later[k]).plus(calls.dims_of(made)))
             made = self._pair(made, operator, right, wanted.plus(later[k]))
         return made
 
-    def _pair(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> Product:
+    def _pair(self, left: Operand, operator: tree.Operator, right: Operand, wanted: Wanted) -> Operand:
+        if operator.divides:
+            check_nested(left, right, "/", operator.span)
+            return calls.applied("div", (left, right), _around(left, right, operator.span))
+        if isinstance(left, Use | Product | Call | Named) and isinstance(right, Use | Product | Call | Named):
+            return self._product(left, operator, right, wanted)
+        if operator.label or operator.local:
+            raise ShardcError(
+                "SHC210",
+                "the product is with a number, which has no dims",
+                span=operator.span,
+                help="write a plain `·`",
+            )
+        return calls.applied("mul", (left, right), _around(left, right, operator.span))
+
+    def _product(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> Product:
         both = left.dims + tuple(dim for dim in right.dims if dim not in set(left.dims))
         if operator.elementwise:
-            self._nested(left.dims, right.dims, "⊙", operator.span)
+            check_nested(left, right, "⊙", operator.span)
             keep = frozenset(both)
         else:
             keep = self._kept(left, operator, right, wanted)
         dims = tuple(dim for dim in both if dim in keep)
-        span = left.span.to(right.span) if left.span and right.span else operator.span
+        span = _around(left, right, operator.span)
         return Product((left, right), dims, self._product_dtype(left, right, operator.span), operator.local, span)
 
     def _kept(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> frozenset[str]:
@@ -94,7 +128,7 @@ class Expressions:
         label = frozenset(self._labels(operator.label, either, operator.span))
         for dim in sorted(label - shared):
             lacking = [operand for operand in (left, right) if dim not in operand.dims]
-            whose = " and ".join(_name(operand) for operand in lacking)
+            whose = " and ".join(name_of(operand) for operand in lacking)
             raise ShardcError(
                 "SHC210",
                 f"the product is over `{dim}`, which {whose} {'do' if len(lacking) > 1 else 'does'} not have",
@@ -118,7 +152,7 @@ class Expressions:
         )
 
     def _product_dtype(self, left: Expr, right: Expr, span: Span | None) -> DType:
-        return self._sum_dtype(_promoted(left, right, span))
+        return self._sum_dtype(promote(left, right, span))
 
     def _sum_dtype(self, dtype: DType) -> DType:
         if dtype.kind is not Kind.INT or not dtype.is_narrow:
@@ -128,59 +162,51 @@ class Expressions:
 
     # --- sums, functions, collectives
 
-    def _sum(self, sum: tree.Sum, wanted: Wanted) -> Expr:
+    def _sum(self, sum: tree.Sum, wanted: Wanted) -> Operand:
         made = self.resolve(sum.operands[0], wanted)
         for sign, operand in zip(sum.signs, sum.operands[1:], strict=True):
             right = self.resolve(operand, wanted)
-            span = made.span.to(right.span) if made.span and right.span else sum.span
-            self._nested(made.dims, right.dims, sign, span)
-            _same_dtype(made, right, span)
-            dims = made.dims if len(made.dims) >= len(right.dims) else right.dims
-            made = Call("add" if sign == "+" else "sub", (made, right), dims, made.dtype, span=span)
+            span = _around(made, right, sum.span)
+            check_nested(made, right, sign, span)
+            made = calls.applied("add" if sign == "+" else "sub", (made, right), span)
         return made
 
-    def _nested(self, left: tuple[str, ...], right: tuple[str, ...], sign: str, span: Span | None) -> None:
-        """Elementwise, one side may lack dims of the other, but not each of the other."""
-        only_left, only_right = set(left) - set(right), set(right) - set(left)
-        if not only_left or not only_right:
-            return
-        raise ShardcError(
-            "SHC210",
-            f"`{sign}` of {listed(left)} and {listed(right)}: neither has all dims of the other",
-            span=span,
-            help="the smaller is repeated along the dims it lacks, so the larger must have them all",
-        )
+    def _call(self, call: tree.Call, wanted: Wanted) -> Operand:
+        if calls.is_cast(call.function):
+            return calls.cast(call, self.resolve(call.operands[0], wanted))
+        if calls.is_sum(call.function) and (not call.over or len(call.operands) > 1):
+            name = call.function
+            raise ShardcError(
+                "SHC222", f"`{name}` runs over a dim", span=call.name_span, help=f"name it: `{name}_J(…)`"
+            )
+        if call.over:
+            return self._over(call, wanted)
+        below = [self.resolve(operand, wanted) for operand in call.operands]
+        return calls.applied(call.function, below, call.span, place=call.name_span)
 
-    def _call(self, call: tree.Call, wanted: Wanted) -> Expr:
-        if call.function != "sum":
-            _check_function(call)
-        elif not call.over:
-            raise ShardcError("SHC222", "`sum` runs over a dim", span=call.name_span, help="name it: `sum_J(…)`")
-        inside = self._labels(call.over, self.visible(call.operand), call.name_span)
-        below = self.resolve(call.operand, wanted.plus(inside))
-        _computes(below.dtype, below, call.name_span)
-        over = tuple(self._labels(call.over, frozenset(below.dims), call.name_span))
+    def _over(self, call: tree.Call, wanted: Wanted) -> Expr:
+        """`sum_J(A)`, `softmax_J(A)`."""
+        (operand,), span = call.operands, call.name_span
+        inside = self._labels(call.over, self.visible(operand), span)
+        below = self.array(operand, wanted.plus(inside), f"`{call.function}`")
+        computes(below.dtype, below, span)
+        over = tuple(self._labels(call.over, frozenset(below.dims), span))
         for dim in over:
             if dim not in below.dims:
                 raise ShardcError(
                     "SHC210",
-                    f"`{call.function}` runs over `{dim}`, which {_name(below)} does not have",
-                    span=part(call.name_span, dim),
+                    f"`{call.function}` runs over `{dim}`, which {name_of(below)} does not have",
+                    span=part(span, dim),
                     help=f"it has {listed(below.dims)}",
                 )
-        if call.function == "sum":
-            dims = tuple(dim for dim in below.dims if dim not in over)
-            return Product((below,), dims, self._sum_dtype(below.dtype), span=call.span)
-        row = FUNCTIONS[call.function]
-        if below.dtype.kind is Kind.INT and not row.integers:
-            raise ShardcError(
-                "SHC214",
-                f"`{call.function}` is not for integers, and {_name(below)} is {below.dtype}",
-                span=call.name_span,
-                help="declare the array as a float, say bf16",
-            )
-        dims = below.dims if row.keeps_dims else tuple(dim for dim in below.dims if dim not in over)
-        return Call(call.function, (below,), dims, below.dtype, over, call.span)
+        if not calls.is_sum(call.function):
+            found = calls.applied(call.function, (below,), call.span, over, span)
+            assert isinstance(found, Call)
+            return found
+        below = calls.as_float(below, span) if call.function == "mean" else below
+        dims = tuple(dim for dim in below.dims if dim not in over)
+        summed = Product((below,), dims, self._sum_dtype(below.dtype), span=call.span)
+        return summed if call.function == "sum" else calls.mean(below, over, summed, call.span)
 
     def _labels(self, words: Iterable[str], dims: frozenset[str], span: Span | None) -> list[str]:
         """The dims that a label names: each word is a dim, or a run of one-letter dims."""
@@ -194,7 +220,7 @@ class Expressions:
         return found
 
     def _named(self, named: tree.Named, wanted: Wanted) -> Expr:
-        below = self.resolve(named.operand, wanted)
+        below = self.array(named.operand, wanted, f"`{named.collective}`")
         axes, dim = self._named_subscript(named, below)
         return Named(named.collective, axes, dim, below, below.dims, below.dtype, named.span)
 
@@ -212,7 +238,7 @@ class Expressions:
             if dim not in below.dims:
                 raise ShardcError(
                     "SHC210",
-                    f"{_name(below)} has no dim `{dim}`",
+                    f"{name_of(below)} has no dim `{dim}`",
                     span=_below(named, dim),
                     help=f"it has {listed(below.dims)}",
                 )
@@ -233,52 +259,21 @@ class Expressions:
                     shown |= self.visible(operand)
                     shown.difference_update(self._labels(operator.label, frozenset(shown), operator.span))
                 return frozenset(shown)
-            case tree.Sum(operands):
-                return frozenset().union(*(self.visible(operand) for operand in operands))
-            case tree.Neg(operand) | tree.Named(operand=operand):
-                return self.visible(operand)
-            case tree.Call(function, over, operand):
-                shown_below = self.visible(operand)
+            case tree.Index(dim):
+                return frozenset({dim})
+            case tree.Call(function, over, operands):
+                shown_below = frozenset().union(*map(self.visible, operands))
                 row = FUNCTIONS.get(function)
-                ends = function == "sum" or (row is not None and not row.keeps_dims)
+                ends = calls.is_sum(function) or (row is not None and not row.keeps_dims)
                 return shown_below - set(self._labels(over, shown_below, expr.name_span)) if ends else shown_below
             case _:
-                assert_never(expr)
+                return frozenset().union(*map(self.visible, tree.below(expr)))
 
 
-def _check_function(call: tree.Call) -> None:
-    row = FUNCTIONS.get(call.function)
-    span = call.name_span
-    if row is None:
-        raise _unknown_function(call)
-    if row.arity != 1:
-        sign = {"add": "+", "sub": "-"}.get(call.function, "+")
-        raise ShardcError("SHC222", f"`{call.function}` takes two arrays", span=span, help=f"write `A {sign} B`")
-    if row.over_dims and not call.over:
-        raise ShardcError(
-            "SHC222", f"`{call.function}` runs over a dim", span=span, help=f"name it: `{call.function}_J(…)`"
-        )
-    if call.over and not row.over_dims:
-        raise ShardcError(
-            "SHC222", f"`{call.function}` does not run over a dim", span=span, help=f"write `{call.function}(…)`"
-        )
-
-
-def _unknown_function(call: tree.Call) -> ShardcError:
-    name, span = call.function, call.name_span
-    for collective in COLLECTIVE_NAMES:
-        rest = name.removeprefix(collective)
-        if rest != name:
-            return ShardcError(
-                "SHC221", f"lost subscript in `{name}`", span=span, help=f"write `{collective}_{rest}(…)`"
-            )
-    near = nearest(name, [*FUNCTIONS, "sum", *COLLECTIVE_NAMES])
-    return ShardcError(
-        "SHC222",
-        f"unknown function `{name}`",
-        span=span,
-        help=f"did you mean `{near}`?" if near else "the functions are " + ", ".join((*FUNCTIONS, "sum")),
-    )
+def _around(left: Operand, right: Operand, span: Span | None) -> Span | None:
+    """From the left operand to the right one, where both have a place."""
+    first, last = (getattr(operand, "span", None) for operand in (left, right))
+    return first.to(last) if first and last else span
 
 
 def _below(named: tree.Named, word: str) -> Span | None:
@@ -289,50 +284,6 @@ def _below(named: tree.Named, word: str) -> Span | None:
     return named.span if at < 0 else Span(named.span.source, at, at + len(word))
 
 
-def _name(expr: Expr) -> str:
-    """What a message calls an expression."""
-    if isinstance(expr, Use):
-        return f"`{expr.name}`"
-    text = expr.span.text if expr.span else ""
-    return f"`{text}`" if text and len(text) <= 60 and "\n" not in text else "the operand"
-
-
 def _shared_help(left: Expr, right: Expr) -> str:
     shared = [dim for dim in left.dims if dim in right.dims]
     return f"they share {', '.join(f'`{dim}`' for dim in shared)}" if shared else "they share no dim"
-
-
-def _promoted(left: Expr, right: Expr, span: Span | None) -> DType:
-    """The type that JAX gives two operands together; SHC214 where it gives none, or one that only moves."""
-    found = promoted(left.dtype, right.dtype)
-    if found is None:
-        raise ShardcError(
-            "SHC214",
-            f"{_name(left)} is {left.dtype} and {_name(right)} is {right.dtype}, and JAX has no type for both",
-            span=span,
-            help="declare both as one type, or convert one before",
-        )
-    _computes(found, left if left.dtype == found else right, span)
-    return found
-
-
-def _same_dtype(left: Expr, right: Expr, span: Span | None) -> None:
-    """Of what is added; only products are promoted."""
-    found = _promoted(left, right, span)
-    if left.dtype != right.dtype:
-        raise ShardcError(
-            "SHC214",
-            f"{_name(left)} is {left.dtype} and {_name(right)} is {right.dtype}",
-            span=span,
-            help=f"give both one type, say {found}; only products are promoted",
-        )
-
-
-def _computes(dtype: DType, operand: Expr, span: Span | None) -> None:
-    if dtype.moves:
-        raise ShardcError(
-            "SHC214",
-            f"{_name(operand)} is {dtype}; arrays of that type move, and nothing is computed with them",
-            span=span,
-            help="declare it as a type to compute in, say bf16, and convert it before",
-        )

@@ -77,6 +77,7 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         check_returns(parsed, scope.arrays, statements),
         spans=tuple(scope.spans.items()),
     )
+    _check_sizes_named(parsed, program, sizes)
     program = replace(program, warnings=tuple(_warnings(parsed, program, scope, options)))
     sizes |= shared_sizes(sizes, program.renamed)
     program = replace(program, sizes=tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes))
@@ -156,7 +157,7 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     expressions = Expressions(scope, written.expr)
     dims, pattern = scope.read(result)
     wanted = Wanted(frozenset(), open=True) if dims is None else Wanted(frozenset(dims))
-    natural = expressions.resolve(written.expr, wanted)
+    natural = expressions.array(written.expr, wanted)
     dims = natural.dims if dims is None else dims
     expr = _as_declared(_in_order(natural, dims, result), result, scope, expressions)
     _check_binding(result, expr, dims, scope)
@@ -287,6 +288,23 @@ class _Speller:
 
 
 # --- limits and warnings
+
+
+def _check_sizes_named(parsed: tree.Tree, program: Program, sizes: Mapping[str, int]) -> None:
+    """`|Q|` where nothing has a dim Q."""
+    known = {dim for array in program.inputs for dim in array.dims}
+    known |= {dim for statement in program.statements for dim in statement.dims}
+    known |= {dim for statement in program.statements for use in uses(statement.expr) for dim in use.dims}
+    known |= sizes.keys()
+    for leaf in (leaf for item in slips.statements(parsed) for leaf in tree.leaves(item.expr)):
+        if isinstance(leaf, tree.Size) and leaf.dim not in known:
+            near = nearest(leaf.dim, known)
+            raise ShardcError(
+                "SHC210",
+                f"no array has a dim `{leaf.dim}`",
+                span=leaf.span,
+                help=f"did you mean `|{near}|`?" if near else f"the dims are {listed(sorted(known))}",
+            )
 
 
 def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Options) -> Iterator[str]:

@@ -14,7 +14,7 @@ from shardc.ir.names import GREEK
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 50
 
-_EVENT = re.compile(rf"#[^\n]*|[()]|\r(?!\n)|[^\t\r\n -~·⋅→⊙{''.join(GREEK.values())}]")
+_EVENT = re.compile(rf"#[^\n]*|[()]|\r(?!\n)|[^\t\r\n -~·⋅→⊙≤≥≠∞{''.join(GREEK.values())}]")
 # Characters that change what a reader sees without being seen; refused in comments too.
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 # Letters of other scripts that look like ASCII ones. NFKC folds full-width and styled letters, but not these.
@@ -27,7 +27,7 @@ _LOOK_ALIKE = dict(
 )
 _INSTEAD = {
     "−": "-", "–": "-", "—": "-", "⟶": "->", "⇒": "->", "➔": "->", "↦": "->",
-    "×": "·", "•": "·", "∙": "·", "・": "·", "∘": "⊙", "⨀": "⊙", "⊗": "·",
+    "×": "·", "÷": "/", "•": "·", "∙": "·", "・": "·", "∘": "⊙", "⨀": "⊙", "⊗": "·",
     "‘": "'", "’": "'", "“": '"', "”": '"', "⟨": "<", "⟩": ">", "，": ",", "；": ";",
 }  # fmt: skip
 

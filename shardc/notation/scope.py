@@ -98,6 +98,15 @@ class Scope:
                 self.spans.setdefault(spell_dim(name, axes), dim.span)
         return name, axes
 
+    def whole_dim(self, word: str, span: Span | None) -> str:
+        """A dim that is named without a subscript: `|D|`, `index_T`."""
+        name, axes = self.split(word, span)
+        if axes:
+            raise ShardcError(
+                "SHC107", f"a subscript on `{word}`, which is a whole dim here", span=span, help=f"write `{name}`"
+            )
+        return check_name(name, "dim", span)
+
     def split(self, word: str, span: Span | None) -> tuple[str, Axes]:
         """`I_XY` → I, (X, Y); `d_model` → d_model, () unless the mesh has an axis `model`."""
         name, _, part = word.rpartition("_")

@@ -23,26 +23,19 @@ def written_dims(parsed: tree.Tree) -> Iterator[tree.Dim]:
 
 
 def labels(expr: tree.Expr) -> Iterator[str]:
-    """Every word below an operator or a function: `·_J`, `sum_{J,K}`."""
+    """Every word below an operator or a function: `·_J`, `sum_{J,K}`; and each dim of `index_J`, `|J|`."""
     match expr:
-        case tree.Array():
-            return
-        case tree.Chain(operands, operators):
+        case tree.Chain(operators=operators):
             for operator in operators:
                 yield from operator.label
-            for operand in operands:
-                yield from labels(operand)
-        case tree.Sum(operands):
-            for operand in operands:
-                yield from labels(operand)
-        case tree.Neg(operand):
-            yield from labels(operand)
-        case tree.Call(over=over, operand=operand):
+        case tree.Call(over=over) | tree.Named(subscript=over):
             yield from over
-            yield from labels(operand)
-        case tree.Named(subscript=subscript, operand=operand):
-            yield from subscript
-            yield from labels(operand)
+        case tree.Index(dim) | tree.Size(dim):
+            yield dim
+        case _:
+            pass
+    for operand in tree.below(expr):
+        yield from labels(operand)
 
 
 def run(word: str, mesh: Mesh) -> tuple[str, ...] | None:

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from shardc.ir.calls import arguments
 from shardc.ir.dtypes import Kind
+from shardc.ir.functions import COMPARISONS, FUNCTIONS
 from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, operands
+from shardc.ir.scalars import Folded, Literal, Scalar, Size
 from shardc.ir.sharding import spell_axes
 from shardc.notation import tree
 from shardc.notation.printer import print_statement
@@ -64,20 +67,14 @@ class _Speller:
             case Product(operands=(only,), dims=dims):
                 below = self.expr(only, outside | frozenset(only.dims))
                 over = tuple(dim for dim in only.dims if dim not in dims)
-                return tree.Call("sum", over, below) if over else below
+                return tree.Call("sum", over, (below,)) if over else below
             case Product():
                 return self._product(expr, outside)
-            case Call("add" | "sub"):
-                return self._sum(expr, outside)
-            case Call("neg", (only,)):
-                return tree.Neg(self.expr(only, outside))
-            case Call(name, (only, *_), over=over):
-                return tree.Call(name, over, self.expr(only, outside.union(over)))
+            case Call():
+                return self._call(expr, outside)
             case Named(name, axes, dim, operand):
                 below_name = ((spell_axes(axes),) if all(len(a) == 1 for a in axes) else axes) if axes else ()
                 return tree.Named(name, (*below_name, dim) if dim else below_name, self.expr(operand, outside))
-            case Call():
-                raise AssertionError(f"{expr.function} has no operand")
             case _:
                 assert_never(expr)
 
@@ -114,12 +111,23 @@ class _Speller:
         others = frozenset(dim for one in step.operands if one is not operand for dim in one.dims)
         gone = tuple(dim for dim in operand.dims if alone and dim in after - others and dim not in step.dims)
         made = self.expr(operand, after | others | frozenset(operand.dims).intersection(gone))
-        return tree.Call("sum", gone, made) if gone else made
+        return tree.Call("sum", gone, (made,)) if gone else made
+
+    def _call(self, call: Call, outside: frozenset[str]) -> tree.Expr:
+        if call.function == "index":
+            return tree.Index(call.dims[0])
+        if call.function in ("cast", "widen"):
+            return tree.Call(str(call.dtype), (), (self.expr(call.operands[0], outside),))
+        if call.function in _SIGNS and not call.numbers:
+            return self._sum(call, outside)
+        below = tuple(self.expr(operand, outside.union(call.over)) for operand in call.operands)
+        numbers = tuple(None if scalar is None else _scalar(scalar) for scalar in call.numbers)
+        return _spelled(call.function, tuple(arguments(below, numbers)), call.over)
 
     def _sum(self, top: Call, outside: frozenset[str]) -> tree.Expr:
         """A left spine of `+` and `-` is one sum."""
         spine: list[Call] = [top]
-        while isinstance(left := spine[-1].operands[0], Call) and left.function in _SIGNS:
+        while isinstance(left := spine[-1].operands[0], Call) and left.function in _SIGNS and not left.numbers:
             spine.append(left)
         spine.reverse()
         terms = [spine[0].operands[0], *(step.operands[1] for step in spine)]
@@ -129,6 +137,35 @@ class _Speller:
 
 
 _SIGNS = {"add": "+", "sub": "-"}
+
+
+def _spelled(function: str, given: tuple[tree.Expr, ...], over: tuple[str, ...] = ()) -> tree.Expr:
+    """A function as the notation writes it: by a sign, or by its name."""
+    row = FUNCTIONS[function]
+    match function:
+        case "neg":
+            return tree.Neg(given[0])
+        case "add" | "sub":
+            return tree.Sum(given, (row.sign,))
+        case "mul" | "div":
+            sign = tree.Operator(divides=True) if function == "div" else tree.Operator(elementwise=True)
+            return tree.Chain(given, (sign,))
+        case _ if row.sign in COMPARISONS:
+            return tree.Comparison(given[0], row.sign, given[1])
+        case _:
+            return tree.Call(function, over, given)
+
+
+def _scalar(scalar: Scalar) -> tree.Expr:
+    match scalar:
+        case Literal(text):
+            return tree.Number(text)
+        case Size(dim):
+            return tree.Size(dim)
+        case Folded(function, below):
+            return _spelled(function, tuple(map(_scalar, below)))
+        case _:
+            assert_never(scalar)
 
 
 def _sign(step: Product) -> tree.Operator:

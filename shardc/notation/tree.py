@@ -39,11 +39,12 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """`·`, `·_J`, `·_LOCAL`, or `⊙`."""
+    """`·`, `·_J`, `·_LOCAL`, `⊙`, or `/`."""
 
     elementwise: bool = False
     label: tuple[str, ...] = ()
     local: bool = False
+    divides: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -66,6 +67,40 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
+class Number:
+    """`2`, `1e-6`, `inf`, as written."""
+
+    text: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """`|D|`."""
+
+    dim: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`index_T`: the positions along a dim."""
+
+    dim: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`A >= B`; `sign` is one of `ir.functions.COMPARISONS`."""
+
+    left: Expr
+    sign: str
+    right: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Neg:
     """`-A`."""
 
@@ -75,11 +110,11 @@ class Neg:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`relu(A)`, `softmax_J(A)`, `sum_{J,K}(A)`."""
+    """`relu(A)`, `softmax_J(A)`, `sum_{J,K}(A)`, `where(M, A, B)`."""
 
     function: str
     over: tuple[str, ...]
-    operand: Expr
+    operands: tuple[Expr, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
     name_span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -95,7 +130,8 @@ class Named:
     name_span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Expr: TypeAlias = Array | Chain | Sum | Neg | Call | Named
+Expr: TypeAlias = Array | Number | Size | Index | Chain | Sum | Comparison | Neg | Call | Named
+Leaf: TypeAlias = Array | Number | Size | Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +190,32 @@ class Tree:
     items: tuple[Item, ...]
 
 
+def below(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly below one, from the left."""
+    match expr:
+        case Array() | Number() | Size() | Index():
+            return ()
+        case Chain(operands) | Sum(operands) | Call(operands=operands):
+            return operands
+        case Comparison(left, _, right):
+            return left, right
+        case Neg(operand) | Named(operand=operand):
+            return (operand,)
+        case _:
+            assert_never(expr)
+
+
+def leaves(expr: Expr) -> Iterator[Leaf]:
+    """What an expression is made of, from the left."""
+    if isinstance(expr, Leaf):
+        yield expr
+    for operand in below(expr):
+        yield from leaves(operand)
+
+
 def arrays(expr: Expr) -> Iterator[Array]:
     """Every array that an expression names, from the left."""
-    match expr:
-        case Array():
-            yield expr
-        case Chain(operands) | Sum(operands):
-            for operand in operands:
-                yield from arrays(operand)
-        case Neg(operand) | Call(operand=operand) | Named(operand=operand):
-            yield from arrays(operand)
+    return (leaf for leaf in leaves(expr) if isinstance(leaf, Array))
 
 
 def over_arrays(expr: Expr, change: Callable[[Array], Array]) -> Expr:
@@ -171,9 +223,13 @@ def over_arrays(expr: Expr, change: Callable[[Array], Array]) -> Expr:
     match expr:
         case Array():
             return change(expr)
-        case Chain(operands) | Sum(operands):
+        case Number() | Size() | Index():
+            return expr
+        case Chain(operands) | Sum(operands) | Call(operands=operands):
             return replace(expr, operands=tuple(over_arrays(operand, change) for operand in operands))
-        case Neg(operand) | Call(operand=operand) | Named(operand=operand):
+        case Comparison(left, _, right):
+            return replace(expr, left=over_arrays(left, change), right=over_arrays(right, change))
+        case Neg(operand) | Named(operand=operand):
             return replace(expr, operand=over_arrays(operand, change))
         case _:
             assert_never(expr)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.calls import linear_operands
 from shardc.ir.sharding import Axes, Sharding
 
 Dims = tuple[str, ...]
 
 
 def applied(
-    function: str, over: Dims, operand_dims: Sequence[Dims], result_dims: Dims, operands: Sequence[Sharding]
+    function: str,
+    over: Dims,
+    operand_dims: Sequence[Dims],
+    result_dims: Dims,
+    operands: Sequence[Sharding],
+    numbers: Sequence[Any] = (),
 ) -> Sharding | None:
     """What a function of local blocks leaves, or None where it would not mean the same.
 
-    `relu(A[I_X, J]) → C[I_X, J]`; `A[I_X]{U_Y} + B[I_X]{U_Y} → C[I_X]{U_Y}`. Refused: an unreduced value under
-    a function that is not linear, since relu(a₀ + a₁) is not relu(a₀) + relu(a₁); operands unreduced over
-    different axes; a dim sharded differently on the two; a dim that the function runs over and is sharded.
+    `relu(A[I_X, J]) → C[I_X, J]`; `A[I_X]{U_Y} + B[I_X]{U_Y} → C[I_X]{U_Y}`; `A[I]{U_Y} / B[I] → C[I]{U_Y}`.
+    Refused: an unreduced value where the function is not linear, since relu(a₀ + a₁) is not relu(a₀) + relu(a₁);
+    linear operands unreduced over different axes; a dim sharded differently on two; a dim that the function runs over
+    and is sharded.
     """
-    row = FUNCTIONS[function]
-    partial = operands[0].unreduced
-    if any(sharding.unreduced != partial for sharding in operands) or (partial and not row.linear):
+    linear = linear_operands(function, numbers)
+    partial = next((operands[place].unreduced for place in linear), frozenset[str]())
+    if any(each.unreduced != (partial if place in linear else frozenset()) for place, each in enumerate(operands)):
         return None
     axes_of: dict[str, Axes] = {}
     for dims, sharding in zip(operand_dims, operands, strict=True):

@@ -51,6 +51,22 @@ def in_precision(whole: Any, name: str, shape: tuple[int, ...], dtype: DType) ->
     return given.astype(_PRECISION[dtype.kind])
 
 
+def converted(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """What a cast means: floats as they are, to be rounded by whoever rounds; to integers what is nearer to 0."""
+    if dtype.kind is Kind.FLOAT:
+        return values if values.dtype.kind == "f" else values.astype(np.float64)
+    if dtype.kind is Kind.BOOL:
+        truth: NDArray[Any] = (np.asarray(values) != 0).astype(np.int64)
+        return truth
+    kind = np.dtype(dtype.jax)
+    if values.dtype.kind == "f":  # out of range it is the end of the range
+        ends = np.iinfo(kind)
+        found: NDArray[Any] = np.clip(np.trunc(np.nan_to_num(np.asarray(values))), ends.min, ends.max).astype(np.int64)
+        return found
+    wrapped: NDArray[Any] = values.astype(kind).astype(np.int64)
+    return wrapped
+
+
 def check_count(given: int, names: Sequence[str]) -> None:
     """SHC309 unless there is one array for each name."""
     if given == len(names):

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.calls import arguments
+from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply
 from shardc.ir.sharding import Array
+from shardc.simulate.arguments import converted
 from shardc.simulate.blocks import Part, Values, part_of
 
 # Mesh axes and dims are labels of one product. A space cannot be in a name, so the two never meet.
@@ -33,11 +36,11 @@ def einsum(blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mes
     return Part(_multiply(left.values, labels[0], right.values, labels[1], wanted), present).blocks(mesh)
 
 
-def apply_function(
-    name: str, over: tuple[str, ...], blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh
-) -> Values:
-    """A function of each device's blocks; two operands meet by dim names, copied along the dims they lack."""
-    function = FUNCTIONS[name]
+def apply_function(op: Apply, blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh) -> Values:
+    """A function of each device's blocks; operands meet by dim names, copied along the dims they lack."""
+    function, name, over = FUNCTIONS[op.function], op.function, op.over
+    if name == "index":
+        return _lay_out_positions(result, mesh)
     parts = [part_of(operand, mesh) for operand in blocks]
     present = mesh.ordered(axis for part in parts for axis in part.axes)
     dims = result.dims if len(arrays) > 1 else arrays[0].dims
@@ -45,15 +48,29 @@ def apply_function(
     operands = [_align(part.values, _labels(part, array), wanted) for part, array in zip(parts, arrays, strict=True)]
     with np.errstate(all="ignore"):  # what is not finite is compared, not warned of
         if not function.over_dims:
-            values = function.numpy(np, *operands)
+            values = function.numpy(np, *arguments(operands, op.numbers))
         else:
             values = function.numpy(np, *operands, axis=tuple(wanted.index(dim) for dim in over))
+        values = converted(values, result.dtype) if function.gives is Gives.ASKED else values
     if not function.keeps_dims:
         wanted = tuple(label for label in wanted if label not in over)
     order = tuple(_MESH + axis for axis in present) + result.dims
     if set(order) != set(wanted):
         raise IllegalStep(f"`{name}` of `{arrays[0]}` does not give `{result}`")
     return Part(values.transpose([wanted.index(label) for label in order]), present).blocks(mesh)
+
+
+def _lay_out_positions(result: Array, mesh: Mesh) -> Values:
+    """Each device counts on from the first position of its own block."""
+    axes, (size,) = result.sharding.dims[0], result.local_shape(mesh)
+    blocks = np.zeros(mesh.sizes, np.int64)
+    for axis in axes:
+        place = mesh.names.index(axis)
+        blocks = blocks * mesh.size(axis) + np.arange(mesh.size(axis)).reshape(
+            [-1 if k == place else 1 for k in range(blocks.ndim)]
+        )
+    part = part_of(blocks * size, mesh, axes)
+    return Part(part.values[..., None] + np.arange(size), part.axes).blocks(mesh)
 
 
 def _labels(part: Part, array: Array) -> tuple[str, ...]:

@@ -7,38 +7,42 @@ are the identity here. Nothing here knows of plans.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
 
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.calls import arguments
+from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.program import Call, Expr, Named, Product, Program, Use
-from shardc.simulate.arguments import program_inputs
+from shardc.ir.scalars import number
+from shardc.simulate.arguments import converted, program_inputs
 from shardc.simulate.blocks import Values
 
 
 def reference(program: Program, wholes: Sequence[Any]) -> list[Values]:
     """The outputs in the order of `program.outputs`, in int64 for integers and float64 otherwise."""
     known = dict(zip((array.name for array in program.inputs), program_inputs(program, wholes), strict=True))
-    results = []
+    results, sizes = [], dict(program.sizes)
     with np.errstate(all="ignore"):  # what is not finite is compared, not warned of
         for statement in program.statements:
-            known[statement.name] = contract([_evaluate(statement.expr, known)], [statement.expr.dims], statement.dims)
+            known[statement.name] = contract(
+                [_evaluate(statement.expr, known, sizes)], [statement.expr.dims], statement.dims
+            )
             results.append(known[statement.name])
     return [results[number] for number in program.outputs]
 
 
-def _evaluate(expr: Expr, known: dict[str, Values]) -> Values:
+def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int]) -> Values:
     match expr:
         case Use(name=name):
             return known[name]
         case Named(operand=operand, dims=dims):
-            return contract([_evaluate(operand, known)], [operand.dims], dims)
+            return contract([_evaluate(operand, known, sizes)], [operand.dims], dims)
         case Product(operands=operands, dims=dims):
-            return contract([_evaluate(o, known) for o in operands], [o.dims for o in operands], dims)
+            return contract([_evaluate(o, known, sizes) for o in operands], [o.dims for o in operands], dims)
         case Call():
-            return call(expr, [_evaluate(operand, known) for operand in expr.operands])
+            return call(expr, [_evaluate(operand, known, sizes) for operand in expr.operands], sizes)
         case _:
             assert_never(expr)
 
@@ -83,13 +87,18 @@ def _exact_matmul(first: Values, second: Values) -> Values:
     return np.asarray(np.matmul(first.astype(np.float64), second.astype(np.float64)).astype(np.int64))
 
 
-def call(expr: Call, operands: Sequence[Values]) -> Values:
+def call(expr: Call, operands: Sequence[Values], sizes: Mapping[str, int]) -> Values:
     """A function on arrays that have the dims of `expr.operands`."""
     function = FUNCTIONS[expr.function]
+    if expr.function == "index":
+        return np.arange(sizes[expr.dims[0]])
     dims = expr.dims if len(operands) > 1 else expr.operands[0].dims
     aligned = [align(value, operand.dims, dims) for value, operand in zip(operands, expr.operands, strict=True)]
     if not function.over_dims:
-        return contract([function.numpy(np, *aligned)], [dims], expr.dims)
+        numbers = [None if scalar is None else number(scalar, sizes) for scalar in expr.numbers]
+        found = function.numpy(np, *arguments(aligned, numbers))
+        found = converted(found, expr.dtype) if function.gives is Gives.ASKED else found
+        return contract([found], [dims], expr.dims)
     value = function.numpy(np, *aligned, axis=tuple(dims.index(dim) for dim in expr.over))
     left = dims if function.keeps_dims else tuple(dim for dim in dims if dim not in expr.over)
     return contract([value], [left], expr.dims)

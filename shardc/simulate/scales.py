@@ -14,17 +14,21 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from shardc.ir.calls import places
 from shardc.ir.dtypes import DType, Kind
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.program import Call, Expr, Named, Product, Program, Use, operands
+from shardc.ir.scalars import number
 
 Sizes = NDArray[np.float64]  # a number for each input, and a constant
-_POSITIVE_ONLY = frozenset({"log", "sqrt", "rsqrt"})
-_NEVER_NEGATIVE = frozenset({"exp", "square", "abs", "relu", "sigmoid", "softmax", "sqrt", "rsqrt"})
-_KEEP_SIGN = frozenset({"add", "max"})
+_POSITIVE_ONLY = {"log": 0, "log1p": 0, "sqrt": 0, "rsqrt": 0, "div": 1}  # by the place of the argument
+_NEVER_NEGATIVE = frozenset({"exp", "exp2", "square", "abs", "relu", "sigmoid", "softmax", "sqrt", "rsqrt", "index"})
+_KEEP_SIGN = frozenset({"add", "mul", "div", "max", "min", "minimum", "where", "cast", "widen"})
 _DEGREE = {"square": 2.0, "sqrt": 0.5, "rsqrt": -0.5}  # of others 1
-_BOUNDED = frozenset({"exp", "log", "tanh", "sigmoid", "softmax"})  # about 1, whatever is put in
-_STRAIGHT = frozenset({"relu", "abs", "neg", "max", *_DEGREE})  # alike at every size
+# About 1, whatever is put in.
+_BOUNDED = frozenset({"exp", "exp2", "log", "log1p", "tanh", "sigmoid", "softmax", "logsumexp", "sin", "cos", "sign"})
+_STRAIGHT = frozenset({"relu", "abs", "neg", "max", "min", "sign", "cast", "widen", *_DEGREE})  # alike at every size
+_SCALED = frozenset({"mul", "div"})
 _BENT, _SUMMED, _INPUT = 3.0, 1.0, 0.05  # how much it matters that these are about 1
 
 
@@ -44,7 +48,7 @@ class _Wishes:
                 return self.of(operand)
             case Product(operands=below):
                 found = np.sum([self.of(operand) for operand in below], axis=0)
-                found[-1] += 0.5 * math.log2(self._terms(expr))
+                found[-1] += (1.0 if _is_square(expr) else 0.5) * math.log2(self._terms(expr))
                 return self._wished(found, _SUMMED)
             case Call(operands=below, function=name):
                 return self._call(name, expr, [self.of(operand) for operand in below])
@@ -52,6 +56,15 @@ class _Wishes:
                 assert_never(expr)
 
     def _call(self, name: str, expr: Call, below: list[Sizes]) -> Sizes:
+        row = FUNCTIONS[name]
+        if not below or row.gives is Gives.BOOL:
+            return np.zeros(len(self.program.inputs) + 1)
+        stand = places(row, expr.numbers)
+        below = [each for place, each in zip(stand, below, strict=True) if place not in row.conditions]
+        if name in _SCALED:
+            return self._scaled(expr, below, stand)
+        if not below or row.arity > 1 == len(below):  # beside a number
+            return below[0] if below else np.zeros(len(self.program.inputs) + 1)
         if len(below) > 1:
             self._wished(below[0] - below[1], _SUMMED)  # so that neither is lost beside the other
             return np.asarray(np.mean(below, axis=0))
@@ -63,6 +76,15 @@ class _Wishes:
         if name == "softmax":
             found[-1] = -math.log2(math.prod(self.program.shape(expr.over)))
         return found
+
+    def _scaled(self, expr: Call, below: list[Sizes], stand: tuple[int, ...]) -> Sizes:
+        """What is multiplied by a number, or divided."""
+        signs = [-1.0 if expr.function == "div" and place == 1 else 1.0 for place in (0, 1)]
+        found = np.sum([signs[place] * each for place, each in zip(stand, below, strict=True)], axis=0)
+        for place, scalar in enumerate(expr.numbers):
+            value = abs(number(scalar, dict(self.program.sizes))) if scalar is not None else 1
+            found[-1] += signs[place] * math.log2(value) if 0 < value < math.inf else 0.0
+        return np.asarray(found)
 
     def _wished(self, sizes: Sizes, weight: float) -> Sizes:
         self.rows.append(weight * sizes)
@@ -100,6 +122,7 @@ def to_be_positive(program: Program) -> frozenset[str]:
     never: dict[str, bool] = {array.name: False for array in program.inputs}
     made_of = {array.name: frozenset({array.name}) for array in program.inputs}
     found: set[str] = set()
+    sizes = dict(program.sizes)
 
     def inputs(expr: Expr) -> frozenset[str]:
         below = operands(expr)
@@ -112,9 +135,14 @@ def to_be_positive(program: Program) -> frozenset[str]:
             return never[expr.name]
         if not isinstance(expr, Call):
             return all(signs) or (isinstance(expr, Product) and len(below) == 2 and below[0] == below[1])
-        if expr.function in _POSITIVE_ONLY and not all(signs):
-            found.update(inputs(expr))
-        return expr.function in _NEVER_NEGATIVE or (expr.function in _KEEP_SIGN and all(signs))
+        row = FUNCTIONS[expr.function]
+        signs += [number(scalar, sizes) >= 0 for scalar in expr.numbers if scalar is not None]
+        for place, operand, sign in zip(places(row, expr.numbers), below, signs, strict=False):
+            if _POSITIVE_ONLY.get(expr.function) == place and not sign:
+                found.update(inputs(operand))
+        kept = signs[1:] if expr.function == "where" and expr.numbers[:1] in ((), (None,)) else signs
+        keeps = expr.function in _KEEP_SIGN and all(kept)
+        return expr.function in _NEVER_NEGATIVE or keeps or (expr.function == "maximum" and any(signs))
 
     for statement in program.statements:
         never[statement.name] = is_never_negative(statement.expr)
@@ -122,4 +150,18 @@ def to_be_positive(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
-assert FUNCTIONS.keys() >= _POSITIVE_ONLY | _NEVER_NEGATIVE | _KEEP_SIGN | _BOUNDED | _STRAIGHT
+def _is_square(expr: Product) -> bool:
+    """Whether what is summed is never negative, so that nothing cancels: sum_J(A ⊙ A), sum_J(exp(A))."""
+    only = expr.operands[0]
+    if (
+        len(expr.operands) == 1
+        and isinstance(only, Product)
+        and set(only.dims) >= {d for o in only.operands for d in o.dims}
+    ):
+        return _is_square(only)
+    if len(expr.operands) == 1:
+        return isinstance(only, Call) and only.function in _NEVER_NEGATIVE
+    return expr.operands[0] == expr.operands[1]
+
+
+assert FUNCTIONS.keys() >= _POSITIVE_ONLY.keys() | _NEVER_NEGATIVE | _KEEP_SIGN | _BOUNDED | _STRAIGHT | _SCALED

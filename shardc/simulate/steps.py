@@ -77,8 +77,8 @@ def _dispatch(op: Single, blocks: Sequence[Values], arrays: Sequence[Array], res
             return blocks[0].reshape(*mesh.sizes, *result.local_shape(mesh))
         case Einsum():
             return einsum(blocks, arrays, result, mesh)
-        case Apply(function, over):
-            return apply_function(function, over, blocks, arrays, result, mesh)
+        case Apply():
+            return apply_function(op, blocks, arrays, result, mesh)
         case _:
             assert_never(op)
 

@@ -23,15 +23,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shardc.ir.calls import meeting, whole
 from shardc.ir.collectives import AllReduce, JointScatter, ReduceScatter
 from shardc.ir.dtypes import DTYPES, DType, accumulator, multiplied
+from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Single
 from shardc.ir.sharding import Array
@@ -44,7 +46,18 @@ _LARGEST = {"f8_e4m3fn": 448.0, "f8_e5m2": 57344.0, "f16": 65504.0, "f64": float
 _PARTS = 8  # of a sum
 _AT_ONCE = 1 << 15  # elements, so that what is made of them stays in the cache
 _APPROXIMATE = 4  # units, of exp, tanh and their like
-_CHOOSE = (np.maximum, np.minimum, np.fmax, np.fmin, np.negative, np.positive, np.absolute, np.sign, np.copysign)
+_CHOOSE = (
+    np.maximum,
+    np.minimum,
+    np.fmax,
+    np.fmin,
+    np.negative,
+    np.positive,
+    np.absolute,
+    np.sign,
+    np.copysign,
+    np.floor,
+)
 _ROUND_ONCE = (np.add, np.subtract, np.multiply, np.true_divide, np.sqrt, np.square, np.reciprocal)
 
 
@@ -206,6 +219,7 @@ def inexact_step(
     if precision is None:
         return step(op, blocks, arrays, result, mesh)
     blocks = [_brought(block, array, op, arrays, mesh, coins) for block, array in zip(blocks, arrays, strict=True)]
+    op = _with_numbers(op, precision, coins)
     given = [Inexact.of(block, coins, precision) if block.dtype.kind == "f" else block for block in blocks]
     part = part_of(np.asarray(step(op, given, arrays, result, mesh)), mesh)
     if not result.dtype.unit:
@@ -213,9 +227,20 @@ def inexact_step(
     return Part(coins.rounded(part.values, result.dtype), part.axes).blocks(mesh)
 
 
+def _with_numbers(op: Single, precision: Precision, coins: Coins) -> Single:
+    """The same with the numbers that are not whole as the type of what they meet has them."""
+    if not isinstance(op, Apply) or not any(isinstance(number, float) for number in op.numbers):
+        return op
+    rounded = (
+        float(coins.rounded(np.array(number), precision.values)) if isinstance(number, float) else number
+        for number in op.numbers
+    )
+    return replace(op, numbers=tuple(rounded))
+
+
 def _brought(block: Values, array: Array, op: Single, arrays: Sequence[Array], mesh: Mesh, coins: Coins) -> Values:
     """In the type that a product is done in: `int32 · bf16` rounds the integers to bf16; floats only get wider."""
-    kind = multiplied(each.dtype for each in arrays) if isinstance(op, Einsum) else array.dtype
+    kind = multiplied(each.dtype for each in arrays) if isinstance(op, Einsum) else _met(op, arrays) or array.dtype
     if array.dtype.unit or not kind.unit:
         return block
     part = part_of(block, mesh)
@@ -232,12 +257,20 @@ def _precision(op: Single, arrays: Sequence[Array], result: Array) -> Precision 
         case Einsum():
             return Precision(widest, widest, _is_coarse(result.dtype, widest))
         case Apply():
-            coarsest = max(floats, key=lambda dtype: dtype.unit)
-            return Precision(coarsest, widest, _is_coarse(coarsest, widest))
+            met = _met(op, arrays)
+            values = met if met is not None and met.unit else max(floats, key=lambda dtype: dtype.unit)
+            return Precision(values, widest, _is_coarse(values, widest))
         case AllReduce() | ReduceScatter() | JointScatter():
             return Precision(floats[0], floats[0], False)
         case _:
             return None
+
+
+def _met(op: Single, arrays: Sequence[Array]) -> DType | None:
+    """The type in which a function's arguments meet."""
+    if not isinstance(op, Apply) or not arrays:
+        return None
+    return meeting(FUNCTIONS[op.function], [array.dtype for array in arrays], whole(op.numbers))
 
 
 def _is_coarse(dtype: DType, sums: DType) -> bool:

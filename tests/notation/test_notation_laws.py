@@ -42,7 +42,15 @@ labels = st.sampled_from([(), ("J",), ("J", "K"), ("d_model",)])
 operators = st.one_of(
     st.builds(tree.Operator, label=labels),
     st.just(tree.Operator(elementwise=True)),
+    st.just(tree.Operator(divides=True)),
     st.just(tree.Operator(local=True)),
+)
+leaves = st.one_of(
+    arrays,
+    arrays,
+    st.builds(tree.Number, st.sampled_from(["2", "0", "0.5", "1e-6", ".25", "3.", "1E+3", "inf"])),
+    st.builds(tree.Size, st.sampled_from(["I", "d_model"])),
+    st.builds(tree.Index, st.sampled_from(["I", "d_model"])),
 )
 
 
@@ -66,12 +74,13 @@ def larger(below: st.SearchStrategy[tree.Expr]) -> st.SearchStrategy[tree.Expr]:
         chains(below),
         sums(below),
         st.builds(tree.Neg, below),
-        st.builds(tree.Call, functions, labels, below),
+        st.builds(tree.Comparison, below, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), below),
+        st.builds(tree.Call, functions, labels, st.lists(below, min_size=1, max_size=3).map(tuple)),
         st.builds(tree.Named, collectives, st.sampled_from([(), ("X",), ("X", "K"), ("XY", "J")]), below),
     )
 
 
-statements = st.builds(tree.Statement, arrays, st.recursive(arrays, larger, max_leaves=8), st.booleans())
+statements = st.builds(tree.Statement, arrays, st.recursive(leaves, larger, max_leaves=8), st.booleans())
 sizes = st.integers(1, 10**6)
 declarations = st.one_of(
     st.builds(tree.MeshDecl, st.just((("X", 2), ("model", 4)))),
@@ -95,6 +104,10 @@ def test_printing_and_parsing_are_inverse(drawn: tree.Tree) -> None:
 LATEX = [
     (r"·", r"\\cdot"),
     (r"⊙", r"\\odot"),
+    (r">=", r"\\geq"),
+    (r"<=", "≤"),
+    (r"!=", r"\\neq"),
+    (r"\binf\b", "∞"),
     (r"→", r"\\rightarrow"),
     (r"\{U_(\w+)\}", r"\\{\\ U_{\1} \\}"),
     (r"\bWin\b", r"\\mathbf{Win}"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType, dtype
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Gives
 
 
 class Unsaid(Exception):
@@ -140,7 +140,13 @@ class Trace:
         arguments = [self.value(variable) for variable in equation.invars]
         word = FUNCTIONS.get(str(params.get("name", "")))
         arrays = [value for value in arguments if value.node is not None]
-        if word is not None and word.arity == 1 and not word.over_dims and len(arrays) == 1:
+        if (
+            word is not None
+            and word.arity == 1
+            and word.gives is Gives.SAME
+            and not word.over_dims
+            and len(arrays) == 1
+        ):
             return [_unary(word.name, arrays[0], equation)]
         return Trace(values=dict(self.values)).run(inside, arguments)
 

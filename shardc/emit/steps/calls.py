@@ -178,7 +178,9 @@ class _Writer:
         return _rounded(local.einsum(arrays, self._operands(step), result), arrays, result)
 
     def _function(self, step: Step, op: Apply) -> Expr:
-        return local.function(op, self._arrays(step), self._operands(step), self.schedule.values[step.result])
+        return local.function(
+            op, self._arrays(step), self._operands(step), self.schedule.values[step.result], self.mesh
+        )
 
     def _operands(self, step: Step) -> tuple[Name, ...]:
         return tuple(map(self._name, step.operands))

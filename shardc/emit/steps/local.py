@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import string
 
-from shardc.emit.exprs import Call, Const, Expr, Items, Keyword, Name, call, method, numbers
+from shardc.emit.exprs import BinOp, Call, Const, Expr, Items, Keyword, Name, axes_argument, call, method, numbers
 from shardc.errors import ShardcError
+from shardc.ir.calls import arguments, meeting, places, whole
 from shardc.ir.dtypes import DType, accumulator, multiplied
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Function, Gives
+from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply
 from shardc.ir.sharding import Array
 
@@ -77,15 +79,37 @@ def aligned(value: Expr, dims: Dims, wanted: Dims) -> Expr:
     return call("jnp.expand_dims", value, numbers(missing)) if missing else value
 
 
-def function(op: Apply, operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Expr:
-    """`jax.nn.softmax(A, axis=1)`, `jnp.add(A, B)`; dims meet by name."""
+def function(
+    op: Apply, operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array, mesh: Mesh | None = None
+) -> Expr:
+    """`jax.nn.softmax(A, axis=1)`, `jnp.add(A, B)`, `jnp.divide(A, 8)`; dims meet by name, types in one."""
     row = FUNCTIONS[op.function]
-    if row.arity == 2:
-        sides = [aligned(name, array.dims, result.dims) for name, array in zip(names, operands, strict=True)]
-        return call(row.jax, *sides)
-    dims = operands[0].dims
-    keywords: tuple[Expr, ...] = ()
+    if op.function == "index":
+        return _positions(result, mesh)
+    if row.gives is Gives.ASKED:
+        return aligned(as_type(names[0], result.dtype), operands[0].dims, result.dims)
     if row.over_dims:
-        keywords = (Keyword("axis", numbers(tuple(dims.index(dim) for dim in op.over))),)
-    left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in op.over)
-    return aligned(Call(Name(row.jax), (names[0], *keywords)), left, result.dims)
+        return _over_dims(row, op.over, operands[0].dims, names[0], result.dims)
+    met = meeting(row, [array.dtype for array in operands], whole(op.numbers))
+    sides = []
+    for place, name, array in zip(places(row, op.numbers), names, operands, strict=True):
+        typed = name if place in row.conditions or array.dtype == met else as_type(name, met)
+        sides.append(aligned(typed, array.dims, result.dims))
+    numbers = [None if number is None else Const(number) for number in op.numbers]
+    return call(row.jax, *arguments(sides, numbers))
+
+
+def _over_dims(row: Function, over: Dims, dims: Dims, name: Expr, wanted: Dims) -> Expr:
+    axis = Keyword("axis", numbers(tuple(dims.index(dim) for dim in over)))
+    left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in over)
+    return aligned(Call(Name(row.jax), (name, axis)), left, wanted)
+
+
+def _positions(result: Array, mesh: Mesh | None) -> Expr:
+    """The positions of a device's block: `jax.lax.axis_index("X") * 256 + jnp.arange(256, dtype=jnp.int32)`."""
+    axes = result.sharding.dims[0]
+    local = result.shape[0] // (mesh.product(axes) if mesh is not None else 1)
+    counted = call("jnp.arange", Const(local), dtype=type_name(result.dtype))
+    if not axes:
+        return counted
+    return BinOp(BinOp(call("jax.lax.axis_index", axes_argument(axes)), "*", Const(local)), "+", counted)

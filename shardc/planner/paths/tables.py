@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -137,24 +136,3 @@ def as_written(table: Table) -> Table:
         return table
     origins = {at: origin for at, origin in table.origins.items() if not (isinstance(origin, Held) and origin.is_copy)}
     return Table(table.expr, table.search, {at: table.seeds[at] for at in origins}, origins, fixed=True)
-
-
-def aligned(tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
-    """Of a function's operands, shardings that can go together: the second follows from the first on shared dims."""
-    first = tables[0]
-    if len(tables) == 1:
-        yield from ((number,) for number in first.paths().price)
-        return
-    second = tables[1]
-    shared = [dim for dim in first.expr.dims if dim in second.expr.dims]
-    by_shared: dict[object, list[int]] = {}
-    for number in second.paths().price:
-        by_shared.setdefault(_signature(second, number, shared), []).append(number)
-    for number in first.paths().price:
-        for other in by_shared.get(_signature(first, number, shared), ()):
-            yield number, other
-
-
-def _signature(table: Table, number: int, shared: list[str]) -> object:
-    sharding = table.sharding(number)
-    return tuple(sharding.dims[table.expr.dims.index(dim)] for dim in shared), sharding.unreduced

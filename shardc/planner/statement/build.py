@@ -21,7 +21,7 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.names import MAX_NAME
-from shardc.ir.plan import Apply, Einsum, Op, Step, StepCost
+from shardc.ir.plan import Einsum, Op, Step, StepCost, applied
 from shardc.ir.program import Call, Expr, Input, Product, Use
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.digits.products import InDigits, in_digits
@@ -34,7 +34,8 @@ from shardc.rules.routes import Route
 NAMED = "named by the statement"  # the rule of a collective that is done as often as it is written
 
 Seen: TypeAlias = tuple[tuple[str, ...], ...]  # as of Step
-Done: TypeAlias = tuple[Op, tuple[int, ...], Seen, tuple[str, ...], DType]  # an operation, operands, what it leaves
+# An operation, its operands, what it leaves.
+Done: TypeAlias = tuple[Op, tuple[int, ...], Seen, tuple[str, ...], Sharding, DType]
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class Builder:
             case Applied(tables, at):
                 assert isinstance(expr, Call)
                 found = tuple(self.build(t, n, self._inner(t.expr)) for t, n in zip(tables, at, strict=True))
-                op, seen = Apply(expr.function, expr.over), tuple(t.expr.dims for t in tables)
+                op, seen = applied(expr, dict(self.planner.program.sizes)), tuple(t.expr.dims for t in tables)
                 return self._append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "", seen)
             case _:
                 assert_never(origin)
@@ -208,7 +209,7 @@ class Builder:
     ) -> int:
         """`seen` are the dims of the operands where the expression names them; those of the arrays may be others."""
         seen = seen if any(self.values[n].dims != dims for n, dims in zip(operands, seen, strict=False)) else ()
-        key = (op, operands, seen, result.dims, result.dtype)
+        key = (op, operands, seen, result.dims, result.sharding, result.dtype)
         if key not in self.done or rule == NAMED:
             self.values.append(result)
             self.done[key] = len(self.values) - 1

@@ -40,13 +40,12 @@ from shardc.planner.paths.tables import (
     Origin,
     Table,
     Waypoint,
-    aligned,
     as_written,
 )
-from shardc.planner.products.placing import quick_call, quick_choices, quick_ways
+from shardc.planner.products.placing import quick_choices, quick_ways
 from shardc.planner.products.ways import Towards, Way, every_price, every_way
 from shardc.planner.products.work import Work
-from shardc.rules.functions import applied
+from shardc.planner.statement.functions import function_ways
 from shardc.rules.products import count_placements, placements
 
 FEW = 8  # shardings that an operand is held in, at most, for its product to be searched towards a goal
@@ -201,7 +200,7 @@ class Planner:
             case Product():
                 return self._products(expr, tables, search, goal)
             case Call():
-                return self._calls(expr, tables, search)
+                return function_ways(expr, tables, search) if tables else self._anywhere(expr, search)
             case Named():
                 return self._named(expr, tables[0], search)
             case _:
@@ -285,21 +284,9 @@ class Planner:
         time = self.model.local_s(work.total // way.parts, moved + search.local_bytes(way.result), work.dtype)
         return self.objective.price(picoseconds(time), 0)
 
-    def _calls(self, expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
-        for at in dict.fromkeys(quick_call(expr, tables)) if self.quick else aligned(tables):
-            sharding = applied(
-                expr.function,
-                expr.over,
-                [table.expr.dims for table in tables],
-                expr.dims,
-                [table.sharding(number) for table, number in zip(tables, at, strict=True)],
-            )
-            if sharding is None:
-                continue
-            prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
-            price = sum(found for found in prices if found is not None) + self.objective.price(0, 0)
-            if None not in prices:
-                yield search.graph.number(sharding), price, Applied(tables, at)
+    def _anywhere(self, expr: Call, search: Search) -> Iterator[tuple[int, int, Origin]]:
+        """The positions along a dim: each device counts its own, wherever they are to lie."""
+        return ((number, 0, Applied((), ())) for number in self.choices(Pattern.free(len(expr.dims)), search))
 
     def _named(self, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
         source = as_written(table)

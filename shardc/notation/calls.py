@@ -1,0 +1,272 @@
+"""Functions, operators, casts and numbers: which dims their results have, and of what type they are.
+
+What an expression gives is an array's expression, or a number; a function of numbers alone is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from shardc.errors import ShardcError, Span, nearest
+from shardc.ir.calls import holds, meeting, no_room, places, result_type
+from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.dtypes import DTYPES, DType, Kind, is_dtype, promoted
+from shardc.ir.dtypes import dtype as dtype_of
+from shardc.ir.functions import FUNCTIONS, NAMED, Function, Gives
+from shardc.ir.program import Call, Expr, Named, Product, Use
+from shardc.ir.scalars import Folded, Literal, Scalar, Size, is_whole, number, sizes_in
+from shardc.notation import tree
+from shardc.notation.scope import listed
+
+Operand: TypeAlias = Expr | Scalar
+
+
+def dims_of(operand: Operand) -> tuple[str, ...]:
+    return operand.dims if isinstance(operand, Use | Product | Call | Named) else ()
+
+
+def together(operands: Sequence[Operand]) -> tuple[str, ...]:
+    """All dims of several operands, in the order of one that has them all; else of first use."""
+    every = tuple(dict.fromkeys(dim for operand in operands for dim in dims_of(operand)))
+    return next((dims_of(operand) for operand in operands if len(dims_of(operand)) == len(every)), every)
+
+
+def applied(
+    function: str,
+    operands: Sequence[Operand],
+    span: Span | None,
+    over: tuple[str, ...] = (),
+    place: Span | None = None,
+) -> Operand:
+    """A function of arrays and numbers, elementwise or over dims. `place` is where its name stands."""
+    row = FUNCTIONS[function]
+    arrays = [operand for operand in operands if isinstance(operand, Use | Product | Call | Named)]
+    numbers = [operand for operand in operands if isinstance(operand, Literal | Size | Folded)]
+    if not arrays:
+        return _folded(row, numbers, place or span)
+    met = _met(row, arrays, operands, place or span)
+    dims = together(operands) if row.keeps_dims else tuple(dim for dim in together(operands) if dim not in over)
+    stand = tuple(operand if isinstance(operand, Literal | Size | Folded) else None for operand in operands)
+    kept = stand if numbers else ()
+    return Call(function, tuple(arrays), dims, result_type(row, met), over, kept, span)
+
+
+def _folded(row: Function, numbers: Sequence[Scalar], span: Span | None) -> Scalar:
+    if row.gives is Gives.BOOL or row.conditions or row.over_dims:
+        raise ShardcError(
+            "SHC222", f"`{row.sign or row.name}` of numbers alone", span=span, help="an array is to be among them"
+        )
+    folded = Folded(row.name, tuple(numbers))
+    _check_number(folded, None, span)
+    return folded
+
+
+def _check_number(scalar: Scalar, met: DType | None, span: Span | None) -> None:
+    """SHC108 of a number that does not exist, SHC214 of one that the type has no room for, where no size is to come."""
+    if sizes_in(scalar):
+        return
+    try:
+        found = number(scalar, {})
+    except ShardcError as error:
+        raise error.at(span) from None
+    if met is not None and not holds(met, found):
+        raise no_room(met, found, span)
+
+
+def _met(row: Function, arrays: Sequence[Expr], operands: Sequence[Operand], span: Span | None) -> DType:
+    """The type in which the operands meet; SHC214 where they do not."""
+    whole = [is_whole(operand) if isinstance(operand, Literal | Size | Folded) else None for operand in operands]
+    for place, array in zip(places(row, whole), arrays, strict=True):
+        _check_type(row, place in row.conditions, array, span)
+    if row.gives is Gives.ASKED:
+        return arrays[0].dtype
+    plain = [a for place, a in zip(places(row, whole), arrays, strict=True) if place not in row.conditions]
+    for left, right in pairwise(plain):
+        promote(left, right, span)
+    met = meeting(row, [array.dtype for array in arrays], whole)
+    for operand in operands:
+        if isinstance(operand, Literal | Size | Folded):
+            _check_number(operand, met, span)
+    return met
+
+
+def _check_type(row: Function, is_condition: bool, array: Expr, span: Span | None) -> None:
+    if is_condition and array.dtype.kind is not Kind.BOOL:
+        raise ShardcError(
+            "SHC214",
+            f"`{row.name}` asks whether {name_of(array)} is true, and it is {array.dtype}",
+            span=array.span or span,
+            help="compare it: `A != 0`",
+        )
+    if not is_condition and row.gives is not Gives.ASKED:
+        computes(array.dtype, array, span)
+    if array.dtype.kind is Kind.INT and not row.integers and row.gives is not Gives.FLOAT:
+        raise ShardcError(
+            "SHC214",
+            f"`{row.name}` is not for integers, and {name_of(array)} is {array.dtype}",
+            span=span,
+            help="declare the array as a float, or cast it: `f32(A)`",
+        )
+
+
+def cast(call: tree.Call, operand: Operand) -> Expr:
+    """`bf16(A)`: to another type, by rounding where that has fewer digits."""
+    if call.over or len(call.operands) != 1:
+        raise ShardcError("SHC222", f"`{call.function}` casts one array", span=call.name_span, help="write `f32(A)`")
+    if not isinstance(operand, Use | Product | Call | Named):
+        raise ShardcError(
+            "SHC214",
+            "a number has no type of its own, but that of the array it meets",
+            span=call.span,
+            help="drop the cast, or cast the array",
+        )
+    wanted, given = dtype_of(call.function, call.name_span), operand.dtype
+    if wanted == given:
+        return operand
+    for dtype in (wanted, given):
+        if dtype.kind is Kind.COMPLEX or (dtype is wanted and dtype.moves and dtype.kind is not Kind.BOOL):
+            raise ShardcError(
+                "SHC214", f"no cast from {given} to {wanted}", span=call.name_span, help="cast to a type to compute in"
+            )
+    is_exact = wanted.kind is given.kind and given.adds and promoted(wanted, given) == wanted
+    return Call("widen" if is_exact else "cast", (operand,), operand.dims, wanted, span=call.span)
+
+
+def mean(operand: Expr, over: tuple[str, ...], summed: Expr, span: Span | None) -> Expr:
+    """`mean_J(A)` is `sum_J(A) / |J|`, so that it may stay unreduced."""
+    count: Scalar = Size(over[0])
+    for dim in over[1:]:
+        count = Folded("mul", (count, Size(dim)))
+    found = applied("div", (summed, count), span)
+    assert isinstance(found, Call)
+    return found
+
+
+def as_float(operand: Expr, span: Span | None) -> Expr:
+    """Integers as f32, as JAX averages them."""
+    if operand.dtype.kind is not Kind.INT:
+        return operand
+    wanted = DTYPES["f64" if operand.dtype.is_wide else "f32"]
+    return Call("cast", (operand,), operand.dims, wanted, span=span)
+
+
+# --- what is said of a call that is none
+
+
+def check_function(call: tree.Call) -> None:
+    row, span = FUNCTIONS.get(call.function), call.name_span
+    if row is None or row.name in ("index", "cast", "widen"):
+        raise _unknown_function(call)
+    given = len(call.operands)
+    if given != row.arity:
+        raise _wrong_count(row, given, span)
+    if row.over_dims and not call.over:
+        raise ShardcError(
+            "SHC222", f"`{call.function}` runs over a dim", span=span, help=f"name it: `{call.function}_J(…)`"
+        )
+    if call.over and not row.over_dims:
+        raise ShardcError(
+            "SHC222", f"`{call.function}` does not run over a dim", span=span, help=f"write `{call.function}(…)`"
+        )
+
+
+def _wrong_count(row: Function, given: int, span: Span | None) -> ShardcError:
+    other = {"max": "maximum", "min": "minimum"}.get(row.name)
+    letters = ", ".join("MAB"[:3] if row.arity == 3 else "AB"[: row.arity])
+    over = "_J" if row.over_dims else ""
+    instead = f"of two arrays `{other}(A, B)` is, element by element"
+    return ShardcError(
+        "SHC222",
+        f"`{row.name}` takes {row.arity} operand{'s' * (row.arity > 1)}, not {given}",
+        span=span,
+        help=instead if other and given == 2 else f"write `{row.name}{over}({letters})`",
+    )
+
+
+def check_calls(expr: tree.Expr) -> None:
+    """SHC222 where an expression calls what is no function, or not as it is to be called."""
+    if isinstance(expr, tree.Call) and not is_sum(expr.function) and not is_cast(expr.function):
+        check_function(expr)
+    for below in tree.below(expr):
+        check_calls(below)
+
+
+def _unknown_function(call: tree.Call) -> ShardcError:
+    name, span = call.function, call.name_span
+    for collective in COLLECTIVE_NAMES:
+        rest = name.removeprefix(collective)
+        if rest != name:
+            return ShardcError(
+                "SHC221", f"lost subscript in `{name}`", span=span, help=f"write `{collective}_{rest}(…)`"
+            )
+    if name[:1].isupper() and not call.over:
+        return ShardcError(
+            "SHC222",
+            f"unknown function `{name}`",
+            span=span,
+            help=f"the dims of an array stand in square brackets: `{name}[I, J]`",
+        )
+    near = nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES])
+    return ShardcError(
+        "SHC222",
+        f"unknown function `{name}`",
+        span=span,
+        help=f"did you mean `{near}`?" if near else "the functions are " + ", ".join(NAMED),
+    )
+
+
+def is_cast(function: str) -> bool:
+    return function not in FUNCTIONS and is_dtype(function)
+
+
+def is_sum(function: str) -> bool:
+    """What is a product of one operand in the program, and no function."""
+    return function in ("sum", "mean")
+
+
+def check_nested(left: Operand, right: Operand, sign: str, span: Span | None) -> None:
+    """One side may lack dims of the other, but not each of the other."""
+    mine, others = dims_of(left), dims_of(right)
+    if set(mine) <= set(others) or set(others) <= set(mine):
+        return
+    raise ShardcError(
+        "SHC210",
+        f"`{sign}` of {listed(mine)} and {listed(others)}: neither has all dims of the other",
+        span=span,
+        help="the smaller is repeated along the dims it lacks, so the larger must have them all",
+    )
+
+
+def name_of(operand: Operand) -> str:
+    """What a message calls an operand."""
+    if isinstance(operand, Use):
+        return f"`{operand.name}`"
+    span = operand.span if isinstance(operand, Product | Call | Named) else None
+    text = span.text if span else ""
+    return f"`{text}`" if text and len(text) <= 60 and "\n" not in text else "the operand"
+
+
+def promote(left: Expr, right: Expr, span: Span | None) -> DType:
+    """The type that JAX gives two operands together; SHC214 where it gives none, or one that only moves."""
+    found = promoted(left.dtype, right.dtype)
+    if found is None:
+        raise ShardcError(
+            "SHC214",
+            f"{name_of(left)} is {left.dtype} and {name_of(right)} is {right.dtype}, and JAX has no type for both",
+            span=span,
+            help="declare both as one type, or cast one: `bf16(A)`",
+        )
+    computes(found, left if left.dtype == found else right, span)
+    return found
+
+
+def computes(dtype: DType, operand: Expr, span: Span | None) -> None:
+    if dtype.moves:
+        raise ShardcError(
+            "SHC214",
+            f"{name_of(operand)} is {dtype}; arrays of that type move, and nothing is computed with them",
+            span=span,
+            help="declare it as a type to compute in, say bf16, or cast it: `bf16(A)`",
+        )
