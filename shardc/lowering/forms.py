@@ -39,7 +39,8 @@ class Call:
     times: int = 1
 
 
-PlainOp: TypeAlias = Einsum | Apply | Reshape | AllReduce | AllToAll | CollectivePermute | Slice
+PlainMove: TypeAlias = Reshape | AllReduce | AllToAll | CollectivePermute | Slice
+PlainOp: TypeAlias = Einsum | Apply | PlainMove
 
 
 @dataclass(frozen=True, slots=True)

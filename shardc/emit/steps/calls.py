@@ -31,6 +31,7 @@ from shardc.lowering.forms import (
     OneForm,
     Pieces,
     Plain,
+    PlainMove,
     PlainOp,
     Scattered,
 )
@@ -153,12 +154,16 @@ class _Writer:
                 assert_never(form)
 
     def _plain(self, step: Step, op: PlainOp) -> Expr:
-        value = self._name(step.operands[0])
         match op:
             case Einsum():
                 return self._product(step)
             case Apply():
                 return self._function(step, op)
+            case _:
+                return self._moved(step, op, self._name(step.operands[0]))
+
+    def _moved(self, step: Step, op: PlainMove, value: Name) -> Expr:
+        match op:
             case AllReduce(axes):
                 return call("jax.lax.psum", value, axes_argument(axes))
             case AllToAll(axes, source, dim):
