@@ -12,6 +12,7 @@ import click
 from shardc.commands.expressions import Commands
 from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.options import Options, with_options
+from shardc.commands.report import report
 from shardc.errors import FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
 from shardc.io import streams
 from shardc.io.files import check_output, read_input, write_output
@@ -288,6 +289,9 @@ def chips(profile: str, as_json: bool) -> int:
     else:
         _print(chip_table(rows))
     return 0
+
+
+shardc.add_command(report)
 
 
 def _idle(flag: str, given: bool, where: str) -> None:

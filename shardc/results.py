@@ -14,6 +14,7 @@ from shardc.ir.program import Program
 from shardc.planner import Objective, PlannedProgram, pareto
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
+from shardc.report.shown import Shown, front_in_line
 from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from shardc.compiled.compare import Comparison
     from shardc.compiled.verify import Verification
     from shardc.report.pictures import Picture
-    from shardc.report.pictures.plan import PictureOf
 
     Whole = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ class Asked:
     memory: int | None
 
 
-class Plan:
+class Plan(Shown):
     """A planned program. Its attributes have the names of its JSON; `print` shows the table.
 
     >>> from shardc import plan
@@ -132,24 +132,6 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """What keeps the plan from being run: more memory than a device has."""
         return self._view.warnings
-
-    def __str__(self) -> str:
-        return table(self._view)
-
-    def picture(self, of: PictureOf = "steps") -> Picture:
-        """A picture, which a notebook shows and `save` writes as SVG; needs drawsvg, `pip install 'shardc[report]'`.
-
-        Of "steps", each as blocks on the mesh before and after; of what each of the "links" carries; the "timeline",
-        the chip's "roofline" with the products, or the "memory" over the steps.
-
-        >>> from shardc import plan
-        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
-        >>> found.picture().title
-        'A[I_X, J] → A[I, J]: 1 step'
-        """
-        from shardc.report.pictures.plan import Pictured, picture
-
-        return picture(Pictured(self._view, self.schedule, self._model), of)
 
     def table(self, top: int = 3) -> str:
         """The table, with the `top` cheapest strategies of each statement.
@@ -246,6 +228,9 @@ class Plan:
         plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]
         return Front(plans, asked.objective, found.whole)
 
+    def _front_view(self) -> FrontView:
+        return self.pareto()._view
+
     def simulate(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
         """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error.
 
@@ -306,6 +291,14 @@ class Front(Sequence[Plan]):
 
     def __str__(self) -> str:
         return front_table(self._view)
+
+    def __repr__(self) -> str:
+        return front_in_line(self._view)
+
+    def _repr_html_(self) -> str:
+        from shardc.report.page.notebook import front_html
+
+        return front_html(self._view)
 
     def picture(self) -> Picture:
         """Time, or wire bytes, against memory: a dot for each plan. As `Plan.picture`.

@@ -11,7 +11,7 @@ _MARK = "\0"  # no argument of a process can hold it
 _VALUED = re.compile(r"--[a-z][a-z-]*=|-o(?!.*(?:->|→|arrow|\\to))", re.DOTALL)
 
 
-class _Subcommand(click.Command):
+class Subcommand(click.Command):
     """A command to which `-A[I] → B[I]` is an expression, and no option: options have no brackets."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -31,7 +31,7 @@ def _unmarked(value: Any) -> Any:
 
 
 class Commands(click.Group):
-    command_class = _Subcommand
+    command_class = Subcommand
 
 
 def _is_expression(argument: str) -> bool:

@@ -15,6 +15,7 @@ from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation
 from shardc.cost.model import LinkModel
+from shardc.io.text import preformatted
 from shardc.ir.sharding import Axes, spell_axes
 
 OURS, THEIRS = "shardc", "jax.jit"
@@ -68,7 +69,7 @@ class Measured:
     rounds: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """`print` shows the table; ratios are theirs over ours."""
 
@@ -86,6 +87,13 @@ class Comparison:
             "measured": asdict(self.measured) if self.measured is not None else None,
             "warnings": list(self.warnings),
         }
+
+    def __repr__(self) -> str:
+        ours, theirs = (f"{side.name} {side.wire_bytes:,} wire bytes" for side in (self.ours, self.theirs))
+        return f"<Comparison: {ours}, {theirs}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         headers = ("", self.ours.name, self.theirs.name, "ratio")

@@ -26,11 +26,12 @@ from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
+from shardc.io.text import preformatted
 from shardc.ir.collectives import JointGather, JointScatter
 from shardc.ir.digits import Reshape
 from shardc.ir.folds import Done, every_step
 from shardc.ir.plan import Apply, Cost, Einsum, Loop, Schedule, Step
-from shardc.ir.sharding import Axes
+from shardc.ir.sharding import Axes, spell_axes
 
 TOLERANCE = 0.01
 
@@ -91,7 +92,7 @@ class StepMatch:
         return abs(self.compiled_bytes - self.predicted_bytes) <= TOLERANCE * self.predicted_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Verification:
     """Wire bytes are received by the busiest device; memory is of one device."""
 
@@ -104,6 +105,19 @@ class Verification:
     predicted: Cost
     replayed: Timeline
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        verdict = "as planned" if self.agrees else "not as planned"
+        sizes = f"{self.compiled_bytes:,} wire bytes of {self.predicted_bytes:,} predicted"
+        return f"<Verification for {self.topology}: {verdict}, {sizes}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"{match.kind}_{spell_axes(match.axes)}: {match.compiled_bytes:,} bytes of {match.predicted_bytes:,}"
+            + (f", {match.remark}" if match.remark else "")
+            for match in self.steps
+        ]
+        return preformatted("\n".join([repr(self)[1:-1], *rows]))
 
     @property
     def predicted_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The one place where JSON is written: it is finite, whatever it is given."""
+"""Texts for other programs: JSON, which is finite whatever it is given, and text that a notebook shows as it is."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def _why_none(number: Any) -> str:
     if not isinstance(number, float) or math.isfinite(number):
         return ""
     return "not a number" if math.isnan(number) else "infinite" if number > 0 else "negative and infinite"
+
+
+def preformatted(text: str) -> str:
+    """HTML that shows a text as a terminal does."""
+    from html import escape  # which few need, and takes time to load
+
+    return f'<pre style="overflow-x:auto;white-space:pre">{escape(text)}</pre>'

@@ -14,6 +14,7 @@ from tabulate import tabulate
 
 from shardc.compiled.explain.findings import Finding
 from shardc.cost.allocation import Allocation
+from shardc.io.text import preformatted
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, spell_axes
 
@@ -89,7 +90,7 @@ class NotJudged:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What a compiled function communicates. `print` shows it; seconds are by the cost model, nothing overlapped."""
 
@@ -138,6 +139,13 @@ class Explanation:
 
     def __str__(self) -> str:
         return _text(self)
+
+    def __repr__(self) -> str:
+        found = f"{len(self.collectives)} collectives, {self.wire_bytes:,} wire bytes, {len(self.findings)} findings"
+        return f"<Explanation on {self.chip}, mesh {self.mesh}: {found}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def to_json(self) -> dict[str, Any]:
         """The fields of `shardc explain --json`."""

@@ -45,7 +45,11 @@ def drawn(svg: str) -> Element:
 
 
 def render(root: Element) -> str:
-    return "<!doctype html>\n" + ElementTree.tostring(root, encoding="unicode", method="html") + "\n"
+    return f"<!doctype html>\n{render_part(root)}\n"
+
+
+def render_part(part: Element) -> str:
+    return ElementTree.tostring(part, encoding="unicode", method="html")
 
 
 def row(cells: list[Child], of: str = "td") -> Element:

@@ -1,0 +1,246 @@
+"""The page by what it holds: one file, nothing fetched, whatever a text says stays text, and its size is bounded."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc import cli
+from shardc.report.page import Reported, page
+from shardc.report.page.reported import MOST
+from shardc.report.pictures.plan import Pictured
+from shardc.report.view import every_view
+from shardc.testing import strategies
+
+pytest.importorskip("drawsvg", reason="the page has pictures, which need drawsvg: pip install 'shardc[report]'")
+
+CASE_2 = "A[I, J_X] · B[J, K] → C[I, K_X]"
+VOID = {"meta", "br", "link", "input"}
+
+
+class Read(HTMLParser):
+    """What a browser would find: elements with their attributes, texts by the element around them; all closed."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.texts, self.open = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def text(self):
+        return "".join(text for around, text in self.texts if around not in ("script", "style"))
+
+
+def reported(plan, **more):
+    return Reported(Pictured(plan._view, plan.schedule, plan._model), plan.source(), **more)
+
+
+@settings(max_examples=15)
+@given(strategies.programs())
+def test_a_page_holds_the_plan_in_one_file_that_fetches_nothing(case):
+    plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims)
+    text = plan.page()
+    read = Read(text)
+    assert len(text.encode()) < MOST == 500_000
+    for name, attributes in read.elements:
+        assert not {"src", "srcset", "action", "xlink:href", "background"} & set(attributes), (name, attributes)
+        assert attributes.get("href", "#").startswith("#")
+        assert not [key for key in attributes if key.startswith("on")]
+    assert "://" not in re.sub(r"<code[^>]*>.*?</code>", "", text, flags=re.DOTALL)
+    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    wanted = [each["href"][1:] for each in read.all("a")] + [
+        each["data-of"] for each in read.all("button") if "data-of" in each
+    ]
+    assert set(wanted) <= set(ids)
+    for step in every_view(plan.steps):
+        assert step.result in read.text and step.rule in read.text
+    assert plan.source() in read.text
+    drawn = {attributes.get("aria-label", "") for attributes in read.all("svg")}
+    assert {f"step {n}" for n in range(1, len(plan.steps) + 1)} <= {label.partition(":")[0] for label in drawn}
+
+
+def test_the_sections_are_there_and_say_what_the_table_says():
+    plan = shardc.plan(CASE_2, mesh={"X": 4}, dims={"I": 512, "J": 8192, "K": 1024}, chip="v5e")
+    read = Read(plan.page(pareto=True))
+    sections = [each["id"] for each in read.all("section")]
+    assert sections == ["shardings", "steps", "timeline", "roofline", "memory", "front", "code"]
+    assert "X: case 2, gather the operand, or slice the other and reduce" in read.text
+    for shown in ("28.4 µs", "786 kB", "1.00× the lower bound", "24.1 MB", "2·I·K·(X-1)/X / W_X", "76.1 µs", "2.68"):
+        assert shown in read.text
+    assert len(plan.pareto()) == sum("data-plan" in attributes for attributes in read.all("g"))
+
+
+def test_what_keeps_a_plan_from_running_stands_first():
+    plan = shardc.plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 2**17, "J": 2**17}, chip="v5e")
+    text = plan.page()
+    assert 0 < text.index("it does not fit") < text.index('id="shardings"')
+
+
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style></pre><b>", "&lt;&amp;", "]]>-->")
+
+
+@settings(max_examples=30)
+@given(st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)))
+def test_whatever_a_user_wrote_stays_text(hostile):
+    plan = shardc.plan("A[I_X] → A[I]", mesh={"X": 4}, dims={"I": 64})
+    found = reported(plan, unverified=hostile)
+    view = replace(plan._view, notes=(hostile,), warnings=(hostile,), chip=hostile, dtype=hostile, dims={hostile: 1})
+    for statement in view.statements:
+        statement.text = hostile
+    calm = Read(plan.page())
+    read = Read(page(replace(found, plan=replace(found.plan, view=view), source=hostile)))
+    assert [name for name, _ in read.elements].count("script") == 1
+    known = {"p", "strong", "section", "h2", "li", "a"}  # warnings, notes, the section on verification and its link
+    assert {name for name, _ in read.elements} <= {name for name, _ in calm.elements} | known
+    assert read.text.count(hostile) >= 5
+    assert {key for _, each in read.elements for key in each} <= {key for _, each in calm.elements for key in each} | {
+        "role"
+    }
+
+
+def test_a_program_of_hundreds_of_statements_keeps_the_size_and_says_what_is_left_out():
+    lines = "; ".join(f"T{n}[I_X, K] = A[I, J_X] · W{n}[J_X, K]" for n in range(200))
+    text = shardc.plan(lines, mesh={"X": 8}, dims={"I": 256, "J": 512, "K": 64}).page()
+    assert len(text.encode()) < MOST
+    assert "more statements" in text and "more characters" in text
+
+
+def test_the_same_plan_is_the_same_page():
+    one, other = (shardc.plan(CASE_2, mesh={"X": 4}).page() for _ in range(2))
+    assert one == other
+
+
+# --- files and the command line
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        status = cli._status(list(arguments))
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+def test_the_command_writes_a_page_once(run, tmp_path):
+    target = tmp_path / "plan.html"
+    arguments = ["report", CASE_2, "--mesh", "X=4", "-o", str(target)]
+    assert run(*arguments) == (0, "", "")
+    assert target.read_text(encoding="utf-8") == shardc.plan(CASE_2, mesh={"X": 4}).page()
+    status, out, err = run(*arguments)
+    assert (status, out) == (7, "") and "SHC504" in err
+    assert run(*arguments, "--force") == (0, "", "")
+
+
+def test_without_a_file_the_page_is_printed(run):
+    status, out, err = run("report", CASE_2, "--mesh", "X=4")
+    assert (status, err) == (0, "") and out == shardc.plan(CASE_2, mesh={"X": 4}).page()
+
+
+def test_a_file_that_ends_in_svg_is_the_picture(run, tmp_path):
+    target = tmp_path / "plan.svg"
+    assert run("report", "-A[I_X] → B[I]", "--mesh", "X=4", "-o", str(target))[0] == 0
+    assert target.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_a_file_that_exists_is_refused_before_the_work(run, tmp_path, monkeypatch):
+    target = tmp_path / "plan.html"
+    target.write_text("mine")
+    monkeypatch.setattr("shardc.commands.options.Options.plan", lambda *_: pytest.fail("planned"))
+    assert run("report", CASE_2, "--mesh", "X=4", "-o", str(target))[0] == 7
+    assert target.read_text() == "mine"
+
+
+def test_a_page_is_no_json(run):
+    status, out, err = run("report", CASE_2, "--mesh", "X=4", "--json")
+    assert (status, out) == (2, "") and "plan --json" in json.loads(err)["error"]["message"]
+
+
+def test_a_plan_writes_its_page(tmp_path):
+    plan = shardc.plan(CASE_2, mesh={"X": 4})
+    plan.report(str(tmp_path / "plan.html"))
+    assert (tmp_path / "plan.html").read_text(encoding="utf-8") == plan.page()
+    with pytest.raises(shardc.ShardcError, match="exists"):
+        plan.report(str(tmp_path / "plan.html"))
+
+
+@pytest.mark.tpu
+def test_where_a_slice_is_named_the_page_has_what_the_compiler_made_of_it():
+    pytest.importorskip("libtpu")
+    plan = shardc.plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 4096, "J": 4096}, topology="v5e:2x2")
+    read = Read(plan.page())
+    assert "verified" in [each["id"] for each in read.all("section")]
+    assert "collectives: as planned" in read.text
+
+
+def test_a_plan_that_cannot_be_verified_says_why(monkeypatch):
+    plan = shardc.plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 64, "J": 64}, topology="v5e:2x2")
+
+    def refused():
+        raise shardc.ShardcError("SHC311", "the TPU compiler is not installed")
+
+    monkeypatch.setattr(plan, "verify", refused)
+    assert "Not held against the compiler: the TPU compiler is not installed." in Read(plan.page()).text
+
+
+# --- in a notebook
+
+
+def test_a_plan_and_a_front_have_a_short_repr_and_html():
+    plan = shardc.plan(CASE_2, mesh={"X": 4}, dims={"I": 512, "J": 8192, "K": 1024}, chip="v5e")
+    assert repr(plan) == f"<Plan of {CASE_2} on v5e, X=4: 786 kB, 28.4 µs>"
+    front = plan.pareto()
+    assert repr(front) == f"<Front of 2 plans of {CASE_2}: 28.4 µs in 24.1 MB to 76.1 µs in 21.2 MB>"
+    for each, table in ((plan, plan.table()), (front, str(front))):
+        read = Read(each._repr_html_())
+        assert table in read.text and read.all("svg")
+
+
+def test_without_drawsvg_a_notebook_shows_the_table(monkeypatch):
+    plan = shardc.plan(CASE_2, mesh={"X": 4})
+    monkeypatch.setattr("shardc.report.page.notebook.find_spec", lambda name: None)
+    for each, table in ((plan, plan.table()), (plan.pareto(), str(plan.pareto()))):
+        read = Read(each._repr_html_())
+        assert read.text == table and not read.all("svg")
+
+
+def test_a_repr_is_one_line_however_many_statements():
+    lines = "; ".join(f"T{n}[I_X] = A{n}[I]" for n in range(40))
+    assert len(repr(shardc.plan(lines, mesh={"X": 2}))) < 250
+
+
+@pytest.mark.devices
+def test_what_the_compiler_is_asked_has_a_repr_and_html():
+    import jax
+    import jax.numpy as jnp
+
+    compared = shardc.plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32").compare(rounds=1)
+    assert repr(compared) == "<Comparison: shardc 192 wire bytes, jax.jit 192 wire bytes>"
+    x = jax.device_put(jnp.ones((64, 64)), jax.NamedSharding(jax.make_mesh((8,), ("X",)), jax.P("X")))
+    found = shardc.explain(jax.jit(lambda x: x * 2, out_shardings=jax.NamedSharding(x.sharding.mesh, jax.P())), x)
+    assert repr(found).startswith("<Explanation on ") and "14,336 wire bytes" in repr(found)
+    for each in (compared, found):
+        assert Read(each._repr_html_()).text == str(each)
