@@ -3,7 +3,9 @@
 import itertools
 import math
 import re
+import shlex
 from fractions import Fraction
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc import cli
 from shardc.compiled.replay.predicted import predicted
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
@@ -432,6 +435,22 @@ def test_without_drawsvg_it_says_what_to_install(monkeypatch):
     with pytest.raises(ShardcError, match=r"shardc\[report\]") as refused:
         picture.svg  # noqa: B018
     assert refused.value.code == "SHC313"
+
+
+def test_the_picture_in_the_readme_is_of_its_first_example(tmp_path):
+    root = Path(__file__).parents[2]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    command, *arguments = shlex.split(re.search(r"^\$ shardc (plan .*)$", readme, re.MULTILINE)[1])
+    [named] = re.findall(r"^!\[[^\]]+\]\((\S+\.svg)\)$", readme, re.MULTILINE)
+    assert cli._status(["report", *arguments, "-o", str(tmp_path / "drawn.svg")]) == 0
+    shown, drawn = (ElementTree.parse(path).getroot() for path in (root / named, tmp_path / "drawn.svg"))
+    assert content(shown) == content(drawn)
+
+
+def content(root):
+    """What a picture tells: its facts, its words, its looks; not where on the sheet."""
+    facts = [sorted((key, value) for key, value in each.items() if key.startswith("data-")) for each in root.iter()]
+    return facts, "".join(root.itertext()), [each.get("class") for each in root.iter()]
 
 
 def test_parts_of_a_sum_are_told_apart():
