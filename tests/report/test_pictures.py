@@ -440,7 +440,7 @@ def test_without_drawsvg_it_says_what_to_install(monkeypatch):
 def test_the_picture_in_the_readme_is_of_its_first_example(tmp_path):
     root = Path(__file__).parents[2]
     readme = (root / "README.md").read_text(encoding="utf-8")
-    command, *arguments = shlex.split(re.search(r"^\$ shardc (plan .*)$", readme, re.MULTILINE)[1])
+    _, *arguments = shlex.split(re.search(r"^\$ shardc (plan .*)$", readme, re.MULTILINE)[1])
     [named] = re.findall(r"^!\[[^\]]+\]\((\S+\.svg)\)$", readme, re.MULTILINE)
     assert cli._status(["report", *arguments, "-o", str(tmp_path / "drawn.svg")]) == 0
     shown, drawn = (ElementTree.parse(path).getroot() for path in (root / named, tmp_path / "drawn.svg"))
