@@ -17,6 +17,7 @@ NAMES: frozenset[str] = frozenset(
         "jax.lax.all_gather",
         "jax.lax.psum_scatter",
         "jax.lax.psum",
+        "jax.lax.optimization_barrier",
         "jax.lax.all_to_all",
         "jax.lax.ppermute",
         "jax.lax.dynamic_slice_in_dim",

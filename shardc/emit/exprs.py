@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 
@@ -244,3 +244,16 @@ def renamed(expr: Expr, old: str, new: str) -> Expr:
             return BinOp(renamed(left, old, new), operator, renamed(right, old, new))
         case _:
             assert_never(expr)
+
+
+def reading(code: Expr | Code, old: str, new: str) -> Expr | Code:
+    """An expression, or the lines of a move, with one variable read in the place of another."""
+    match code:
+        case Line():
+            return replace(code, expr=renamed(code.expr, old, new))
+        case Loop(lines=lines):
+            return replace(code, lines=tuple(replace(line, expr=renamed(line.expr, old, new)) for line in lines))
+        case Scan():
+            raise AssertionError("a loop of the program is no move")
+        case _:
+            return renamed(code, old, new)

@@ -29,6 +29,7 @@ from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.flow import AxisSet, equal_along, equal_within
 from shardc.lowering.forms import Form, Gathered, InTurns, Looped, Lowering, Pieces, Plain, Scattered
+from shardc.lowering.repeats import repeats
 from shardc.lowering.scatters import Parts, Round, rounds, scatterings
 from shardc.lowering.target import Shape, Target
 
@@ -39,7 +40,8 @@ def lower(schedule: Schedule) -> Lowering:
 
 
 def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
-    return Lowering(target, tuple(_form(step, block, equal, target) for step in block.steps))
+    forms = tuple(_form(step, block, equal, target) for step in block.steps)
+    return Lowering(target, forms, tuple(repeats(block).items()))
 
 
 def form(op: Single, local: Shape, dtype: DType, target: Target) -> Form:

@@ -24,10 +24,11 @@ def print_lowering(schedule: Schedule, lowering: Lowering) -> str:
 
 
 def _lines(block: Block, lowering: Lowering) -> Iterator[str]:
-    for step, form in zip(block.steps, lowering.forms, strict=True):
+    again = dict(lowering.again)
+    for place, (step, form) in enumerate(zip(block.steps, lowering.forms, strict=True)):
         calls = [_call(call, block.values[step.operands[0]], lowering) for call in form.calls(lowering.target.mesh)]
         left = ", ".join(str(block.values[value]) for value in step.results)
-        yield f"{left} = {step.name}: {'; '.join([', '.join(words(form)), *calls])}"
+        yield f"{left} = {step.name}: {'; '.join([', '.join(words(form)), *calls])}{', once more' if place in again else ''}"
         if isinstance(form, Looped) and isinstance(step.op, Loop):
             yield from ("  " + line for line in _lines(step.op.body, form.body))
 

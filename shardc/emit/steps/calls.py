@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from shardc.emit.allowed import CARRIED, JOINED, ROWS, TRIP
-from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, renamed
+from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, reading, renamed
 from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import local
 from shardc.emit.steps.exchanges import joint_exchange, reshape
@@ -79,14 +79,27 @@ class _Writer:
         return [Line(name.name, one_block(name), str(array))] if array.sharding.unreduced else []
 
     def steps(self) -> list[Code]:
-        numbered = enumerate(zip(self.schedule.steps, self.lowering.forms, strict=True))
-        return [replace(each, step=number) for number, (step, form) in numbered for each in self.step(step, form)]
+        again = dict(self.lowering.again)
+        found: list[Code] = []
+        for number, (step, form) in enumerate(zip(self.schedule.steps, self.lowering.forms, strict=True)):
+            lines = self._apart(step, form, again[number]) if number in again else self.step(step, form)
+            found += [replace(each, step=number) for each in lines]
+        return found
 
     def step(self, step: Step, form: Form) -> list[Code]:
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
             return self._scan(step, step.op, form)
         return self._lines(step, *self._calls(step, form))
+
+    def _apart(self, step: Step, form: Form, wait: int | None) -> list[Code]:
+        """A step that was done before, on operands that the compiler must take for other values."""
+        assert not isinstance(form, Looped)
+        operand, read = self._name(step.operands[0]), self.names[step.result]
+        both = operand if wait is None else Items((operand, self._name(wait)))
+        held = call("jax.lax.optimization_barrier", both)
+        exprs = [reading(expr, operand.name, read) for expr in self._calls(step, form)]
+        return self._lines(step, held if wait is None else Index(held, 0), *exprs)
 
     def _scan(self, step: Step, loop: Loop, form: Looped) -> list[Code]:
         """What is fixed is read where it is; what is carried and scanned comes and goes in two tuples."""

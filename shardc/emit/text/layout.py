@@ -73,6 +73,8 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return arguments(args, indent, f"{lead}{flat(function)}(", closing)
         case Call(function, args) if args:
             return arguments(args, indent, f"{lead}{flat(function)}(", f"){tail}")
+        case Index(Call(function, args), index) if args:
+            return arguments(args, indent, f"{lead}{flat(function)}(", f")[{index}]{tail}")
         case Items(items, brackets) if items:
             return exploded(items, indent, lead + brackets[0], brackets[1] + tail)
         case BinOp():

@@ -213,8 +213,9 @@ class Planner:
             assert use.pattern is not None
             yield from ((number, 0, Held(None)) for number in self.choices(use.pattern, search))
         elif wanted is None:
-            search.given.update(search.graph.number(self.shardings[value]) for value in values)
-            yield from ((search.graph.number(self.shardings[value]), 0, Held(value)) for value in values)
+            newest = {search.graph.number(self.shardings[value]): value for value in values}
+            search.given.update(newest)
+            yield from ((number, 0, Held(value)) for number, value in newest.items())
             alike = dict.fromkeys(other for value in values for other in self.alike.get(value, ()))
             others = [other for other in alike if other not in values]
             yield from ((search.graph.number(self.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
