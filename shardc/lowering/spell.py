@@ -28,7 +28,8 @@ def _lines(block: Block, lowering: Lowering) -> Iterator[str]:
     for place, (step, form) in enumerate(zip(block.steps, lowering.forms, strict=True)):
         calls = [_call(call, block.values[step.operands[0]], lowering) for call in form.calls(lowering.target.mesh)]
         left = ", ".join(str(block.values[value]) for value in step.results)
-        yield f"{left} = {step.name}: {'; '.join([', '.join(words(form)), *calls])}{', once more' if place in again else ''}"
+        how = [*words(form), *(["once more"] if place in again else [])]
+        yield f"{left} = {step.name}: {'; '.join([', '.join(how), *calls])}"
         if isinstance(form, Looped) and isinstance(step.op, Loop):
             yield from ("  " + line for line in _lines(step.op.body, form.body))
 
