@@ -29,8 +29,12 @@ class Objective(Enum):
 
     def wire_bytes(self, price: int) -> int:
         """The wire bytes of a price."""
+        return self.measures(price)[1]
+
+    def measures(self, price: int) -> tuple[int, int]:
+        """The picoseconds and the wire bytes of a price."""
         first, second = divmod(price >> _STEP_BITS, 1 << _PART_BITS)
-        return second if self is Objective.TIME else first
+        return (first, second) if self is Objective.TIME else (second, first)
 
     def below(self, first: int) -> int:
         """The highest price of less than so many picoseconds, or bytes."""

@@ -24,6 +24,8 @@ def mentioned(program: Program, statement: Statement | None = None) -> Axes:
     """The mesh axes that the program, or one statement, writes, in the order of the mesh."""
     chosen = program.statements if statement is None else (statement,)
     names: set[str] = set()
+    for array in program.inputs if statement is None else ():
+        names |= array.pattern.unreduced.union(*(axes or () for axes in array.pattern.dims))
     for each in chosen:
         patterns = [each.pattern, *(use.pattern for use in uses(each.expr) if use.pattern is not None)]
         for pattern in patterns:

@@ -53,9 +53,9 @@ class Search:
         self.deep = deep  # whether a route is held against a search in digits
         self.given: set[int] = set()  # where the array lies before the program begins
         self._costs = edge_costs(graph, model)
-        self._bytes = itemsize
+        self.total_bytes = itemsize
         for size in shape:
-            self._bytes *= size
+            self.total_bytes *= size
         self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
         self._always_divides = cap is None and all(size % graph.mesh.devices == 0 for size in shape)
         self._bounds: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
@@ -80,7 +80,7 @@ class Search:
         parts = 1
         for count in self.graph.blocks[number]:
             parts *= count
-        return self._bytes // parts
+        return self.total_bytes // parts
 
     def paths(self, seeds: dict[int, int], goal: int | None = None, limit: int | None = None) -> Paths:
         """From priced seeds; up to `goal` if there is one, and if a path there can cost at most the limit.
@@ -158,7 +158,7 @@ class Search:
         return self._needed(self.graph.remainders[self.graph.remaining(number, goal)])
 
     def _needed(self, left: Remaining) -> int:
-        return self._bytes // left.block - (self._bytes // left.kept if left.kept else 0)
+        return self.total_bytes // left.block - (self.total_bytes // left.kept if left.kept else 0)
 
     def bound(self, number: int, goal: int | None) -> int:
         """What no path from a sharding to the goal gets below; 0 without a goal."""
@@ -175,8 +175,8 @@ class Search:
         wire = self._needed(left)
         if left.summed:
             summed, devices = map(self.graph.mesh.product, (left.summed, left.axes))
-            wire = max(wire, received_to_add(self._bytes, summed, left.block, devices))
-        time = self._costs.rate_bound(left).time_ps(self._bytes) if self.objective is Objective.TIME else 0
+            wire = max(wire, received_to_add(self.total_bytes, summed, left.block, devices))
+        time = self._costs.rate_bound(left).time_ps(self.total_bytes) if self.objective is Objective.TIME else 0
         return self.objective.price(time, wire, steps=0)
 
     def _routes(self, number: int, goal: int | None, last: Arrival | None) -> list[tuple[int, int, Route]]:
@@ -262,7 +262,7 @@ class Search:
         split = aligned(source, target, self.shape, mesh)
         shape = shape_after(split, self.shape)
         graph = sharding_graph(mesh, len(shape), self.graph.pool)
-        itemsize = self._bytes // math.prod(self.shape)
+        itemsize = self.total_bytes // math.prod(self.shape)
         inner = Search(graph, shape, itemsize, self.model, self.objective, self._cap, self._most_wire, self._budget)
         start, end = (graph.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
         try:
@@ -304,16 +304,16 @@ class Search:
         if self._cap is not None:
             held = 0 if number in self.given else self.local_bytes(number)
             for count in found.blocks:
-                if held + self._bytes // count > self._cap:
+                if held + self.total_bytes // count > self._cap:
                     return None
-                held = self._bytes // count
+                held = self.total_bytes // count
         return self.price_of(found.legs, len(found.route))
 
     def price_of(self, legs: Sequence[Leg], steps: int) -> int:
         """The price of moves one after another, so many with those that bring nothing."""
         time = wire = 0
         for rate, blocks, brings, parts in legs:
-            size = self._bytes // blocks
+            size = self.total_bytes // blocks
             time += rate.time_ps(size)
             wire += brings * size // parts
         return self.objective.price(time, wire, steps)

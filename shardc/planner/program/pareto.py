@@ -8,7 +8,7 @@ from shardc.cost.model import CostModel
 from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.planner.objective import Objective
-from shardc.planner.program.plan import PlannedProgram
+from shardc.planner.program.at_once import PlannedProgram
 from shardc.planner.program.subaxes import measure, plan_with_subaxes
 
 MAX_POINTS = 16

@@ -1,46 +1,23 @@
-"""A program's plan: its statements one after another, each the cheapest given what the ones before left."""
+"""A program's plan: its statements one after another, or all of them together where that is cheaper."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 from shardc.cost.model import CostModel, picoseconds
-from shardc.cost.sums import cost_of
 from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
 from shardc.ir.folds import single_steps
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Cost, Schedule, Step
-from shardc.ir.program import Program, check_divisible
+from shardc.ir.plan import Block, Step
+from shardc.ir.program import Program
 from shardc.lowering.target import Target
-from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.budget import Budget, Spent
 from shardc.planner.meshes.idle import only_moves
 from shardc.planner.objective import Objective
-from shardc.planner.program.limits import MAX_LEANER, TooLarge, axes_to_search, check_bytes
-from shardc.planner.program.progress import Progress
-from shardc.planner.statement.nodes import Planner
-from shardc.planner.statement.orders import order_notes
-from shardc.planner.statement.planned import PlannedStatement
-
-
-@dataclass(frozen=True)
-class PlannedProgram:
-    """The steps, their cost, and what each statement could do instead."""
-
-    schedule: Schedule
-    statements: tuple[PlannedStatement, ...]
-    cost: Cost
-    notes: tuple[str, ...] = ()
-    whole: Schedule | None = None  # of a plan on a finer mesh, the one on the mesh as given
-    peaks: tuple[int, ...] = ()  # up to each statement but the last, where memory is limited
-
-    @cached_property
-    def bound_bytes(self) -> int:
-        """The wire bytes below which no method gets."""
-        return lower_bound(self.whole or self.schedule)
+from shardc.planner.program.at_once import PlannedProgram, planned_at_once, price_of
+from shardc.planner.program.choices import may_gain
+from shardc.planner.program.limits import MAX_LEANER, TooLarge, axes_to_search
 
 
 def plan_program(
@@ -50,7 +27,7 @@ def plan_program(
     memory: int | None = None,
     budget: Budget | None = None,
 ) -> PlannedProgram:
-    """The cheapest plan of each statement in turn, within `memory` bytes per device if that is given.
+    """The cheaper of each statement's plan in turn and of all together, within `memory` bytes per device if given.
 
     Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, TooLarge (SHC410) if no plan that is found keeps the limit.
@@ -59,6 +36,11 @@ def plan_program(
     free = planned_at_once(program, model, objective, budget=budget)
     wide = _over_idle_axes(program, model, free, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
+    if may_gain(program, objective):
+        from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
+
+        whole = plan_whole(program, model, objective)
+        found = sorted([*found, *([] if whole is None else [whole])], key=lambda each: price_of(each, objective))
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:
             return planned
@@ -186,42 +168,3 @@ def _size(step: Step, block: Block, mesh: Mesh) -> int:
 def _moves(step: Step) -> bool:
     """Whether a step is part of a reshard: the search then knows what it holds meanwhile."""
     return step.is_collective or isinstance(step.op, Reshape)
-
-
-def planned_at_once(
-    program: Program,
-    model: CostModel,
-    objective: Objective,
-    *,
-    memory: int | None = None,
-    early: int | None = None,
-    cap: int | None = None,
-    limit: int | None = None,
-    with_idle: bool | None = None,
-    most_wire: int | None = None,
-    budget: Budget | None = None,
-    hurried: bool = True,
-    quick: bool = False,
-    deep: bool = False,
-) -> PlannedProgram:
-    """The cheapest plan, no step larger than `cap`; with `memory` and `early` as of Progress.
-
-    Of one product or reshard, SHC220 where none costs less than `limit`, in picoseconds or bytes. No array's moves
-    bring more than `most_wire` bytes. Idle axes are moved by bytes, if nothing else is asked for: what stands along
-    them is a copy of the same computation, which takes no time. Raises Spent where the budget ends first, unless a
-    hurried plan will do.
-    """
-    check_divisible(program)
-    pool, notes = axes_to_search(program, objective is Objective.BYTES if with_idle is None else with_idle)
-    most = None if limit is None else objective.below(limit)
-    budget = Budget.of(len(program.statements)) if budget is None else budget
-    planner = Planner(
-        program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire, budget=budget, quick=quick, deep=deep
-    )
-    state = Progress(planner, memory, early, hurried=hurried)
-    statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
-    schedule = state.schedule()
-    check_bytes(schedule)
-    notes += tuple(str(statement.gap) for statement in statements if statement.gap is not None)
-    notes += order_notes(program)
-    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))

@@ -26,8 +26,9 @@ from shardc.ir.sharding import Sharding
 from shardc.planner.budget import CUT, Budget, Spent
 from shardc.planner.meshes.idle import only_moves, width_of
 from shardc.planner.objective import Objective
+from shardc.planner.program.at_once import PlannedProgram, planned_at_once
 from shardc.planner.program.limits import TooLarge, axes_to_search
-from shardc.planner.program.plan import PlannedProgram, keeping, plan_program, planned_at_once
+from shardc.planner.program.plan import keeping, plan_program
 from shardc.rules.products import count_placements
 from shardc.rules.routes import route
 

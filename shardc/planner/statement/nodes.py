@@ -251,7 +251,7 @@ class Planner:
         found: Iterable[tuple[Way, int]]
         if self.quick and not expr.local:
             work = Work.of(self.program, expr)
-            price = partial(self._of_product, work, tables=tables, search=search)
+            price = partial(self.product_price, work, tables=tables, search=search)
             found = quick_ways(expr, tables, search, goal, price, self.budget)
         elif goal is None:
             found = every_price(self.local_products(expr, usable, search), usable)
@@ -277,9 +277,9 @@ class Planner:
         graphs = tuple(table.search.graph for table in tables)
         ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
         work = Work.of(self.program, expr)
-        return [(way, self._of_product(work, way, tables, search)) for way in ways]
+        return [(way, self.product_price(work, way, tables, search)) for way in ways]
 
-    def _of_product(self, work: Work, way: Way, tables: tuple[Table, ...], search: Search) -> int:
+    def product_price(self, work: Work, way: Way, tables: tuple[Table, ...], search: Search) -> int:
         """The price of the product itself."""
         moved = sum(table.search.local_bytes(n) for table, n in zip(tables, way.at, strict=True))
         time = self.model.local_s(work.total // way.parts, moved + search.local_bytes(way.result), work.dtype)
@@ -296,6 +296,12 @@ class Planner:
             for edge in self._edges_of(expr, dim, number, search):
                 if search.divides(edge.target):
                     yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
+
+    def named_moves(self, expr: Named, number: int, search: Search) -> Iterator[tuple[int, int]]:
+        """What a collective's name allows from a sharding: where to, and the price of the move."""
+        dim = None if expr.dim is None else expr.dims.index(expr.dim)
+        edges = self._edges_of(expr, dim, number, search)
+        return ((edge.target, search.price(number, edge)) for edge in edges if search.divides(edge.target))
 
     def _edges_of(self, expr: Named, dim: int | None, number: int, search: Search) -> Iterator[Edge]:
         for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):

@@ -1,0 +1,53 @@
+"""What of a program leaves a choice that its statements, planned one after another, cannot make well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardc.ir.program import Call, Expr, Pattern, Product, Program, operands, uses
+from shardc.planner.meshes.idle import mentioned
+from shardc.planner.objective import Objective
+
+
+def may_gain(program: Program, objective: Objective) -> bool:
+    """Whether statements planned together may cost less than one after another.
+
+    Where one leaves open how its result lies for a later one, or several use an array. And by time, where something
+    lies open and some axes are written nowhere: what is shared over those takes less.
+    """
+    if _shared(program) or _open_between(program):
+        return True
+    has_idle = objective is Objective.TIME and any(
+        program.mesh.size(axis) > 1 for axis in program.mesh.names if axis not in mentioned(program)
+    )
+    return has_idle and computed(program) > 0 and (computed(program) > 1 or _has_holes(program))
+
+
+def computed(program: Program) -> int:
+    """How many products and functions a program has."""
+    return sum(isinstance(expr, Product | Call) for statement in program.statements for expr in _every(statement.expr))
+
+
+def _every(expr: Expr) -> Iterator[Expr]:
+    waiting = [expr]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += operands(found)
+
+
+def _shared(program: Program) -> bool:
+    names = [use.name for statement in program.statements for use in uses(statement.expr)]
+    return len(names) > len(set(names))
+
+
+def _open_between(program: Program) -> bool:
+    return any(
+        statement.pattern.exact is None and number not in program.outputs
+        for number, statement in enumerate(program.statements)
+    )
+
+
+def _has_holes(program: Program) -> bool:
+    patterns: list[Pattern] = [array.pattern for array in program.inputs]
+    return any(pattern.exact is None for pattern in (*patterns, *(made.pattern for made in program.statements)))

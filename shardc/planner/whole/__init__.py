@@ -1,0 +1,1 @@
+"""One plan for a whole program: the shardings of all that its text leaves free, chosen together."""

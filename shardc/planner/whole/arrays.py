@@ -1,0 +1,120 @@
+"""Where an array of a program may lie, and by which node of the graph that is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardc.ir.dtypes import DType
+from shardc.ir.program import Named, Pattern, Program, Use, uses
+from shardc.ir.sharding import Sharding
+from shardc.planner.paths.search import Search
+from shardc.planner.whole.prices import NEVER, States, Table, states
+
+Places: TypeAlias = NDArray[np.int64]  # of each state of a node, the sharding's place in the States of its array
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """A node by which an array lies: of each of its states the sharding."""
+
+    node: int
+    places: Places
+
+    @property
+    def is_given(self) -> bool:
+        return len(self.places) == 1
+
+
+@dataclass(slots=True)
+class Entity:
+    """An array, whatever names it has: where it lies as the text says, and the last copy that was kept."""
+
+    search: Search
+    name: str  # in the program that is planned
+    dims: tuple[str, ...]
+    dtype: DType
+    partial: frozenset[str]  # the axes over which it may be unreduced
+    left: int  # uses to come
+    bases: list[Lying] = field(default_factory=list)
+    copy: Lying | None = None
+    is_used: bool = False
+
+    @property
+    def states(self) -> States:
+        return states(self.search.graph, self.search.model)
+
+    @property
+    def sources(self) -> list[Lying]:
+        return self.bases if self.copy is None else [*self.bases, self.copy]
+
+    @property
+    def gains_by_a_copy(self) -> bool:
+        """Whether a copy may serve this use and a later one: an open home is such a copy for the first."""
+        return self.left > 0 and (self.is_used or self.bases[0].is_given)
+
+    def place(self, sharding: Sharding) -> int:
+        return self.states.place[self.search.graph.number(sharding)]
+
+    def is_at(self, sharding: Sharding) -> bool:
+        """Whether it lies so by what the text says."""
+        return any(base.is_given and base.places[0] == self.place(sharding) for base in self.bases)
+
+    def choices(self, pattern: Pattern, with_sums: bool, table: Table) -> Places:
+        """The places of the shardings that match a pattern and that the array can be in."""
+        exact, around = pattern.exact, self.search.graph
+        if exact is not None:
+            return np.array([self.place(exact)], dtype=np.int64)
+        every = enumerate(self.states.numbers)
+        found = [
+            place
+            for place, number in every
+            if table[place, place] < NEVER and self._fits(pattern, around.shardings[number], with_sums)
+        ]
+        return np.array(found, dtype=np.int64)
+
+    def _fits(self, pattern: Pattern, sharding: Sharding, with_sums: bool) -> bool:
+        if with_sums:
+            return sharding.unreduced <= self.partial
+        return pattern.matches(sharding)
+
+
+def is_free(pattern: Pattern) -> bool:
+    """Whether the text says nothing of how an array lies."""
+    return not pattern.unreduced and all(axes is None for axes in pattern.dims)
+
+
+def use_counts(program: Program) -> dict[str | int, int]:
+    """How often each array is used: of inputs by name, of statements by number. A moved array stays the same one."""
+    first: dict[str, str | int] = {array.name: array.name for array in program.inputs}
+    found: dict[str | int, int] = dict.fromkeys(first.values(), 0)
+    for number, statement in enumerate(program.statements):
+        for use in uses(statement.expr):
+            found[first[use.name]] += 1
+        moved = moved_by(statement.expr)
+        first[statement.name] = number if moved is None else first[moved.name]
+        found.setdefault(number, 0)
+    return found
+
+
+def moved_by(expr: object) -> Use | None:
+    """The array that a statement only moves, by a reshard or a collective."""
+    match expr:
+        case Use():
+            return expr
+        case Named(operand=Use() as use):
+            return use
+        case _:
+            return None
+
+
+def fresh(base: str, taken: set[str]) -> str:
+    """A name that nothing bears."""
+    names: Iterator[str] = (f"{base[:58]}_{number}" for number in range(1, 1 << 20))
+    name = next(name for name in names if name not in taken)
+    taken.add(name)
+    return name

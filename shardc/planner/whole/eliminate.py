@@ -1,0 +1,152 @@
+"""The assignment of states to nodes with the least sum of tables: (min, +) elimination.
+
+    a —f— b —g— c        removing b leaves the table min over b of f(a, b) + g(b, c) between a and c
+
+Nodes are removed one after another, each time the one that leaves the smallest table; what is left at the end is the
+least sum, and going back, each node takes the state that was best given those removed after it. Where a table would
+be too large, the tables of a node are split into parts, and each takes its own least over the node's states: what is
+left at the end is then no more than the least sum, and the assignment found is improved node by node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardc.planner.whole.prices import NEVER, Table
+
+MOST = 6_000_000  # entries of a table
+AT_ONCE = 1 << 21  # entries that are added before the least is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A price for each choice of states of some nodes, in the order of the table's dims."""
+
+    nodes: tuple[int, ...]
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A state for each node, what they cost together, and what no assignment is below."""
+
+    states: tuple[int, ...]
+    price: int
+    bound: int
+
+
+def solve(sizes: Sequence[int], factors: Sequence[Factor], most: int = MOST) -> Solved:
+    """The least sum, if no table becomes larger than `most`; else an assignment and a bound."""
+    left, removed = list(factors), list[tuple[int, list[Factor]]]()
+    waiting, bound, exact = list(range(len(sizes))), 0, True
+    while waiting:
+        node = min(waiting, key=lambda each: (_size_without(each, left, sizes), each))
+        waiting.remove(node)
+        mine = [factor for factor in left if node in factor.nodes]
+        left = [factor for factor in left if node not in factor.nodes]
+        removed.append((node, mine))
+        parts = _parts(mine, node, sizes, most)
+        exact = exact and len(parts) <= 1
+        for part in parts:
+            found = _without(part, node, sizes)
+            if found.nodes:
+                left.append(found)
+            else:
+                bound += int(found.table)
+    states = _back(removed, sizes)
+    if not exact:
+        states = _improved(states, factors, sizes)
+    price = min(NEVER, sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors))
+    return Solved(tuple(states), price, min(bound, price))
+
+
+def _around(node: int, factors: Sequence[Factor]) -> tuple[int, ...]:
+    """The nodes that meet a node in some table, in order."""
+    return tuple(sorted({other for factor in factors if node in factor.nodes for other in factor.nodes} - {node}))
+
+
+def _size_without(node: int, factors: Sequence[Factor], sizes: Sequence[int]) -> int:
+    return math.prod(sizes[other] for other in _around(node, factors))
+
+
+def _parts(factors: list[Factor], node: int, sizes: Sequence[int], most: int) -> list[list[Factor]]:
+    """The tables of a node, together while what they leave is not too large; larger ones first."""
+    parts: list[list[Factor]] = []
+    for factor in sorted(factors, key=lambda each: -each.table.size):
+        for part in parts:
+            if _size_without(node, [*part, factor], sizes) <= most:
+                part.append(factor)
+                break
+        else:
+            parts.append([factor])
+    return parts
+
+
+def _without(factors: list[Factor], node: int, sizes: Sequence[int]) -> Factor:
+    """The least over the states of a node of the sum of its tables."""
+    nodes = _around(node, factors)
+    shape = tuple(sizes[other] for other in nodes)
+    laid = [_laid(factor, (*nodes, node)) for factor in factors]
+    step = max(1, AT_ONCE // max(1, math.prod(shape)))
+    best: Table | None = None
+    for start in range(0, sizes[node], step):
+        total = _total([table[..., start : start + step] for table in laid], (*shape, min(step, sizes[node] - start)))
+        least = total.min(axis=-1)
+        best = least if best is None else np.minimum(best, least, out=best)
+    assert best is not None, "a node has states"
+    return Factor(nodes, np.minimum(best, NEVER))
+
+
+def _total(tables: list[Table], shape: tuple[int, ...]) -> Table:
+    if len(tables) == 1:
+        return np.broadcast_to(tables[0], shape)
+    total = np.empty(shape, dtype=np.int64)
+    np.add(tables[0], tables[1], out=total)
+    for table in tables[2:]:
+        total += table
+    return total
+
+
+def _laid(factor: Factor, nodes: tuple[int, ...]) -> Table:
+    """A table with a dim for each of the nodes, of size one for those that it does not mention."""
+    order = sorted(range(len(factor.nodes)), key=lambda place: nodes.index(factor.nodes[place]))
+    table = factor.table.transpose(order)
+    sizes = iter(table.shape)
+    return table.reshape([next(sizes) if node in factor.nodes else 1 for node in nodes])
+
+
+def _back(removed: list[tuple[int, list[Factor]]], sizes: Sequence[int]) -> list[int]:
+    """The states, from the node removed last to the first; of equal ones the first."""
+    states = [0] * len(sizes)
+    for node, factors in reversed(removed):
+        states[node] = _best(node, factors, states, sizes)
+    return states
+
+
+def _best(node: int, factors: Sequence[Factor], states: Sequence[int], sizes: Sequence[int]) -> int:
+    total = np.zeros(sizes[node], dtype=np.int64)
+    for factor in factors:
+        total += factor.table[tuple(slice(None) if n == node else states[n] for n in factor.nodes)]
+    return int(total.argmin())
+
+
+def _improved(states: list[int], factors: Sequence[Factor], sizes: Sequence[int]) -> list[int]:
+    """Node after node takes its best state given the others, until none gains."""
+    of_node = [[factor for factor in factors if node in factor.nodes] for node in range(len(sizes))]
+    better = True
+    while better:
+        better = False
+        for node, mine in enumerate(of_node):
+            found = _best(node, mine, states, sizes)
+            better = better or _price(mine, states, node, found) < _price(mine, states, node, states[node])
+            states[node] = found
+    return states
+
+
+def _price(factors: Sequence[Factor], states: list[int], node: int, state: int) -> int:
+    taken = [*states[:node], state, *states[node + 1 :]]
+    return sum(int(factor.table[tuple(taken[n] for n in factor.nodes)]) for factor in factors)

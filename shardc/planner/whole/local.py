@@ -1,0 +1,70 @@
+"""The local ways of an operation: every choice of operands' shardings that needs no communication, and its price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.program import Call, Product
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.paths.search import Search
+from shardc.planner.paths.tables import Table
+from shardc.planner.products.ways import Way, every_way
+from shardc.planner.products.work import Work
+from shardc.planner.statement.nodes import Planner
+from shardc.rules.functions import applied
+from shardc.rules.products import placements
+
+MOST_WAYS = 3000  # of one operation; where there are more, its operands are no partial sums
+
+_Below = Sequence[tuple[Search, frozenset[str]]]  # of each operand, and over which axes it may be unreduced
+_Ways = tuple[list[tuple[Way, int]], frozenset[str]]
+
+
+def local_ways(planner: Planner, expr: Product | Call, search: Search, below: _Below) -> _Ways:
+    """Each way and the price of the local work; and the axes over which the result may be unreduced."""
+    if isinstance(expr, Call):
+        return _calls(planner, expr, search, below)
+    return _products(planner, expr, search, below)
+
+
+def _products(planner: Planner, expr: Product, search: Search, below: _Below) -> _Ways:
+    around = search.graph
+    dims = tuple(operand.dims for operand in expr.operands)
+    spaces = tuple(one.graph for one, _ in below)
+    sums = tuple(partial.intersection(around.coarse_pool) for _, partial in below)
+    ways = every_way(dims, expr.dims, spaces, around, sums)
+    if len(ways) > MOST_WAYS:
+        ways = every_way(dims, expr.dims, spaces, around, (frozenset[str](),) * len(below))
+    tables = tuple(Table(operand, one, {}, {}) for operand, (one, _) in zip(expr.operands, below, strict=True))
+    work = Work.of(planner.program, expr)
+    partial = frozenset(around.pool) if len({dim for some in dims for dim in some}) > len(expr.dims) else frozenset()
+    return [(way, planner.product_price(work, way, tables, search)) for way in ways], partial.union(*sums)
+
+
+def _calls(planner: Planner, expr: Call, search: Search, below: _Below) -> _Ways:
+    around = search.graph
+    sums = (
+        frozenset[str]().union(*(partial for _, partial in below)) if FUNCTIONS[expr.function].linear else frozenset()
+    )
+    dims = [operand.dims for operand in expr.operands]
+    every = tuple(dict.fromkeys(dim for some in dims for dim in some))
+    found = list[tuple[Way, int]]()
+    for placed in _placed(around.coarse_pool, len(every), sums):
+        axes_of = dict(zip(every, placed.dims, strict=True))
+        lie = [around.refined(Sharding(tuple(axes_of[dim] for dim in some), placed.unreduced)) for some in dims]
+        result = applied(expr.function, expr.over, dims, expr.dims, lie)
+        if result is not None:
+            at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
+            found.append((Way(at, around.number(result), 1), planner.objective.price(0, 0)))
+    return found, sums
+
+
+def _placed(axes: Axes, rank: int, sums: frozenset[str]) -> Iterator[Sharding]:
+    """Every sharding of so many dims; partial sums over each choice of some axes."""
+    possible = tuple(axis for axis in axes if axis in sums)
+    for count in range(len(possible) + 1):
+        for chosen in combinations(possible, count):
+            free = tuple(axis for axis in axes if axis not in chosen)
+            yield from (Sharding(dims, frozenset(chosen)) for dims in placements(free, rank))

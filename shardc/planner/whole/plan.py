@@ -1,0 +1,76 @@
+"""The plan of a program whose free shardings are chosen together."""
+
+from __future__ import annotations
+
+from shardc.cost.model import CostModel, picoseconds
+from shardc.errors import ShardcError
+from shardc.ir.collectives import AllReduce
+from shardc.ir.program import Expr, Product, Program, operands
+from shardc.planner.budget import Budget, Spent
+from shardc.planner.objective import Objective
+from shardc.planner.products.work import Work
+from shardc.planner.program.at_once import PlannedProgram, planned_at_once
+from shardc.planner.program.choices import computed
+from shardc.planner.program.limits import axes_to_search
+from shardc.planner.statement.nodes import Planner
+from shardc.planner.whole.eliminate import Solved, solve
+from shardc.planner.whole.factor_graph import FactorGraph, TooWide
+from shardc.planner.whole.prices import Scale
+from shardc.planner.whole.realise import as_written, exact
+
+MOST_OPERATIONS = 400
+
+
+def plan_whole(
+    program: Program, model: CostModel, objective: Objective, budget: Budget | None = None
+) -> PlannedProgram | None:
+    """The plan, or None where the program is too much for tables."""
+    if computed(program) > MOST_OPERATIONS:
+        return None
+    pool, _ = axes_to_search(program, with_idle=True)
+    planner = Planner(program, model, objective, pool)
+    try:
+        graph, solved = solved_graph(planner)
+    except (TooWide, KeyError, ShardcError):
+        return None
+    asked = exact(program, graph, solved.states)
+    try:
+        found = planned_at_once(asked.program, model, objective, with_idle=False)
+    except (ShardcError, Spent):
+        return None
+    return as_written(program, found, asked, objective)
+
+
+def solved_graph(planner: Planner) -> tuple[FactorGraph, Solved]:
+    scale = _scale(planner)
+    if scale is None:
+        raise TooWide
+    graph = FactorGraph.of(planner, scale)
+    return graph, solve(graph.sizes, graph.factors)
+
+
+def _scale(planner: Planner) -> Scale | None:
+    """Room for a plan that does everything everywhere, and moves every array whole, there and back, at each use."""
+    program, model = planner.program, planner.model
+    everywhere = AllReduce(tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1))
+    time = wire = 0
+    for statement in program.statements:
+        waiting: list[Expr] = [statement.expr]
+        while waiting:
+            expr = waiting.pop()
+            waiting += operands(expr)
+            size = _bytes(program, expr)
+            wire += 4 * size
+            time += 4 * (model.rate(everywhere).time_ps(size) if everywhere.axes else 0)
+            if isinstance(expr, Product):
+                work = Work.of(program, expr)
+                moved = size + sum(_bytes(program, operand) for operand in expr.operands)
+                time += picoseconds(model.local_s(work.total, moved, work.dtype))
+    return Scale.of(planner.objective, time + 1, wire + 1)
+
+
+def _bytes(program: Program, expr: Expr) -> int:
+    size = expr.dtype.bytes
+    for extent in program.shape(expr.dims):
+        size *= extent
+    return size

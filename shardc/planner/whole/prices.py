@@ -1,0 +1,164 @@
+"""The least price between all pairs of shardings of one array, as a table.
+
+The moves from sharding to sharding are those that a search takes (`paths.costs`); here all of them are priced at once
+and closed under following one another, with the routes in digits where no path of moves brings as little:
+
+                    → [I, J]  [I_X, J]  [I, J_X]
+    [I, J]            0       0         0            slices
+    [I_X, J]          3V/4    0         3V/16        AllGather, AllToAll
+    [I, J_X]          3V/4    3V/16     0
+
+A price here is one 64-bit integer: what the objective counts, exactly, and in the bits below as much of the other
+measure as there is room for. `NEVER` is more than any plan's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardc.cost.model import PICO, CostModel
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.objective import Objective
+from shardc.planner.paths.costs import edge_costs
+from shardc.planner.paths.graph import Graph
+from shardc.planner.paths.search import Search
+from shardc.rules.products import placements
+
+Table = NDArray[np.int64]
+NEVER = 1 << 56
+BITS = 55  # of a price that some plan may have
+MAX_ROUTES = 100  # between shardings of one array that are worked out; of more, all are left to the search
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How two measures share a price: the objective's, then so many bits of the other in units of 2^`unit`."""
+
+    objective: Objective
+    bits: int
+    unit: int
+
+    @classmethod
+    def of(cls, objective: Objective, most_ps: int, most_bytes: int) -> Scale | None:
+        """For programs whose plans take no more than that; None where no machine word holds them."""
+        first, second = (most_ps, most_bytes) if objective is Objective.TIME else (most_bytes, most_ps)
+        bits = min(BITS - first.bit_length(), 24)
+        return cls(objective, bits, max(0, second.bit_length() - bits)) if bits > 0 else None
+
+    def of_arrays(self, time_ps: Table, wire_bytes: Table) -> Table:
+        first, second = (time_ps, wire_bytes) if self.objective is Objective.TIME else (wire_bytes, time_ps)
+        return np.minimum((first << self.bits) + (second >> self.unit), NEVER)
+
+    def of_price(self, price: int) -> int:
+        """Of one of the objective's own prices."""
+        time, wire = self.objective.measures(price)
+        first, second = (time, wire) if self.objective is Objective.TIME else (wire, time)
+        return min((first << self.bits) + (second >> self.unit), NEVER)
+
+    def first(self, price: int) -> int:
+        """What the objective counts, of a price: picoseconds or bytes."""
+        return price >> self.bits
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The shardings of arrays of one rank over the axes of a graph, in an order that depends on nothing else."""
+
+    numbers: tuple[int, ...]  # in the graph
+    place: dict[int, int]  # of each number
+    source: NDArray[np.int64]  # of each move: from which place
+    target: NDArray[np.int64]
+    latency: NDArray[np.float64]
+    per_byte: NDArray[np.float64]
+    wire: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    blocks: NDArray[np.int64]  # of each sharding: into how many it cuts an array
+
+
+@lru_cache(maxsize=32)
+def states(around: Graph, model: CostModel) -> States:
+    numbers = tuple(around.number(sharding) for sharding in _every_sharding(around))
+    place = {number: at for at, number in enumerate(numbers)}
+    moves = edge_costs(around, model)
+    rows: list[tuple[float, ...]] = []
+    for at, number in enumerate(numbers):
+        found = moves.edges(number)
+        for target, price, _ in found.moves:
+            rate, wire, parts = found.prices[price]
+            if target in place:
+                rows.append((at, place[target], rate.latency_s, rate.s_per_byte, wire, parts))
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 6).T  # whole numbers among them are far below 2^53
+    source, target, wire, parts = (columns[at].astype(np.int64) for at in (0, 1, 4, 5))
+    blocks = [around.mesh.product(around.shardings[number].sharded) for number in numbers]
+    return States(numbers, place, source, target, columns[2], columns[3], wire, parts, np.array(blocks, dtype=np.int64))
+
+
+def _every_sharding(around: Graph) -> Iterator[Sharding]:
+    """Without partial sums, then with sums over one axis, over two, …"""
+    for count in range(len(around.coarse_pool) + 1):
+        for chosen in combinations(around.coarse_pool, count):
+            free: Axes = tuple(axis for axis in around.coarse_pool if axis not in chosen)
+            for dims in placements(free, around.rank):
+                yield around.refined(Sharding(dims, frozenset(chosen)))
+
+
+def between(search: Search, scale: Scale) -> Table:
+    """The least price from each sharding to each other; NEVER where the array cannot lie so, or nothing leads there."""
+    all_states = states(search.graph, search.model)
+    fits = np.array([search.divides(number) for number in all_states.numbers], dtype=bool)
+    found = _edges(search, all_states, scale)
+    found[~fits, :] = NEVER
+    found[:, ~fits] = NEVER
+    _add_routes(search, all_states, scale, found)
+    _close(found)
+    return found
+
+
+def _edges(search: Search, every: States, scale: Scale) -> Table:
+    """One move each."""
+    count = len(every.numbers)
+    found = np.full((count, count), NEVER, dtype=np.int64)
+    size = search.total_bytes // every.blocks[every.source]
+    time = np.ceil(np.maximum(every.latency, size * every.per_byte) * PICO - 1e-6).astype(np.int64)
+    np.minimum.at(found, (every.source, every.target), scale.of_arrays(time, every.wire * size // every.parts))
+    np.fill_diagonal(found, 0)
+    return found
+
+
+def _close(found: Table) -> None:
+    """Floyd and Warshall: by way of each sharding in turn."""
+    for middle in range(len(found)):
+        np.minimum(found, found[:, middle, None] + found[None, middle, :], out=found)
+
+
+def _add_routes(search: Search, every: States, scale: Scale, found: Table) -> None:
+    """The routes in digits, where whole axes do not get there at once."""
+    around = search.graph
+    pairs = _in_digits(around, search.model)
+    if len(pairs) > MAX_ROUTES:
+        return
+    for source, target in pairs:
+        if found[source, source] == NEVER or found[target, target] == NEVER:
+            continue
+        way = search.route(every.numbers[source], every.numbers[target])
+        if way is not None:
+            found[source, target] = min(int(found[source, target]), scale.of_price(way[0]))
+
+
+@lru_cache(maxsize=32)
+def _in_digits(around: Graph, model: CostModel) -> tuple[tuple[int, int], ...]:
+    numbers = states(around, model).numbers
+    if len(numbers) > MAX_ROUTES:
+        return ()
+    return tuple(
+        (source, target)
+        for source, start in enumerate(numbers)
+        for target, end in enumerate(numbers)
+        if around.needs_digits(start, end)
+    )
