@@ -149,5 +149,4 @@ def test_what_the_plan_is_told_by(text, ops):
         mine = [step.op for step in found.steps if step.statement == number]
         own, *others = statement.cheapest(3)
         assert [step.op for step in own.steps] == mine
-        assert others or "+" in statement.text
         assert all(other.time_s >= own.time_s for other in others)
