@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
-from shardc.ir.collectives import DirectExchange, Slice
+from shardc.ir.collectives import DirectExchange, Slice, UnevenExchange
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Block, Einsum, Loop, Schedule, Step
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
@@ -192,7 +192,11 @@ class _Walk:
 
     def _is_cut_again(self, step: Step) -> bool:
         users = self.users.get(step.result, [])
-        return len(users) == 1 and isinstance(users[0].op, Slice | DirectExchange) and not self._is_output(step)
+        return (
+            len(users) == 1
+            and isinstance(users[0].op, Slice | DirectExchange | UnevenExchange)
+            and not self._is_output(step)
+        )
 
     def _whole(self, value: int) -> int:
         while value in self.inside:

@@ -22,7 +22,7 @@ from typing import Literal, assert_never
 from shardc.cost.layout import LINE, ONE_WAY, RING
 from shardc.cost.links.level import Level
 from shardc.cost.links.torus import Line, Torus
-from shardc.cost.model import GATHERED
+from shardc.cost.model import GATHERED, share_of
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -35,6 +35,7 @@ from shardc.ir.collectives import (
     Move,
     ReduceScatter,
     Slice,
+    UnevenExchange,
 )
 
 Profile = Literal["gather", "scatter", "both", "exchange", "route"]
@@ -106,7 +107,7 @@ def carried(move: Move, levels: tuple[Level, ...], local_bytes: int, devices: in
         return tuple(Carried(line, profile, whole / devices) for line in lines)
     if profile == "route":
         longest = max(lines, key=lambda line: line.turns.value / line.width.value)
-        return (Carried(longest, profile, local_bytes),)
+        return (Carried(longest, profile, local_bytes * share_of(move)),)
     width = sum(line.width.value for line in lines)
     arriving = whole * (devices - 1) / devices
     return tuple(Carried(line, profile, arriving * line.width.value / width) for line in lines)
@@ -122,7 +123,7 @@ def _profile(move: Move) -> Profile | None:
             return "both"
         case AllToAll() | JointExchange():
             return "exchange"
-        case CollectivePermute() | DirectExchange():
+        case CollectivePermute() | DirectExchange() | UnevenExchange():
             return "route"
         case Slice():
             return None

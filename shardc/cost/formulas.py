@@ -23,6 +23,11 @@ def local_bytes(array: Array, without: Axes = ()) -> str:
     return over([*size, *array.dims], [axis for axis in array.sharding.sharded if axis not in without])
 
 
+def part_of(size: str, brings: int, cells: int) -> str:
+    """`V·2/3`: what is brought of a block of so many cells."""
+    return size if brings == cells else f"{size}·{brings}/{cells}"
+
+
 def over(above: Iterable[str], below: Iterable[str]) -> str:
     return "/".join(["·".join(above) or "1", *below])
 

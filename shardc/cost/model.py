@@ -8,7 +8,7 @@ inner ones first, with D members and W B/s each (`cost.links`):
     AllGather, ReduceScatter   max over levels of (D-1)/D · V/(W · members inside)
     AllReduce                  twice that
     AllToAll                   max over levels of the share that crosses it
-    CollectivePermute          max over levels of the longest route; of a block's pieces, in rounds, together as long
+    CollectivePermute          max over levels of the longest route; in rounds as long for all that they bring
 
 and never less than the hops on the way (twice for an AllReduce, once a round) times the latency of one.
 `--formula book` drops (D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
@@ -40,6 +40,7 @@ from shardc.ir.collectives import (
     Move,
     ReduceScatter,
     Slice,
+    UnevenExchange,
 )
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
@@ -114,7 +115,7 @@ class LinkModel:
 
     network: Network
     book: bool = False
-    _rates: dict[tuple[type[Move], Axes, int], Rate] = field(default_factory=dict, init=False, repr=False)
+    _rates: dict[tuple[type[Move], Axes, int, float], Rate] = field(default_factory=dict, init=False, repr=False)
     _finer: dict[Refinement, LinkModel | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -141,7 +142,7 @@ class LinkModel:
         return self.network.chip
 
     def rate(self, move: Move) -> Rate:
-        key = (type(move), move.axes, move.rounds if isinstance(move, DirectExchange) else 1)  # dims play no part
+        key = (type(move), move.axes, _rounds(move), share_of(move))  # dims play no part
         found = self._rates.get(key)
         if found is None:
             found = self._rates[key] = self._rate(move)
@@ -156,7 +157,7 @@ class LinkModel:
         if factor is None:
             return Rate(0, 0.0)
         gathered = devices if isinstance(move, GATHERED) else 1
-        return Rate(self._latency(move, levels).value, factor.value * gathered)
+        return Rate(self._latency(move, levels).value, factor.value * gathered * share_of(move))
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""
@@ -173,7 +174,7 @@ class LinkModel:
                 return Factor(f"2·{once.text}" if once.text[0] != "1" else "2" + once.text[1:], 2 * once.value)
             case AllToAll() | JointExchange():
                 return _slowest(_exchanges(levels, self.book))
-            case CollectivePermute() | DirectExchange():
+            case CollectivePermute() | DirectExchange() | UnevenExchange():
                 return _slowest(level.route() for level in levels)
             case _:
                 assert_never(move)
@@ -194,8 +195,8 @@ class LinkModel:
         hops = total(level.hops for level in levels)
         if isinstance(move, AllReduce):  # there and back
             hops = Factor(f"2·{hops.text}", 2 * hops.value)
-        if isinstance(move, DirectExchange):
-            hops = Factor(f"{move.rounds}·{hops.text}", move.rounds * hops.value)
+        if (rounds := _rounds(move)) > 1:
+            hops = Factor(f"{rounds}·{hops.text}", rounds * hops.value)
         text = "T_hop" if hops.text == "1" else f"{hops.text}·T_hop"
         return Factor(text, hops.value * self.chip.hop_latency)
 
@@ -207,7 +208,10 @@ class LinkModel:
         if rate.latency_s >= before.local_bytes(self.mesh) * rate.s_per_byte:
             return self._latency(move, self.network.levels(move.axes)).text
         gathered = move.axes if isinstance(move, GATHERED) else ()
-        return formulas.times(formulas.local_bytes(before, without=gathered), factor.text)
+        size = formulas.local_bytes(before, without=gathered)
+        if isinstance(move, UnevenExchange):
+            size = formulas.part_of(size, move.brings, move.cells)
+        return formulas.times(size, factor.text)
 
     def symbols(self) -> dict[str, float]:
         found = {"T_hop": self.chip.hop_latency, "W_hbm": self.chip.hbm_bandwidth, "C_peak": self.chip.flops}
@@ -220,6 +224,21 @@ class LinkModel:
 @lru_cache(maxsize=64)
 def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool) -> LinkModel:
     return LinkModel(network(mesh, chip, layout), book)
+
+
+def _rounds(move: Move) -> int:
+    match move:
+        case DirectExchange():
+            return move.rounds
+        case UnevenExchange():
+            return len(move.rounds)
+        case _:
+            return 1
+
+
+def share_of(move: Move) -> float:
+    """What a permute, or its rounds together, brings of a block."""
+    return move.brings / move.cells if isinstance(move, UnevenExchange) else 1.0
 
 
 def _exchanges(levels: tuple[Level, ...], book: bool) -> Iterator[Factor]:

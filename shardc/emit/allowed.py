@@ -39,32 +39,47 @@ NAMES: frozenset[str] = frozenset(
         "jnp.add",
         "jnp.multiply",
         "jnp.transpose",
+        "jnp.take",
+        "jnp.concatenate",
         "jnp.expand_dims",
         "np.arange",
         "np.roll",
+        "np.array",
         "P",
         "False",
         "list",
+        "int",
         "zip",
         "range",
     }
     | {function.jax for function in FUNCTIONS.values() if "." in function.jax}
     | {f"jnp.{dtype.jax}" for dtype in DTYPES.values()}
 )
-METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel", "tolist"})
+METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel", "tolist", "split"})
 # What emitted loops count with, and the variables that they are about.
 TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
+# And by which an exchange in pieces of unequal sizes says who sends what.
+TABLE, PAIRS = TABLES = ("table", "pairs")
 # The function of a loop, and what it takes and leaves.
 TRIP, CARRIED, ROWS = SCANNED = ("trip", "carried", "rows")
 # What the emitted code of a program with axes cut names, beside its arrays.
 BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
 # The functions of a program that takes partial sums.
 STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
+# And of one that leaves what is equal on devices, and of a type that cannot say so.
+ALIKE, MAPPED = ("alike", "mapped")
 # Names that a program's variable must not take: those of the module itself, and what Python calls its own.
 MODULE = frozenset({"jax", "jnp", "np", "program"}) | {name for name in NAMES if "." not in name}
 TAKEN = MODULE.union(LOOPED, SCANNED, keyword.kwlist, keyword.softkwlist, dir(builtins))
 
-_FUNCTIONS = (["program"], ["refined", "program"], [STEPS, "program"], [*PARTED, "program"])
+_FUNCTIONS = (
+    ["program"],
+    ["refined", "program"],
+    [STEPS, "program"],
+    [*PARTED, "program"],
+    [STEPS, ALIKE, "program"],
+    [*PARTED, ALIKE, "program"],
+)
 _HEADER = frozenset({"jax.jit", STEPS})
 _BORDER_CALLS = frozenset(
     {

@@ -63,10 +63,10 @@ class Attr:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`shape[0]`."""
+    """`shape[0]`, `table[turn]`."""
 
     value: Expr
-    index: int
+    index: int | Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def flat(expr: Expr) -> str:
         case Attr(value, name):
             return f"{flat(value)}.{name}"
         case Index(value, index):
-            return f"{flat(value)}[{index}]"
+            return f"{flat(value)}[{index if isinstance(index, int) else index.name}]"
         case BinOp(left, operator, right):
             return f"{flat(left)} {operator} {bracketed(right)}"
         case _:
@@ -210,8 +210,11 @@ def names_in(expr: Expr) -> Iterator[str]:
         case Items(items):
             for item in items:
                 yield from names_in(item)
-        case Keyword(_, value) | Attr(value) | Index(value):
+        case Keyword(_, value) | Attr(value):
             yield from names_in(value)
+        case Index(value, index):
+            yield from names_in(value)
+            yield from () if isinstance(index, int) else (index.name,)
         case Call(function, args):
             yield from names_in(function)
             for arg in args:

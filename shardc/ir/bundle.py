@@ -24,6 +24,7 @@ from shardc.ir.collectives import (
     Move,
     ReduceScatter,
     Slice,
+    UnevenExchange,
 )
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
@@ -66,7 +67,7 @@ class Bundle:
                 return replace(move, axes=self.all_axes(move.axes))
             case JointGather() | JointScatter():
                 return replace(move, parts=tuple((dim, self.all_axes(axes)) for dim, axes in move.parts))
-            case JointExchange() | CollectivePermute() | DirectExchange():
+            case JointExchange() | CollectivePermute() | DirectExchange() | UnevenExchange():
                 axes = self.mesh.ordered(self.all_axes(move.axes))
                 return replace(move, axes=axes, dims=tuple(map(self.all_axes, move.dims)))
             case _:

@@ -13,6 +13,7 @@ from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.uneven import cells, timetable
 
 
 class IllegalMove(ValueError):
@@ -137,6 +138,27 @@ class DirectExchange:
 
 
 @dataclass(frozen=True, slots=True)
+class UnevenExchange:
+    """`A[I_X] → A[I_Y]`, `A[I_X, J_Y] → A[I_Y, J_X]` on X=2, Y=3: pieces of blocks of whatever sizes. R/C·L.
+
+    The blocks of both shardings cut the array into cells: see `ir.uneven`. A block has C = `cells` of them, and the
+    busiest device receives R, those that it wants and does not hold: one CollectivePermute of so many cells after
+    another, `rounds`. Any sharding leads to any other so.
+    """
+
+    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
+
+    axes: Axes
+    dims: tuple[Axes, ...]
+    cells: int
+    rounds: tuple[int, ...]
+
+    @property
+    def brings(self) -> int:
+        return sum(self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """`A[I] → A[I_X]`: each device keeps its block of what all of X hold. 0."""
 
@@ -156,6 +178,7 @@ Move: TypeAlias = (
     | JointExchange
     | CollectivePermute
     | DirectExchange
+    | UnevenExchange
     | Slice
 )
 COLLECTIVE_NAMES: dict[str, type[Move]] = {
@@ -198,6 +221,10 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
             _require(rounds == pieces(cuts), "the rounds are as many as the pieces of a block")
             _require(not keeps_some(cuts), "where devices keep some, an AllToAll moves less")
             return after
+        case UnevenExchange():
+            _require(not before.unreduced, "partial sums are not exchanged")
+            _require(move == uneven_exchange(before, move.dims, mesh), "the cells, or rounds, are not as many")
+            return Sharding(move.dims)
         case CollectivePermute(_, dims):
             after = Sharding(dims, before.unreduced)
             _require(set(after.sharded) == set(before.sharded), "a permute keeps the sharded axes")
@@ -229,10 +256,20 @@ def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> in
             return 0 if stays else local_bytes
         case DirectExchange():
             return local_bytes  # some device keeps nothing
+        case UnevenExchange():
+            return local_bytes * move.brings // move.cells
         case Slice():
             return 0
         case _:
             assert_never(move)
+
+
+def uneven_exchange(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:
+    """The one to a sharding by these axes; None where nothing moves, or it is too long to be written."""
+    parts, found = tails(before.dims, dims, mesh), timetable(before.dims, dims, mesh)
+    if found is None:
+        return None
+    return UnevenExchange(moved(parts, mesh), dims, cells(parts).block, tuple(each.count for each in found.rounds))
 
 
 def _exchanged(before: Sharding, axes: Axes, dims: tuple[Axes, ...], mesh: Mesh) -> Sharding:

@@ -13,14 +13,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, assert_never
 
-from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, DirectExchange, JointExchange, Slice
+from shardc.ir.collectives import (
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    Slice,
+    UnevenExchange,
+)
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array
 from shardc.lowering import tpu
-from shardc.lowering.forms import Gathered, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered
+from shardc.lowering.forms import Gathered, InRounds, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered
 from shardc.lowering.scatters import Scattering, share_of
 from shardc.lowering.target import Shape
 from shardc.lowering.tiles import LANES, tiled_bytes, up
@@ -114,6 +122,8 @@ def actions(form: OneForm, blocks: Blocks) -> Actions:
             return _pieces(op, blocks)
         case InTurns(op):
             return _turns(op, blocks)
+        case InRounds(op):
+            return _rounds(op, blocks)
         case _:
             assert_never(form)
 
@@ -268,5 +278,18 @@ def _turns(op: DirectExchange, blocks: Blocks) -> Actions:
         yield Take("rows", rows)
     if cuts[0].joined > 1 and sent:  # what arrives is laid there at once; elsewhere the whole is made before
         yield Give(f"sent {sent - 1}")
+    yield Take("result", blocks.left, Where.OWN)
+    yield Leave("result")
+
+
+def _rounds(op: UnevenExchange, blocks: Blocks) -> Actions:
+    """The block cut into cells; of each round what is sent and what arrives; all together; and the new block of it."""
+    yield Take("cells", blocks.taken)
+    yield Done()
+    for number, count in enumerate(op.rounds):
+        some = -(-blocks.taken * count // op.cells)
+        yield Take(f"sent {number}", some)
+        yield Take(f"received {number}", some, Where.APART)
+        yield Give(f"sent {number}")
     yield Take("result", blocks.left, Where.OWN)
     yield Leave("result")

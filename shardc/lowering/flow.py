@@ -4,6 +4,8 @@ JAX's types inside shard_map: `f32[8]{V:X}` may differ along X, `f32[8]` is equa
 varying, unless it is told `to="invarying"`; that is needed where the result is required to be equal on all devices, and
 elsewhere the plain form has the better gradient (a reduce-scatter). So the demand for equal values is followed from the
 outputs back to the gathers. Partial sums are varying values too, those that arrive so included (`partial_sums`).
+An exchange that leaves a value equal along an axis which sharded it, `A[I_X] → A[I_Y]`, cannot say so: the value stays
+of a varying type, and so does what is made of it, until the program's end (`partial_sums.border`).
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from shardc.ir.collectives import UnevenExchange
 from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Loop, Single, Step
+from shardc.ir.sharding import Sharding
 
 AxisSet = frozenset[str]
 
@@ -22,13 +26,34 @@ def equal_along(block: Block, mesh: Mesh, of_outputs: Sequence[AxisSet] | None =
     """Per value the axes along which it must be equal. An output: along those given, or all that it does not use."""
     every = frozenset(mesh.names)
     demand = [frozenset[str]()] * len(block.values)
+    untyped = untyped_along(block)
     for place, output in enumerate(block.outputs):
-        demand[output] |= every - block.values[output].sharding.used if of_outputs is None else of_outputs[place]
+        free = every - block.values[output].sharding.used - untyped[output]
+        demand[output] |= free if of_outputs is None else of_outputs[place]
     for step in reversed(block.steps):
         below = _demands(step, demand, block, mesh)
         for operand, axes in zip(step.operands, below, strict=True):
             demand[operand] |= axes
     return tuple(demand)
+
+
+def untyped_along(block: Block) -> tuple[AxisSet, ...]:
+    """Per value the axes along which it is equal, and of a type that varies. Nothing of the kind goes into a loop."""
+    found = [frozenset[str]()] * len(block.values)
+    for step in block.steps:
+        if isinstance(step.op, Loop):
+            continue
+        below = frozenset[str]().union(*(found[operand] for operand in step.operands))
+        if isinstance(step.op, UnevenExchange):
+            below |= untyped_by(step.op, block.values[step.operands[0]].sharding)
+        says_so = step.op.facts.kind in (Kind.GATHER, Kind.SUM)
+        found[step.result] = below.difference(step.op.axes if says_so else (), block.values[step.result].sharding.used)
+    return tuple(found)
+
+
+def untyped_by(op: UnevenExchange, before: Sharding) -> AxisSet:
+    """The axes along which an exchange leaves equal values of a varying type. Those of one device take no part."""
+    return frozenset((*op.axes, *before.sharded)).difference(*op.dims)
 
 
 def equal_within(step: Step, loop: Loop, demand: Sequence[AxisSet], block: Block, mesh: Mesh) -> tuple[AxisSet, ...]:

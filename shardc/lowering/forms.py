@@ -6,6 +6,7 @@
               | Scattered   along a dim or several, one after another or together; stacked, folded, exchanged
               | Pieces      pieces to the front, exchanged, laid where they belong
               | InTurns     pieces in turns of a permute
+              | InRounds    cells in rounds of a permute, by tables
               | Looped      a loop: the lowering of its body
     call      = a collective of JAX over some axes, or over a part of one, of the step's block or a part of it
 
@@ -18,7 +19,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, DirectExchange, JointExchange, Slice
+from shardc.ir.collectives import (
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    Slice,
+    UnevenExchange,
+)
 from shardc.ir.digits import Reshape
 from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
@@ -117,6 +126,17 @@ class InTurns:
 
 
 @dataclass(frozen=True, slots=True)
+class InRounds:
+    """Some cells of a block in each round of a permute, by tables of who sends which."""
+
+    op: UnevenExchange
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        over = Round(self.op.axes)
+        return tuple(Call(Kind.PERMUTE, over, above=count, below=self.op.cells) for count in self.op.rounds)
+
+
+@dataclass(frozen=True, slots=True)
 class Looped:
     """The steps of its body, each in its form."""
 
@@ -127,7 +147,7 @@ class Looped:
         return ()
 
 
-OneForm: TypeAlias = Plain | Gathered | Scattered | Pieces | InTurns  # of a step that leaves one value
+OneForm: TypeAlias = Plain | Gathered | Scattered | Pieces | InTurns | InRounds  # of a step that leaves one value
 Form: TypeAlias = OneForm | Looped
 
 

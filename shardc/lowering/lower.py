@@ -21,6 +21,7 @@ from shardc.ir.collectives import (
     JointScatter,
     ReduceScatter,
     Slice,
+    UnevenExchange,
 )
 from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.dtypes import DType
@@ -28,7 +29,7 @@ from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.flow import AxisSet, equal_along, equal_within
-from shardc.lowering.forms import Form, Gathered, InTurns, Looped, Lowering, Pieces, Plain, Scattered
+from shardc.lowering.forms import Form, Gathered, InRounds, InTurns, Looped, Lowering, Pieces, Plain, Scattered
 from shardc.lowering.repeats import repeats
 from shardc.lowering.scatters import Parts, Round, rounds, scatterings
 from shardc.lowering.target import Shape, Target
@@ -55,6 +56,8 @@ def form(op: Single, local: Shape, dtype: DType, target: Target) -> Form:
             return Pieces(op)
         case DirectExchange():
             return InTurns(op)
+        case UnevenExchange():
+            return InRounds(op)
         case AllGather(axes, dim):
             return Gathered(axes, dim, _gather_rounds(axes, target), ((dim, axes),))
         case JointGather(parts):

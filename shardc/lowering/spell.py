@@ -11,7 +11,7 @@ from typing import assert_never
 
 from shardc.ir.plan import Block, Loop, Schedule
 from shardc.ir.sharding import Array, spell_axes
-from shardc.lowering.forms import Call, Form, Gathered, InTurns, Looped, Lowering, Pieces, Plain, Scattered
+from shardc.lowering.forms import Call, Form, Gathered, InRounds, InTurns, Looped, Lowering, Pieces, Plain, Scattered
 from shardc.lowering.scatters import Round
 
 
@@ -51,6 +51,8 @@ def words(form: Form) -> Iterator[str]:
             yield "pieces to the front"
         case InTurns(op):
             yield f"in {op.rounds} turns"
+        case InRounds(op):
+            yield f"in {len(op.rounds)} rounds, by tables"
         case Looped():
             yield "a loop"
         case _:

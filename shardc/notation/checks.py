@@ -21,6 +21,7 @@ from shardc.ir.collectives import (
     Move,
     ReduceScatter,
     Slice,
+    UnevenExchange,
     apply,
 )
 from shardc.ir.functions import FUNCTIONS
@@ -239,7 +240,10 @@ def _spell_use(named: Named) -> str:
 
 def _fits(named: Named, move: Move) -> bool:
     """The axes and the dim are those that the user named; the order matters where blocks are laid out by it."""
-    if isinstance(move, AllReduce | CollectivePermute | JointExchange | DirectExchange | JointGather | JointScatter):
+    if isinstance(
+        move,
+        AllReduce | CollectivePermute | JointExchange | DirectExchange | UnevenExchange | JointGather | JointScatter,
+    ):
         return named.axes is None or set(named.axes) == set(move.axes)
     if named.axes is not None and named.axes != move.axes:
         return False

@@ -9,7 +9,15 @@ from typing import Any
 from shardc.cost import CostModel
 from shardc.cost.chips import Chip
 from shardc.io.text import json_text
-from shardc.ir.collectives import AllReduce, CollectivePermute, DirectExchange, JointExchange, JointGather, JointScatter
+from shardc.ir.collectives import (
+    AllReduce,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    UnevenExchange,
+)
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Loop, Single, Step, Strategy, operands_of
@@ -234,7 +242,7 @@ def _place(op: Single, result: Array) -> tuple[tuple[str, ...], str | None]:
     match op:
         case Einsum() | Apply() | Reshape():
             return (), None
-        case AllReduce(axes) | CollectivePermute(axes) | DirectExchange(axes):
+        case AllReduce(axes) | CollectivePermute(axes) | DirectExchange(axes) | UnevenExchange(axes):
             return axes, None
         case JointExchange(axes, dims):
             return axes, ",".join(dim for dim, some in zip(result.dims, dims, strict=True) if set(axes) & set(some))

@@ -18,8 +18,10 @@ from shardc.ir.collectives import (
     JointScatter,
     ReduceScatter,
     Slice,
+    UnevenExchange,
 )
 from shardc.ir.digits import Reshape
+from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Single
 from shardc.ir.sharding import Array, Axes, Sharding
@@ -71,6 +73,8 @@ def _dispatch(op: Single, blocks: Sequence[Values], arrays: Sequence[Array], res
             return _permute(blocks[0], op, arrays[0].sharding, mesh)
         case JointExchange(_, dims) | DirectExchange(_, dims):
             return exchange(blocks[0], arrays[0].sharding, dims, mesh)
+        case UnevenExchange(_, dims):
+            return _anywhere(blocks[0], arrays[0].sharding, dims, mesh).blocks(mesh)
         case Slice(axes, dim):
             return _slice(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
         case Reshape():
@@ -132,6 +136,22 @@ def _slice(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Part:
     numbers = {label: number for number, label in enumerate(part.labels)}
     diagonal = np.einsum(values, [numbers[label] for label in labels], list(range(len(numbers))))
     return Part(diagonal, part.axes)
+
+
+def _anywhere(blocks: Values, before: Sharding, after: tuple[Axes, ...], mesh: Mesh) -> Part:
+    """What each device wants of what all together hold, however it comes: joined, then cut."""
+    cuts = tails(before.dims, after, mesh)
+    part = part_of(blocks, mesh, [axis for cut in cuts for axis in cut.old + cut.new])
+    for dim, cut in enumerate(cuts):
+        part = _all_gather(part, cut.old, dim)
+    for dim, cut in enumerate(cuts):
+        part = _slice(_along(part, cut.new, mesh), cut.new, dim, mesh)
+    return part
+
+
+def _along(part: Part, axes: Axes, mesh: Mesh) -> Part:
+    """With these axes written out, also where all along them hold the same."""
+    return part_of(part.blocks(mesh), mesh, {*part.axes, *axes})
 
 
 def _cut(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Values:

@@ -21,7 +21,7 @@ from shardc.emit.steps.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
 _MODULES = {"jax": jax, "jnp": jnp, "np": np}
-_BARE = {"P": jax.P, "list": list, "zip": zip, "True": True, "False": False}
+_BARE = {"P": jax.P, "list": list, "int": int, "zip": zip, "True": True, "False": False}
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -52,10 +52,10 @@ def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) ->
     ins, outs = evaluate(in_specs(schedule), {}), evaluate(out_specs(schedule), {})
     # The plan's axes by name: inside another shard_map, or a vmap over axes, they are not all of the mesh.
     names = set(schedule.mesh.names)
-    if mesh is None and jax.sharding.get_abstract_mesh().manual_axes and not _has_parts(schedule):
+    around = border(schedule, described.parameters, described.results)
+    if mesh is None and jax.sharding.get_abstract_mesh().manual_axes and not (around or _has_parts(schedule)):
         return with_own_gradient(per_device, ins, outs, names)
     mapped: Callable[..., Any] = jax.shard_map(per_device, mesh=mesh, in_specs=ins, out_specs=outs, axis_names=names)
-    around = border(schedule, described.parameters, described.results)
     return _within(around, described, mapped) if around else mapped
 
 
@@ -63,7 +63,7 @@ def _within(around: Border, described: Body, mapped: Callable[..., Any]) -> Call
     """The steps, between the lines before and after them."""
 
     def program(*arrays: Any) -> Any:
-        variables: dict[str, Any] = {name: _defined(names, result) for name, names, result in helpers()}
+        variables: dict[str, Any] = {name: _defined(names, result) for name, names, result in helpers(around)}
         variables |= dict(zip(described.parameters, arrays, strict=True))
         for line in around.before:
             _do(line, variables)
@@ -144,7 +144,7 @@ def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:
             assert name in METHODS, name
             return getattr(evaluate(value, variables), name)
         case Index(value, index):
-            return evaluate(value, variables)[index]
+            return evaluate(value, variables)[index if isinstance(index, int) else variables[index.name]]
         case BinOp(left, symbol, right):
             return _OPERATORS[symbol](evaluate(left, variables), evaluate(right, variables))
         case Keyword():

@@ -15,6 +15,7 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
+from shardc.lowering.flow import untyped_along
 
 
 class CompiledProgram:
@@ -93,6 +94,12 @@ class CompiledProgram:
                 "SHC306",
                 f"the plan cuts axes ({self._schedule.by}), which it cannot where only {here.free} is free",
                 help="use shardc.einsum there, which plans with whole axes",
+            )
+        if here.taken and any(untyped_along(self._schedule.block)):
+            raise ShardcError(
+                "SHC306",
+                f"the plan leaves equal blocks that JAX cannot type where only {here.free} is free",
+                help="use shardc.einsum there, which plans without such steps",
             )
         traced = any(placing.is_traced(array) for array in arrays)
         for number in (*self._schedule.inputs, *self._schedule.outputs):

@@ -14,6 +14,7 @@ from shardc.emit.steps.exchanges import joint_exchange, reshape
 from shardc.emit.steps.moves import exchange, gathered, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
 from shardc.emit.steps.pieces import direct_exchange
+from shardc.emit.steps.rounds import uneven_exchange
 from shardc.emit.steps.scattering import scattered
 from shardc.emit.steps.spec import left
 from shardc.emit.steps.variables import taken_names, variables
@@ -22,9 +23,11 @@ from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
 from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.flow import untyped_along
 from shardc.lowering.forms import (
     Form,
     Gathered,
+    InRounds,
     InTurns,
     Looped,
     Lowering,
@@ -129,8 +132,13 @@ class _Writer:
         ]
 
     def output(self, value: int) -> list[Line]:
-        """JAX types partial sums as varying values; an output has to say that they are that, or are the sum."""
+        """JAX types partial sums as varying values; an output has to say that they are that, or are the sum.
+
+        What is equal and cannot say so leaves as blocks of an array of one more dim.
+        """
         array, name = self.schedule.values[value], self._name(value)
+        if untyped_along(self.schedule.block)[value]:
+            return [Line(name.name, call("jnp.expand_dims", name, axis=Const(0)), f"{array}, a block for each device")]
         if not array.sharding.unreduced:
             return []
         axes = axes_argument(self.mesh.ordered(array.sharding.unreduced))
@@ -163,6 +171,8 @@ class _Writer:
             case InTurns(op):
                 pieces = direct_exchange(self._name(step.operands[0]), op, self._before(step), self.mesh)
                 return [*pieces, Name(JOINED)]
+            case InRounds(op):
+                return self._read(step, uneven_exchange(self._name(step.result), op, self._before(step), self.mesh))
             case _:
                 assert_never(form)
 

@@ -28,7 +28,7 @@ def joint_exchange(axes: Axes, before: tuple[Axes, ...], after: tuple[Axes, ...]
     return [
         *to_front([by_axis(part.new, mesh) for part in parts], wide),
         sent(wide),
-        *_from_front([by_axis(part.old, mesh) for part in parts], wide),
+        *from_front([by_axis(part.old, mesh) for part in parts], wide),
     ]
 
 
@@ -79,7 +79,7 @@ def to_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
     return found
 
 
-def _from_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
+def from_front(dims: Sequence[Factors], order: Sequence[str]) -> list[Expr]:
     """[p·q, I, J] → [I·p, J·q], the way back."""
     sizes = {label: size for parts in dims for label, size in parts}
     found = list[Expr]()

@@ -6,26 +6,31 @@ JAX types such an input `f32[8]{U:X}`. It refuses most operations on that type (
 two such values), and casts it to nothing else: only a sum ends it. As blocks of a plain array partial sums are what
 those of a local product are, values that vary along X, and every step takes them.
 
-The shard_map that lays a block below a new dim is the only one in which JAX is told not to check types, since it is
-they that it changes; so its derivative has to be said as well, where JAX would sum over X. Backwards the block loses
-that dim again: the gradient of each partial sum is that of the sum, equal along X, which JAX types `f32[8]{R:X}`.
+In the shard_map that lays a block below a new dim JAX is told not to check types, since it is they that it changes; so
+its derivative has to be said as well, where JAX would sum over X. Backwards the block loses that dim again: the
+gradient of each partial sum is that of the sum, equal along X, which JAX types `f32[8]{R:X}`.
 
 An output is typed `{U:X}` by a cast within the steps; but for a mesh of one device, on which JAX lowers no shard_map
 with such an output: there the one partial sum is the sum, and is typed after the steps.
+
+An output that is equal along X, and of a type that varies there (`flow`), leaves the steps as a block of an array of
+one more dim as well, and loses it in another shard_map that does not check types. There JAX's own derivative is right:
+each of the equal blocks gets its share of the gradient.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardc.emit.allowed import APART, TOGETHER
-from shardc.emit.exprs import Call, Const, Expr, Items, Line, Name, call
-from shardc.emit.steps.spec import apart, left, spec
+from shardc.emit.allowed import ALIKE, APART, MAPPED, TOGETHER
+from shardc.emit.exprs import Call, Const, Expr, Items, Line, Name, call, names_in
+from shardc.emit.steps.spec import apart, blocks, left, spec
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.lowering.flow import untyped_along
 
-_BLOCK = "sums"
+_BLOCK, _EQUAL = "sums", "blocks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,10 @@ def border(schedule: Schedule, parameters: tuple[str, ...], results: tuple[str, 
         for name, array in outs.items()
         if array.sharding != left(array.sharding, mesh)
     )
+    untyped = untyped_along(schedule.block)
+    for name, value in zip(results, schedule.outputs, strict=True):
+        if untyped[value]:
+            after += _alike(name, values[value], mesh.ordered(untyped[value]), mesh)
     assert schedule.by is None or not (before or after), "axes are cut where no partial sums come in or go out"
     return Border(before, after)
 
@@ -66,9 +75,24 @@ def one_block(value: Expr) -> Expr:
     return call("jnp.squeeze", value, axis=Const(0))
 
 
-def helpers() -> tuple[tuple[str, tuple[str, str], Expr], ...]:
-    """The functions that `border` names: name, parameters, what is returned."""
-    return tuple((name, ("_", _BLOCK), call(function, Name(_BLOCK), axis=Const(0))) for function, name in _HELPERS)
+def helpers(around: Border) -> tuple[tuple[str, tuple[str, ...], Expr], ...]:
+    """The functions that a border names: name, parameters, what is returned."""
+    found = _HELPERS if around.before else ()
+    parted = tuple((name, ("_", _BLOCK), call(function, Name(_BLOCK), axis=Const(0))) for function, name in found)
+    named = any(ALIKE in names_in(line.expr) for line in around.after)
+    return (*parted, (ALIKE, (_EQUAL,), call("jnp.squeeze", Name(_EQUAL), axis=Const(0)))) if named else parted
+
+
+def _alike(name: str, array: Array, untyped: Axes, mesh: Mesh) -> tuple[Line, ...]:
+    """One of the blocks that are equal along these axes."""
+    mapped = call(
+        "jax.shard_map",
+        Name(ALIKE),
+        in_specs=spec(blocks(array.sharding, untyped), mesh),
+        out_specs=spec(array.sharding, mesh),
+        check_vma=Name("False"),
+    )
+    return Line(MAPPED, mapped, ""), Line(name, Call(Name(MAPPED), (Name(name),)), str(array))
 
 
 def _apart(value: Name, sharding: Sharding, mesh: Mesh) -> Call:

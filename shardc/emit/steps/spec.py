@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from shardc.emit.exprs import Call, Const, Expr, Items, Keyword, Name, axes_argument
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Axes, Sharding
+from shardc.lowering.flow import untyped_along
 
 
 def spec(sharding: Sharding, mesh: Mesh, unreduced: str = "unreduced") -> Call:
@@ -38,8 +39,17 @@ def left(sharding: Sharding, mesh: Mesh) -> Sharding:
 
 def out_specs(schedule: Schedule) -> Expr:
     """One spec for one result, else a tuple."""
-    leaves = [left(schedule.values[value].sharding, schedule.mesh) for value in schedule.outputs]
+    untyped = untyped_along(schedule.block)
+    leaves = (
+        blocks(left(schedule.values[value].sharding, schedule.mesh), schedule.mesh.ordered(untyped[value]))
+        for value in schedule.outputs
+    )
     return joined([spec(sharding, schedule.mesh) for sharding in leaves])
+
+
+def blocks(sharding: Sharding, untyped: Axes) -> Sharding:
+    """What is equal along some axes, and of a type that varies, as an array of one more dim: `A[_X, I_Y]`."""
+    return Sharding((untyped, *sharding.dims), sharding.unreduced) if untyped else sharding
 
 
 def joined(specs: Sequence[Expr]) -> Expr:

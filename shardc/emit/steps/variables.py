@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardc.emit.allowed import BORDER, PARTED, TAKEN, check_variable
+from shardc.emit.allowed import ALIKE, BORDER, MAPPED, PARTED, TABLES, TAKEN, check_variable
+from shardc.ir.collectives import UnevenExchange
 from shardc.ir.folds import last_uses
 from shardc.ir.names import check_name
 from shardc.ir.plan import Block, Schedule
@@ -36,7 +37,10 @@ def taken_names(schedule: Schedule) -> frozenset[str]:
     """What the emitted text names beside the variables."""
     ends = (*schedule.inputs, *schedule.outputs)
     parted = any(schedule.values[value].sharding.unreduced for value in ends)
-    return TAKEN.union(BORDER if schedule.by is not None else (), PARTED if parted else ())
+    uneven = any(isinstance(step.op, UnevenExchange) for step in schedule.steps)
+    return TAKEN.union(
+        (*TABLES, ALIKE, MAPPED) if uneven else (), BORDER if schedule.by is not None else (), PARTED if parted else ()
+    )
 
 
 def _choose(wanted: str, held: dict[str, int], now: int, taken: frozenset[str]) -> str:

@@ -60,7 +60,7 @@ def _name(schedule: Schedule, around: Border) -> str:
 def _program_around(around: Border, described: Body) -> list[str]:
     """`program`, which takes and leaves partial sums, and what it calls: see `partial_sums`."""
     lines = list[str]()
-    for name, names, result in helpers() if around.before else ():
+    for name, names, result in helpers(around):
         lines += ["", "", f"def {name}({', '.join(names)}):", *lay_out(result, 4, "return ", "")]
     lines += ["", "", "@jax.jit", *_signature("program", described.parameters)]
     lines += [text for line in around.before for text in written(line)]

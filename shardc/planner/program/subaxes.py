@@ -27,6 +27,7 @@ from shardc.planner.budget import CUT, Budget, Spent
 from shardc.planner.meshes.idle import only_moves, width_of
 from shardc.planner.objective import Objective
 from shardc.planner.program.at_once import PlannedProgram, planned_at_once
+from shardc.planner.program.directly import directly
 from shardc.planner.program.limits import TooLarge, axes_to_search
 from shardc.planner.program.plan import keeping, plan_program
 from shardc.rules.products import count_placements
@@ -76,6 +77,11 @@ def plan_with_subaxes(
         found = _on(by, whole, model, objective, memory, limit, peaks, budget, quick=True, deep=True)
         if found is not None:
             best, limit = found, _below(found, objective)
+    exchanged = directly(whole, model, objective)
+    if exchanged is not None and memory is not None and exchanged.cost.peak_bytes > memory:
+        peaks.append(exchanged.cost.peak_bytes)
+    elif exchanged is not None and measure(exchanged, objective) < limit:
+        best = exchanged
     if best is None:
         assert refusal is not None and memory is not None
         raise TooLarge(program, memory, min(refusal.least, *peaks)) if peaks else refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Statement, uses
@@ -33,6 +33,12 @@ class PlannedStatement:
         self._shared = shared
         self.gap = gap  # None where the plan is the cheapest
         self._found: list[Strategy] = []
+
+    def led_by(self, own: Strategy, gap: Gap | None) -> PlannedStatement:
+        """The same with another strategy before all."""
+        return PlannedStatement(
+            self.text, self.cases, lambda: chain([own], self._find()), self._rank, self._shared, gap
+        )
 
     @cached_property
     def _more(self) -> Iterator[Strategy]:

@@ -1,0 +1,121 @@
+"""Reshards where sizes of axes share some factors, or none: what the busiest device needs, and not a byte more."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost import LinkModel, chip
+from shardc.cost.formulas import evaluate
+from shardc.ir.collectives import UnevenExchange
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.sharding import Sharding, spell
+from shardc.ir.uneven import timetable
+from shardc.planner import Objective, plan_with_subaxes
+from shardc.rules.products import placements
+from shardc.simulate import run, sample_inputs
+from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, needed_bytes
+
+INT = DTYPES["int32"]
+SIZES = [(2, 3), (2, 3, 4), (4, 6), (6, 4), (3, 4, 2), (12, 18), (4, 4, 6), (4, 6, 5), (10, 6)]
+
+
+@st.composite
+def reshards(draw):
+    """A reshard of rank 1 to 3 whose dims are as small as the shardings allow, or multiples of that."""
+    mesh, rank = Mesh.of(zip("WXYZ", draw(st.sampled_from(SIZES)), strict=False)), draw(st.integers(1, 3))
+    every = list(placements(mesh.names, rank))
+    source, target = (Sharding(draw(st.sampled_from(every))) for _ in range(2))
+    times = draw(st.sampled_from([1, 1, 2, 3]))
+    shape = tuple(times * math.lcm(*pair) for pair in zip(source.blocks(mesh), target.blocks(mesh), strict=True))
+    return mesh, shape, source, target
+
+
+def planned(mesh, shape, source, target, objective=Objective.BYTES, memory=None):
+    dims = ("I", "J", "K")[: len(shape)]
+    before, after = Pattern.exactly(source), Pattern.exactly(target)
+    text = f"A{spell(dims, source)} → A{spell(dims, target)}"
+    statement = Statement("A", dims, after, Use("A", dims, before, INT), INT, text)
+    inputs = (Input("A", dims, before, INT),)
+    program = Program(mesh, tuple(zip(dims, shape, strict=True)), INT, inputs, (statement,))
+    return plan_with_subaxes(program, LinkModel.of(mesh, chip("v5p")), objective, memory)
+
+
+def assert_means_the_array(found):
+    assert_schedule_legal(found.schedule)
+    (whole,) = sample_inputs(found.schedule.program)
+    (blocks,) = run(found.schedule, [whole])
+    assert_equal_on_every_device(blocks, whole, found.schedule.values[found.schedule.outputs[0]], found.schedule.mesh)
+
+
+@settings(max_examples=60, deadline=None)
+@given(reshards())
+def test_a_reshard_brings_what_the_busiest_device_needs(case):
+    """Wire bytes are those of `needed_bytes`, counted device by device, unless the exchange is too long to write."""
+    mesh, shape, source, target = case
+    found = planned(*case)
+    least = needed_bytes(mesh, shape, source, target, INT.bytes)
+    assert found.cost.wire_bytes >= found.bound_bytes == least
+    if timetable(source.dims, target.dims, mesh) is not None:
+        assert found.cost.wire_bytes == least
+    assert_means_the_array(found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(reshards())
+def test_by_time_it_is_taken_where_it_is_faster(case):
+    found = planned(*case, Objective.TIME)
+    assert found.cost.wire_bytes >= found.bound_bytes
+    assert_means_the_array(found)
+    exchanged = [step for step in found.schedule.steps if isinstance(step.op, UnevenExchange)]
+    if exchanged:  # the strategies without follow it
+        own, *others = found.statements[0].alternatives
+        assert own.time_s == pytest.approx(found.cost.time_s)
+        assert all(other.time_s > own.time_s for other in others)
+
+
+@pytest.mark.parametrize("dims", ["I=6, J=6", "I=6000, J=6000"])
+def test_in_the_table_it_is_a_permute_in_rounds(dims):
+    """2×3: half of the rows, a third of the columns, become a third of the rows, half of the columns."""
+    plan = shardc.plan("A[I_X, J_Y] → A[I_Y, J_X]", mesh="X=2, Y=3", dims=dims, chip="v5p", objective="bytes")
+    (only,) = plan.steps
+    assert (only.op, only.axes, only.dim, only.rule) == ("CollectivePermute", ("X", "Y"), None, "reshard, 4 rounds")
+    assert only.wire_bytes == plan.cost.wire_bytes == plan.bound.wire_bytes == only.bytes
+    assert evaluate(only.formula, plan.symbols) == pytest.approx(only.time_s)
+    assert json.loads(plan.to_json())["statements"][0]["alternatives"][0]["wire_bytes"] == only.wire_bytes
+
+
+def test_a_part_of_what_is_moved_is_so_in_the_formula():
+    """`A[I_X] → A[I_Y]`, X=4, Y=6, I=12: a block has 3 cells, two of which are brought."""
+    plan = shardc.plan("A[I_X] → A[I_Y]", mesh="X=4, Y=6", dims="I=12", chip="v5p", objective="bytes")
+    (only,) = plan.steps
+    assert only.wire_bytes == 2 * 2 == plan.bound.wire_bytes
+    large = shardc.plan("A[I_X] → A[I_Y]", mesh="X=4, Y=6", dims="I=12000012", chip="v5p", objective="bytes")
+    (only,) = large.steps
+    assert "·2/3" in only.formula and evaluate(only.formula, large.symbols) == pytest.approx(only.time_s)
+
+
+def test_moves_on_the_way_from_a_product_are_one_exchange():
+    """And what leads to it stays: the moves of one array between two of its shardings are replaced, nothing else."""
+    text, sizes = "A[I_X, J] · B[J, K_Y] → C[I_Y, K_X]", {"I": 96, "J": 960, "K": 96}
+    plan = shardc.plan(text, mesh="X=2, Y=3", dims=sizes, chip="v5p", objective="bytes")
+    assert [step.op for step in plan.steps] == ["Einsum", "CollectivePermute"]
+    assert plan.cost.wire_bytes == 96 * 96 * 2 // 6
+
+
+def test_what_the_text_names_is_done():
+    """Collectives named one after another are no run of moves."""
+    text = "B[I, J_Y] = AllGather_X(A[I_X, J_Y]); C[I, J] = AllGather_Y(B); D[I_Y, J] = Slice_Y(C)"
+    plan = shardc.plan(text, mesh="X=2, Y=3", dims="I=6, J=6", chip="v5p", objective="bytes")
+    assert [step.op for step in plan.steps] == ["AllGather", "AllGather", "Slice"]
+
+
+def test_a_memory_limit_is_kept():
+    case = Mesh.of({"X": 2, "Y": 3}), (60, 60), Sharding.of(["X", "Y"]), Sharding.of(["Y", "X"])
+    free = planned(*case)
+    assert planned(*case, memory=free.cost.peak_bytes).cost.wire_bytes == free.bound_bytes
