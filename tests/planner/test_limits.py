@@ -224,7 +224,7 @@ def spelled(sharding):
     [
         ("A[I_X, J_Z] → A[I_Y, J]", {"X": 4, "Y": 6, "Z": 5}, {"I": 12, "J": 10}, 80),
         ("A[I_W] → A[I_X]", {"W": 2, "X": 4}, {"I": 4}, 4),  # as I0·I1: slice I1, gather I0, slice it
-        ("A[I_W] → A[I_X]", {"W": 4, "X": 6}, {"I": 12}, 8),  # 36 on whole axes, 12 over X=2·3; in pieces what is needed
+        ("A[I_W] → A[I_X]", {"W": 4, "X": 6}, {"I": 12}, 8),  # 36 on whole axes, 12 over X=2·3; in pieces 8
     ],
 )
 def test_common_factors_of_axes_are_axes_too(text, mesh, dims, most):

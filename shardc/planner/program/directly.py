@@ -17,9 +17,9 @@ from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.ir.collectives import UnevenExchange, uneven_exchange, wire_bytes
 from shardc.ir.digits import Reshape
-from shardc.ir.exchange import needed
 from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
 from shardc.lowering.flow import untyped_by
+from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.objective import Objective
 from shardc.planner.program.plan import PlannedProgram
 from shardc.planner.statement.build import NAMED
@@ -85,13 +85,8 @@ def _run(part: Sequence[Step], schedule: Schedule, model: CostModel, objective: 
         return None
     if not {*before.dims} <= {*schedule.program.dims}:
         return None  # digits of dims: the moves around them lead from dims to dims
-    size, total = (
-        before.local_bytes(schedule.mesh),
-        before.local_bytes(schedule.mesh) * schedule.mesh.product(before.sharding.sharded),
-    )
-    block, kept = needed(before.sharding, after.sharding, schedule.mesh)
-    wire = sum(step.cost.wire_bytes for step in part)
-    if objective is Objective.BYTES and wire <= total // block - (total // kept if kept else 0):
+    size, wire = before.local_bytes(schedule.mesh), sum(step.cost.wire_bytes for step in part)
+    if objective is Objective.BYTES and wire <= reshard_bound(before, after.sharding, schedule.mesh):
         return None
     move = uneven_exchange(before.sharding, after.sharding.dims, schedule.mesh)
     if move is None or (
