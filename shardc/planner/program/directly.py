@@ -21,7 +21,7 @@ from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
 from shardc.lowering.flow import untyped_by
 from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.objective import Objective
-from shardc.planner.program.plan import PlannedProgram
+from shardc.planner.program.at_once import PlannedProgram
 from shardc.planner.statement.build import NAMED
 from shardc.planner.statement.gaps import Gap
 from shardc.planner.statement.planned import PlannedStatement
