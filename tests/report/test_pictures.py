@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 import shlex
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,12 +20,14 @@ from shardc.compiled.replay.predicted import predicted
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
 from shardc.ir.folds import single_steps
+from shardc.ir.plan import Block, Loop, Step
 from shardc.ir.sharding import Array, Sharding
 from shardc.report.pictures import blocks, links_picture, style
 from shardc.report.pictures.held import grid, held, shown
 from shardc.report.pictures.marks import Rect, Text
 from shardc.report.pictures.picture import Picture
-from shardc.report.view import every_view
+from shardc.report.pictures.plan import Pictured, picture
+from shardc.report.view import every_view, steps
 from shardc.simulate.layout import expected_blocks
 from shardc.testing import strategies
 
@@ -95,10 +98,14 @@ def test_the_black_square_is_where_the_block_is_in_the_array(drawn):
         [black] = [rect for rect in cell.iter(f"{SVG}rect") if rect.get("class") == "k"]
         [around] = [rect for rect in cell.iter(f"{SVG}rect") if rect.get("class") == "map"]
         side = float(around.get("width"))
-        counts = array.sharding.blocks(mesh)[-2:]
-        places = numbers(cell.get("data-block"))[-2:]
-        rows, columns = (1,) * (2 - len(counts)) + counts
-        row, column = (0,) * (2 - len(places)) + places
+        counts, block, dims = (
+            array.sharding.blocks(mesh),
+            numbers(cell.get("data-block")),
+            numbers(black.get("data-dims")),
+        )
+        cut = [dim for dim, count in enumerate(counts) if count > 1]
+        assert len(dims) == min(2, len(counts)) and len(set(cut) & set(dims)) == min(2, len(cut)), "what is cut is seen"
+        (rows, row), (columns, column) = [(1, 0)] * (2 - len(dims)) + [(counts[dim], block[dim]) for dim in dims]
         assert float(black.get("x")) == pytest.approx(side * column / columns, abs=0.01)
         assert float(black.get("y")) == pytest.approx(side * row / rows, abs=0.01)
         assert float(black.get("width")) == pytest.approx(max(side / columns, 1.5), abs=0.01)
@@ -133,6 +140,34 @@ def test_every_step_is_drawn_with_what_it_is_given_and_what_it_leaves(case):
     assert drawn == (wanted or [array.sharding for array in found.inputs])
     cells = len(groups(root, "cell"))
     assert cells == len(drawn) * math.prod(shown(found.schedule.mesh))
+
+
+def looped():
+    """A plan's one step, done three times along L: as a program with a loop has it."""
+    found = shardc.plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 2**10, "J": 2**10})
+    body = found.schedule.block
+    outer = [Array("A", ("L", *v.dims), (3, *v.shape), Sharding(((), *v.sharding.dims)), v.dtype) for v in body.values]
+    [one] = body.steps
+    cost = replace(one.cost, wire_bytes=3 * one.cost.wire_bytes, time_s=3 * one.cost.time_s)
+    step = Step(Loop("L", 3, body, 0, 0), (0,), (1,), 0, cost)
+    schedule = replace(found.schedule, block=Block(tuple(outer), (0,), (1,), (step,)))
+    view = replace(found._view, steps=steps(schedule.steps, schedule.values, schedule.mesh))
+    return Pictured(view, schedule, found._model), one
+
+
+def test_the_steps_of_a_loop_are_drawn_once_after_its_name():
+    plan, one = looped()
+    root = parsed(picture(plan, "steps"))
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert "step 1: Loop_L ×3, in each trip:" in texts
+    assert [text.get("data-array") for text in root.iter(f"{SVG}text") if text.get("data-array")] == [
+        "A[I_X, J]",
+        "A[I, J]",
+    ]
+    assert "step 1.1: AllGather" in "".join(parsed(picture(plan, "links")).itertext())
+    [bar] = groups(parsed(picture(plan, "timeline")), "bar")
+    assert int(bar.get("data-duration")) == pytest.approx(3 * one.cost.time_s * 1e12, rel=1e-6)
+    assert len(groups(parsed(picture(plan, "memory")), "bar")) == 2
 
 
 # --- links

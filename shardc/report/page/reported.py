@@ -35,7 +35,7 @@ class Room:
 
 # The first that keeps the page under MOST is taken.
 ROOMS = (
-    Room(230_000, 60, 300, 24, 120_000),
+    Room(230_000, 60, 300, 10, 120_000),
     Room(120_000, 60, 300, 8, 80_000),
     Room(60_000, 40, 150, 4, 60_000),
     Room(0, 20, 60, 2, 20_000),

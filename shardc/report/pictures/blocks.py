@@ -19,6 +19,7 @@ from shardc.report.units import in_bytes
 _HEIGHT, _MAP, _PAD, _STRIP = 26.0, 16.0, 5.0, 16.0
 _TOP = 38.0  # for name and size
 _GAP = 3.0
+_EDGE = 1.0
 _THIN = 1.5  # pixels of a block that would be thinner
 
 
@@ -33,7 +34,7 @@ def blocks(array: Array, mesh: Mesh) -> Picture:
     cells = [_cell(device, numbers[device.shard], array, mesh, plane, width) for device in devices]
     size = f"{'×'.join(map(str, array.local_shape(mesh))) or 'scalar'} each, {in_bytes(array.local_bytes(mesh))}"
     across, down = _named(mesh, drawn)
-    left = width_of(down, "s") + 9 if down else 0.0
+    left = width_of(down, "s") + 9 if down else _EDGE
     marks: list[Mark] = [
         Text(0, 13, str(array), "m", told=(("array", str(array)),)),
         Text(0, 28, size, "s soft"),
@@ -42,7 +43,10 @@ def blocks(array: Array, mesh: Mesh) -> Picture:
     ]
     texts = (width_of(str(array), "m"), width_of(size, "s"), left + width_of(across, "s"))
     return Picture(
-        f"{array} on {_said(mesh, drawn)}", max(left + plane.width, *texts), _TOP + 12 + plane.height, tuple(marks)
+        f"{array} on {_said(mesh, drawn)}",
+        max(left + plane.width + _EDGE, *texts),
+        _TOP + 12 + plane.height + _EDGE,
+        tuple(marks),
     )
 
 
@@ -81,12 +85,21 @@ def _cell_width(array: Array, mesh: Mesh, device: Held, textured: bool) -> float
 
 
 def _map(device: Held, array: Array, mesh: Mesh) -> Iterator[Mark]:
-    """The array as a square, rows down and columns across, the block black. Of more than two dims the last two."""
-    counts, block = array.sharding.blocks(mesh)[-2:], device.block[-2:]
-    (rows, columns), (row, column) = ((1,) * (2 - len(counts)) + counts, (0,) * (2 - len(block)) + block)
+    """The array as a square, rows down and columns across, the block black."""
+    counts, seen = array.sharding.blocks(mesh), _seen(array, mesh)
+    pairs = [(1, 0)] * (2 - len(seen)) + [(counts[dim], device.block[dim]) for dim in seen]
+    (rows, row), (columns, column) = pairs
     across, down = _MAP / columns, _MAP / rows
-    yield Rect(column * across, row * down, max(across, _THIN), max(down, _THIN), "k")
+    yield Rect(column * across, row * down, max(across, _THIN), max(down, _THIN), "k", (("dims", _listed(seen)),))
     yield Rect(0, 0, _MAP, _MAP, "map")
+
+
+def _seen(array: Array, mesh: Mesh) -> list[int]:
+    """The two dims that are rows and columns, in order: those that are cut come before others, then the last ones."""
+    counts = array.sharding.blocks(mesh)
+    cut = [dim for dim, count in enumerate(counts) if count > 1]
+    whole = [dim for dim, count in enumerate(counts) if count == 1]
+    return sorted([*cut, *reversed(whole)][:2])
 
 
 def _in_words(device: Held, array: Array, mesh: Mesh) -> str:
