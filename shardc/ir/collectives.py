@@ -6,7 +6,7 @@ and, for L local bytes before the step over n devices, the bytes that each devic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias, assert_never
 
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
@@ -266,10 +266,17 @@ def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> in
 
 def uneven_exchange(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:
     """The one to a sharding by these axes; None where nothing moves, or it is too long to be written."""
-    parts, found = tails(before.dims, dims, mesh), timetable(before.dims, dims, mesh)
-    if found is None:
+    found, ideal = timetable(before.dims, dims, mesh), in_one_round(before, dims, mesh)
+    if found is None or ideal is None:
         return None
-    return UnevenExchange(moved(parts, mesh), dims, cells(parts).block, tuple(each.count for each in found.rounds))
+    return replace(ideal, rounds=tuple(each.count for each in found.rounds))
+
+
+def in_one_round(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:
+    """The same if one round were enough: no other is cheaper. None where nothing moves."""
+    parts = tails(before.dims, dims, mesh)
+    grid = cells(parts)
+    return UnevenExchange(moved(parts, mesh), dims, grid.block, (grid.asked,)) if grid.asked else None
 
 
 def _exchanged(before: Sharding, axes: Axes, dims: tuple[Axes, ...], mesh: Mesh) -> Sharding:

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
-from shardc.ir.collectives import UnevenExchange, uneven_exchange, wire_bytes
+from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange, wire_bytes
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
+from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
-from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.objective import Objective
 from shardc.planner.program.at_once import PlannedProgram
 from shardc.planner.statement.build import NAMED
@@ -71,38 +72,61 @@ def _may_go(step: Step) -> bool:
     return (step.is_collective or isinstance(step.op, Reshape)) and step.rule != NAMED and not step.seen
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some steps of a chain as one change of a sharding, and what one exchange in one round saves, which is most."""
+
+    steps: tuple[Step, ...]
+    before: Array
+    after: Array
+    most: int
+
+
 def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
-    """The part of a chain that saves most as one move."""
-    parts = (chain[start:end] for start in range(len(chain)) for end in range(start + 1, len(chain) + 1))
-    found = [run for part in parts if (run := _run(part, schedule, model, objective)) is not None]
-    return max(found, key=lambda run: run.saved, default=None)
+    """The part of a chain that saves most as one move. Rounds are worked out of those alone that may save more."""
+    best: _Run | None = None
+    for part in sorted(_parts(chain, schedule, model, objective), key=lambda part: part.most, reverse=True):
+        if best is not None and best.saved >= part.most:
+            break
+        found = _run(part, schedule, model, objective)
+        if found is not None and (best is None or found.saved > best.saved):
+            best = found
+    return best
 
 
-def _run(part: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
-    """These steps as one move, if that is possible and cheaper."""
-    before, after = schedule.values[part[0].operands[0]], schedule.values[part[-1].result]
-    if before.dims != after.dims or before.sharding.unreduced or after.sharding.unreduced:
+def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> Iterator[_Part]:
+    """The parts of a chain that one move may do, and save what is worth it."""
+    for start, end in combinations(range(len(chain) + 1), 2):
+        steps = tuple(chain[start:end])
+        before, after = schedule.values[steps[0].operands[0]], schedule.values[steps[-1].result]
+        if before.dims != after.dims or before.sharding.unreduced or after.sharding.unreduced:
+            continue
+        if not {*before.dims} <= {*schedule.program.dims}:
+            continue  # digits of dims: the moves around them lead from dims to dims
+        ideal = in_one_round(before.sharding, after.sharding.dims, schedule.mesh)
+        spent = _counted(objective, (step.cost for step in steps))
+        most = 0 if ideal is None else spent - _counted(objective, [_cost(ideal, before, model)])
+        if most > spent - objective.clearly_less(spent):
+            yield _Part(steps, before, after, most)
+
+
+def _run(part: _Part, schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
+    """These steps as one move, if it is short enough to be written, and cheaper."""
+    before = part.before
+    move = uneven_exchange(before.sharding, part.after.sharding.dims, schedule.mesh)
+    if move is None:
         return None
-    if not {*before.dims} <= {*schedule.program.dims}:
-        return None  # digits of dims: the moves around them lead from dims to dims
-    size, wire = before.local_bytes(schedule.mesh), sum(step.cost.wire_bytes for step in part)
-    if objective is Objective.BYTES and wire <= reshard_bound(before, after.sharding, schedule.mesh):
-        return None
-    move = uneven_exchange(before.sharding, after.sharding.dims, schedule.mesh)
-    if move is None or (
-        untyped_by(move, before.sharding) and any(isinstance(step.op, Loop) for step in schedule.steps)
-    ):
+    if untyped_by(move, before.sharding) and any(isinstance(step.op, Loop) for step in schedule.steps):
         return None  # what a loop takes has to say where it is equal
-    cost = StepCost(
-        wire_bytes(move, before.sharding, schedule.mesh, size),
-        0,
-        model.rate(move).seconds(size),
-        model.formula(move, before),
-    )
-    spent = _counted(objective, (step.cost for step in part))
+    cost, spent = _cost(move, before, model), _counted(objective, (step.cost for step in part.steps))
     saved = spent - _counted(objective, [cost])
-    least = spent - objective.clearly_less(spent)
-    return _Run(tuple(part), move, cost, saved) if saved > least else None
+    return _Run(part.steps, move, cost, saved) if saved > spent - objective.clearly_less(spent) else None
+
+
+def _cost(move: UnevenExchange, before: Array, model: CostModel) -> StepCost:
+    size = before.local_bytes(model.mesh)
+    wire = wire_bytes(move, before.sharding, model.mesh, size)
+    return StepCost(wire, 0, model.rate(move).seconds(size), model.formula(move, before))
 
 
 def _counted(objective: Objective, costs: Iterator[StepCost] | Sequence[StepCost]) -> int:
