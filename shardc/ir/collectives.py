@@ -12,7 +12,7 @@ from typing import ClassVar, TypeAlias, assert_never
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import SUM, Axes, Sharding
 from shardc.ir.uneven import cells, timetable
 
 
@@ -74,11 +74,15 @@ class JointScatter:
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """`A[I]{U_X} → A[I]` over X: partial sums become sums, everywhere. 2(n−1)/n·L."""
+    """`A[I]{U_X} → A[I]` over X: partial sums become sums, everywhere. 2(n−1)/n·L.
+
+    `A[I]{max_X} → A[I]`: or, of partial maxima, the largest; `reduction` as of the sharding.
+    """
 
     facts: ClassVar[Facts] = Facts(Kind.SUM, "AllReduce")
 
     axes: Axes
+    reduction: str = SUM
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +209,8 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
             for dim, axes in parts:
                 reduced = reduced.with_dim(dim, reduced.dims[dim] + axes)
             return reduced
-        case AllReduce(axes):
-            return _reduce(before, axes)
+        case AllReduce(axes, reduction):
+            return _reduce(before, axes, reduction)
         case AllToAll(axes, source, dim):
             _require(source != dim, "an AllToAll needs two dims")
             taken = before.with_dim(source, _without_minor(before.dims[source], axes))
@@ -226,7 +230,7 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
             _require(move == uneven_exchange(before, move.dims, mesh), "the cells, or rounds, are not as many")
             return Sharding(move.dims)
         case CollectivePermute(_, dims):
-            after = Sharding(dims, before.unreduced)
+            after = Sharding(dims, before.unreduced, before.reduction)
             _require(set(after.sharded) == set(before.sharded), "a permute keeps the sharded axes")
             _require(after.blocks(mesh) == before.blocks(mesh), "a permute keeps the local shape")
             return after
@@ -294,9 +298,11 @@ def _without_minor(axes: Axes, minor: Axes) -> Axes:
     return axes[: -len(minor)]
 
 
-def _reduce(before: Sharding, axes: Axes) -> Sharding:
+def _reduce(before: Sharding, axes: Axes, reduction: str = SUM) -> Sharding:
     _require(bool(axes) and before.unreduced.issuperset(axes), "the value is not unreduced over these axes")
-    return Sharding(before.dims, before.unreduced.difference(axes))
+    _require(before.reduction == reduction, f"the value is no partial {reduction}")
+    left = before.unreduced.difference(axes)
+    return Sharding(before.dims, left, reduction if left else SUM)
 
 
 def _require(condition: bool, reason: str) -> None:

@@ -38,6 +38,8 @@ class Function:
     integers: bool = False  # integers in, integers out
     truths: bool = False  # takes what is true or false, `bool`
     gives: Gives = Gives.SAME
+    reduces: str = ""  # over a sharded dim each device's own is a partial one of this kind: "max", "min"
+    across: int = 0  # how many AllReduces of what is left it takes over a sharded dim; 0 where it cannot be done so
     conditions: tuple[int, ...] = ()  # the places of arguments that are true or false, and meet no type
     sign: str = ""  # how the notation writes it between its arguments
 
@@ -121,14 +123,17 @@ _TABLE = (
     Function("index", "jnp.arange", lambda np, size: np.arange(size), 0, over_dims=True, integers=True),
     Function("cast", "astype", lambda np, x: x, truths=True, gives=Gives.ASKED, integers=True),
     Function("widen", "astype", lambda np, x: x, linear=(0,), gives=Gives.ASKED, integers=True),  # rounds nothing
-    Function("max", "jnp.max", _max, over_dims=True, keeps_dims=False, integers=True),
-    Function("min", "jnp.min", _min, over_dims=True, keeps_dims=False, integers=True),
-    Function("softmax", "jax.nn.softmax", _softmax, over_dims=True),
-    Function("logsumexp", "jax.nn.logsumexp", _logsumexp, over_dims=True, keeps_dims=False),
+    Function("max", "jnp.max", _max, over_dims=True, keeps_dims=False, integers=True, reduces="max", across=1),
+    Function("min", "jnp.min", _min, over_dims=True, keeps_dims=False, integers=True, reduces="min", across=1),
+    # The maximum that exponents are shifted by, so that none overflows: the result does not depend on it, nor does
+    # any derivative.
+    Function("shift", "jnp.max", _max, over_dims=True, keeps_dims=False, reduces="max"),
+    Function("softmax", "jax.nn.softmax", _softmax, over_dims=True, across=2),
+    Function("logsumexp", "jax.nn.logsumexp", _logsumexp, over_dims=True, keeps_dims=False, across=2),
 )
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _TABLE}
 COMPARISONS: dict[str, str] = {row.sign: row.name for row in _TABLE if row.gives is Gives.BOOL and row.sign}
 # What the notation writes as an operator, a cast or a bare word, and not by its name.
-UNNAMED = frozenset({row.name for row in _TABLE if row.sign} | {"index", "cast", "widen"})
+UNNAMED = frozenset({row.name for row in _TABLE if row.sign} | {"index", "cast", "widen", "shift"})
 NAMED: tuple[str, ...] = (*(name for name in FUNCTIONS if name not in UNNAMED), "sum", "mean")

@@ -8,7 +8,7 @@ from math import prod
 
 from shardc.ir.functions import FUNCTIONS, Function
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.ir.sharding import SUM, Array, Axes, Sharding
 
 Dims = tuple[str, ...]
 
@@ -56,11 +56,14 @@ def function_law(
     if isinstance(placed, str):
         return placed
     cut = [dim for dim in over if placed.get(dim)]
-    if cut:
+    if cut and not function.reduces:
         return f"{name} runs over {cut[0]}, which is sharded over {placed[cut[0]]}"
     kept = {dim for dim in placed if function.keeps_dims or dim not in over}
     if kept != set(result_dims) or not set(over) <= set(placed):
         return f"{name} leaves the dims {sorted(kept)}, not {sorted(result_dims)}"
+    if cut:
+        own = frozenset(axis for dim in over for axis in placed[dim])
+        return Sharding(tuple(placed[dim] for dim in result_dims), own, function.reduces)
     unreduced = frozenset[str]().union(*(operand.unreduced for operand in operands))
     if any(unreduced.intersection(axes) for axes in placed.values()):
         return "an operand is unreduced over an axis that the other is sharded over"
@@ -113,6 +116,8 @@ def _placed(operand_dims: Sequence[Dims], operands: Sequence[Sharding]) -> dict[
             if dim in found and found[dim] != axes:
                 return f"dim {dim} is sharded over {found[dim]} on one operand and over {axes} on the other"
             found[dim] = axes
+    if any(sharding.reduction != SUM for sharding in operands):
+        return "an operand is a partial maximum or minimum, which its AllReduce alone may read"
     counted = Counter(axis for axes in found.values() for axis in axes)
     twice = sorted(axis for axis, count in counted.items() if count > 1)
     return f"axis {twice[0]} is on two dims" if twice else found

@@ -21,7 +21,7 @@ from shardc.errors import ShardcError, Span
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.scalars import Scalar, sizes_in
-from shardc.ir.sharding import Axes, Sharding, spell_dim, spell_unreduced
+from shardc.ir.sharding import SUM, Axes, Sharding, spell_dim, spell_unreduced
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class Pattern:
         return Sharding(given, self.unreduced) if len(given) == len(self.dims) else None
 
     def matches(self, sharding: Sharding) -> bool:
-        return self.unreduced == sharding.unreduced and all(
+        partial = sharding.reduction == SUM and self.unreduced == sharding.unreduced
+        return partial and all(
             wanted is None or wanted == axes for wanted, axes in zip(self.dims, sharding.dims, strict=True)
         )
 

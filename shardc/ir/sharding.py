@@ -14,14 +14,20 @@ from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 
 Axes = tuple[str, ...]
+SUM, MAX, MIN = "sum", "max", "min"
 
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """For each dim its axes, major to minor, and the axes over which the value is unreduced."""
+    """For each dim its axes, major to minor, and the axes over which the value is unreduced.
+
+    What is unreduced is a partial sum; `reduction` is another where a step has left the largest, or the smallest, of
+    its own block. Nothing but the AllReduce of that kind reads such a value.
+    """
 
     dims: tuple[Axes, ...]
     unreduced: frozenset[str] = frozenset()
+    reduction: str = SUM
     _hash: int = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -53,7 +59,7 @@ class Sharding:
         return self.unreduced.union(*self.dims)
 
     def with_dim(self, position: int, axes: Axes) -> Sharding:
-        return Sharding((*self.dims[:position], axes, *self.dims[position + 1 :]), self.unreduced)
+        return Sharding((*self.dims[:position], axes, *self.dims[position + 1 :]), self.unreduced, self.reduction)
 
     def blocks(self, mesh: Mesh) -> tuple[int, ...]:
         """Into how many blocks each dim is cut."""
@@ -128,12 +134,13 @@ def spell_dim(dim: str, axes: Axes | None) -> str:
     return f"{dim}_{spell_axes(axes)}" if axes else dim
 
 
-def spell_unreduced(axes: Iterable[str]) -> str:
-    axes = tuple(axes)
-    return "{U_" + spell_axes(axes) + "}" if axes else ""
+def spell_unreduced(axes: Iterable[str], reduction: str = SUM) -> str:
+    """`{U_X}`; of partial maxima `{max_X}`, which no text may say."""
+    axes, mark = tuple(axes), "U" if reduction == SUM else reduction
+    return f"{{{mark}_{spell_axes(axes)}}}" if axes else ""
 
 
 def spell(dims: Sequence[str], sharding: Sharding) -> str:
     """`[I_X, J]{U_Y}`."""
     inside = ", ".join(spell_dim(dim, axes) for dim, axes in zip(dims, sharding.dims, strict=True))
-    return f"[{inside}]" + spell_unreduced(sorted(sharding.unreduced))
+    return f"[{inside}]" + spell_unreduced(sorted(sharding.unreduced), sharding.reduction)

@@ -157,7 +157,7 @@ def as_float(operand: Expr, span: Span | None) -> Expr:
 
 def check_function(call: tree.Call) -> None:
     row, span = FUNCTIONS.get(call.function), call.name_span
-    if row is None or row.name in ("index", "cast", "widen"):
+    if row is None or row.name in ("index", "cast", "widen", "shift"):
         raise _unknown_function(call)
     given = len(call.operands)
     if given != row.arity:

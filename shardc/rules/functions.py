@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardc.ir.calls import linear_operands
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 
 Dims = tuple[str, ...]
@@ -39,3 +41,18 @@ def applied(
     if len(set(placed) | partial) != len(placed) + len(partial):
         return None
     return Sharding(tuple(axes_of[dim] for dim in result_dims), partial)
+
+
+def reduced_across(
+    function: str, over: Dims, operand_dims: Dims, result_dims: Dims, operand: Sharding, mesh: Mesh
+) -> tuple[Sharding, Axes] | None:
+    """What a function over sharded dims leaves, and the axes of its AllReduces, of what is left on each device.
+
+    `max_J(A[I_Y, J_X]) → C[I_Y]`: the largest of each block, then the largest of these over X. So too `softmax_J`,
+    whose exponentials are summed as well; it leaves `C[I_Y, J_X]`.
+    """
+    axes_of = dict(zip(operand_dims, operand.dims, strict=True))
+    across = tuple(axis for dim in over for axis in axes_of[dim])
+    if not across or operand.unreduced or not FUNCTIONS[function].across:
+        return None
+    return Sharding(tuple(axes_of[dim] for dim in result_dims)), mesh.ordered(across)

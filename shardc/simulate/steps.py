@@ -24,7 +24,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Single
-from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.ir.sharding import MAX, SUM, Array, Axes, Sharding
 from shardc.simulate.blocks import Part, Values, part_of, regroup, split
 from shardc.simulate.exchange import exchange
 from shardc.simulate.local import IllegalStep, apply_function, einsum
@@ -65,8 +65,8 @@ def _dispatch(op: Single, blocks: Sequence[Values], arrays: Sequence[Array], res
             return _joint_scatter(part_of(blocks[0], mesh, op.axes), parts, mesh).blocks(mesh)
         case ReduceScatter(axes, dim):
             return _reduce_scatter(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
-        case AllReduce(axes):
-            return _sum(part_of(blocks[0], mesh, axes), axes).blocks(mesh)
+        case AllReduce(axes, reduction):
+            return _all_reduce(part_of(blocks[0], mesh, axes), axes, reduction).blocks(mesh)
         case AllToAll(axes, source, dim):
             return _all_to_all(part_of(blocks[0], mesh, axes), axes, source, dim, mesh).blocks(mesh)
         case CollectivePermute():
@@ -99,6 +99,14 @@ def _sum(part: Part, axes: Axes) -> Part:
     """Every device has the sum over its group."""
     left = tuple(axis for axis in part.axes if axis not in axes)
     return Part(part.values.sum(axis=tuple(part.axes.index(axis) for axis in axes)), left)
+
+
+def _all_reduce(part: Part, axes: Axes, reduction: str) -> Part:
+    if reduction == SUM:
+        return _sum(part, axes)
+    left = tuple(axis for axis in part.axes if axis not in axes)
+    along = tuple(part.axes.index(axis) for axis in axes)
+    return Part(part.values.max(axis=along) if reduction == MAX else part.values.min(axis=along), left)
 
 
 def _reduce_scatter(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Part:

@@ -10,7 +10,7 @@ from itertools import product
 from hypothesis import strategies as st
 
 from shardc.ir.collectives import COLLECTIVE_NAMES, apply
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, NAMED
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.rules.moves import moves
@@ -219,7 +219,7 @@ def _sum(drawn: _Drawn) -> None:
 
 def _of_one(drawn: _Drawn) -> None:
     """Any function of one array."""
-    row = drawn.draw(st.sampled_from([row for row in FUNCTIONS.values() if row.arity == 1 and row.name not in _NARROW]))
+    row = drawn.draw(st.sampled_from(_OF_ONE))
     dims = drawn.draw(st.sampled_from(_SHAPES[:4] if row.over_dims else _SHAPES))
     value = drawn.use(dims) if row.linear else drawn.summed(dims)
     over = drawn.draw(st.sampled_from(dims)) if row.over_dims else ""
@@ -242,7 +242,12 @@ def _of_two(drawn: _Drawn) -> None:
     )
 
 
-_NARROW = ("log", "sqrt", "rsqrt", "exp")  # of negative or large numbers they are not finite
+_NARROW = ("log", "log1p", "sqrt", "rsqrt", "exp", "exp2")  # of negative or large numbers they are not finite
+_OF_ONE = [
+    row
+    for row in FUNCTIONS.values()
+    if row.arity == 1 and row.name not in _NARROW and not row.truths and row.name in (*NAMED, "neg")
+]
 _LINEAR: tuple[Callable[[_Drawn], None], ...] = (_reshard, _collective, _product, _local, _nested, _sum, _of_two)
 _LATER = (*_LINEAR, _of_one, _of_one)
 

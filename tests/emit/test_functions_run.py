@@ -76,3 +76,55 @@ def test_numbers_and_types_are_those_of_jnp(dtype, jnp_says, text):
     found, wanted = jax.jit(plan.compile())(values), jnp_says(values)
     assert found.dtype == wanted.dtype
     np.testing.assert_array_equal(np.asarray(found, np.float64), np.asarray(wanted, np.float64))
+
+
+REDUCED = """S[I, J_Y] = softmax_J(A[I_X, J_Y])
+L[I_X] = logsumexp_J(A)
+B0[I_XY] = max_J(A)
+B1[I] = min_J(A) + mean_J(A)
+T[J_Y] = softmax_J(logsumexp_I(A))
+W = max_{I,J}(abs(A))"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_reductions_over_sharded_dims(dtype):
+    plan = shardc.plan(REDUCED, mesh=MESH, dims=DIMS, dtype=dtype, objective="bytes")
+    assert {step.name for step in plan.schedule.steps if step.is_collective} >= {"AllReduce"}
+    report = run(plan.schedule)
+    assert report.ok, str(report)
+
+
+GRADIENTS = {
+    "C[I, J_Y] = softmax_J(A[I, J_Y])": lambda a: jax.nn.softmax(a, axis=1),
+    "C[I_X, J_Y] = softmax_{I,J}(A[I_X, J_Y])": lambda a: jax.nn.softmax(a, axis=(0, 1)),
+    "C[I] = logsumexp_J(A[I, J_YX])": lambda a: jax.nn.logsumexp(a, axis=1),
+    "C[I_X] = logsumexp_J(where(A[I_X, J_Y] > 0, A, -inf))": lambda a: jax.nn.logsumexp(
+        jnp.where(a > 0, a, -jnp.inf), axis=1
+    ),
+    "C[I] = mean_J(square(A[I, J_XY]))": lambda a: jnp.mean(a * a, axis=1),
+}
+
+
+@pytest.mark.parametrize("text", GRADIENTS)
+def test_a_gradient_of_a_reduction_is_that_of_jnp(text):
+    unsharded = GRADIENTS[text]
+    plan = shardc.plan(text, mesh=MESH, dims={"I": 64, "J": 256}, dtype="f32", objective="bytes")
+    assert all(step.name == "AllReduce" for step in plan.schedule.steps if step.is_collective)
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((64, 256)).astype(np.float32)
+    weights = rng.standard_normal(unsharded(a).shape).astype(np.float32)
+    wanted = jax.grad(lambda a: (weights * unsharded(a)).sum())(a)
+    with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"))):
+        program = plan.compile()
+        placed = placed_as(plan, 0, a)
+        given = jax.device_put(weights, spec_of(plan.schedule.values[plan.schedule.outputs[0]]))
+        found = jax.jit(jax.grad(lambda a: (given * program(a)).sum()))(placed)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def spec_of(array):
+    return jax.P(*(axes or None for axes in array.sharding.dims))
+
+
+def placed_as(plan, place, whole):
+    return jax.device_put(whole, spec_of(plan.schedule.values[plan.schedule.inputs[place]]))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import shardc
 from shardc.errors import RUNTIME, ShardcError
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, NAMED
 from shardc.machines.run import run
 from shardc.testing import Case, partial_programs
 
@@ -57,10 +57,11 @@ SHARED = [
     "A[I, J_Y]{U_X} → T[I_?, J_?]",
     "T[I_X, J_Y] = ReduceScatter(A[I, J]{U_XY})",
 ]
-OVER_I = [f"{name}_I(T)" for name, row in FUNCTIONS.items() if row.over_dims]
-OF_ONE = [f"{name}(T)" for name, row in FUNCTIONS.items() if row.arity == 1 and not row.over_dims and name != "neg"]
+OVER_I = [f"{name}_I(T)" for name, row in FUNCTIONS.items() if row.over_dims and name in NAMED]
+ELEMENTWISE = [row for row in FUNCTIONS.values() if row.arity == 1 and not row.over_dims and row.name in NAMED]
+OF_ONE = [f"{row.name}(T)" for row in ELEMENTWISE if not row.truths]
 # Of drawn values these are not finite.
-INFINITE = {f"{name}(T)" for name in ("log", "sqrt", "rsqrt", "exp")}
+INFINITE = {f"{name}(T)" for name in ("log", "log1p", "sqrt", "rsqrt", "exp", "exp2")}
 NEXT = [
     *(
         f"{name}[I_Y, J_X] = {text}"

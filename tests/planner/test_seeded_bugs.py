@@ -29,8 +29,9 @@ from shardc.planner.paths import costs, graph, search
 from shardc.planner.products import ways
 from shardc.planner.program import limits, progress
 from shardc.planner.statement import build, nodes, root
+from shardc.planner.statement import functions as ways_of_functions
 from shardc.rules import moves, products
-from shardc.rules.functions import applied
+from shardc.rules.functions import applied, reduced_across
 from shardc.simulate import IllegalStep, ReplicaMismatch
 from shardc.testing import (
     all_shardings,
@@ -104,16 +105,20 @@ def partial_operands_are_taken_for_sums(patch):
 
 
 def every_function_is_linear(patch):
-    def sloppy(function, over, operand_dims, result_dims, operands):
+    def sloppy(function, over, operand_dims, result_dims, operands, numbers):
         whole = [Sharding(operand.dims) for operand in operands]
         left = applied(function, over, operand_dims, result_dims, whole)
         return left and Sharding(left.dims, operands[0].unreduced)
 
-    patch.setattr(nodes, "applied", sloppy)
+    patch.setattr(ways_of_functions, "applied", sloppy)
 
 
 def functions_run_over_sharded_dims(patch):
-    patch.setattr(nodes, "applied", lambda name, over, below, left, operands: applied(name, (), below, left, operands))
+    def blind(name, over, below, left, operands, numbers):
+        return applied(name, (), below, left, operands)
+
+    patch.setattr(ways_of_functions, "applied", blind)
+    patch.setattr(build, "is_across", lambda *_: False)
 
 
 def rewritten(patch, change):
@@ -186,12 +191,12 @@ def test_a_function_marked_linear_by_mistake_computes_something_else(monkeypatch
     text = "C[I, K]{U_X} = relu(A[I, J_X] · B[J_X, K])"
     with pytest.raises(ShardcError, match="SHC220"):
         planned(text)
-    object.__setattr__(functions.FUNCTIONS["relu"], "linear", True)
+    object.__setattr__(functions.FUNCTIONS["relu"], "linear", (0,))
     try:
         wrong = planned(text).schedule
         assert not computes_the_reference(wrong)
     finally:
-        object.__setattr__(functions.FUNCTIONS["relu"], "linear", False)
+        object.__setattr__(functions.FUNCTIONS["relu"], "linear", ())
 
 
 IJ, JK, IK = ("I", "J"), ("J", "K"), ("I", "K")
@@ -215,6 +220,10 @@ FUNCTIONS = [
     ("max", ("J",), (IJ,), ("I",)),
     ("add", (), (IJ, IJ), IJ),
     ("add", (), (IJ, ("J",)), IJ),
+    ("div", (), (IJ, ("J",)), IJ),
+    ("maximum", (), (("J",), IJ), IJ),
+    ("where", (), (IJ, ("J",), IJ), IJ),
+    ("less", (), (("I",), ("J",)), IJ),
 ]
 
 
@@ -223,6 +232,10 @@ def test_the_rule_of_functions_is_the_law_on_all_shardings(name, over, dims, lef
     for operands in itertools.product(*(list(all_shardings(XY, len(names))) for names in dims)):
         law = function_law(name, over, dims, operands, left)
         found = applied(name, over, dims, left, operands)
+        if isinstance(law, Sharding) and law.reduction != "sum":  # to be followed by its AllReduce
+            reduced = reduced_across(name, over, dims[0], left, operands[0], XY)
+            assert found is None and reduced == (Sharding(law.dims), XY.ordered(law.unreduced)), operands
+            continue
         assert found == (law if isinstance(law, Sharding) else None), operands
 
 

@@ -22,7 +22,7 @@ from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
-from shardc.ir.sharding import Array, Sharding
+from shardc.ir.sharding import MAX, MIN, SUM, Array, Sharding
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.forms import (
     Form,
@@ -39,6 +39,8 @@ from shardc.lowering.forms import (
     Scattered,
 )
 from shardc.lowering.lower import lower
+
+_REDUCES = {SUM: "jax.lax.psum", MAX: "jax.lax.pmax", MIN: "jax.lax.pmin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +189,8 @@ class _Writer:
 
     def _moved(self, step: Step, op: PlainMove, value: Name) -> Expr:
         match op:
-            case AllReduce(axes):
-                return call("jax.lax.psum", value, axes_argument(axes))
+            case AllReduce(axes, reduction):
+                return call(_REDUCES[reduction], value, axes_argument(axes))
             case AllToAll(axes, source, dim):
                 return exchange(value, axes, source, dim)
             case CollectivePermute():

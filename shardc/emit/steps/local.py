@@ -102,7 +102,8 @@ def function(
 def _over_dims(row: Function, over: Dims, dims: Dims, name: Expr, wanted: Dims) -> Expr:
     axis = Keyword("axis", numbers(tuple(dims.index(dim) for dim in over)))
     left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in over)
-    return aligned(Call(Name(row.jax), (name, axis)), left, wanted)
+    found = Call(Name(row.jax), (name, axis))
+    return aligned(call("jax.lax.stop_gradient", found) if row.name == "shift" else found, left, wanted)
 
 
 def _positions(result: Array, mesh: Mesh | None) -> Expr:

@@ -160,6 +160,8 @@ def quick_call(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[int, ...
     """Where the operands of a function may lie: as one of them does, the others alike; and sums are made first."""
     for master in tables:
         for number in master.seeds:
+            if expr.over:
+                yield (number,)
             axes_of = dict.fromkeys(expr.dims, Axes())
             for table, at in ((master, number), *((table, next(iter(table.seeds))) for table in tables)):
                 for dim, axes in zip(table.expr.dims, table.sharding(at).dims, strict=True):

@@ -28,6 +28,7 @@ from shardc.planner.digits.products import InDigits, in_digits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.products.work import Work
 from shardc.planner.statement.nodes import Planner
+from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.cases import cases_of
 from shardc.rules.routes import Route
 
@@ -82,7 +83,7 @@ class Builder:
         before = self.values[value]
         sharding = reshaped(op, before.sharding, self.planner.mesh)
         after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
-        return self._append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
+        return self.append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
 
     def _origin(self, table: Table, seed: int, name: str) -> int:
         expr, origin = table.expr, table.origins[seed]
@@ -96,15 +97,17 @@ class Builder:
             case Waypoint(below, at):
                 return self.build(below, at, name)
             case Moved(below, at, move):
-                operand = self.build(below, at, self._inner(below.expr))
+                operand = self.build(below, at, self.inner(below.expr))
                 return self.move(operand, move, name, NAMED)
             case Multiplied():
                 return self._product(table, origin, seed, name)
             case Applied(tables, at):
                 assert isinstance(expr, Call)
-                found = tuple(self.build(t, n, self._inner(t.expr)) for t, n in zip(tables, at, strict=True))
+                found = tuple(self.build(t, n, self.inner(t.expr)) for t, n in zip(tables, at, strict=True))
+                if found and is_across(expr, self.values[found[0]], tables[0].expr.dims):
+                    return across(self, self.planner.mesh, expr, found[0], name)
                 op, seen = applied(expr, dict(self.planner.program.sizes)), tuple(t.expr.dims for t in tables)
-                return self._append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "", seen)
+                return self.append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "", seen)
             case _:
                 assert_never(origin)
 
@@ -117,12 +120,12 @@ class Builder:
     def _product(self, table: Table, origin: Multiplied, seed: int, name: str) -> int:
         expr = _taken_pair(table, origin)
         self._note_cases(expr, origin)
-        values = tuple(self.build(t, n, self._inner(t.expr), expr) for t, n in origin.operands)
+        values = tuple(self.build(t, n, self.inner(t.expr), expr) for t, n in origin.operands)
         result = self._array(expr, table.sharding(seed), name)
         seen = tuple(operand.dims for operand in expr.operands)
         arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
         cost = self._product_cost(expr, [*arrays, result])
-        return self._append(Einsum(), values, result, cost, "local product", seen)
+        return self.append(Einsum(), values, result, cost, "local product", seen)
 
     def _note_cases(self, expr: Product, origin: Multiplied) -> None:
         found = [t.sharding(seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
@@ -144,7 +147,7 @@ class Builder:
         self._note_cases(expr, origin)
         names = digits.names((*self.planner.mesh.names, *self.planner.program.dims))
         for (below, _), seed, moves in zip(origin.operands, _seeds(origin), found.operands, strict=True):
-            inner, split = self._inner(below.expr), digits.op(below.expr.dims)
+            inner, split = self.inner(below.expr), digits.op(below.expr.dims)
             value = self._origin(below, seed, inner)
             if any(split.sizes):
                 value = self._reshape(value, split, digits.of_dims(below.expr.dims, names), inner)
@@ -155,7 +158,7 @@ class Builder:
         arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
         cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
         seen = tuple(digits.of_dims(operand.dims, names) for operand in expr.operands)
-        value = self._append(Einsum(), tuple(values), left, cost, "local product", seen)
+        value = self.append(Einsum(), tuple(values), left, cost, "local product", seen)
         value = self._moved(value, found.result, table, digits_of(expr.dims, split), None, name)
         return self._reshape(value, replace(split, joins=True), expr.dims, name) if any(split.sizes) else value
 
@@ -196,9 +199,9 @@ class Builder:
             self.planner.model.formula(move, replace(before, dims=before.dims if whole is None else whole)),
         )
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
-        return self._append(move, (value,), after, cost, rule)
+        return self.append(move, (value,), after, cost, rule)
 
-    def _append(
+    def append(
         self,
         op: Op,
         operands: tuple[int, ...],
@@ -219,7 +222,7 @@ class Builder:
     def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
         return Array(name, expr.dims, self.planner.program.shape(expr.dims), sharding, expr.dtype)
 
-    def _inner(self, expr: Expr) -> str:
+    def inner(self, expr: Expr) -> str:
         """A name for an operand: its own, or the result's with a number."""
         if isinstance(expr, Use):
             return expr.name

@@ -1,0 +1,125 @@
+"""The steps of a function over a sharded dim: each device's own, then AllReduces of what is left of the array.
+
+    max_J(A[I, J_X])         M[I]{max_X} = max_J A;  AllReduce
+    logsumexp_J(A[I, J_X])   M[I] so;  S[I]{U_X} = sum_J exp(A - M);  AllReduce;  log S + M
+    softmax_J(A[I, J_X])     M[I], S[I] so;  exp(A - M) / S
+
+The array itself never moves. What each device does alone is priced as the function of a whole dim is, at nothing. The
+shift by M changes no result and no derivative, and none is taken through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from shardc.ir.collectives import AllReduce, Move
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Einsum, Op, StepCost
+from shardc.ir.program import Call
+from shardc.ir.sharding import MAX, SUM, Array, Sharding
+from shardc.rules.functions import reduced_across
+
+Dims = tuple[str, ...]
+
+
+class Steps(Protocol):
+    """What appends steps: a Builder."""
+
+    values: list[Array]
+
+    def append(
+        self, op: Op, operands: tuple[int, ...], result: Array, cost: StepCost, rule: str, seen: tuple[Dims, ...] = ()
+    ) -> int: ...
+
+    def move(self, value: int, move: Move, name: str, rule: str) -> int: ...
+
+    def inner(self, expr: Call) -> str: ...
+
+
+def is_across(call: Call, operand: Array, dims: Dims) -> bool:
+    """Whether a function runs over a dim that is sharded; `dims` are the operand's where the expression names them."""
+    return any(operand.sharding.dims[dims.index(dim)] for dim in call.over)
+
+
+def across(steps: Steps, mesh: Mesh, call: Call, value: int, name: str) -> int:
+    """The value of a function over a sharded dim of this one."""
+    dims, lies = call.operands[0].dims, steps.values[value].sharding
+    found = reduced_across(call.function, call.over, dims, call.dims, lies, mesh)
+    assert found is not None, "only what the planner found"
+    return _Across(steps, mesh, call, value, found[1]).named(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Across:
+    steps: Steps
+    mesh: Mesh
+    call: Call
+    value: int
+    axes: tuple[str, ...]
+
+    @property
+    def _dims(self) -> Dims:
+        return self.call.operands[0].dims
+
+    @property
+    def _left(self) -> Dims:
+        return tuple(dim for dim in self._dims if dim not in self.call.over)
+
+    def named(self, name: str) -> int:
+        rule = f"{self.call.function} over a sharded dim: "
+        kind = FUNCTIONS[self.call.function].reduces
+        if kind:
+            return self._largest(self.call.function, name, rule)
+        shift = self._largest("shift", self.steps.inner(self.call), rule)
+        if self.call.function == "logsumexp":  # of nothing but −inf the shift is the lowest number, and the sum 0
+            shift = self._apply("maximum", (shift,), self._left, rule + "a finite shift", (None, _lowest(self.call)))
+        off = self._apply("sub", (self.value, shift), self._dims, rule + "exponents of at most 0")
+        weights = self._apply("exp", (off,), self._dims, rule + "each device's own")
+        total = self._sum(weights, rule)
+        if self.call.function == "softmax":
+            return self._apply("div", (weights, total), self.call.dims, rule + "shares of the sum", name=name)
+        logarithm = self._apply("log", (total,), self._left, rule + "its logarithm")
+        return self._apply("add", (logarithm, shift), self.call.dims, rule + "the shift back", name=name)
+
+    def _largest(self, function: str, name: str, rule: str) -> int:
+        """Each device's largest or smallest, then that of all."""
+        kind = FUNCTIONS[function].reduces
+        dims = self.call.dims if function == self.call.function else self._left
+        array = self._array(dims, name, unreduced=True, reduction=kind)
+        word = "largest" if kind == MAX else "smallest"
+        op = Apply(function, self.call.over)
+        own = self.steps.append(op, (self.value,), array, StepCost(), f"{rule}each device's {word}", (self._dims,))
+        return self.steps.move(own, AllReduce(self.axes, kind), name, f"{rule}the {word} of all")
+
+    def _sum(self, weights: int, rule: str) -> int:
+        name = self.steps.inner(self.call)
+        array = self._array(self._left, name, unreduced=True)
+        own = self.steps.append(Einsum(), (weights,), array, StepCost(), rule + "each device's sum")
+        return self.steps.move(own, AllReduce(self.axes), name, rule + "the sum of all")
+
+    def _apply(
+        self,
+        function: str,
+        operands: tuple[int, ...],
+        dims: Dims,
+        rule: str,
+        numbers: tuple[float | None, ...] = (),
+        name: str | None = None,
+    ) -> int:
+        array = self._array(dims, name or self.steps.inner(self.call))
+        seen = tuple(self._dims if value == self.value else self.steps.values[value].dims for value in operands)
+        return self.steps.append(Apply(function, (), numbers), operands, array, StepCost(), rule, seen)
+
+    def _array(self, dims: Dims, name: str, unreduced: bool = False, reduction: str = SUM) -> Array:
+        given = self.steps.values[self.value]
+        lies = tuple(given.sharding.dims[self._dims.index(dim)] for dim in dims)
+        shape = tuple(given.shape[self._dims.index(dim)] for dim in dims)
+        partial = frozenset(self.axes) if unreduced else frozenset[str]()
+        return Array(name, dims, shape, Sharding(lies, partial, reduction if unreduced else SUM), self.call.dtype)
+
+
+def _lowest(call: Call) -> float:
+    """About the lowest number of a type."""
+    return {"f16": -65504.0, "f8_e4m3fn": -448.0, "f8_e5m2": -57344.0}.get(call.dtype.name, -(2.0**127))
