@@ -18,23 +18,30 @@ from shardc.io.files import check_output, write_output
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of to stdout; FILE.svg is the steps' picture.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--pareto", is_flag=True, help="With time (or bytes) against memory: the plan, and leaner ones.")
+@click.option("--compare", "other", metavar="OTHER", help="Beside the plan of another INPUT, with the same options.")
 @with_options
-def report(argument: str, output: str | None, force: bool, pareto: bool, **values: Any) -> int:
+def report(argument: str, output: str | None, force: bool, pareto: bool, other: str | None, **values: Any) -> int:
     """One self-contained page: shardings, steps, alternatives, timeline, roofline, memory, code."""
     options = Options.of(values)
     if options.json:
         raise click.UsageError("report writes a page: `shardc plan --json` has the plan as JSON")
+    is_picture = output is not None and output.endswith(".svg")
+    if is_picture and (pareto or other is not None):
+        raise click.UsageError("a picture is of one plan's steps: give a FILE.html")
+    if other is not None and pareto:
+        raise click.UsageError("--compare shows two plans, --pareto all of one: give one of them")
+    sources = options.files(argument) + ([] if other is None else [other])
     if output is not None:
-        check_output(output, sources=options.files(argument), force=force)
+        check_output(output, sources=sources, force=force)
     elif force:
         streams.say("warning: --force does nothing without -o")
     found = options.plan(options.parse(argument))
+    beside = None if other is None else options.plan(options.parse(other))
     for warning in found.warnings:
         streams.say(f"warning: {in_line(warning)}")
-    is_picture = output is not None and output.endswith(".svg")
-    text = f"{found.picture().svg}\n" if is_picture else found.page(pareto=pareto)
+    text = f"{found.picture().svg}\n" if is_picture else found.page(pareto=pareto, compare=beside)
     if output is None:
         streams.result(text.removesuffix("\n"))
     else:
-        write_output(text, output, sources=options.files(argument), force=force)
+        write_output(text, output, sources=sources, force=force)
     return 0

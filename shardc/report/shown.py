@@ -73,21 +73,24 @@ class Shown(ABC):
 
         return picture(self._pictured(), of)
 
-    def page(self, *, pareto: bool = False) -> str:
+    def page(self, *, pareto: bool = False, compare: Shown | None = None) -> str:
         """The plan as one page of HTML, under 500 KB, which fetches nothing; as `picture`, it needs drawsvg.
 
         With its front by `pareto`; and, where a slice is named and libtpu is there, with what the compiler makes of it.
+        Or with another plan beside it, to `compare` them.
         """
-        from shardc.report.page import Reported, page
+        from shardc.report.page import Reported, page, page_of_two
 
+        if compare is not None:
+            return page_of_two(*(Reported(each._pictured(), each.source()) for each in (self, compare)))
         verified, why_not = self._verified()
         front = self._front_view() if pareto else None
         return page(Reported(self._pictured(), self.source(), front, verified, why_not))
 
-    def report(self, path: str, *, pareto: bool = False, force: bool = False) -> None:
+    def report(self, path: str, *, pareto: bool = False, compare: Shown | None = None, force: bool = False) -> None:
         """Writes `page()` to a file, whole or not at all; over one that exists only by `force`. SHC502 to SHC506."""
         check_output(path, sources=(), force=force)
-        write_output(self.page(pareto=pareto), path, sources=(), force=force)
+        write_output(self.page(pareto=pareto, compare=compare), path, sources=(), force=force)
 
     def _pictured(self) -> Pictured:
         from shardc.report.pictures.plan import Pictured

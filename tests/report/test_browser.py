@@ -44,6 +44,8 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, (text, mesh) in PROGRAMS.items():
         shardc.plan(text, mesh=mesh).report(str(folder / f"{name}.html"), pareto=name == "case 2")
+    one, other = (shardc.plan(*PROGRAMS[name][:1], mesh=PROGRAMS[name][1]) for name in ("case 2", "two axes"))
+    one.report(str(folder / "beside.html"), compare=other)
     return folder
 
 
@@ -82,7 +84,7 @@ OPENED = 'document.querySelectorAll("details").forEach(function (each) { each.op
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, "beside"])
 def test_nothing_overflows_and_no_text_is_cut_or_covered(shown, pages, name, width):
     shown.open(pages / f"{name}.html", width)
     shown.run(OPENED)

@@ -132,6 +132,33 @@ def test_the_same_plan_is_the_same_page():
     assert one == other
 
 
+def test_two_plans_stand_side_by_side_on_one_scale():
+    one = shardc.plan(CASE_2, mesh={"X": 4}, dims={"I": 512, "J": 8192, "K": 1024}, chip="v5e")
+    other = shardc.plan(
+        "A[I, J_X] · B[J, K] → C[I, K]", mesh={"X": 4}, dims={"I": 512, "J": 8192, "K": 1024}, chip="v5e"
+    )
+    text = one.page(compare=other)
+    read = Read(text)
+    assert len(text.encode()) < MOST
+    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(ids) == len(set(ids)) and {"first-module", "second-module"} <= set(ids)
+    assert {each["data-of"] for each in read.all("button") if "data-of" in each} <= set(ids)
+    assert one.source() in read.text and other.source() in read.text
+    costs = [cell for around, cell in read.texts if around == "td"]
+    at = costs.index("wire bytes")
+    assert costs[at : at + 4] == ["wire bytes", "786 kB", "1.57 MB", "2.00"]
+    bars = re.findall(r'data-duration="(\d+)".*?<rect [^>]*?width="([\d.]+)"', text, re.DOTALL)
+    assert len(bars) == 4
+    scales = [float(width) / int(length) for length, width in bars]
+    assert max(scales) == pytest.approx(min(scales), rel=1e-4), "a microsecond is as long in both"
+
+
+def test_a_plan_beside_itself_differs_in_nothing():
+    plan = shardc.plan(CASE_2, mesh={"X": 4})
+    cells = [cell for around, cell in Read(plan.page(compare=plan)).texts if around == "td"]
+    assert cells[3 : 4 * 6 : 4] == ["1.00"] * 6
+
+
 # --- files and the command line
 
 
@@ -172,6 +199,17 @@ def test_a_file_that_exists_is_refused_before_the_work(run, tmp_path, monkeypatc
     monkeypatch.setattr("shardc.commands.options.Options.plan", lambda *_: pytest.fail("planned"))
     assert run("report", CASE_2, "--mesh", "X=4", "-o", str(target))[0] == 7
     assert target.read_text() == "mine"
+
+
+def test_the_command_compares_with_another_input(run, tmp_path):
+    file = tmp_path / "other.shard"
+    file.write_text("A[I, J_X] · B[J, K] → C[I, K]")
+    arguments = ["report", CASE_2, "--mesh", "X=4", "--compare", str(file)]
+    other = shardc.plan("A[I, J_X] · B[J, K] → C[I, K]", mesh={"X": 4})
+    assert run(*arguments) == (0, shardc.plan(CASE_2, mesh={"X": 4}).page(compare=other), "")
+    assert run(*arguments, "--pareto")[0] == 2
+    assert run(*arguments, "-o", str(tmp_path / "two.svg"))[0] == 2
+    assert run(*arguments, "-o", str(file), "--force")[0] == 7, "no output takes the place of an input"
 
 
 def test_a_page_is_no_json(run):

@@ -29,6 +29,7 @@ dl.sums dd small{display:block;font-weight:400;font-size:.8rem;color:var(--soft)
 .scrolls{overflow-x:auto;max-width:100%;margin:.4rem 0}
 .scrolls:focus-visible,button:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--link);
 outline-offset:2px}
+.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(34rem,100%),1fr));gap:0 1.6rem}.two>*{min-width:0}
 .row{display:flex;flex-wrap:wrap;gap:1.2rem}.row>*{max-width:100%}
 table{border-collapse:collapse;font-size:.9rem}caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{border-bottom:1px solid var(--edge);padding:.25rem .7rem .25rem 0;text-align:left;

@@ -31,14 +31,19 @@ def _page(reported: Reported, room: Room) -> str:
         sections.code(reported, room),
     ]
     shown = [part for part in parts if part is not None]
-    title = heading(view)
+    about = [tag("p", for_what(view), class_="soft")]
+    return document(heading(view), about, [sections.sums(view), *sections.told(view)], shown)
+
+
+def document(title: str, about: list[Element], first: list[Element], parts: list[Element]) -> str:
+    """A page with these sections, and links to them."""
     body = tag(
         "body",
         tag("a", "to the plan", class_="skip", href="#plan"),
         _patterns(),
-        tag("header", tag("h1", title), tag("p", _for_what(view), class_="soft")),
-        _contents(shown),
-        tag("main", sections.sums(view), *sections.told(view), *shown, id="plan"),
+        tag("header", tag("h1", title), *about),
+        _contents(parts),
+        tag("main", *first, *parts, id="plan"),
         tag("footer", tag("p", "Written by shardc; prices are of its cost model.", class_="soft")),
         tag("script", SCRIPT),
     )
@@ -56,7 +61,8 @@ def heading(view: PlanView) -> str:
     return cut(text, 4 * _LONGEST) + (f"; and {hidden} more" if hidden else "")
 
 
-def _for_what(view: PlanView) -> str:
+def for_what(view: PlanView) -> str:
+    """`mesh X=4; chip v5e; bf16; I=512`."""
     mesh = ", ".join(f"{axis}={size}" for axis, size in view.mesh.items()) or "one device"
     dims = ", ".join(f"{dim}={size}" for dim, size in view.dims.items())
     return f"mesh {mesh}; chip {view.chip}; {view.dtype}; {dims}"

@@ -165,12 +165,16 @@ def _alternatives(statement: StatementView, room: Room) -> Element | None:
 def charts(reported: Reported) -> Iterator[Element]:
     """When what is busy, what bounds the products, what memory is held; time against memory where it was asked for."""
     plan = reported.plan
-    schedule, capacity = plan.schedule, plan.view.capacity_bytes
+    schedule = plan.schedule
     yield section("timeline", "Timeline", figure(timeline_picture(predicted(schedule))))
     yield section("roofline", "Roofline", figure(roofline_picture(schedule, plan.model.chip)))
-    yield section("memory", "Memory", figure(memory_picture(schedule, capacity)))
+    yield memory(plan)
     if reported.front is not None:
         yield section("front", "Time against memory", figure(front_picture(reported.front)), _front(reported))
+
+
+def memory(plan: Pictured) -> Element:
+    return section("memory", "Memory", figure(memory_picture(plan.schedule, plan.view.capacity_bytes)))
 
 
 def _front(reported: Reported) -> Element:

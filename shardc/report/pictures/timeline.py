@@ -13,14 +13,14 @@ _WIDTH, _ROW = 640.0, 30.0
 _PS = 1e-12
 
 
-def timeline_picture(timeline: Timeline) -> Picture:
-    """Of a plan as it is priced, or of a compiled program as it is replayed."""
+def timeline_picture(timeline: Timeline, until_s: float | None = None) -> Picture:
+    """Of a plan as it is priced, or of a compiled program as it is replayed; of `until_s` seconds, beside a longer."""
     title = f"timeline of {in_seconds(timeline.step_s)}"
     tracks = timeline.tracks
     if not tracks:
         return framed(Picture(title, 160, 20, (Text(0, 13, "nothing takes time"),)))
     left = max(width_of(track) for track in tracks) + 12
-    scale = Scale(0, timeline.step_s, left, left + _WIDTH)
+    scale = Scale(0, timeline.step_s if until_s is None else until_s, left, left + _WIDTH)
     bottom = len(tracks) * _ROW + 8
     marks: list[Mark] = []
     for value in scale.ticks():
