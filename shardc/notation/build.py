@@ -155,12 +155,31 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
             return tree.Index(check_name(name.removeprefix(INDEX), "dim", self._span(kids[0])), self._around(kids))
         if name:
             self._check_array(name, self._span(kids[0]))
+        turned = [kid for kid in kids if isinstance(kid, Token) and kid.type == "TRANSPOSED"]
+        if turned:
+            return self._transposed(kids, turned)
         kinds = [kid.type if isinstance(kid, Token) else "" for kid in kids]
         dtype = self._name(kids[2]) if "COLON" in kinds[:2] else None
         dims = tuple(kid for kid in kids if isinstance(kid, tree.Dim)) if "LSQB" in kinds else None
         if isinstance(kids[-1], _Names):
             return tree.Array(name, dims, kids[-1].names, dtype, self._around(kids[:-1]), kids[-1].span)
         return tree.Array(name, dims, (), dtype, self._around(kids))
+
+    def _transposed(self, kids: Kids, turned: list[Token]) -> tree.Array | tree.Number | tree.Index:
+        """`W^T[F, D]` is W[D, F]. Dims are matched by name: to turn `W[D, F]^T`, or a bare `W^T`, changes nothing."""
+        made = self.array([kid for kid in kids if kid not in turned])
+        span = self._around(kids)
+        if not isinstance(made, tree.Array):
+            return made
+        if made.dims is not None and len(made.dims) != 2:
+            raise ShardcError(
+                "SHC101",
+                f"`{span.text}` has {len(made.dims)} dims; a transpose is of two",
+                span=span,
+                help="drop the `^T`: dims are matched by name, in any order",
+            )
+        before = turned[0] is kids[1] and made.dims is not None
+        return replace(made, dims=made.dims[::-1] if before and made.dims else made.dims, span=span)
 
     def _check_array(self, name: str, span: Span) -> None:
         check_name(name, "array", span)
@@ -219,6 +238,13 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
 
     def size_of(self, kids: Kids) -> tree.Size:
         return tree.Size(self._name(kids[1]), self._around(kids))
+
+    def sigma(self, kids: Kids) -> tree.Expr:
+        r"""`Σ_J A[I, J] · B[J]`, `\sum_{J,K} …`: a sum over the product that follows."""
+        names = re.findall(r"[A-Za-z0-9_]+", kids[0].partition("_")[2])
+        place = self._span(kids[0])
+        made = tree.Call("sum", tuple(names), (kids[1],), self._around(kids), place)
+        return self._deep(made, [kids[1]], 1)
 
     def neg(self, kids: Kids) -> tree.Expr:
         return self._deep(tree.Neg(kids[1], self._around(kids)), [kids[1]], 1)

@@ -27,6 +27,13 @@ _CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
 _ENDS = {"_NL", "$END"}
+_INSTEAD = {
+    "^": "a power is a product, `A ⊙ A`; a transpose is `^T`, and not needed: dims are matched by name",
+    "%": "a comment begins with `#`",
+    "\\frac": "write `A / B`",
+    "\\sum": "name the dim that it is over: `Σ_J A[I, J]`, or `sum_J(A)`",
+    "\\max": "write `max_J(A)` of a dim, `maximum(A, B)` of two arrays",
+}
 _QUIET = re.compile(r"#[^\n]*|(?<![\w'])'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")  # after a letter ' is a prime
 
 
@@ -191,6 +198,18 @@ def _result_last(stop: _Stop) -> ShardcError | None:
     )
 
 
+def _indexed(stop: _Stop) -> ShardcError | None:
+    """`In[L, B, D][i]`."""
+    if (stop.kind, stop.before_kind) != ("LSQB", "RSQB"):
+        return None
+    return ShardcError(
+        "SHC101",
+        "a second pair of brackets on one array",
+        span=stop.span,
+        help="a statement is of whole arrays: drop the index, and the dim that it is of",
+    )
+
+
 def _missing(stop: _Stop) -> ShardcError | None:
     """`A[I, J] · → C[I]`: an operator with nothing after it."""
     if stop.before_kind not in _OPERATORS or stop.before is None or "NAME" not in stop.expected:
@@ -221,6 +240,7 @@ _RULES = (
     _no_dim,
     _unclosed,
     _missing,
+    _indexed,
     _result_last,
     _trailing,
 )
@@ -241,7 +261,8 @@ def _character(source: Source, offset: int) -> ShardcError:
     end = command.end() if command else offset + 1
     span = Span(source, offset, end)
     known = r"; known are \mathbf, \text, \cdot, \odot, \rightarrow" if span.text.startswith("\\") else ""
-    return ShardcError("SHC106", f"`{span.text}` does not belong here", span=span, help=f"delete it{known}")
+    told = _INSTEAD.get(span.text, f"delete it{known}")
+    return ShardcError("SHC106", f"`{span.text}` does not belong here", span=span, help=told)
 
 
 def _listed(expected: set[str]) -> str:

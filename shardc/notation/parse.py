@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
-from shardc.errors import ShardcError, Source
+from shardc.errors import ShardcError, Source, Span
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.mesh import Mesh, check_size
 from shardc.ir.names import check_name
 from shardc.ir.program import Program
 from shardc.notation import tree
+from shardc.notation.mend import with_remedy
+from shardc.notation.paste import taken_off
 from shardc.notation.resolve import Options, resolve
 from shardc.notation.scan import scan, source_of
 
+_FIRST = "write a statement: `A[I, J] · B[J, K] → C[I, K]`"
 MAX_BITS = 332  # of a size: a hundred digits
 
 
@@ -43,7 +48,20 @@ def parse(
         exact=exact,
     )
     source = source_of(text, name)
-    return resolve(_tree(source), options, source)
+    try:
+        return resolve(_tree(source), options, source)
+    except ShardcError as error:
+        axes = () if options.mesh is None else options.mesh.names
+        raise with_remedy(error, source.text, axes, partial(_is_read, options=options)) from None
+
+
+def _is_read(text: str, options: Options) -> bool:
+    source = Source(text, "")
+    try:
+        resolve(_tree(source), options, source)
+    except ShardcError:
+        return False
+    return True
 
 
 def parse_tree(text: str, name: str = "<expression>") -> tree.Tree:
@@ -55,10 +73,19 @@ def _tree(source: Source) -> tree.Tree:
     from shardc.notation.build import build
     from shardc.notation.grammar import syntax
 
-    scan(source)
-    parsed: tree.Tree = build(source, syntax(source, "start"))
+    bare, left_out = taken_off(source.text)
+    try:
+        scan(Source(bare, source.name))
+        parsed: tree.Tree = build(source, syntax(Source(bare, source.name), "start"))
+    except ShardcError as error:
+        if error.span is not None:
+            error.span = Span(source, error.span.start, error.span.end)
+        raise
+    parsed = replace(parsed, left_out=tuple(left_out))
+    if not parsed.items and left_out:
+        raise ShardcError("SHC102", f"`{left_out[0]}` is all, and does not say how it is made", help=_FIRST)
     if not parsed.items:
-        raise ShardcError("SHC102", "the text is empty", help="write a statement: `A[I, J] · B[J, K] → C[I, K]`")
+        raise ShardcError("SHC102", "the text is empty", help=_FIRST)
     return parsed
 
 

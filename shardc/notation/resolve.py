@@ -310,6 +310,7 @@ def _check_sizes_named(parsed: tree.Tree, program: Program, sizes: Mapping[str, 
 def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Options) -> Iterator[str]:
     """What looks like a slip, and what nothing uses."""
     yield from scope.warnings
+    yield from (f"`{left}` does not say how it is made, and is left out" for left in parsed.left_out)
     yield from slips.lone_dims(parsed, program, {name: array.dims for name, array in scope.arrays.items()})
     yield from (f"mesh axis `{axis}` is not used" for axis in scope.mesh.names if axis not in scope.used_axes)
     yield from unreturned(program)

@@ -27,7 +27,7 @@ _LOOK_ALIKE = dict(
 )
 _INSTEAD = {
     "−": "-", "–": "-", "—": "-", "⟶": "->", "⇒": "->", "➔": "->", "↦": "->",
-    "×": "·", "÷": "/", "•": "·", "∙": "·", "・": "·", "∘": "⊙", "⨀": "⊙", "⊗": "·",
+    "÷": "/", "•": "·", "∙": "·", "・": "·", "∘": "⊙", "⨀": "⊙", "⊗": "·",
     "‘": "'", "’": "'", "“": '"', "”": '"', "⟨": "<", "⟩": ">", "，": ",", "；": ";",
 }  # fmt: skip
 
@@ -93,6 +93,9 @@ def _misplaced(source: Source, offset: int) -> ShardcError:
         return ShardcError(
             "SHC108", f"{what} is not an ASCII digit", span=span, help=f"write `{digit}`, the ASCII digit"
         )
+    if found == "…":
+        remedy = "write every operand out; only `C[…] = …` alone may leave open how an array is made"
+        return ShardcError("SHC106", f"{what} does not belong here", span=span, help=remedy)
     meant = _meant(found)
     if meant.isalnum():
         message, remedy = f"{what} is not the letter `{meant}`", f"write `{meant}`, the ASCII letter"

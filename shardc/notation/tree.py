@@ -185,9 +185,10 @@ Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement | Return
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A whole text."""
+    """A whole text; `left_out` are statements that say nothing, as `Loss[B] = …`."""
 
     items: tuple[Item, ...]
+    left_out: tuple[str, ...] = field(default=(), compare=False)
 
 
 def below(expr: Expr) -> tuple[Expr, ...]:

@@ -26,7 +26,7 @@ def with_names(parsed: tree.Tree) -> tree.Tree:
                 item, expr=tree.over_arrays(item.expr, _named(operands)), result=_named(results)(item.result)
             )
         items.append(item)
-    return tree.Tree(tuple(items))
+    return replace(parsed, items=tuple(items))
 
 
 def _named(fresh: Iterator[str]) -> Callable[[tree.Array], tree.Array]:
