@@ -28,7 +28,10 @@ _FRAME = re.compile(
 _GETS = re.compile(r":=|\\(?:leftarrow|gets|coloneqq)(?![A-Za-z])")
 _PART = re.compile(r"#[^\n]*|(?:(?!\\\\)[^\n;#])+|\\\\|[\n;]")
 _LETTER = "A-Za-z" + "".join(GREEK.values())
-_NUMBER = re.compile(rf"[ \t]*(?:>[ \t]*)*(?:(?:\(?[0-9]{{1,3}}[.)]|[a-z][.)]|[*+•‣◦–—])[ \t]+)?(?=[{_LETTER}\\[(])")
+_WORD = rf"\\(?:text|math|operatorname|sum|{'|'.join(GREEK)})"
+_NUMBER = re.compile(
+    rf"[ \t]*(?:>[ \t]*)*(?:(?:\(?[0-9]{{1,3}}[.)]|[a-z][.)]|[*+•‣◦–—])[ \t]+)?(?=[{_LETTER}[(]|{_WORD})"
+)
 _DASH = re.compile(r"[ \t]*-[ \t]+(?=[^→=]*=)(?!.*(?:→|->|arrow|\\to))")
 _GETS_TOO = re.compile(r"[^<=(→]*(<-)(?![^\n]*(?:=|→|->|arrow|\\to))")
 _WORDS = re.compile(rf"\([ \t]*(?!{'|'.join(COLLECTIVE_NAMES)})[A-Za-z']+,?[ \t]+[A-Za-z]")
@@ -89,7 +92,8 @@ def _without_remarks(part: str) -> str:
 def _end(part: str, end: int) -> int:
     """Where a statement ends, without blanks and a full stop or comma."""
     end = len(part[:end].rstrip())
-    return len(part[: end - 1].rstrip()) if end > 1 and part[end - 1] in ".,:" and part[end - 2] not in "." else end
+    stops = end > 1 and part[end - 1] in ".,:" and not (part[end - 2].isdigit() or part[end - 2] == ".")
+    return len(part[: end - 1].rstrip()) if stops else end
 
 
 def _is_remark(before: str, remark: str) -> bool:
