@@ -43,6 +43,10 @@ Out[B_X, S, D_Y] = silu((As ⊙ Rs) ·_D Win[D, F_Y]) ·_F Wout[F_Y, D]"""
 )
 
 
+SHARDED = """Ps[S_X, T_Y] = softmax_T(where(index_S >= index_T, q[S_X, E] · k[T_Y, E] / sqrt(|E|), -inf))
+Out[S_X, E] = Ps ·_T v[T_Y, E]"""
+
+
 @dataclass(frozen=True)
 class Tried:
     """A program to plant faults in."""
@@ -63,6 +67,7 @@ PROGRAMS = (
     ),
     Tried("norm, gelu", NORM, "B=64,D=64,F=128"),
     Tried("attention", ATTENTION, "B=4,S=16,T=16,H=4,E=16,D=64"),
+    Tried("attention, sharded sequence", SHARDED, "S=64,T=128,E=16"),
     Tried("whole block", BLOCK, "B=2,S=16,T=16,H=4,E=8,D=32,F=64"),
 )
 DTYPES = ("bf16", "f32")
@@ -99,6 +104,22 @@ def a_part_left_out(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axes, **options: right(x * (jax.lax.axis_index(axes) > 0).astype(x.dtype), axes, **options)
 
 
+def its_own(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Each device goes on with its own."""
+    return lambda x, axes: x
+
+
+def a_mask_inverted(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda mask, x, y: right(mask, y, x)
+
+
+def a_local_index(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Every device counts from 0."""
+    import jax.numpy as jnp
+
+    return lambda x, y: right(x % 32, y) if x.dtype == jnp.int32 else right(x, y)
+
+
 def stale(right: Callable[..., Any]) -> Callable[..., Any]:
     """The second device's part has not come yet: in its place is still the first's."""
     import jax
@@ -122,6 +143,9 @@ IN_CODE: dict[str, tuple[tuple[str, ...], Callable[[Callable[..., Any]], Callabl
     "gelu as relu": (("jax.nn.gelu", "jax.nn.silu"), lambda right: relu),
     "a sum halved": (SUMS, halved),
     "a part left out of a sum": (SUMS, a_part_left_out),
+    "a maximum of its own": (("jax.lax.pmax",), its_own),
+    "a mask inverted": (("jnp.where",), a_mask_inverted),
+    "positions from 0 on every device": (("jnp.greater_equal",), a_local_index),
     "a stale gather": (("jax.lax.all_gather",), stale),
 }
 FAULTS = (*IN_CODE, "a shard of another device", "a dropped scale")

@@ -43,11 +43,18 @@ def test_faults_of_attention_are_found(bench, fault):
     assert report.verdict.value == "not equal", report
 
 
+@pytest.mark.parametrize("fault", ["a maximum of its own", "a mask inverted", "positions from 0 on every device"])
+def test_faults_of_a_softmax_over_a_sharded_dim_are_found(bench, fault):
+    (tried,) = (tried for tried in bench.PROGRAMS if tried.name == "attention, sharded sequence")
+    report = bench.Trial.of(tried, "f32").with_fault(fault)
+    assert report.verdict.value == "not equal", report
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
-@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("place", range(8))
 def test_every_fault_is_found_in_every_program(bench, place, dtype):
-    assert len(bench.PROGRAMS) == 7
+    assert len(bench.PROGRAMS) == 8
     assert_all_found(bench, bench.PROGRAMS[place].name, dtype, 20)
 
 
