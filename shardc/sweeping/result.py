@@ -7,17 +7,20 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardc.io.text import json_text
 from shardc.sweeping.ranges import Over
 from shardc.sweeping.rows import Crossing, Row, crossing, least_between, neighbours
 from shardc.sweeping.table import rows_table
 
+if TYPE_CHECKING:
+    from shardc.report.pictures import Picture
+
 VERSION = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Swept:
     """The rows of a sweep in order; `print` shows them as a table."""
 
@@ -80,6 +83,21 @@ class Swept:
         writer.writeheader()
         writer.writerows(lines)
         return found.getvalue()
+
+    def __repr__(self) -> str:
+        over = ", ".join(each.text for each in self.over)
+        return f"<Sweep of {'; '.join(self.statements)[:100]} over {over}: {len(self.rows)} plans>"
+
+    def _repr_html_(self) -> str:
+        from shardc.report.page.notebook import swept_html
+
+        return swept_html(self.picture(), str(self))
+
+    def picture(self) -> Picture:
+        """Compute, communication and time over what is swept last, a chart for each other size; needs drawsvg."""
+        from shardc.sweeping.drawn import picture
+
+        return picture(self)
 
     def __str__(self) -> str:
         table = rows_table([name for each in self.over for name in each.names], self.rows, self.best)

@@ -492,3 +492,29 @@ def test_parts_of_a_sum_are_told_apart():
     mesh = shardc.Mesh.of({"X": 2, "Y": 2})
     array = Array("C", ("I",), (4,), Sharding.of([("X",)], ["Y"]), dtype("f32"))
     assert [(device.block, device.part) for device in held(array, mesh)] == [((0,), 0), ((0,), 1), ((1,), 0), ((1,), 1)]
+
+
+# --- a sweep
+
+
+@pytest.mark.parametrize(
+    ("text", "over", "options"),
+    [
+        ("In[B_X, D] · W[D, F_Y] → Out[B_X, F]", ("B=64..8k",), {"mesh": {"X": 4, "Y": 4}, "dims": "D=4096,F=4096"}),
+        ("In[B_X, D] · W[D, F_Y] → Out[B_X, F]", ("X*Y=16",), {"dims": "B=4096,D=4096,F=4096"}),
+        ("A[I_X, J] · B[J, K] → C[I, K]", ("X=2,4", "I=64..4k"), {"dims": "J=4096,K=4096"}),
+    ],
+)
+def test_a_sweep_has_a_point_for_each_row_and_a_line_where_the_curves_cross(text, over, options):
+    swept = shardc.sweep(text, *over, chip="v5p", **options)
+    root = parsed(swept.picture())
+    legal = [row for row in swept.rows if row.refused is None]
+    for name in ("compute", "communication", "time"):
+        marks = [each for each in root.iter() if each.get("data-curve") == name]
+        drawn = [float(each.get("data-time")) for each in marks]
+        assert drawn == [value for row in legal if (value := getattr(row, f"{name}_s")) > 0]
+    lines = [float(each.get("data-crossing")) for each in root.iter() if each.get("data-crossing")]
+    assert sorted(lines) == sorted(found.at for found in swept.crossings)
+    assert swept.crossings or len(over) == 1
+    assert repr(swept).startswith("<Sweep of ") and "\n" not in repr(swept)
+    assert str(swept) in "".join(ElementTree.fromstring(f"<p>{swept._repr_html_()}</p>").itertext())

@@ -8,7 +8,7 @@ from shardc.io.text import preformatted
 from shardc.report.front import FrontView, front_table
 from shardc.report.page import sections
 from shardc.report.page.html import render_part, tag
-from shardc.report.pictures import front_picture, steps_picture
+from shardc.report.pictures import Picture, front_picture, steps_picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.table import table
 
@@ -26,6 +26,11 @@ def plan_html(plan: Pictured) -> str:
 def front_html(front: FrontView) -> str:
     text = preformatted(front_table(front))
     return text if find_spec("drawsvg") is None else _scrolled(front_picture(front).svg) + text
+
+
+def swept_html(picture: Picture, table: str) -> str:
+    text = preformatted(table)
+    return text if find_spec("drawsvg") is None else _scrolled(picture.svg) + text
 
 
 def _scrolled(svg: str) -> str:

@@ -1,6 +1,7 @@
 """Pictures of a plan, each from its own data: nothing is priced here."""
 
 from shardc.report.pictures.blocks import blocks
+from shardc.report.pictures.curves import Curve, curves_picture
 from shardc.report.pictures.front import front_picture
 from shardc.report.pictures.links import links_picture
 from shardc.report.pictures.memory import memory_picture
@@ -10,8 +11,10 @@ from shardc.report.pictures.steps import step_picture, steps_picture
 from shardc.report.pictures.timeline import timeline_picture
 
 __all__ = [
+    "Curve",
     "Picture",
     "blocks",
+    "curves_picture",
     "front_picture",
     "links_picture",
     "memory_picture",
