@@ -101,6 +101,11 @@ GRADIENTS = {
     "C[I_X] = logsumexp_J(where(A[I_X, J_Y] > 0, A, -inf))": lambda a: jax.nn.logsumexp(
         jnp.where(a > 0, a, -jnp.inf), axis=1
     ),
+    "C[I] = max_J(A[I, J_XY])": lambda a: jnp.max(a, axis=1),
+    "C[I_X] = min_J(A[I_X, J_Y] ⊙ A)": lambda a: jnp.min(a * a, axis=1),
+    "C[J_Y] = max_I(floor(A[I_X, J_Y]))/2 + max_I(maximum(A, 0.5))": lambda a: (
+        jnp.max(jnp.floor(a), axis=0) / 2 + jnp.max(jnp.maximum(a, 0.5), axis=0)
+    ),
     "C[I] = mean_J(square(A[I, J_XY]))": lambda a: jnp.mean(a * a, axis=1),
 }
 

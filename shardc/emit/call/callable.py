@@ -15,6 +15,7 @@ from shardc.emit.allowed import CARRIED, METHODS, NAMES, ROWS, TRIP, TURN
 from shardc.emit.call.inside import with_own_gradient
 from shardc.emit.call.refined import on_given_mesh
 from shardc.emit.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Scan
+from shardc.emit.steps import extremes
 from shardc.emit.steps.calls import Body, body
 from shardc.emit.steps.partial_sums import Border, border, helpers
 from shardc.emit.steps.spec import in_specs, out_specs
@@ -84,6 +85,9 @@ def _returned(described: Body, variables: Mapping[str, Any]) -> Any:
 def _defined(parameters: tuple[str, ...], result: Expr) -> Callable[..., Any]:
     """`def name(parameters): return result`."""
     return lambda *values: evaluate(result, dict(zip(parameters, values, strict=True)))
+
+
+_BARE |= {name: _defined(names, result) for name, names, result in extremes.helpers()}
 
 
 def _has_parts(schedule: Schedule) -> bool:

@@ -9,7 +9,7 @@ from typing import assert_never
 from shardc.emit.allowed import CARRIED, JOINED, ROWS, TRIP
 from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, reading, renamed
 from shardc.emit.exprs import Loop as Turns
-from shardc.emit.steps import local
+from shardc.emit.steps import extremes, local
 from shardc.emit.steps.exchanges import joint_exchange, reshape
 from shardc.emit.steps.moves import exchange, gathered, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
@@ -20,9 +20,10 @@ from shardc.emit.steps.spec import left
 from shardc.emit.steps.variables import taken_names, variables
 from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
 from shardc.ir.digits import Reshape
+from shardc.ir.dtypes import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
-from shardc.ir.sharding import MAX, MIN, SUM, Array, Sharding
+from shardc.ir.sharding import SUM, Array, Axes, Sharding
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.forms import (
     Form,
@@ -39,8 +40,6 @@ from shardc.lowering.forms import (
     Scattered,
 )
 from shardc.lowering.lower import lower
-
-_REDUCES = {SUM: "jax.lax.psum", MAX: "jax.lax.pmax", MIN: "jax.lax.pmin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ class _Writer:
     def _moved(self, step: Step, op: PlainMove, value: Name) -> Expr:
         match op:
             case AllReduce(axes, reduction):
-                return call(_REDUCES[reduction], value, axes_argument(axes))
+                return self._reduced(step, axes, reduction, value)
             case AllToAll(axes, source, dim):
                 return exchange(value, axes, source, dim)
             case CollectivePermute():
@@ -202,6 +201,14 @@ class _Writer:
                 return renamed(reshape(op, digits, self.mesh), "", value.name)
             case _:
                 assert_never(op)
+
+    def _reduced(self, step: Step, axes: Axes, reduction: str, value: Name) -> Expr:
+        if reduction == SUM:
+            return call("jax.lax.psum", value, axes_argument(axes))
+        made = next((each.op for each in self.schedule.steps if each.result == step.operands[0]), None)
+        is_shift = isinstance(made, Apply) and made.function == "shift"
+        is_float = self.schedule.values[step.result].dtype.kind is Kind.FLOAT
+        return (extremes.with_gradient if is_float and not is_shift else extremes.plain)(value, axes, reduction)
 
     def _product(self, step: Step) -> Expr:
         arrays, result = self._arrays(step), self.schedule.values[step.result]

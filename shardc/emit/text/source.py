@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from shardc.emit.allowed import STEPS, check_source
+from collections.abc import Iterable
+
+from shardc.emit.allowed import LARGEST, STEPS, check_source
 from shardc.emit.exprs import Call as CallExpr
-from shardc.emit.exprs import Keyword, Name, lines_of, names_in
+from shardc.emit.exprs import Expr, Keyword, Name, lines_of, names_in
+from shardc.emit.steps import extremes
 from shardc.emit.steps.calls import Body, body
 from shardc.emit.steps.partial_sums import Border, border, helpers
 from shardc.emit.steps.spec import in_specs, out_specs
@@ -23,6 +26,7 @@ def source(schedule: Schedule, chip: str) -> str:
         *_imports(described, schedule),
         "",
         "",
+        *_defined(extremes.helpers() if _has_extremes(described) else ()),
         *_decorators(schedule, is_program=not around),
         *_signature(_name(schedule, around), described.parameters),
         *block(described.code),
@@ -32,6 +36,18 @@ def source(schedule: Schedule, chip: str) -> str:
         lines += ["", "", *program_lines(schedule, schedule.by, described.parameters)]
     lines += _program_around(around, described) if around else []
     return check_source("\n".join(lines) + "\n")
+
+
+def _has_extremes(described: Body) -> bool:
+    return any(LARGEST in names_in(line.expr) for line in lines_of(described.code))
+
+
+def _defined(functions: Iterable[tuple[str, tuple[str, ...], Expr]]) -> list[str]:
+    """`def name(parameters):` and what it returns, of each."""
+    lines = list[str]()
+    for name, names, result in functions:
+        lines += [f"def {name}({', '.join(names)}):", *lay_out(result, 4, "return ", ""), "", ""]
+    return lines
 
 
 def _docstring(schedule: Schedule, chip: str) -> list[str]:
