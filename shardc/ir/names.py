@@ -22,15 +22,18 @@ _NAME = re.compile(rf"[{_LETTER}][{_LETTER}0-9]*'*(?:_[{_LETTER}0-9]*'*)*")
 
 
 def check_name(name: str, what: str, span: Span | None = None) -> str:
-    """`name` if it may name an axis, a dim or an array; otherwise SHC107. Primes are for arrays and dims."""
+    """`name` if it may name an axis, a dim or an array; otherwise SHC107.
+
+    An axis has Latin letters alone, and no primes: XLA aborts on others.
+    """
     fits = type(name) is str and len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
-    if not fits or (what == "axis" and "'" in name):
+    if not fits or (what == "axis" and ("'" in name or not name.isascii())):
         long = isinstance(name, str) and len(name) > MAX_NAME
         reason = f"is {len(name)} letters long" if long else "is not a name"
         raise ShardcError(
             "SHC107",
             f"{what} `{str(name)[:MAX_NAME]}` {reason}",
             span=span,
-            help=f"letters, digits and `_`, beginning with a letter, {MAX_NAME} at most",
+            help=f"{'ASCII ' * (what == 'axis')}letters, digits and `_`, beginning with a letter, {MAX_NAME} at most",
         )
     return name

@@ -12,6 +12,7 @@ constrained to it, as its author would; a dim written `I_?` stays unconstrained.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, assert_never
 
 import jax
@@ -97,7 +98,7 @@ class _Walk:
     def value(self, expr: Expr) -> _Value:
         match expr:
             case Use(name=name, pattern=pattern):
-                return self.used(self.known[name], pattern)
+                return self.used(self.known[name], pattern, expr.dims)
             case Named(operand=operand):
                 result = self.whole("", expr.dims, expr.dtype)
                 return _Value(self.turned(self.value(operand), result), result, None)
@@ -108,10 +109,12 @@ class _Walk:
             case _:
                 assert_never(expr)
 
-    def used(self, value: _Value, pattern: Pattern | None) -> _Value:
+    def used(self, value: _Value, pattern: Pattern | None, dims: tuple[str, ...]) -> _Value:
+        """Under the dims that the use names."""
+        described = replace(value.described, dims=dims)
         if pattern is None or pattern == value.pattern:
-            return value
-        return _Value(self.constrained(value.array, pattern), value.described, pattern)
+            return _Value(value.array, described, value.pattern)
+        return _Value(self.constrained(value.array, pattern), described, pattern)
 
     def product(self, values: list[_Value], expr: Product) -> _Value:
         result = self.whole("", expr.dims, expr.dtype)

@@ -48,6 +48,7 @@ SYNTAX_ERRORS = [
     ("for[I] → C[I]", "SHC107", "for"),
     ("A[I] → return[I]", "SHC107", "return"),
     ("mesh X'=4", "SHC107", "X'"),
+    ("mesh σ=4", "SHC107", "σ"),
     ("A[I_X'] → C[I]", "SHC107", "I_X'"),
     ("A" * 65 + "[I] → C[I]", "SHC107", "A" * 65),
     ("A[" + "I" * 65 + "] → C[I]", "SHC107", "I" * 65),

@@ -270,3 +270,21 @@ def test_what_return_refuses(text: str, code: str, place: str, help: str) -> Non
         parse(text)
     assert (caught.value.code, caught.value.help) == (code, help)
     assert caught.value.span is not None and caught.value.span.text == place
+
+
+@pytest.mark.devices
+def test_names_in_einsum_and_beside_xla() -> None:
+    """`shardc.einsum` of arrays without a name, of one array under two names, and with a return; and the same program
+    left to XLA, which the comparison runs."""
+    import jax
+
+    whole = np.arange(32, dtype=np.float32).reshape(8, 4)
+    with jax.set_mesh(jax.make_mesh((4,), ("X",))):
+        x, w = jax.device_put(whole, jax.P("X", None)), jax.device_put(np.ones((4, 8), np.float32), jax.P(None, None))
+        assert np.array_equal(shardc.einsum("[I_X, J] · [J, K] → [I_X, K]", x, w), whole @ np.ones((4, 8)))
+        scores = jax.jit(lambda x: shardc.einsum("x[T_X, D] · x[S_X, D] → A[T_X, S]", x))(x)
+        assert np.array_equal(scores, whole @ whole.T)
+        twice, turned = shardc.einsum("x'[T_X, D] → y[D, T]; y + y → z; return z, y", x)
+        assert np.array_equal(turned, whole.T) and np.array_equal(twice, 2 * whole.T)
+    plan = shardc.plan("x[T_X, D] · x[S_X, D] → A[T_X, S]", mesh={"X": 4}, dims={"T": 8, "D": 4}, dtype="f32")
+    assert [tally.wire_bytes for tally in plan.compare(rounds=1).ours.collectives] == [3 * 2 * 4 * 4]
