@@ -171,6 +171,11 @@ def test_waste_of_every_kind_is_found(kind):
     laws_hold(steps.Step(kind, (8, 16, 24), ("X", "Y"), 3, True), "v5p:2x2x2")
 
 
+def test_of_larger_arrays_of_one_cause_there_is_one_finding():
+    """The compiler gathers some of them as [1, 12, 16], of which it is not seen that they are arguments."""
+    laws_hold(steps.Step("gathered_trees", (16, 32, 48), ("X",), 3, True), "v5p:2x2x2")
+
+
 @pytest.mark.exhaustive
 @everywhere
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -119,3 +119,19 @@ def test_a_memory_limit_is_kept():
     case = Mesh.of({"X": 2, "Y": 3}), (60, 60), Sharding.of(["X", "Y"]), Sharding.of(["Y", "X"])
     free = planned(*case)
     assert planned(*case, memory=free.cost.peak_bytes).cost.wire_bytes == free.bound_bytes
+
+
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+@pytest.mark.parametrize(
+    "text, op",
+    [
+        ("A[I_X, J] → A[I, J]", "AllGather"),
+        ("A[I_X, J] → A[I, J_X]", "AllToAll"),
+        ("A[I_XY, J] → A[I_YX, J]", "CollectivePermute"),
+    ],
+)
+def test_one_move_that_brings_no_more_stays(text, op, objective):
+    """Of two devices, a block that is sent may take less time than one that is gathered; they are one collective."""
+    for chip_name in ("v5p", "v5e", "H100"):
+        plan = shardc.plan(text, mesh="X=2, Y=2", dims="I=8192, J=8192", chip=chip_name, objective=objective)
+        assert [(step.op, "rounds" in step.rule) for step in plan.steps] == [(op, False)]

@@ -17,6 +17,8 @@ SUMMED = "summed on every device, then sliced"
 TWICE = "gathered twice"
 PLANNED = "a cheaper plan"
 WORTHWHILE = 0.95
+# What is gathered, and known to be whole or not: the compiler may hide of one array of several what it is a copy of.
+_GATHERED = (REMATERIALIZED, GATHERED)
 _LEAST = 1000  # one part in so many is not worth telling
 _NAMED = re.compile(r"\w+(?=\[)")
 
@@ -54,7 +56,8 @@ def by_cause(findings: Iterable[Finding]) -> list[Finding]:
     together: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         lines = finding.cause or finding.where or finding.collectives[:1]
-        together.setdefault((finding.kind, lines, unnamed(finding.statement)), []).append(finding)
+        kind = _GATHERED if finding.kind in _GATHERED else finding.kind
+        together.setdefault((kind, lines, unnamed(finding.statement)), []).append(finding)
     merged = [_merged(found) for found in together.values()]
     return sorted(merged, key=lambda finding: -finding.saved_bytes)
 
@@ -65,12 +68,13 @@ def worth_telling(findings: Sequence[Finding], wire_bytes: int) -> tuple[Finding
 
 
 def _merged(found: Sequence[Finding]) -> Finding:
-    """Findings of one cause, added up; they are told of the first, and of each array's change."""
+    """Findings of one cause, added up; they are told of the first that knows most, and of each array's change."""
+    told = next((one for one in found if one.kind == REMATERIALIZED), found[0])
     bounds = [one.bound_bytes for one in found if one.bound_bytes is not None]
     return replace(
-        found[0],
+        told,
         where=_each_once(line for one in found for line in one.where),
-        what=found[0].what + _more(len(found) - 1),
+        what=told.what + _more(len(found) - 1),
         collectives=_each_once(name for one in found for name in one.collectives),
         wire_bytes=sum(one.wire_bytes for one in found),
         time_s=sum(one.time_s for one in found),

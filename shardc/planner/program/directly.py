@@ -4,8 +4,8 @@
 
 Such an exchange leads from any sharding to any other and brings what the busiest device needs and does not hold. A
 search would have to price one between every two shardings; of a plan only the few between its moves are to be looked
-at, and those alone that bring more, or take longer. What the objective counts has to become less: plans that are as
-cheap without stay as they are.
+at, and those alone that bring more. What the objective counts has to become less: plans that are as cheap without stay
+as they are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
+from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.objective import Objective
 from shardc.planner.program.at_once import PlannedProgram
 from shardc.planner.statement.build import NAMED
@@ -103,6 +104,8 @@ def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objectiv
             continue
         if not {*before.dims} <= {*schedule.program.dims}:
             continue  # digits of dims: the moves around them lead from dims to dims
+        if sum(step.cost.wire_bytes for step in steps) <= reshard_bound(before, after.sharding, schedule.mesh):
+            continue  # links of one move carry as much: also by time an AllGather is no exchange of pieces
         ideal = in_one_round(before.sharding, after.sharding.dims, schedule.mesh)
         spent = _counted(objective, (step.cost for step in steps))
         most = 0 if ideal is None else spent - _counted(objective, [_cost(ideal, before, model)])
