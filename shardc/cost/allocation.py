@@ -104,17 +104,21 @@ class _Walk:
     def _step(self, step: Step, form: Form) -> None:
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
-            return self._trips(step, allocation(self.schedule.inside(step.op), form.body).temporary_bytes)
+            return self._trips(step, step.op, allocation(self.schedule.inside(step.op), form.body).temporary_bytes)
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
         return self._do(step, actions(form, Blocks(before, after, self.schedule.mesh, self._becomes_output(step))))
 
-    def _trips(self, step: Step, size: int) -> None:
-        """What a trip takes is gone after it; what is carried and stacked lies where the loop leaves it."""
-        trip = self.heap.take(size, apart=True)
-        for value in step.results:
-            held = self.held[value] = self.heap.take(self.sizes[value])
+    def _trips(self, step: Step, loop: Loop, size: int) -> None:
+        """What a trip takes is gone after it. What is carried lies where it lay, unless something else reads that, or
+        it is an argument; what is stacked has a buffer from the first trip on."""
+        trip = self.heap.take(size)
+        for place, value in enumerate(step.results):
+            operand = step.operands[loop.fixed + place] if place < loop.carried else None
+            is_free = operand in self.held and self.last[operand] is step and step.operands.count(operand) == 1
+            held = self.held.pop(operand) if operand is not None and is_free else self.heap.take(self.sizes[value])
             if value in self.schedule.outputs:
                 self.heap.becomes_output(held)
+            self.held[value] = held
         self.heap.give_back(trip)
         self._end(step)
 

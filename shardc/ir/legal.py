@@ -14,7 +14,7 @@ A check yields a `Fault` for each that it finds; of a legal form none does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
@@ -24,7 +24,7 @@ from shardc.ir.folds import every_block
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step, operands_of
-from shardc.ir.program import Pattern, Program, classes, uses
+from shardc.ir.program import For, Pattern, Program, Statement, bound_by, classes, every_statement, uses
 from shardc.ir.sharding import Array, Sharding, with_dim
 
 
@@ -195,7 +195,7 @@ def _interface(schedule: Schedule) -> Faults:
     for value, given in zip(schedule.inputs, program.inputs, strict=False):
         yield from _lies_as(f"input {given.name}", schedule.values[value], given.dims, given.pattern, [])
     for value, number in zip(schedule.outputs, program.outputs, strict=False):
-        made = program.statements[number]
+        made = program.results[number]
         yield from _lies_as(f"output {made.name}", schedule.values[value], made.dims, made.pattern, same)
 
 
@@ -214,7 +214,7 @@ def _shardings(program: Program) -> Faults:
     """Of inputs, uses and results: a dim that is left to the planner has no axes yet."""
     for given in program.inputs:
         yield from _pattern(f"input {given.name}", given.dims, given.pattern, program.mesh)
-    for made in program.statements:
+    for made in every_statement(program):
         for use in uses(made.expr):
             if use.pattern is not None:
                 yield from _pattern(f"{made.text}: {use.name}", use.dims, use.pattern, program.mesh)
@@ -222,17 +222,30 @@ def _shardings(program: Program) -> Faults:
 
 
 def _names(program: Program) -> Faults:
+    """What a loop's body reads of outside is among what the loop takes, and that is known outside."""
     known = {given.name: given.dims for given in program.inputs}
     for made in program.statements:
-        for use in uses(made.expr):
-            if use.name not in known:
-                yield Fault(made.text, f"{use.name} is neither an input nor bound before")
-            elif len(use.dims) != len(known[use.name]):
-                yield Fault(made.text, f"{use.name} has the dims {known[use.name]}, not {use.dims}")
-        known[made.name] = made.dims
+        if isinstance(made, For):
+            yield from (Fault(made.text, f"{name} is not known before") for name in _unknown(made, known))
+            yield from _names(program.inside(made))
+        else:
+            yield from _uses(made, known)
+        known |= {bound.name: bound.dims for bound in bound_by(made)}
     for name, count in Counter(program.returns or ()).items():
         if count > 1 or name not in known:
             yield Fault("return", f"{name} is named twice" if count > 1 else f"there is no {name}")
+
+
+def _unknown(loop: For, known: Mapping[str, tuple[str, ...]]) -> list[str]:
+    return [array.name for array in loop.takes if array.name not in known]
+
+
+def _uses(made: Statement, known: Mapping[str, tuple[str, ...]]) -> Faults:
+    for use in uses(made.expr):
+        if use.name not in known:
+            yield Fault(made.text, f"{use.name} is neither an input nor bound before")
+        elif len(use.dims) != len(known[use.name]):
+            yield Fault(made.text, f"{use.name} has the dims {known[use.name]}, not {use.dims}")
 
 
 def _pattern(where: str, dims: tuple[str, ...], pattern: Pattern, mesh: Mesh) -> Faults:

@@ -1,7 +1,8 @@
 """What to compute, on whole arrays: statements over expressions, every name resolved.
 
-    program    = mesh, sizes, statements
+    program    = mesh, sizes, inputs, statements, returns
     statement  = name[dims: pattern] = expr
+               | For       statements, once for each index of a dim
     expr       = Use      a named array, in the sharding asked for
                | Product  one or two operands; dims that the result lacks are summed
                | Call     an elementwise function, or one over named dims
@@ -50,6 +51,14 @@ class Pattern:
         return partial and all(
             wanted is None or wanted == axes for wanted, axes in zip(self.dims, sharding.dims, strict=True)
         )
+
+    def along(self, place: int) -> Pattern:
+        """The pattern of an array with one more dim at that place, which each device holds whole."""
+        return Pattern((*self.dims[:place], (), *self.dims[place:]), self.unreduced)
+
+    def without(self, place: int) -> Pattern:
+        """The pattern of an array without the dim at that place."""
+        return Pattern((*self.dims[:place], *self.dims[place + 1 :]), self.unreduced)
 
     def spell(self, dims: tuple[str, ...]) -> str:
         inside = ", ".join(spell_dim(dim, axes) for dim, axes in zip(dims, self.dims, strict=True))
@@ -143,6 +152,52 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Scanned:
+    """An array that has the loop's dim: its dims outside, of which the body knows all others."""
+
+    name: str
+    dims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for L { … }`: the body once for each index of a dim.
+
+    `takes` is what the body reads of outside, as inputs of its own: what is fixed (the same in each trip), what is
+    carried (bound before, and again inside), what is scanned (has the dim outside, and is taken at the index).
+    `stacked` is bound inside and has the dim outside: the rows of all trips.
+    """
+
+    dim: str
+    body: tuple[Statement | For, ...]
+    takes: tuple[Input, ...]  # fixed…, carried…, scanned…
+    carried: tuple[str, ...]
+    scanned: tuple[Scanned, ...]
+    stacked: tuple[Scanned, ...]
+    text: str
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        return tuple(array.name for array in self.takes[: len(self.takes) - len(self.carried) - len(self.scanned)])
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """What the body gives: the names carried, then those stacked."""
+        return (*self.carried, *(array.name for array in self.stacked))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A name bound by a statement, as it is after it."""
+
+    name: str
+    dims: tuple[str, ...]
+    pattern: Pattern
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A checked program. `sizes` has the sizes that are known; `chip` and `topology` if declared."""
 
@@ -150,7 +205,7 @@ class Program:
     sizes: tuple[tuple[str, int], ...]
     dtype: DType
     inputs: tuple[Input, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[Statement | For, ...]
     chip: str | None = None
     topology: str | None = None
     returns: tuple[str, ...] | None = None  # the outputs, if the text names them
@@ -169,17 +224,26 @@ class Program:
         return "\n".join([*lines, *(statement.text for statement in self.statements), *end])
 
     @property
+    def results(self) -> tuple[Bound, ...]:
+        """What the statements bind, in order: of a program without loops, one each."""
+        return tuple(bound for statement in self.statements for bound in bound_by(statement))
+
+    @property
     def outputs(self) -> tuple[int, ...]:
-        """The statements whose results the text returns; without that, which no later statement uses, in order."""
+        """The results that are returned; where that is not said, those that no later statement uses, in order."""
         last: dict[str, int] = {}
-        if self.returns is not None:
-            last = {statement.name: number for number, statement in enumerate(self.statements)}
-            return tuple(last[name] for name in self.returns)
-        for number, statement in enumerate(self.statements):
-            for use in uses(statement.expr):
-                last.pop(use.name, None)
-            last[statement.name] = number
-        return tuple(sorted(last.values()))
+        number = 0
+        for statement in self.statements:
+            for name in () if self.returns is not None else read_by(statement):
+                last.pop(name, None)
+            for bound in bound_by(statement):
+                last[bound.name] = number
+                number += 1
+        return tuple(sorted(last.values())) if self.returns is None else tuple(last[name] for name in self.returns)
+
+    def inside(self, loop: For) -> Program:
+        """A loop's body, as a program of its own."""
+        return replace(self, inputs=loop.takes, statements=loop.body, returns=loop.leaves)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -187,22 +251,17 @@ class Program:
         found: dict[str, None] = {}
         for array in self.inputs:
             found |= dict.fromkeys(array.dims)
-        for statement in self.statements:
-            found |= {dim: None for use in uses(statement.expr) for dim in use.dims}
-            found |= dict.fromkeys(dims_named(statement.expr))
-            found |= dict.fromkeys(statement.dims)
+        for each in nested(self.statements):
+            if isinstance(each, Statement):
+                found |= {dim: None for use in uses(each.expr) for dim in use.dims}
+                found |= dict.fromkeys(dims_named(each.expr))
+            found |= dict.fromkeys((each.dim,) if isinstance(each, For) else each.dims)
         return tuple(found)
 
     @property
     def renamed(self) -> tuple[tuple[str, str], ...]:
         """Each pair of dims that name one place of an array, and so have one size."""
-        own = {array.name: array.dims for array in self.inputs}
-        found: dict[tuple[str, str], None] = {}
-        for statement in self.statements:
-            for use in uses(statement.expr):
-                found |= {pair: None for pair in zip(own[use.name], use.dims, strict=True) if pair[0] != pair[1]}
-            own[statement.name] = statement.dims
-        return tuple(found)
+        return tuple(dict.fromkeys(_renamed(self.statements, self.inputs)))
 
     def shape(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         sizes = dict(self.sizes)
@@ -217,7 +276,7 @@ class Program:
         """Every subscript that the program writes on a dim."""
         for array in self.inputs:
             yield from _on(dim, array.dims, array.pattern, array.span)
-        for statement in self.statements:
+        for statement in every_statement(self):
             for use in uses(statement.expr):
                 if use.pattern is not None:
                     yield from _on(dim, use.dims, use.pattern, use.span)
@@ -261,6 +320,80 @@ def _two_sizes(given: Mapping[str, int]) -> ShardcError:
     )
 
 
+def nested(statements: tuple[Statement | For, ...]) -> Iterator[Statement | For]:
+    """Statements in order, after a loop those of its body."""
+    for each in statements:
+        yield each
+        if isinstance(each, For):
+            yield from nested(each.body)
+
+
+def every_statement(program: Program) -> Iterator[Statement]:
+    """Every statement that binds a name, those in loops too."""
+    return (each for each in nested(program.statements) if isinstance(each, Statement))
+
+
+def straight(program: Program) -> tuple[Statement, ...]:
+    """The statements of a program without loops."""
+    found = tuple(each for each in program.statements if isinstance(each, Statement))
+    assert len(found) == len(program.statements), "without loops"
+    return found
+
+
+def read_by(statement: Statement | For) -> Iterator[str]:
+    """The names that a statement reads, as often as it does."""
+    if isinstance(statement, For):
+        yield from (array.name for array in statement.takes)
+    else:
+        yield from (use.name for use in uses(statement.expr))
+
+
+def bound_by(statement: Statement | For) -> Iterator[Bound]:
+    """What a statement binds; a loop what it carries, then what it stacks."""
+    if isinstance(statement, Statement):
+        yield Bound(statement.name, statement.dims, statement.pattern, statement.dtype)
+        return
+    last = {bound.name: bound for each in statement.body for bound in bound_by(each)}
+    yield from (last[name] for name in statement.carried)
+    for array in statement.stacked:
+        row = last[array.name]
+        yield replace(row, dims=array.dims, pattern=row.pattern.along(array.dims.index(statement.dim)))
+
+
+def pinned(statements: tuple[Statement | For, ...], patterns: Mapping[str, Pattern]) -> tuple[Statement | For, ...]:
+    """The statements with what they leave of each of these names in this pattern: at its last binding."""
+    left, found = dict(patterns), list[Statement | For]()
+    for each in reversed(statements):
+        own = {bound.name: left.pop(bound.name) for bound in bound_by(each) if bound.name in left}
+        if own and isinstance(each, For):
+            places = {array.name: array.dims.index(each.dim) for array in each.stacked}
+            own = {name: own[name].without(places[name]) if name in places else own[name] for name in own}
+            each = replace(each, body=pinned(each.body, own))
+        elif isinstance(each, Statement) and own:
+            each = replace(each, pattern=own[each.name])
+        found.append(each)
+    return tuple(reversed(found))
+
+
+def _renamed(statements: tuple[Statement | For, ...], inputs: tuple[Input, ...]) -> Iterator[tuple[str, str]]:
+    own = {array.name: array.dims for array in inputs}
+    for each in statements:
+        if isinstance(each, For):
+            yield from _renamed(each.body, each.takes)
+        else:
+            for use in uses(each.expr):
+                yield from (pair for pair in zip(own[use.name], use.dims, strict=True) if pair[0] != pair[1])
+        own |= {bound.name: bound.dims for bound in bound_by(each)}
+
+
+def same_array(statement: Statement) -> bool:
+    """Whether a statement binds a name to what it names already: in another sharding, if any."""
+    below = statement.expr
+    while isinstance(below, Named):
+        below = below.operand
+    return isinstance(below, Use) and below.name == statement.name and below.dims == statement.dims
+
+
 def operands(expr: Expr) -> tuple[Expr, ...]:
     """The expressions directly below one."""
     match expr:
@@ -296,8 +429,8 @@ def dims_named(expr: Expr) -> Iterator[str]:
 
 def axes_written(program: Program) -> frozenset[str]:
     """Every mesh axis that the program names in brackets."""
-    patterns = [array.pattern for array in program.inputs] + [statement.pattern for statement in program.statements]
-    patterns += [use.pattern for s in program.statements for use in uses(s.expr) if use.pattern is not None]
+    patterns = [array.pattern for array in program.inputs] + [each.pattern for each in every_statement(program)]
+    patterns += [use.pattern for s in every_statement(program) for use in uses(s.expr) if use.pattern is not None]
     return frozenset().union(*(axes or () for pattern in patterns for axes in (*pattern.dims, pattern.unreduced)))
 
 

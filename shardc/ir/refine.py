@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use
+from shardc.ir.program import Call, Expr, For, Input, Named, Pattern, Product, Program, Statement, Use, pinned
 from shardc.ir.sharding import Axes, Sharding
 
 
@@ -111,13 +111,14 @@ def refined(program: Program, by: Refinement, inputs: Sequence[Sharding], output
     Its arguments and results lie as given, by whole axes, also where the program leaves that open. Texts stay as
     they are written.
     """
-    exact = dict(zip(program.outputs, outputs, strict=True))
+    names = [program.results[number].name for number in program.outputs]
+    lies = {name: Pattern.exactly(by.sharding(sharding)) for name, sharding in zip(names, outputs, strict=True)}
     given = zip(program.inputs, inputs, strict=True)
     return replace(
         program,
         mesh=by.fine,
         inputs=tuple(_input(array, by, sharding) for array, sharding in given),
-        statements=tuple(_statement(each, by, exact.get(place)) for place, each in enumerate(program.statements)),
+        statements=pinned(tuple(_statement(each, by) for each in program.statements), lies),
     )
 
 
@@ -125,9 +126,11 @@ def _input(array: Input, by: Refinement, lies: Sharding) -> Input:
     return replace(array, pattern=Pattern.exactly(by.sharding(lies)))
 
 
-def _statement(statement: Statement, by: Refinement, lies: Sharding | None) -> Statement:
-    pattern = by.pattern(statement.pattern) if lies is None else Pattern.exactly(by.sharding(lies))
-    return replace(statement, pattern=pattern, expr=_expr(statement.expr, by))
+def _statement(statement: Statement | For, by: Refinement) -> Statement | For:
+    if isinstance(statement, For):
+        takes = tuple(replace(array, pattern=by.pattern(array.pattern)) for array in statement.takes)
+        return replace(statement, takes=takes, body=tuple(_statement(each, by) for each in statement.body))
+    return replace(statement, pattern=by.pattern(statement.pattern), expr=_expr(statement.expr, by))
 
 
 def _expr(expr: Expr, by: Refinement) -> Expr:

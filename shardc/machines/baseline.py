@@ -11,7 +11,7 @@ constrained to it, as its author would; a dim written `I_?` stays unconstrained.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -25,7 +25,7 @@ from shardc.emit.steps import local
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import Kind
 from shardc.ir.plan import Schedule, applied
-from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use
+from shardc.ir.program import Call, Expr, For, Named, Pattern, Product, Program, Statement, Use, bound_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines.tpu import arguments_of, compiled
 
@@ -57,7 +57,7 @@ def on_whole_arrays(program: Program, mesh: Any) -> Callable[..., Any]:
         walk = _Walk(program, mesh)
         for given, array in zip(arrays, program.inputs, strict=True):
             walk.known[array.name] = _Value(given, walk.whole(array.name, array.dims, array.dtype), array.pattern)
-        results = [walk.statement(number) for number in range(len(program.statements))]
+        results = list(walk.every())
         return _bare([results[number] for number in program.outputs])
 
     return function
@@ -85,15 +85,47 @@ class _Walk:
     def whole(self, name: str, dims: tuple[str, ...], dtype: Any) -> Array:
         return Array(name, dims, self.program.shape(dims), Sharding.replicated(len(dims)), dtype)
 
-    def statement(self, number: int) -> Any:
-        """The statement's result, constrained if it is not an output; outputs have their shardings from jit."""
-        statement = self.program.statements[number]
+    def every(self) -> Iterator[Any]:
+        """What the statements bind, in order."""
+        number = 0
+        for statement in self.program.statements:
+            if isinstance(statement, For):
+                self.known |= self.looped(statement)
+            else:
+                self.statement(number, statement)
+            for bound in bound_by(statement):
+                number += 1
+                yield self.known[bound.name].array
+
+    def statement(self, number: int, statement: Statement) -> None:
+        """Binds the result, constrained if it is not an output; outputs have their shardings from jit."""
         result = self.whole(statement.name, statement.dims, statement.dtype)
         found = self.turned(self.value(statement.expr), result)
         if number not in self.program.outputs:
             found = self.constrained(found, statement.pattern)
         self.known[statement.name] = _Value(found, result, statement.pattern)
-        return found
+
+    def looped(self, loop: For) -> dict[str, _Value]:
+        """`jax.lax.scan` of the body, as its author would write it."""
+        inside = {array.name: self.whole(array.name, array.dims, array.dtype) for array in loop.takes}
+
+        def trip(carried: tuple[Any, ...], rows: tuple[Any, ...]) -> Any:
+            walk = _Walk(self.program.inside(loop), self.mesh)
+            taken = [*loop.carried, *(array.name for array in loop.scanned)]
+            walk.known = {name: self.known[name] for name in loop.fixed}
+            for name, array in zip(taken, (*carried, *rows), strict=True):
+                walk.known[name] = _Value(array, inside[name], None)
+            list(walk.every())
+            left = [walk.known[name].array for name in loop.leaves]
+            return tuple(left[: len(loop.carried)]), tuple(left[len(loop.carried) :])
+
+        first = tuple(self.known[name].array for name in loop.carried)
+        rows = tuple(_leading(self.known[array.name].array, array.dims.index(loop.dim)) for array in loop.scanned)
+        carried, stacked = jax.lax.scan(trip, first, rows, length=self.program.shape((loop.dim,))[0])
+        places = [array.dims.index(loop.dim) for array in loop.stacked]
+        turned = [jax.numpy.moveaxis(array, 0, place) for array, place in zip(stacked, places, strict=True)]
+        left = zip(bound_by(loop), (*carried, *turned), strict=True)
+        return {b.name: _Value(array, self.whole(b.name, b.dims, b.dtype), b.pattern) for b, array in left}
 
     def value(self, expr: Expr) -> _Value:
         match expr:
@@ -152,6 +184,10 @@ def _product(values: list[_Value], result: Array) -> Any:
         first = described.args[0]
         described = call("jnp.einsum", first, *_names(values))
     return _apply(described, values)
+
+
+def _leading(array: Any, place: int) -> Any:
+    return jax.numpy.moveaxis(array, place, 0)
 
 
 def _names(values: list[_Value]) -> tuple[Described, ...]:

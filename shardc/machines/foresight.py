@@ -119,7 +119,7 @@ def _bytes_of(schedule: Schedule) -> int:
     outputs = [schedule.values[number] for number in schedule.outputs]
     whole = sum(_WIDE * math.prod(array.shape) for array in inputs)
     results = sum(_on_devices(array, mesh) for array in outputs)
-    named = sum(_WIDE * math.prod(program.shape(statement.dims)) for statement in program.statements)
+    named = sum(_WIDE * math.prod(program.shape(bound.dims)) for bound in program.results)
     devices = sum(_on_devices(array, mesh) for array in inputs) + _most_alive(schedule, _on_devices_working)
     placing = max((3 * _on_devices(array, mesh) for array in inputs), default=0)
     expected = 2 * sum(_WIDE * math.prod(array.shape) for array in outputs)

@@ -24,12 +24,17 @@ def check_agreement(
                 _same("SHC206", "dim", declared, sizes, spans)
             case tree.WordDecl("dtype", value, _, span):
                 _same_dtypes(dtype_of(value, span), parsed, dtypes, span)
-            case tree.Statement():
-                for array in tree.arrays(item.expr):
-                    if array.dtype is not None and array.name in dtypes:
-                        _same_dtype(array.name, dtype_of(array.dtype), dtypes[array.name], array.span)
-            case tree.WordDecl():
+            case tree.Statement() | tree.For():
+                for statement in tree.statements([item]):
+                    _same_inputs(statement, dtypes)
+            case tree.WordDecl() | tree.Return():
                 pass
+
+
+def _same_inputs(statement: tree.Statement, dtypes: Mapping[str, DType]) -> None:
+    for array in tree.arrays(statement.expr):
+        if array.dtype is not None and array.name in dtypes:
+            _same_dtype(array.name, dtype_of(array.dtype), dtypes[array.name], array.span)
 
 
 def _same(
@@ -53,8 +58,7 @@ def _same_dtypes(declared: DType, parsed: tree.Tree, given: Mapping[str, DType],
     """The type of all arrays that name none."""
     typed = {
         array.name
-        for item in parsed.items
-        if isinstance(item, tree.Statement)
+        for item in tree.statements(parsed.items)
         for array in tree.arrays(item.expr)
         if array.dtype is not None
     }

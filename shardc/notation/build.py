@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lark import Tree
 
 MAX_TERMS = 1000
+MAX_LOOPS = 8  # in each other
 INDEX = "index_"  # with a dim, `index_T`: the positions along it
 _COMPARED = {"≤": "<=", "≥": ">=", "≠": "!=", "le": "<=", "leq": "<=", "ge": ">=", "geq": ">=", "ne": "!=", "neq": "!="}
 _COMPARED |= {"lt": "<", "gt": ">"}
@@ -57,6 +58,8 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         self.terms = 0
         self.depths: dict[int, int] = {}
         self.kept: list[object] = []  # keeps what `depths` knows by id alive
+        self.loops: dict[int, int] = {}  # how deep each is
+        self.nested: list[object] = []  # keeps what `loops` knows by id alive
 
     # --- declarations
 
@@ -267,6 +270,15 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         subscript = kids[1].names if isinstance(kids[1], _Names) else ()
         made = tree.Named(_plain(kids[0]), subscript, kids[-1], self._around(kids), place)
         return self._deep(made, [kids[-1]], 1)
+
+    def loop(self, kids: Kids) -> tree.For:
+        body = tuple(kid for kid in kids if not isinstance(kid, Token))
+        made = tree.For(self._name(kids[1]), body, self._around(kids), self._span(kids[1]))
+        self.loops[id(made)] = 1 + max((self.loops.get(id(kid), 0) for kid in body), default=0)
+        self.nested.append(made)
+        if self.loops[id(made)] > MAX_LOOPS:
+            raise too_deep(made.dim_span, MAX_LOOPS)
+        return made
 
     def forward(self, kids: Kids) -> tree.Statement:
         return self._statement(kids[2], kids[0], False, kids)

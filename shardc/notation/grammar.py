@@ -19,18 +19,21 @@ _CLOSING = {"RPAR", "RSQB", "RBRACE"}
 
 
 class _Newlines:
-    """Between lexer and parser: a line break inside brackets does not end a statement."""
+    """Between lexer and parser: a line break inside brackets does not end a statement, but in those of a loop."""
 
     always_accept = ("_NL",)
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        depth = 0
+        around: list[bool] = []  # of each bracket that is open, whether it is a loop's
+        is_loop = False
         for token in stream:
             if token.type in _OPENING:
-                depth += 1
-            elif token.type in _CLOSING:
-                depth = max(0, depth - 1)
-            if token.type != "_NL" or token == ";" or not depth:
+                around.append(is_loop and token.type == "LBRACE")
+                is_loop = False
+            elif token.type in _CLOSING and around:
+                around.pop()
+            is_loop = token.type == "KW_FOR" or (is_loop and token.type == "NAME")
+            if token.type != "_NL" or token == ";" or not around or around[-1]:
                 yield token
 
 

@@ -28,10 +28,17 @@ def _item(item: tree.Item) -> str:
             return f"{keyword} {value}"
         case tree.Statement():
             return print_statement(item)
+        case tree.For(dim, body):
+            return print_loop(dim, [_item(each) for each in body])
         case tree.Return(names):
             return "return " + ", ".join(names)
         case _:
             assert_never(item)
+
+
+def print_loop(dim: str, body: Iterable[str]) -> str:
+    """`for L {`, the statements, each in a line of its own, `}`."""
+    return "\n".join([f"for {dim} {{", *("    " + text.replace("\n", "\n    ") for text in body), "}"])
 
 
 def print_mesh(axes: Iterable[tuple[str, int]]) -> str:

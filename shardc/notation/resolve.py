@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardc.errors import ShardcError, Source, Span, nearest
@@ -11,8 +11,10 @@ from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import (
+    Bound,
     Call,
     Expr,
+    For,
     Input,
     Named,
     Pattern,
@@ -21,12 +23,14 @@ from shardc.ir.program import (
     Statement,
     Use,
     check_divisible,
+    every_statement,
     shared_sizes,
     uses,
 )
 from shardc.notation import slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
+from shardc.notation.loops import bind_anew, check_carried, resolve_loop
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
 from shardc.notation.returns import check_returns, unreturned
@@ -63,7 +67,7 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
     lost = lost_subscripts(parsed, mesh, sizes)
     if lost is not None:
         raise lost
-    statements = tuple(_statement(item, scope) for item in parsed.items if isinstance(item, tree.Statement))
+    statements = _statements(parsed.items, scope)
     if not statements:
         raise ShardcError("SHC102", "the text has no statement", help="add one: `A[I, J] · B[J, K] → C[I, K]`")
     program = Program(
@@ -151,19 +155,36 @@ def _word(words: Mapping[str, tree.WordDecl], keyword: str) -> str | None:
 # --- statements
 
 
+def _statements(items: Sequence[tree.Item], scope: Scope) -> tuple[Statement | For, ...]:
+    """What the items bind, in order; declarations are none of them."""
+    found: list[Statement | For] = []
+    for place, item in enumerate(items):
+        if isinstance(item, tree.Statement):
+            found.append(_statement(item, scope))
+        elif isinstance(item, tree.For):
+            found.append(resolve_loop(item, scope, items[place + 1 :], _statements))
+    return tuple(found)
+
+
 def _statement(written: tree.Statement, scope: Scope) -> Statement:
     result = written.result
     scope.first_uses.clear()
     expressions = Expressions(scope, written.expr)
-    dims, pattern = scope.read(result)
+    whole, as_written = scope.read(result)
+    dims, pattern = scope.at_index(result, whole, as_written)
+    if dims is None and scope.parent is not None and (taken := scope.find(result.name)) is not None:
+        dims = taken.dims  # what a loop carries keeps its dims
     wanted = Wanted(frozenset(), open=True) if dims is None else Wanted(frozenset(dims))
     natural = expressions.array(written.expr, wanted)
     dims = natural.dims if dims is None else dims
     expr = _as_declared(_in_order(natural, dims, result), result, scope, expressions)
-    _check_binding(result, expr, dims, scope)
+    known = _check_binding(result, expr, dims, scope)
     news = expr.dtype != natural.dtype or expressions.summed_narrow is not None
     text = print_statement(written, _Speller(scope, result, expr.dtype if news else None).spell)
-    scope.arrays[result.name] = Known(dims, expr.dtype)
+    if known is None:
+        known = Known(dims, expr.dtype, whole or ())
+        bind_anew(result.name, whole, known, scope)
+    scope.arrays[result.name] = known
     made = Statement(result.name, dims, pattern or Pattern.free(len(dims)), expr, expr.dtype, text, result.span)
     check_statement(made, scope.mesh)
     return made
@@ -241,16 +262,22 @@ def _as_declared(expr: Expr, result: tree.Array, scope: Scope, expressions: Expr
     )
 
 
-def _check_binding(result: tree.Array, expr: Expr, dims: tuple[str, ...], scope: Scope) -> None:
+def _check_binding(result: tree.Array, expr: Expr, dims: tuple[str, ...], scope: Scope) -> Known | None:
+    """SHC218 for a name that is taken. What it holds already, if it is bound to that again; a loop may bind what it
+    reads of outside to an array like it."""
     name = result.name
-    known = scope.arrays.get(name)
+    known = scope.find(name)
     if known is None:
-        return
+        return None
     below = expr
     while isinstance(below, Named):
         below = below.operand
     if isinstance(below, Use) and below.name == name and below.dims == dims:
-        return
+        return known
+    if name in scope.outside:
+        check_carried(result, dims, known, expr.dtype, _head(result))
+        bind_anew(name, None, known, scope)
+        return known
     raise ShardcError(
         "SHC218",
         f"`{name}` is bound to another array already",
@@ -293,8 +320,8 @@ class _Speller:
 def _check_sizes_named(parsed: tree.Tree, program: Program, sizes: Mapping[str, int]) -> None:
     """`|Q|` where nothing has a dim Q."""
     known = {dim for array in program.inputs for dim in array.dims}
-    known |= {dim for statement in program.statements for dim in statement.dims}
-    known |= {dim for statement in program.statements for use in uses(statement.expr) for dim in use.dims}
+    known |= {dim for statement in every_statement(program) for dim in statement.dims}
+    known |= {dim for statement in every_statement(program) for use in uses(statement.expr) for dim in use.dims}
     known |= sizes.keys()
     for leaf in (leaf for item in slips.statements(parsed) for leaf in tree.leaves(item.expr)):
         if isinstance(leaf, tree.Size) and leaf.dim not in known:
@@ -311,7 +338,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
     """What looks like a slip, and what nothing uses."""
     yield from scope.warnings
     yield from (f"`{left}` does not say how it is made, and is left out" for left in parsed.left_out)
-    yield from slips.lone_dims(parsed, program, {name: array.dims for name, array in scope.arrays.items()})
+    yield from slips.lone_dims(parsed, program)
     yield from (f"mesh axis `{axis}` is not used" for axis in scope.mesh.names if axis not in scope.used_axes)
     yield from unreturned(program)
     yield from slips.unused_sizes(scope.sizes, program)
@@ -326,7 +353,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
 
 def _check_bytes(program: Program) -> None:
     sizes = dict(program.sizes)
-    named: list[Input | Statement] = [*program.inputs, *program.statements]
+    named: list[Input | Statement | Bound] = [*program.inputs, *every_statement(program), *program.results]
     for array in named:
         if not all(dim in sizes for dim in array.dims):
             continue
@@ -335,6 +362,6 @@ def _check_bytes(program: Program) -> None:
             raise ShardcError(
                 "SHC406",
                 f"`{array.name}` would take more than 2^63 bytes",
-                span=array.span,
+                span=None if isinstance(array, Bound) else array.span,
                 help="make some dims smaller",
             )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from shardc.errors import ShardcError, Span, nearest
-from shardc.ir.program import Program, Statement, uses
+from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.notation import tree
 
 
-def check_returns(parsed: tree.Tree, arrays: Iterable[str], statements: Sequence[Statement]) -> tuple[str, ...] | None:
+def check_returns(
+    parsed: tree.Tree, arrays: Iterable[str], statements: Sequence[Statement | For]
+) -> tuple[str, ...] | None:
     """The names that the text returns; None if it leaves that to what nothing uses."""
     places = [place for place, item in enumerate(parsed.items) if isinstance(item, tree.Return)]
     if not places:
@@ -24,7 +26,7 @@ def check_returns(parsed: tree.Tree, arrays: Iterable[str], statements: Sequence
         )
     returned = parsed.items[places[0]]
     assert isinstance(returned, tree.Return)
-    made = {statement.name for statement in statements}
+    made = {bound.name for statement in statements for bound in bound_by(statement)}
     for place, (name, span) in enumerate(zip(returned.names, returned.spans, strict=True)):
         if name not in made:
             raise _not_made(name, span, set(arrays), made)
@@ -50,7 +52,7 @@ def unreturned(program: Program) -> Iterator[str]:
     """A warning for each result that is neither returned nor used."""
     if program.returns is None:
         return
-    used = {use.name for statement in program.statements for use in uses(statement.expr)}.union(program.returns)
-    for name in dict.fromkeys(statement.name for statement in program.statements):
+    used = {name for statement in program.statements for name in read_by(statement)}.union(program.returns)
+    for name in dict.fromkeys(bound.name for bound in program.results):
         if name not in used:
             yield f"`{name}` is neither returned nor used, and is not computed"

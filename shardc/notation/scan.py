@@ -57,10 +57,10 @@ def scan(source: Source) -> None:
             raise _misplaced(source, event.start())
 
 
-def too_deep(span: Span | None) -> ShardcError:
+def too_deep(span: Span | None, most: int = MAX_DEPTH) -> ShardcError:
     return ShardcError(
         "SHC403",
-        f"nested more than {MAX_DEPTH} deep",
+        f"nested more than {most} deep",
         span=span,
         help="give a part a name of its own: `Part = …`",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.dtypes import DType
@@ -17,15 +17,21 @@ from shardc.notation import slips, tree
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An array that the text has named: its dims, and its type."""
+    """An array that the text has named: its dims, and its type. `whole` are its dims with those of loops around, at
+    whose indices it is taken."""
 
     dims: tuple[str, ...]
     dtype: DType
+    whole: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Scope:
-    """What the text so far has said. One per parse."""
+    """What the text so far has said. One per parse, and one for each loop in it, whose `parent` is what surrounds it.
+
+    A loop's own: `outside`, what it reads of the parent, as that has it; `anew`, which of these it binds to another
+    array; `rows`, what it stacks, by the dims that the parent is to know.
+    """
 
     mesh: Mesh
     sizes: Mapping[str, int]
@@ -38,6 +44,46 @@ class Scope:
     used_axes: set[str] = field(default_factory=set)
     first_uses: dict[int, DType] = field(default_factory=dict)  # of the statement at hand, by id
     warnings: dict[str, None] = field(default_factory=dict)
+    parent: Scope | None = None
+    loop: str = ""
+    outside: dict[str, Known] = field(default_factory=dict)
+    anew: set[str] = field(default_factory=set)
+    rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def inside(self, loop: str) -> Scope:
+        """The scope of a loop's body."""
+        return replace(self, parent=self, loop=loop, arrays={}, outside={}, anew=set(), rows={})
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The dims of the loops around, from the outside in."""
+        return () if self.parent is None else (*self.parent.loops, self.loop)
+
+    def find(self, name: str) -> Known | None:
+        """What a name is here; of what stands outside a loop, the part at the index."""
+        if name in self.arrays or self.parent is None:
+            return self.arrays.get(name)
+        known = self.parent.find(name)
+        if known is None:
+            return None
+        self.outside[name] = known
+        dims = tuple(dim for dim in known.dims if dim != self.loop)
+        self.arrays[name] = Known(dims, known.dtype, known.whole or known.dims)
+        return self.arrays[name]
+
+    def at_index(
+        self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None
+    ) -> tuple[tuple[str, ...] | None, Pattern | None]:
+        """Dims and sharding without the dims of the loops around."""
+        if dims is None or pattern is None:
+            return dims, pattern
+        for loop in self.loops:
+            if loop in dims:
+                place = dims.index(loop)
+                if pattern.dims[place]:
+                    raise _sharded_loop(loop, array, pattern.dims[place] or ())
+                dims, pattern = (*dims[:place], *dims[place + 1 :]), pattern.without(place)
+        return dims, pattern
 
     def read(self, array: tree.Array) -> tuple[tuple[str, ...] | None, Pattern | None]:
         """The dims and the sharding that an array's brackets say; None for a bare name."""
@@ -176,11 +222,16 @@ class Scope:
 
     def use(self, array: tree.Array) -> Use:
         """An array on the right: one that is known, or a new input."""
-        dims, pattern = self.read(array)
-        known = self.arrays.get(array.name)
+        whole, written = self.read(array)
+        dims, pattern = self.at_index(array, whole, written)
+        known = self.find(array.name)
         if known is None:
-            return self._input(array, dims, pattern)
-        if dims is not None and dims != known.dims:
+            self._input(array, whole, written)
+            known = self.find(array.name)
+            assert known is not None
+        elif whole is not None and dims is not None and whole != dims:
+            self._rename(array, whole, known.whole or known.dims)
+        elif dims is not None and dims != known.dims:
             self._rename(array, dims, known.dims)
         self.same_dtype(array, known.dtype)
         return Use(array.name, known.dims if dims is None else dims, pattern, known.dtype, array.span)
@@ -208,7 +259,10 @@ class Scope:
             if dim != before and dim not in self.sizes and slips.is_slip(dim, before):
                 self.warnings[f"`{dim}` names dim `{before}` of `{array.name}` anew; did you mean `{before}`?"] = None
 
-    def _input(self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None) -> Use:
+    def _input(self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None) -> None:
+        """A new input, which the whole text knows."""
+        if self.parent is not None:
+            return self.parent._input(array, dims, pattern)
         if dims is None or pattern is None:
             near = nearest(array.name, self.arrays)
             raise ShardcError(
@@ -228,7 +282,6 @@ class Scope:
         self.arrays[array.name] = Known(dims, dtype)
         self.first_uses[id(array)] = dtype
         self.inputs.append(Input(array.name, dims, pattern, dtype, array.span))
-        return Use(array.name, dims, pattern, dtype, array.span)
 
     def dtype_of(self, array: tree.Array) -> DType | None:
         """The type given to an array, by an option or in the text."""
@@ -247,6 +300,16 @@ class Scope:
                 span=part(array.span, array.dtype or array.name),
                 help="write the type once, where the array is first named",
             )
+
+
+def _sharded_loop(loop: str, array: tree.Array, axes: Axes) -> ShardcError:
+    return ShardcError(
+        "SHC226",
+        f"the loop runs along `{loop}`, and `{spell_dim(loop, axes)}` of `{array.name}` is sharded",
+        span=array.span,
+        note="each device makes every trip, so that it holds every index of what a loop takes",
+        help=f"write `{loop}`, and shard another dim; or reshard `{array.name}` before the loop",
+    )
 
 
 def lost_subscripts(parsed: tree.Tree, mesh: Mesh, sizes: Mapping[str, int]) -> ShardcError | None:

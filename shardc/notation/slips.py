@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shardc.errors import nearest
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program, uses
+from shardc.ir.program import For, Program, every_statement, nested, uses
 from shardc.notation import tree
 
 
 def statements(parsed: tree.Tree) -> Iterator[tree.Statement]:
-    return (item for item in parsed.items if isinstance(item, tree.Statement))
+    return tree.statements(parsed.items)
 
 
 def written_dims(parsed: tree.Tree) -> Iterator[tree.Dim]:
@@ -91,17 +91,18 @@ def is_slip(dim: str, other: str) -> bool:
     return dim.lower() == other.lower() or (min(len(dim), len(other)) > 2 and _one_edit(dim.lower(), other.lower()))
 
 
-def lone_dims(parsed: tree.Tree, program: Program, names: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+def lone_dims(parsed: tree.Tree, program: Program) -> Iterator[str]:
     """A warning for each dim that the text mentions once and no output has: `A[I, J] · B[M, K] → C[I, K]` sums J and M
-    apart, where `·_J` or `sum_M(B)` would say that it is meant. `names` are the dims of each array."""
+    apart, where `·_J` or `sum_M(B)` would say that it is meant."""
     mentioned: Counter[str] = Counter()
-    for made, statement in zip(program.statements, statements(parsed), strict=True):
+    for made, statement in zip(every_statement(program), statements(parsed), strict=True):
         for use in uses(made.expr):
             mentioned.update(use.dims)
-        mentioned.update(names[statement.result.name] if statement.result.dims is not None else ())
+        mentioned.update(made.dims if statement.result.dims is not None else ())
         for word in labels(statement.expr):
             mentioned.update({word, *word})
-    kept = {dim for number in program.outputs for dim in program.statements[number].dims}
+    kept = {dim for number in program.outputs for dim in program.results[number].dims}
+    kept |= {each.dim for each in nested(program.statements) if isinstance(each, For)}
     for dim, name in _dims_of_uses(program).items():
         if mentioned[dim] == 1 and dim not in kept:
             yield f"dim `{dim}` is on `{name}` alone, and is summed there" + _asked(dim, program.dims)
@@ -114,7 +115,7 @@ def _dims_of_uses(program: Program) -> dict[str, str]:
         for dim in given.dims:
             found.setdefault(dim, given.name)
     anew = {dim for _, dim in program.renamed}
-    for statement in program.statements:
+    for statement in every_statement(program):
         for use in uses(statement.expr):
             for dim in anew.intersection(use.dims):
                 found.setdefault(dim, use.name)

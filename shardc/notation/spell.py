@@ -29,6 +29,7 @@ def spelled(program: Program) -> Program:
     own = {array.name: array.dims for array in program.inputs}
     statements = []
     for statement in program.statements:
+        assert isinstance(statement, Statement), "a loop has its text"
         text = statement.text or _text(statement, program, known, own)
         statements.append(replace(statement, text=text))
         known |= {use.name for use in _uses(statement.expr)} | {statement.name}

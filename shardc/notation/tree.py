@@ -7,7 +7,7 @@ compared: trees of two spellings are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
@@ -180,7 +180,17 @@ class Return:
     spans: tuple[Span | None, ...] = field(default=(), compare=False, repr=False)
 
 
-Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement | Return
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for L { … }`."""
+
+    dim: str
+    body: tuple[Statement | For, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+    dim_span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement | For | Return
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +199,15 @@ class Tree:
 
     items: tuple[Item, ...]
     left_out: tuple[str, ...] = field(default=(), compare=False)
+
+
+def statements(items: Iterable[Item]) -> Iterator[Statement]:
+    """Every statement, those of loops too."""
+    for item in items:
+        if isinstance(item, Statement):
+            yield item
+        elif isinstance(item, For):
+            yield from statements(item.body)
 
 
 def below(expr: Expr) -> tuple[Expr, ...]:

@@ -14,19 +14,28 @@ from shardc.notation import tree
 
 def with_names(parsed: tree.Tree) -> tree.Tree:
     """The same text, every array under a name that nothing else bears."""
-    made = [item for item in parsed.items if isinstance(item, tree.Statement)]
+    made = list(tree.statements(parsed.items))
     taken = {array.name for one in made for array in (one.result, *tree.arrays(one.expr))}
     if "" not in taken:
         return parsed
     operands, results = _fresh("Array", taken), _fresh("Result", taken)
-    items = []
-    for item in parsed.items:
-        if isinstance(item, tree.Statement):
-            item = replace(
-                item, expr=tree.over_arrays(item.expr, _named(operands)), result=_named(results)(item.result)
-            )
-        items.append(item)
-    return replace(parsed, items=tuple(items))
+
+    def of_statement(one: tree.Statement) -> tree.Statement:
+        return replace(one, expr=tree.over_arrays(one.expr, _named(operands)), result=_named(results)(one.result))
+
+    def of_loop(loop: tree.For) -> tree.For:
+        return replace(loop, body=tuple(of_loop(e) if isinstance(e, tree.For) else of_statement(e) for e in loop.body))
+
+    def of(item: tree.Item) -> tree.Item:
+        match item:
+            case tree.Statement():
+                return of_statement(item)
+            case tree.For():
+                return of_loop(item)
+            case _:
+                return item
+
+    return replace(parsed, items=tuple(map(of, parsed.items)))
 
 
 def _named(fresh: Iterator[str]) -> Callable[[tree.Array], tree.Array]:

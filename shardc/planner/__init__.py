@@ -5,11 +5,12 @@ from shardc.planner.program.at_once import PlannedProgram, planned_at_once
 from shardc.planner.program.pareto import Front, pareto
 from shardc.planner.program.plan import plan_program
 from shardc.planner.program.subaxes import plan_with_subaxes
-from shardc.planner.statement.planned import PlannedStatement
+from shardc.planner.statement.planned import PlannedLoop, PlannedStatement
 
 __all__ = [
     "Front",
     "Objective",
+    "PlannedLoop",
     "PlannedProgram",
     "PlannedStatement",
     "pareto",

@@ -41,7 +41,15 @@ def _statement(statement: StatementView, own: Sequence[StepView], top: int) -> s
     lines += ["", _steps(own) if own else "  nothing to do"]
     if top > 1:
         lines += _alternatives(statement.cheapest(top))
+        lines += [text for each in statement.statements for text in _instead(each, top)]
     return "\n".join(lines)
+
+
+def _instead(statement: StatementView, top: int) -> list[str]:
+    """What a statement of a loop could do in each trip."""
+    found = _alternatives(statement.cheapest(top))
+    below = [text for each in statement.statements for text in _instead(each, top)]
+    return ["", f"  in {statement.text}", *found[1:], *below] if found else below
 
 
 def _case(number: int, statement: StatementView) -> str:
@@ -59,7 +67,7 @@ def _steps(own: Sequence[StepView]) -> str:
             in_bytes(step.bytes),
             in_bytes(step.wire_bytes),
             in_seconds(step.time_s),
-            step.formula,
+            f"{step.dim}·(…)" if step.steps and step.time_s else step.formula,
             step.rule,
         )
         for depth, step in _nested(own)
@@ -94,9 +102,9 @@ def operation(step: StepView) -> str:
 
 
 def _alternatives(found: Sequence[AlternativeView]) -> list[str]:
-    best, *others = found
-    if not others:
+    if len(found) < 2:
         return []
+    best, *others = found
     rows = [
         (
             in_bytes(other.wire_bytes),

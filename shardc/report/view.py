@@ -22,7 +22,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Cost, Einsum, Loop, Single, Step, Strategy, operands_of
 from shardc.ir.sharding import Array
-from shardc.planner import PlannedProgram, PlannedStatement
+from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement
 from shardc.report.units import in_bytes
 
 VERSION = 1
@@ -72,20 +72,29 @@ class AlternativeView:
 
 
 class StatementView:
-    """A statement, the case of each axis, and every strategy, the cheapest first."""
+    """A statement, the case of each axis, and every strategy, the cheapest first; or a loop and its `statements`."""
 
-    def __init__(self, planned: PlannedStatement, mesh: Mesh) -> None:
+    def __init__(self, planned: PlannedStatement | PlannedLoop, mesh: Mesh) -> None:
         self._planned = planned
         self._mesh = mesh
         self.text = planned.text
-        self.cases = planned.cases
+        self.cases = {} if isinstance(planned, PlannedLoop) else planned.cases
+
+    @property
+    def statements(self) -> tuple[StatementView, ...]:
+        """Those of a loop's body."""
+        if not isinstance(self._planned, PlannedLoop):
+            return ()
+        return tuple(StatementView(each, self._mesh) for each in self._planned.statements)
 
     @property
     def alternatives(self) -> tuple[AlternativeView, ...]:
         return self.cheapest(None)
 
     def cheapest(self, count: int | None) -> tuple[AlternativeView, ...]:
-        """The first `count` alternatives, or all."""
+        """The first `count` alternatives, or all; of a loop its statements have them."""
+        if isinstance(self._planned, PlannedLoop):
+            return ()
         return tuple(_alternative(strategy, self._mesh) for strategy in self._planned.cheapest(count))
 
 
@@ -122,7 +131,7 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
     schedule, program = planned.schedule, planned.schedule.program
     mesh = program.mesh
     outputs = [
-        replace(schedule.given(value), name=program.statements[number].name, dims=program.statements[number].dims)
+        replace(schedule.given(value), name=program.results[number].name, dims=program.results[number].dims)
         for value, number in zip(schedule.outputs, program.outputs, strict=True)
     ]
     return PlanView(
@@ -182,14 +191,7 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "dtype": plan.dtype,
         "inputs": [asdict(array) for array in plan.inputs],
         "outputs": [asdict(array) for array in plan.outputs],
-        "statements": [
-            {
-                "text": statement.text,
-                "cases": statement.cases,
-                "alternatives": [_alternative_fields(other) for other in statement.cheapest(top)],
-            }
-            for statement in plan.statements
-        ],
+        "statements": [_statement_fields(statement, top) for statement in plan.statements],
         "steps": [step_fields(step) for step in plan.steps],
         "cost": asdict(plan.cost),
         "bound": asdict(plan.bound),
@@ -198,6 +200,17 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "capacity_bytes": plan.capacity_bytes,
         "warnings": list(plan.warnings),
     }
+
+
+def _statement_fields(statement: StatementView, top: int | None) -> dict[str, Any]:
+    """Of a loop its statements as well."""
+    found = {
+        "text": statement.text,
+        "cases": statement.cases,
+        "alternatives": [_alternative_fields(other) for other in statement.cheapest(top)],
+    }
+    below = [_statement_fields(each, top) for each in statement.statements]
+    return found | {"statements": below} if below else found
 
 
 def step_fields(step: StepView) -> dict[str, Any]:

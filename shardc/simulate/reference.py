@@ -7,14 +7,14 @@ are the identity here. Nothing here knows of plans.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
 
 from shardc.ir.calls import arguments
 from shardc.ir.functions import FUNCTIONS, Gives
-from shardc.ir.program import Call, Expr, Named, Product, Program, Use
+from shardc.ir.program import Call, Expr, For, Named, Product, Program, Use, bound_by
 from shardc.ir.scalars import number
 from shardc.simulate.arguments import converted, program_inputs
 from shardc.simulate.blocks import Values
@@ -23,14 +23,34 @@ from shardc.simulate.blocks import Values
 def reference(program: Program, wholes: Sequence[Any]) -> list[Values]:
     """The outputs in the order of `program.outputs`, in int64 for integers and float64 otherwise."""
     known = dict(zip((array.name for array in program.inputs), program_inputs(program, wholes), strict=True))
-    results, sizes = [], dict(program.sizes)
     with np.errstate(all="ignore"):  # what is not finite is compared, not warned of
-        for statement in program.statements:
-            known[statement.name] = contract(
-                [_evaluate(statement.expr, known, sizes)], [statement.expr.dims], statement.dims
-            )
-            results.append(known[statement.name])
+        results = list(_done(program, known))
     return [results[number] for number in program.outputs]
+
+
+def _done(program: Program, known: dict[str, Values]) -> Iterator[Values]:
+    """What the statements bind, in order; `known` has it by name."""
+    for statement in program.statements:
+        if isinstance(statement, For):
+            known |= _looped(statement, program, known)
+        else:
+            expr = statement.expr
+            known[statement.name] = contract([_evaluate(expr, known, dict(program.sizes))], [expr.dims], statement.dims)
+        yield from [known[bound.name] for bound in bound_by(statement)]
+
+
+def _looped(loop: For, program: Program, known: dict[str, Values]) -> dict[str, Values]:
+    """What is carried as the last trip leaves it, and the rows of all trips."""
+    carried = {name: known[name] for name in loop.carried}
+    rows: dict[str, list[Values]] = {array.name: [] for array in loop.stacked}
+    for turn in range(program.shape((loop.dim,))[0]):
+        here = {name: known[name] for name in loop.fixed} | carried
+        here |= {array.name: known[array.name].take(turn, array.dims.index(loop.dim)) for array in loop.scanned}
+        list(_done(program.inside(loop), here))
+        carried = {name: here[name] for name in carried}
+        for name in rows:
+            rows[name].append(here[name])
+    return carried | {array.name: np.stack(rows[array.name], array.dims.index(loop.dim)) for array in loop.stacked}
 
 
 def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int]) -> Values:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shardc.ir.calls import places
 from shardc.ir.dtypes import DType, Kind
 from shardc.ir.functions import FUNCTIONS, Gives
-from shardc.ir.program import Call, Expr, Named, Product, Program, Use, operands
+from shardc.ir.program import Call, Expr, For, Named, Product, Program, Statement, Use, every_statement, operands
 from shardc.ir.scalars import number
 
 Sizes = NDArray[np.float64]  # a number for each input, and a constant
@@ -38,6 +38,17 @@ class _Wishes:
     places: dict[str, int]
     known: dict[str, Sizes] = field(default_factory=dict)
     rows: list[Sizes] = field(default_factory=list)
+
+    def walk(self, statements: tuple[Statement | For, ...]) -> None:
+        """Of a loop one trip; what it carries on had better stay as large as it was."""
+        for each in statements:
+            if isinstance(each, For):
+                before = {name: self.known[name] for name in each.carried}
+                self.walk(each.body)
+                for name, sizes in before.items():
+                    self._wished(self.known[name] - sizes, _SUMMED)
+            else:
+                self.known[each.name] = self.of(each.expr)
 
     def of(self, expr: Expr) -> Sizes:
         """The size of an expression's values; what is wished of it and of its parts is noted."""
@@ -104,8 +115,7 @@ def input_exponents(program: Program) -> dict[str, int]:
         free = array.dtype.kind is Kind.FLOAT
         wishes.known[array.name] = units[place] if free else np.zeros(count + 1)
         wishes.rows.append(_INPUT * units[place])
-    for statement in program.statements:
-        wishes.known[statement.name] = wishes.of(statement.expr)
+    wishes.walk(program.statements)
     rows = np.array(wishes.rows)
     found = np.linalg.lstsq(rows[:, :count], -rows[:, count], rcond=None)[0]
     return {array.name: _within(array.dtype, float(size)) for array, size in zip(program.inputs, found, strict=True)}
@@ -144,7 +154,7 @@ def to_be_positive(program: Program) -> frozenset[str]:
         keeps = expr.function in _KEEP_SIGN and all(kept)
         return expr.function in _NEVER_NEGATIVE or keeps or (expr.function == "maximum" and any(signs))
 
-    for statement in program.statements:
+    for statement in every_statement(program):
         never[statement.name] = is_never_negative(statement.expr)
         made_of[statement.name] = inputs(statement.expr)
     return frozenset(found)

@@ -176,7 +176,7 @@ def _runner(
         return names, lambda wholes: _named(schedule, given.simulate(*wholes))
     program = _sized(given, mesh, sizes)
     names = [array.name for array in program.inputs]
-    outputs = [program.statements[number].name for number in program.outputs]
+    outputs = [program.results[number].name for number in program.outputs]
     return names, lambda wholes: list(zip(outputs, simulate.reference(program, wholes), strict=True))
 
 

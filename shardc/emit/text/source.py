@@ -54,9 +54,9 @@ def _docstring(schedule: Schedule, chip: str) -> list[str]:
     mesh = f"mesh {schedule.given_mesh}" if schedule.mesh.axes else "one device"
     mesh += f"; {schedule.by}" if schedule.by is not None else ""
     first, *rest = [statement.text for statement in schedule.program.statements]
-    if not rest:
+    if not rest and "\n" not in first:
         return [f'"""{first}, planned for {chip}, {mesh}."""']
-    return [f'"""Planned for {chip}, {mesh}.', "", first, *rest, '"""']
+    return [f'"""Planned for {chip}, {mesh}.', "", *"\n".join([first, *rest]).split("\n"), '"""']
 
 
 def _imports(described: Body, schedule: Schedule) -> list[str]:

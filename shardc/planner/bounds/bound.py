@@ -18,7 +18,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.exchange import needed, received_to_add
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Expr, Input, Named, Product, Program, Use, operands
+from shardc.ir.program import Expr, For, Input, Named, Product, Program, Use, bound_by, operands, read_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.bounds.cuts import by_products, sent
 from shardc.planner.bounds.degrees import Matmul, Operand, received
@@ -78,13 +78,19 @@ def _outputs(program: Program) -> list[tuple[_Value, tuple[str, ...], Sharding |
     by_name = {array.name: _Value(_Same(array), frozenset([array.name])) for array in program.inputs}
     values: list[_Value] = []
     for statement in program.statements:
+        if isinstance(statement, For):
+            inputs = frozenset[str]().union(*(by_name[name].inputs for name in read_by(statement)))
+            left = {bound.name: _Value(_Unknown(), inputs) for bound in bound_by(statement)}
+            values += left.values()
+            by_name |= left
+            continue
         value = _value(statement.expr, by_name)
         if isinstance(value.meaning, _Multiplied):
             value = _Value(_of_dtype(value.meaning, statement.dtype), value.inputs)
         values.append(value)
         by_name[statement.name] = value
-    statements = program.statements
-    return [(values[n], statements[n].dims, statements[n].pattern.exact) for n in program.outputs]
+    results = program.results
+    return [(values[n], results[n].dims, results[n].pattern.exact) for n in program.outputs]
 
 
 def _of_dtype(found: _Multiplied, dtype: DType) -> _Multiplied:

@@ -13,20 +13,22 @@ third axis and more for a fourth. So where they would be many, idle axes move as
 
 from __future__ import annotations
 
-from shardc.ir.program import Named, Program, Statement, Use, operands, uses
+from shardc.ir.program import For, Named, Program, Statement, Use, every_statement, nested, operands, uses
 from shardc.ir.sharding import Axes
 from shardc.rules.products import count_placements
 
 MAX_APART = 1000  # ways to lie for the dims that meet, while idle axes are searched each for itself
 
 
-def mentioned(program: Program, statement: Statement | None = None) -> Axes:
+def mentioned(program: Program, statement: Statement | For | None = None) -> Axes:
     """The mesh axes that the program, or one statement, writes, in the order of the mesh."""
     chosen = program.statements if statement is None else (statement,)
     names: set[str] = set()
     for array in program.inputs if statement is None else ():
         names |= array.pattern.unreduced.union(*(axes or () for axes in array.pattern.dims))
-    for each in chosen:
+    for each in nested(chosen):
+        if isinstance(each, For):
+            continue
         patterns = [each.pattern, *(use.pattern for use in uses(each.expr) if use.pattern is not None)]
         for pattern in patterns:
             names |= pattern.unreduced.union(*(axes or () for axes in pattern.dims))
@@ -35,12 +37,12 @@ def mentioned(program: Program, statement: Statement | None = None) -> Axes:
 
 def only_moves(program: Program) -> bool:
     """Whether no statement computes anything: reshards, and collectives by name."""
-    return all(isinstance(statement.expr, Use | Named) for statement in program.statements)
+    return all(isinstance(statement.expr, Use | Named) for statement in every_statement(program))
 
 
 def width(program: Program) -> int:
     """The most dims that meet in one operation."""
-    return max(map(width_of, program.statements), default=0)
+    return max(map(width_of, every_statement(program)), default=0)
 
 
 def width_of(statement: Statement) -> int:

@@ -8,15 +8,16 @@ from functools import cached_property
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.ir.plan import Cost, Schedule
-from shardc.ir.program import Program, check_divisible
+from shardc.ir.program import Program, check_divisible, every_statement
 from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.budget import Budget
 from shardc.planner.objective import Objective
 from shardc.planner.program.limits import axes_to_search, check_bytes
+from shardc.planner.program.loops import add
 from shardc.planner.program.progress import Progress
 from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.orders import order_notes
-from shardc.planner.statement.planned import PlannedStatement
+from shardc.planner.statement.planned import PlannedLoop, PlannedStatement, gaps_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class PlannedProgram:
     """The steps, their cost, and what each statement could do instead."""
 
     schedule: Schedule
-    statements: tuple[PlannedStatement, ...]
+    statements: tuple[PlannedStatement | PlannedLoop, ...]
     cost: Cost
     notes: tuple[str, ...] = ()
     whole: Schedule | None = None  # of a plan on a finer mesh, the one on the mesh as given
@@ -62,15 +63,15 @@ def planned_at_once(
     check_divisible(program)
     pool, notes = axes_to_search(program, objective is Objective.BYTES if with_idle is None else with_idle)
     most = None if limit is None else objective.below(limit)
-    budget = Budget.of(len(program.statements)) if budget is None else budget
+    budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
     planner = Planner(
         program, model, objective, pool, cap=cap, limit=most, most_wire=most_wire, budget=budget, quick=quick, deep=deep
     )
     state = Progress(planner, memory, early, hurried=hurried)
-    statements = tuple(state.add(number, statement) for number, statement in enumerate(program.statements))
+    statements = tuple(add(state, number, statement) for number, statement in enumerate(program.statements))
     schedule = state.schedule()
     check_bytes(schedule)
-    notes += tuple(str(statement.gap) for statement in statements if statement.gap is not None)
+    notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
     notes += order_notes(program)
     return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardc.ir.program import Call, Expr, Pattern, Product, Program, operands, uses
+from shardc.ir.program import Call, Expr, For, Pattern, Product, Program, every_statement, operands, uses
 from shardc.planner.meshes.idle import mentioned
 from shardc.planner.objective import Objective
 
@@ -15,6 +15,8 @@ def may_gain(program: Program, objective: Objective) -> bool:
     Where one leaves open how its result lies for a later one, or several use an array. And by time, where something
     lies open and some axes are written nowhere: what is shared over those takes less.
     """
+    if any(isinstance(each, For) for each in program.statements):  # a loop is planned where it stands
+        return False
     if _shared(program) or _open_between(program):
         return True
     has_idle = objective is Objective.TIME and any(
@@ -25,7 +27,9 @@ def may_gain(program: Program, objective: Objective) -> bool:
 
 def computed(program: Program) -> int:
     """How many products and functions a program has."""
-    return sum(isinstance(expr, Product | Call) for statement in program.statements for expr in _every(statement.expr))
+    return sum(
+        isinstance(expr, Product | Call) for statement in every_statement(program) for expr in _every(statement.expr)
+    )
 
 
 def _every(expr: Expr) -> Iterator[Expr]:
@@ -37,17 +41,16 @@ def _every(expr: Expr) -> Iterator[Expr]:
 
 
 def _shared(program: Program) -> bool:
-    names = [use.name for statement in program.statements for use in uses(statement.expr)]
+    names = [use.name for statement in every_statement(program) for use in uses(statement.expr)]
     return len(names) > len(set(names))
 
 
 def _open_between(program: Program) -> bool:
     return any(
-        statement.pattern.exact is None and number not in program.outputs
-        for number, statement in enumerate(program.statements)
+        bound.pattern.exact is None and number not in program.outputs for number, bound in enumerate(program.results)
     )
 
 
 def _has_holes(program: Program) -> bool:
     patterns: list[Pattern] = [array.pattern for array in program.inputs]
-    return any(pattern.exact is None for pattern in (*patterns, *(made.pattern for made in program.statements)))
+    return any(pattern.exact is None for pattern in (*patterns, *(made.pattern for made in program.results)))

@@ -26,7 +26,7 @@ from shardc.planner.objective import Objective
 from shardc.planner.program.at_once import PlannedProgram
 from shardc.planner.statement.build import NAMED
 from shardc.planner.statement.gaps import Gap
-from shardc.planner.statement.planned import PlannedStatement
+from shardc.planner.statement.planned import PlannedStatement, gaps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,15 @@ def directly(planned: PlannedProgram, model: CostModel, objective: Objective) ->
         return None
     changed = _replaced(schedule, runs)
     statements = tuple(
-        _led_by(changed, each, number, objective) if any(run.steps[0].statement == number for run in runs) else each
+        _led_by(changed, each, number, objective)
+        if isinstance(each, PlannedStatement) and any(run.steps[0].statement == number for run in runs)
+        else each
         for number, each in enumerate(planned.statements)
     )
-    notes = tuple(note for note in planned.notes if note not in {str(each.gap) for each in planned.statements})
-    notes += tuple(str(each.gap) for each in statements if each.gap is not None)
+    notes = tuple(
+        note for note in planned.notes if note not in {str(gap) for each in planned.statements for gap in gaps_of(each)}
+    )
+    notes += tuple(str(gap) for each in statements for gap in gaps_of(each))
     return replace(planned, schedule=changed, statements=statements, cost=cost_of(changed), notes=notes)
 
 

@@ -6,7 +6,7 @@ import math
 
 from shardc.errors import ShardcError
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Program
+from shardc.ir.program import Program, Statement
 from shardc.ir.sharding import Axes
 from shardc.planner.meshes.idle import may_be_apart, mentioned, useful_together, width
 from shardc.rules.products import count_placements
@@ -26,6 +26,11 @@ class TooLarge(ShardcError):
             help=f"--memory {least}, or shard the arrays over more axes",
         )
         self.least = least
+
+
+def is_alone(program: Program) -> bool:
+    """Whether one statement is all that is planned: what the plan may cost at most, that may."""
+    return len(program.statements) == 1 and isinstance(program.statements[0], Statement)
 
 
 def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, ...]]:

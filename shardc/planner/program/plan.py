@@ -10,14 +10,14 @@ from shardc.ir.digits import Reshape
 from shardc.ir.folds import single_steps
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Step
-from shardc.ir.program import Program
+from shardc.ir.program import Program, every_statement
 from shardc.lowering.target import Target
 from shardc.planner.budget import Budget, Spent
 from shardc.planner.meshes.idle import only_moves
 from shardc.planner.objective import Objective
 from shardc.planner.program.at_once import PlannedProgram, planned_at_once, price_of
 from shardc.planner.program.choices import may_gain
-from shardc.planner.program.limits import MAX_LEANER, TooLarge, axes_to_search
+from shardc.planner.program.limits import MAX_LEANER, TooLarge, axes_to_search, is_alone
 
 
 def plan_program(
@@ -32,7 +32,7 @@ def plan_program(
     Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, TooLarge (SHC410) if no plan that is found keeps the limit.
     """
-    budget = Budget.of(len(program.statements)) if budget is None else budget
+    budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
     free = planned_at_once(program, model, objective, budget=budget)
     wide = _over_idle_axes(program, model, free, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
@@ -61,7 +61,7 @@ def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram, b
         return None
     time = Objective.TIME
     limit = time.clearly_less(picoseconds(plain.cost.time_s))
-    alone = limit if len(program.statements) == 1 else None
+    alone = limit if is_alone(program) else None
     try:
         wide = planned_at_once(
             program, model, time, limit=alone, with_idle=True, most_wire=wire, budget=budget, hurried=False

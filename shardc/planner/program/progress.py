@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Block, Schedule, Step, Strategy
-from shardc.ir.program import Statement, uses
+from shardc.ir.plan import Block, Op, Schedule, Step, StepCost, Strategy
+from shardc.ir.program import Statement, read_by, same_array, uses
 from shardc.ir.sharding import Array
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
 from shardc.planner.paths.tables import Table
@@ -36,7 +36,7 @@ class Progress:
     values: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)  # the value of each input
-    results: list[int] = field(default_factory=list)  # the value of each statement
+    results: list[int] = field(default_factory=list)  # the value of each result
     done: dict[Done, int] = field(default_factory=dict)  # as of Builder
     sources: dict[int, int] = field(default_factory=dict)  # of what moves left, what was moved first
     peaks: list[int] = field(default_factory=list)  # up to each statement but the last, if memory is limited
@@ -44,7 +44,7 @@ class Progress:
 
     def add(self, number: int, statement: Statement) -> PlannedStatement:
         self.planner.budget.begin(DEEP if self.planner.deep else PLAN)
-        self._declare_inputs(statement)
+        self.declare(set(read_by(statement)))
         planner, size = self.planner, len(self.values)
         try:
             self._choose_inputs(statement)
@@ -57,13 +57,19 @@ class Progress:
             builder, value, own = self._cheapest_that_fits(number, statement, planner)
         gap = self._gap(statement, builder, own)
         find = self._alternatives(number, statement, planner, size, own)
-        self._adopt(builder)
+        self.adopt(builder)
         self.results.append(value)
-        held = planner.held.setdefault(statement.name, [])
-        if value not in held:
-            held.append(value)
+        self._bind(statement, value)
         cases = shown_cases(builder.cases, statement, planner)
         return PlannedStatement(statement.text, cases, find, ranking(planner.objective), shares(statement), gap)
+
+    def _bind(self, statement: Statement, value: int) -> None:
+        """What a name holds is one array, in some shardings; bound to another array, in a loop, it holds that alone."""
+        held = self.planner.held.setdefault(statement.name, [])
+        if not same_array(statement):
+            held.clear()
+        if value not in held:
+            held.append(value)
 
     def _gap(self, statement: Statement, builder: Builder, own: tuple[Table, int]) -> Gap | None:
         """How far the plan may be from the cheapest, if its search ended with the budget."""
@@ -108,7 +114,7 @@ class Progress:
         own = searched(planner, statement)
         try:
             for root, goal, digits in candidates(planner, statement, own, over_others=self.memory is not None):
-                builder = self._builder(number, planner)
+                builder = self._builder(number, planner, statement.name)
                 builder.digits = digits and not planner.quick
                 value = builder.build(root, goal, statement.name)
                 planner.budget.pay(STRATEGY if root is not own[0] else 0)
@@ -141,8 +147,8 @@ class Progress:
     def _peak(self, builder: Builder, value: int, number: int) -> int:
         """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
         program, results = self.planner.program, [*self.results, value]
-        later = {use.name for statement in program.statements[number + 1 :] for use in uses(statement.expr)}
-        kept = [r for k, r in enumerate(results) if k in program.outputs or program.statements[k].name in later]
+        later = {name for statement in program.statements[number + 1 :] for name in read_by(statement)}
+        kept = [r for k, r in enumerate(results) if k in program.outputs or program.results[k].name in later]
         inputs = [*self.given.values(), *builder.chosen.values()]
         waiting = sum(
             Array(array.name, array.dims, program.shape(array.dims), exact, array.dtype).local_bytes(program.mesh)
@@ -152,21 +158,19 @@ class Progress:
         block = Block(tuple(builder.values), tuple(inputs), tuple(kept), tuple(builder.steps))
         return waiting + peak_bytes(block, program.mesh)
 
-    def _builder(self, number: int, planner: Planner) -> Builder:
-        names = {statement.name for statement in self.planner.program.statements}
+    def _builder(self, number: int, planner: Planner, name: str) -> Builder:
+        names = {bound.name for bound in self.planner.program.results}
         names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
-        name = self.planner.program.statements[number].name
         return Builder(planner, list(self.values), list(self.steps), number, name, names, done=dict(self.done))
 
-    def _declare_inputs(self, statement: Statement) -> None:
+    def declare(self, wanted: set[str]) -> None:
         """Inputs with a written sharding are values from their first use on."""
         program = self.planner.program
-        wanted = {use.name for use in uses(statement.expr)}
         for given in program.inputs:
             exact = given.pattern.exact
             if given.name not in wanted or given.name in self.given or exact is None:
                 continue
-            self._hold(Array(given.name, given.dims, program.shape(given.dims), exact, given.dtype))
+            self.hold(Array(given.name, given.dims, program.shape(given.dims), exact, given.dtype))
 
     def _choose_inputs(self, statement: Statement) -> None:
         """An input left open and used more than once lies one way: that which makes the statement cheapest."""
@@ -178,7 +182,7 @@ class Progress:
             search = self.planner.search(given.dims, given.dtype)
             options = [search.graph.shardings[number] for number in self.planner.choices(given.pattern, search)]
             arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
-            self._hold(min(arrays, key=lambda array: self._price_with(array, statement)))
+            self.hold(min(arrays, key=lambda array: self._price_with(array, statement)))
 
     def _price_with(self, array: Array, statement: Statement) -> float:
         """The price of a statement if an input lies so; infinite if that does not do."""
@@ -194,13 +198,13 @@ class Progress:
         except ShardcError:
             return math.inf
 
-    def _hold(self, array: Array) -> None:
+    def hold(self, array: Array) -> None:
         self.values.append(array)
         self.planner.shardings.append(array.sharding)
         self.given[array.name] = len(self.values) - 1
         self.planner.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
 
-    def _adopt(self, builder: Builder) -> None:
+    def adopt(self, builder: Builder) -> None:
         new = builder.steps[len(self.steps) :]
         self.values, self.steps, self.done = builder.values, builder.steps, builder.done
         self.planner.shardings[:] = [array.sharding for array in self.values]
@@ -210,6 +214,29 @@ class Progress:
         for name, value in builder.chosen.items():
             self.given[name] = value
             self.planner.held.setdefault(name, []).insert(0, value)
+
+    def append(
+        self, op: Op, operands: tuple[int, ...], arrays: Sequence[Array], number: int, cost: StepCost, rule: str
+    ) -> tuple[int, ...]:
+        """A step that no search found; the values that it leaves."""
+        left = tuple(range(len(self.values), len(self.values) + len(arrays)))
+        self.values += arrays
+        self.planner.shardings += [array.sharding for array in arrays]
+        self.steps.append(Step(op, operands, left, number, cost, rule))
+        return left
+
+    def bind_anew(self, name: str, value: int) -> None:
+        """The next result: its name holds this value alone."""
+        self.results.append(value)
+        self.planner.held[name] = [value]
+
+    def built(self, number: int, statement: Statement) -> tuple[Builder, int]:
+        """The cheapest steps of a statement, and the value that it leaves; nothing is added yet."""
+        try:
+            builder, value, _ = next(self._trials(number, statement, self.planner))
+        except Spent:
+            builder, value, _ = next(self._trials(number, statement, self.planner.hurried()))
+        return builder, value
 
     def _note_alike(self, before: int, after: int) -> None:
         """What a move leaves is the same array: a later use of one may begin at the other, unless it has digits."""
@@ -234,7 +261,7 @@ class Progress:
             _products_of={},
         )
         values = tuple(self.values[:size])
-        taken = self._builder(number, planner).taken
+        taken = self._builder(number, planner, statement.name).taken
         return lambda: strategies(before, statement, number, values, taken, own)
 
 

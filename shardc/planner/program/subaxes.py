@@ -20,7 +20,7 @@ from itertools import islice, pairwise, product
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.mesh import MAX_AXES
-from shardc.ir.program import Program
+from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import CUT, Budget, Spent
@@ -28,7 +28,7 @@ from shardc.planner.meshes.idle import only_moves, width_of
 from shardc.planner.objective import Objective
 from shardc.planner.program.at_once import PlannedProgram, planned_at_once
 from shardc.planner.program.directly import directly
-from shardc.planner.program.limits import TooLarge, axes_to_search
+from shardc.planner.program.limits import TooLarge, axes_to_search, is_alone
 from shardc.planner.program.plan import keeping, plan_program
 from shardc.rules.products import count_placements
 from shardc.rules.routes import route
@@ -51,7 +51,7 @@ def plan_with_subaxes(
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
-    refusal, budget = None, Budget.of(len(program.statements))
+    refusal, budget = None, Budget.of(len(list(every_statement(program))))
     try:
         whole = plan_program(program, model, objective, memory, budget)
     except TooLarge as error:
@@ -118,7 +118,7 @@ def _on(
     inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
     program = refined(schedule.program, by, inputs, outputs)
 
-    alone = limit if len(program.statements) == 1 else None
+    alone = limit if is_alone(program) else None
     for found in _planned(program, finer, objective, memory, alone, budget, quick, deep):
         if memory is not None and found.cost.peak_bytes > memory:
             peaks.append(found.cost.peak_bytes)
@@ -263,7 +263,7 @@ def _cuts(
 
 def _most_axes(program: Program) -> int:
     """How many axes the search has time for; that of an array which only moves is to be quick."""
-    widths = [width_of(statement) for statement in program.statements]
+    widths = [width_of(statement) for statement in every_statement(program)]
     ways = MAX_WAYS // 4 if only_moves(program) else MAX_WAYS
     return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > ways)
 

@@ -85,6 +85,13 @@ class Planner:
         """The same planner, moving only these axes."""
         return replace(self, pool=pool, limit=None, most_wire=None, _searches={}, _products_of={})
 
+    def within(self, body: Program) -> Planner:
+        """A planner of a loop's body, which searches as this one does."""
+        fresh = replace(self, held={}, shardings=[], alike={}, limit=None, most_wire=None)
+        found = replace(fresh, program=body, _searches={}, _products_of={})
+        found.together = self.together
+        return found
+
     def hurried(self) -> Planner:
         """The same planner, where there is no time for a search."""
         return replace(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice, product
 
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
-from shardc.ir.program import Call, Expr, Named, Product, Program, operands
+from shardc.ir.program import Call, Expr, Named, Product, Program, every_statement, operands
 from shardc.planner.paths.tables import Applied, Moved, Multiplied, Table
 
 MAX_ORDERS = 16
@@ -49,7 +49,7 @@ def _each(exprs: tuple[Expr, ...]) -> Iterator[tuple[Expr, ...]]:
 
 def order_notes(program: Program) -> tuple[str, ...]:
     """Of each statement with a chain that is too long to search, that it is multiplied as written."""
-    longest = [(statement.name, max(_lengths(statement.expr), default=0)) for statement in program.statements]
+    longest = [(statement.name, max(_lengths(statement.expr), default=0)) for statement in every_statement(program)]
     return tuple(
         f"`{name}`: {count} arrays are multiplied in the order as written; of up to {MAX_OPERANDS} every order is tried"
         for name, count in longest

@@ -61,6 +61,22 @@ class PlannedStatement:
         return tuple(sorted(found, key=self._rank))
 
 
+class PlannedLoop:
+    """A loop as written, and its statements."""
+
+    def __init__(self, text: str, statements: tuple[PlannedStatement | PlannedLoop, ...]) -> None:
+        self.text = text
+        self.statements = statements
+
+
+def gaps_of(planned: PlannedStatement | PlannedLoop) -> Iterator[Gap]:
+    """Of each statement whose plan may not be the cheapest."""
+    if isinstance(planned, PlannedLoop):
+        yield from (gap for each in planned.statements for gap in gaps_of(each))
+    elif planned.gap is not None:
+        yield planned.gap
+
+
 def ranking(objective: Objective) -> Callable[[Strategy], tuple[float, float]]:
     """What strategies are ordered by."""
     if objective is Objective.TIME:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shardc.ir.dtypes import DType
-from shardc.ir.program import Named, Pattern, Program, Use, uses
+from shardc.ir.program import Named, Pattern, Program, Use, straight, uses
 from shardc.ir.sharding import Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.whole.prices import NEVER, States, Table, states
@@ -92,7 +92,7 @@ def use_counts(program: Program) -> dict[str | int, int]:
     """How often each array is used: of inputs by name, of statements by number. A moved array stays the same one."""
     first: dict[str, str | int] = {array.name: array.name for array in program.inputs}
     found: dict[str | int, int] = dict.fromkeys(first.values(), 0)
-    for number, statement in enumerate(program.statements):
+    for number, statement in enumerate(straight(program)):
         for use in uses(statement.expr):
             found[first[use.name]] += 1
         moved = moved_by(statement.expr)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Statement, Use, operands
+from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Statement, Use, operands, straight
 from shardc.planner.paths.search import Search
 from shardc.planner.products.ways import Way
 from shardc.planner.statement.nodes import Planner
@@ -68,10 +68,10 @@ class FactorGraph:
     def of(cls, planner: Planner, scale: Scale) -> FactorGraph:
         graph, program = cls(planner, scale), planner.program
         counts = use_counts(program)
-        graph._taken = {array.name for array in program.inputs} | {made.name for made in program.statements}
+        graph._taken = {array.name for array in program.inputs} | {made.name for made in straight(program)}
         for array in program.inputs:
             graph._give(array, counts[array.name])
-        for number, statement in enumerate(program.statements):
+        for number, statement in enumerate(straight(program)):
             graph._now = number
             graph._state(statement, number in program.outputs, counts[number])
         return graph

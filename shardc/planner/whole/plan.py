@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
-from shardc.ir.program import Expr, Product, Program, operands
+from shardc.ir.program import Expr, Product, Program, operands, straight
 from shardc.planner.budget import Budget, Spent
 from shardc.planner.objective import Objective
 from shardc.planner.products.work import Work
@@ -54,7 +54,7 @@ def _scale(planner: Planner) -> Scale | None:
     program, model = planner.program, planner.model
     everywhere = AllReduce(tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1))
     time = wire = 0
-    for statement in program.statements:
+    for statement in straight(program):
         waiting: list[Expr] = [statement.expr]
         while waiting:
             expr = waiting.pop()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from shardc.cost.model import PICO, picoseconds
 from shardc.ir.plan import Schedule, Step, Strategy
-from shardc.ir.program import Pattern, Program, Statement
+from shardc.ir.program import Pattern, Program, Statement, straight
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.objective import Objective
 from shardc.planner.program.at_once import PlannedProgram
@@ -53,7 +53,7 @@ def exact(program: Program, graph: FactorGraph, states: Sequence[int]) -> Exact:
         known.add(found)
         statements.append(replace(line.statement, pattern=Pattern.exactly(found)))
         numbers.append(line.number)
-    outputs = tuple(program.statements[number].name for number in program.outputs)
+    outputs = tuple(program.results[number].name for number in program.outputs)
     copies = {line.statement.name: line.copy_of for line in graph.lines if line.copy_of is not None}
     asked = replace(program, inputs=tuple(inputs), statements=tuple(statements), returns=outputs)
     return Exact(asked, tuple(numbers), copies)
@@ -71,7 +71,7 @@ def as_written(program: Program, found: PlannedProgram, asked: Exact, objective:
     told = replace(found.schedule, program=program, block=replace(block, steps=steps, values=values))
     statements = tuple(
         _statement(statement, [at for at, n in enumerate(numbers) if n == number], found, told, objective)
-        for number, statement in enumerate(program.statements)
+        for number, statement in enumerate(straight(program))
     )
     return replace(found, schedule=told, statements=statements)
 
@@ -79,7 +79,7 @@ def as_written(program: Program, found: PlannedProgram, asked: Exact, objective:
 def _statement(
     written: Statement, parts: list[int], found: PlannedProgram, told: Schedule, objective: Objective
 ) -> PlannedStatement:
-    planned = [found.statements[at] for at in parts]
+    planned = [each for at in parts if isinstance(each := found.statements[at], PlannedStatement)]
     cases: dict[str, int] = {}
     for each in planned:
         cases |= {axis: max(case, cases.get(axis, 1)) for axis, case in each.cases.items()}

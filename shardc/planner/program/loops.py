@@ -1,0 +1,231 @@
+"""A loop's part of a plan. Its body is planned once, as a program of its own.
+
+    x[B_X, D] = …                            before: x is brought to where it is carried
+    for L { x = relu(x · W[L, D, F]) … }     what is fixed, carried and scanned are inputs of the body
+    … = x                                    after: x lies where it is carried
+
+What is carried has one sharding. Where the text leaves it open, that is one of those on the way: where it lies before,
+and where a trip leaves it most cheaply; the one at which before + trips · body is least. What a trip does to fixed
+arrays alone is done once, before the loop, but for collectives that the text names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shardc.cost import formulas
+from shardc.cost.model import picoseconds
+from shardc.cost.sums import loop_cost
+from shardc.errors import ShardcError
+from shardc.ir.plan import Block, Einsum, Loop, Op, Step, StepCost
+from shardc.ir.program import For, Input, Pattern, Program, Statement, Use, bound_by, pinned
+from shardc.ir.sharding import Array, Sharding, with_dim
+from shardc.planner.program.progress import Progress
+from shardc.planner.statement.build import NAMED, Builder
+from shardc.planner.statement.planned import PlannedLoop, PlannedStatement
+
+MAX_TRIED = 3  # shardings of what is carried, each where the one before led to
+
+Lies = Mapping[str, Sharding]
+
+
+def add(progress: Progress, number: int, statement: Statement | For) -> PlannedStatement | PlannedLoop:
+    """Plans the next statement of a program; of a loop all of its own."""
+    if isinstance(statement, Statement):
+        return progress.add(number, statement)
+    return _Looped(progress, number, statement).add()
+
+
+@dataclass(frozen=True, slots=True)
+class _Trip:
+    """A body that was planned. `around` has the values outside that its fixed and its scanned inputs are."""
+
+    block: Block  # its inputs: fixed…, carried…, scanned…
+    fixed: int
+    carried: int
+    first: tuple[Step, ...]  # what is done once, before the loop; of the body's values
+    around: dict[int, int]
+    statements: tuple[PlannedStatement | PlannedLoop, ...]
+    given: Lies  # how each input lies
+
+    @property
+    def carries(self) -> tuple[Array, ...]:
+        return tuple(self.block.values[number] for number in self.block.inputs[self.fixed : self.fixed + self.carried])
+
+    @property
+    def leaves(self) -> tuple[Array, ...]:
+        return tuple(self.block.values[number] for number in self.block.outputs[: self.carried])
+
+
+@dataclass(slots=True)
+class _Looped:
+    """A loop that is being added to a plan."""
+
+    progress: Progress
+    number: int
+    loop: For
+
+    @property
+    def program(self) -> Program:
+        return self.progress.planner.program
+
+    @property
+    def trips(self) -> int:
+        return self.program.shape((self.loop.dim,))[0]
+
+    def add(self) -> PlannedLoop:
+        self._declare()
+        trip = min(self._tried(), key=self._price)
+        moved = [self._brought(array) for array in trip.carries]
+        around, block = dict(trip.around), trip.block
+        for step in trip.first:
+            operands, array = tuple(around[operand] for operand in step.operands), block.values[step.result]
+            (around[step.result],) = self._append(step.op, operands, [array], step.cost, step.rule)
+        fixed, scanned = block.inputs[: trip.fixed], block.inputs[trip.fixed + trip.carried :]
+        rows = [self._turned(around[value], self._dim_first(around[value])) for value in scanned]
+        self._repeat(trip, (*(around[value] for value in fixed), *moved, *rows))
+        return PlannedLoop(self.loop.text, trip.statements)
+
+    def _repeat(self, trip: _Trip, operands: tuple[int, ...]) -> None:
+        """The loop itself, and its results under their names."""
+        arrays = [trip.block.values[number] for number in trip.block.outputs]
+        left = [*arrays[: trip.carried], *(with_dim(row, self.loop.dim, self.trips) for row in arrays[trip.carried :])]
+        named = [replace(array, name=name) for array, name in zip(left, self.loop.leaves, strict=True)]
+        loop = Loop(self.loop.dim, self.trips, trip.block, trip.fixed, trip.carried)
+        values = self._append(loop, operands, named, loop_cost(loop.dim, loop.trips, loop.body), "")
+        for value, bound in zip(values, bound_by(self.loop), strict=True):
+            self.progress.bind_anew(bound.name, self._turned(value, bound.dims))
+
+    # --- before the loop
+
+    def _declare(self) -> None:
+        """Inputs that the loop is the first to use; those that the text leaves open lie as a trip would have them."""
+        self.progress.declare({array.name for array in self.loop.takes})
+        held, scanned = self.progress.planner.held, {array.name: array.dims for array in self.loop.scanned}
+        left_open = [array for array in self.loop.takes if array.name not in held]
+        given = self._planned({}, {}).given if left_open else {}
+        for array in left_open:
+            sharding, dims = given[array.name], scanned.get(array.name, array.dims)
+            if array.name in scanned:
+                place = dims.index(self.loop.dim)
+                sharding = Sharding((*sharding.dims[:place], (), *sharding.dims[place:]), sharding.unreduced)
+            self.progress.hold(Array(array.name, dims, self.program.shape(dims), sharding, array.dtype))
+
+    def _brought(self, array: Array) -> int:
+        """The value of a carried array in the sharding in which it is carried."""
+        builder, value = self._bringing(array)
+        self.progress.adopt(builder)
+        return value
+
+    def _bringing(self, array: Array) -> tuple[Builder, int]:
+        use = Use(array.name, array.dims, None, array.dtype)
+        pattern = Pattern.exactly(array.sharding)
+        statement = Statement(array.name, array.dims, pattern, use, array.dtype, "", self.loop.span)
+        return self.progress.built(self.number, statement)
+
+    def _dim_first(self, value: int) -> tuple[str, ...]:
+        dims = self.progress.values[value].dims
+        return (self.loop.dim, *(dim for dim in dims if dim != self.loop.dim))
+
+    def _turned(self, value: int, dims: tuple[str, ...]) -> int:
+        """The array with its dims in this order."""
+        before = self.progress.values[value]
+        if before.dims == dims:
+            return value
+        order = [before.dims.index(dim) for dim in dims]
+        sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
+        after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
+        time = self.progress.planner.model.local_s(0, 2 * before.local_bytes(self.program.mesh), before.dtype)
+        cost = StepCost(0, 0, time, formulas.of_memory([before, after]))
+        (turned,) = self._append(Einsum(), (value,), [after], cost, f"rows along {self.loop.dim}")
+        return turned
+
+    def _append(
+        self, op: Op, operands: tuple[int, ...], arrays: Sequence[Array], cost: StepCost, rule: str
+    ) -> tuple[int, ...]:
+        return self.progress.append(op, operands, arrays, self.number, cost, rule)
+
+    # --- the body
+
+    def _tried(self) -> Iterator[_Trip]:
+        """Bodies that leave what they carry as they found it."""
+        asked = {bound.name: bound.pattern.exact for bound in bound_by(self.loop)}
+        exact = {name: sharding for name in self.loop.carried if (sharding := asked[name]) is not None}
+        held, values = self.progress.planner.held, self.progress.values
+        lies = {name: values[held[name][0]].sharding for name in self.loop.carried} | exact
+        tried: list[Lies] = []
+        while lies not in tried and len(tried) < MAX_TRIED:
+            tried.append(lies)
+            trip = self._planned(lies, exact)
+            left = {array.name: array.sharding for array in trip.leaves}
+            if left != lies:
+                yield self._planned(lies, lies)
+            else:
+                yield trip
+            lies = left
+
+    def _planned(self, before: Lies, after: Lies) -> _Trip:
+        """The body, what is carried lying so before and after a trip; without a word of it, as is cheapest."""
+        patterns = {name: Pattern.exactly(sharding) for name, sharding in after.items()}
+        inside = self.program.inside(self.loop)
+        inside = replace(inside, statements=pinned(inside.statements, patterns))
+        state = Progress(self.progress.planner.within(inside), None, hurried=self.progress.hurried)
+        around = {number: outer for array in self.loop.takes for number, outer in self._given(state, array, before)}
+        statements = tuple(add(state, number, each) for number, each in enumerate(inside.statements))
+        return self._split(state.schedule().block, state.given, around, statements)
+
+    def _given(self, state: Progress, array: Input, before: Lies) -> Iterator[tuple[int, int]]:
+        """What the body has of an array: all that is held of it around; carried, in one sharding."""
+        shape = self.program.shape(array.dims)
+        if array.name in self.loop.carried:
+            if array.name in before:
+                state.hold(Array(array.name, array.dims, shape, before[array.name], array.dtype))
+            return
+        for outer in reversed(self.progress.planner.held.get(array.name, [])):
+            whole = self.progress.values[outer]
+            axes = dict(zip(whole.dims, whole.sharding.dims, strict=True))
+            sharding = Sharding(tuple(axes[dim] for dim in array.dims), whole.sharding.unreduced)
+            state.hold(Array(array.name, array.dims, shape, sharding, array.dtype))
+            yield len(state.values) - 1, outer
+
+    def _split(
+        self,
+        block: Block,
+        inputs_at: Mapping[str, int],
+        around: dict[int, int],
+        statements: tuple[PlannedStatement | PlannedLoop, ...],
+    ) -> _Trip:
+        """The body's steps, without those that all trips have in common."""
+        scanned = {array.name for array in self.loop.scanned}
+        rows = [value for value in around if block.values[value].name in scanned]
+        once, first, steps = {value for value in around if value not in rows}, list[Step](), list[Step]()
+        for step in block.steps:
+            common = once.issuperset(step.operands) and step.rule != NAMED and len(step.results) == 1
+            (first if common else steps).append(step)
+            once |= set(step.results) if common else set()
+        used = {operand for step in steps for operand in step.operands}.union(block.outputs)
+        fixed = [value for value in sorted(once) if value in used]
+        carried = [inputs_at[name] for name in self.loop.carried]
+        inputs = (*fixed, *carried, *(value for value in rows if value in used))
+        body = Block(block.values, inputs, block.outputs, tuple(steps))
+        given = {name: block.values[value].sharding for name, value in inputs_at.items()}
+        return _Trip(body, len(fixed), len(carried), tuple(first), around, statements, given)
+
+    def _price(self, trip: _Trip) -> float:
+        """Before the loop, and in all trips."""
+        try:
+            builders = [self._bringing(array)[0] for array in trip.carries]
+        except ShardcError:  # nothing leads there
+            return math.inf
+        brought = [step for builder in builders for step in builder.steps[len(self.progress.steps) :]]
+        price = self.progress.planner.objective.price
+        once = sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in brought)
+        return once + self._price_of_trips(trip)
+
+    def _price_of_trips(self, trip: _Trip) -> int:
+        """And of what is done for all of them at once."""
+        price = self.progress.planner.objective.price
+        costs = [(1, step) for step in trip.first] + [(self.trips, step) for step in trip.block.steps]
+        return sum(times * price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for times, step in costs)

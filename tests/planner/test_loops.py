@@ -1,0 +1,216 @@
+"""Loops: planned once, priced and simulated with all of their trips; held against the same program unrolled."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost.memory import peak_bytes
+from shardc.ir.folds import every_step, single_steps
+from shardc.ir.legal import faults_of
+from shardc.ir.plan import Loop
+from shardc.planner import Objective, planned_at_once
+from shardc.report.steps import print_schedule
+from shardc.simulate import gather, reference, run, sample_inputs
+from shardc.testing import assert_schedule_legal
+
+MESH = {"X": 2, "Y": 2}
+SHARDINGS = ["B, D", "B_X, D", "B, D_X", "B_X, D_Y", "B_Y, D", "B_XY, D", "B, D_YX"]
+WEIGHTS = ["D, E", "D_X, E", "D, E_Y", "D_Y, E_X", "D_XY, E"]
+
+
+def planned(text, **options):
+    return shardc.plan(text, **{"mesh": MESH, "dtype": "f32", "chip": "v5e"} | options)
+
+
+def body(name, before, inside, weight, trip=None):
+    """Of the trips one, as a loop's body or with a weight and names of its own."""
+    w, x, t = ("W[L, " if trip is None else f"W{trip}[") + weight + "]", name, "" if trip is None else trip
+    after = x if trip is None else f"x{trip + 1}"
+    rows = f"S[L, {before.split(',')[0]}]" if trip is None else f"S{t}[{before.split(',')[0]}]"
+    given = f"[{inside}]" if trip in (None, 1) else ""
+    return f"""
+        y{t}[B, E] = {x}{given} · {w}
+        {after}[{inside}] = relu(y{t} · V[E, D] + {x})
+        {rows} = sum_D({after})
+    """
+
+
+def loop_text(trips, before, inside, weight):
+    return f"dims L={trips}, B=8, D=16, E=16\nfor L {{ {body('x', before, inside, weight)} }}\n"
+
+
+def unrolled_text(trips, before, inside, weight):
+    every = "".join(body(f"x{trip}", before, inside, weight, trip) for trip in range(1, trips + 1))
+    names = ", ".join(f"S{trip}" for trip in range(1, trips + 1))
+    return f"dims B=8, D=16, E=16\n{every}return x{trips + 1}, {names}"
+
+
+def blocks_of(schedule, wholes):
+    found = run(schedule, wholes)
+    arrays = [schedule.values[number] for number in schedule.outputs]
+    return {a.name: gather(b, a, schedule.mesh) for a, b in zip(arrays, found, strict=True)}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3), st.sampled_from(SHARDINGS), st.sampled_from(SHARDINGS), st.sampled_from(WEIGHTS))
+def test_a_loop_is_its_trips_one_after_another(trips, before, inside, weight):
+    """The values of the program unrolled, and the wire bytes of a trip as often as there are trips. The unrolled
+    program may take less: a trip of it may begin at what the one before held on the way, and all are planned together.
+    """
+    loop = planned(loop_text(trips, before, inside, weight), objective="bytes")
+    flat = planned(unrolled_text(trips, before, inside, weight), objective="bytes")
+    assert_schedule_legal(loop.schedule)
+    (step,) = (step for step in loop.schedule.steps if isinstance(step.op, Loop))
+    assert step.op.trips == trips
+    once = planned(unrolled_text(1, before, inside, weight))
+    one = planned_at_once(once.program, once._asked.model, Objective.BYTES)
+    assert flat.cost.wire_bytes <= loop.cost.wire_bytes == trips * one.cost.wire_bytes
+    wholes = dict(zip((array.name for array in loop.program.inputs), sample_inputs(loop.program), strict=True))
+    own = {f"W{trip}": wholes["W"][trip - 1] for trip in range(1, trips + 1)} | wholes | {"x1": wholes["x"]}
+    found = blocks_of(loop.schedule, list(wholes.values()))
+    wanted = reference(flat.program, [own[array.name] for array in flat.program.inputs])
+    by_name = dict(zip((flat.program.results[n].name for n in flat.program.outputs), wanted, strict=True))
+    np.testing.assert_allclose(found["x"], by_name[f"x{trips + 1}"], rtol=1e-9, atol=1e-9)
+    rows = np.stack([by_name[f"S{trip}"] for trip in range(1, trips + 1)])
+    np.testing.assert_allclose(found["S"], rows, rtol=1e-9, atol=1e-9)
+
+
+LAYERS = """
+    dims L=3, B=8, D=16, F=32
+    for L {
+        H = x[B_X, D] ·_D Win[L, D, F_Y]
+        x[B_X, D] = relu(H) ·_F Wout[L, F_Y, D]
+    }
+    Out[B_X, D] = exp(x)
+"""
+
+
+def test_a_loop_costs_its_trips():
+    costs = {trips: planned(LAYERS.replace("L=3", f"L={trips}")).cost for trips in (1, 3, 100)}
+    for trips, cost in costs.items():
+        assert cost.wire_bytes == trips * costs[1].wire_bytes and cost.flops == trips * costs[1].flops
+        assert cost.time_s == pytest.approx(trips * costs[1].time_s)
+
+
+def test_the_cost_of_the_loop_is_that_of_its_steps_times_its_trips():
+    plan = planned(LAYERS)
+    every = list(every_step(plan.schedule.block))
+    (loop,) = (done.step for done in every if isinstance(done.step.op, Loop))
+    inside = [done for done in every if len(done.path) == 2]
+    assert {done.times for done in inside} == {3}
+    assert loop.cost.wire_bytes == sum(3 * done.step.cost.wire_bytes for done in inside)
+    assert sum(d.times * d.step.cost.flops for d in single_steps(plan.schedule.block)) == plan.cost.flops
+
+
+def test_a_hundred_layers_are_planned_as_one_is():
+    def seconds(trips):
+        begun = time.perf_counter()
+        planned(LAYERS.replace("L=3", f"L={trips}"))
+        return time.perf_counter() - begun
+
+    seconds(1)
+    assert min(seconds(100) for _ in range(3)) < 3 * min(seconds(1) for _ in range(3))
+
+
+def test_what_a_loop_only_reads_is_moved_once_before_it():
+    plan = planned("dims L=4, B=8, D=16\nfor L { x[B_X, D] = relu(x[B_X, D] ·_D W[D_Y, E] ·_E V[E, D]) }", dims="E=16")
+    first, loop = plan.schedule.steps
+    assert first.name == "AllGather" and isinstance(loop.op, Loop)
+    assert not any(step.is_collective for step in loop.op.body.steps)
+    assert plan.cost.wire_bytes == first.cost.wire_bytes
+
+
+def test_what_the_text_gathers_in_a_loop_is_gathered_in_each_trip():
+    text = "dims L=4, B=8, D=16, E=16\nfor L {\n W[D, E] = AllGather_Y(W[D_Y, E])\n"
+    plan = planned(text + " x[B_X, D] = relu(x[B_X, D] ·_D W ·_E V[E, D])\n}")
+    (loop,) = plan.schedule.steps
+    assert loop.op.body.steps[0].name == "AllGather"
+    assert plan.cost.wire_bytes == 4 * loop.op.body.steps[0].cost.wire_bytes > 0
+
+
+def test_a_carried_array_lies_where_the_loop_as_a_whole_is_cheapest():
+    """Before the loop x lies whole; each trip leaves it over X. Brought there once, it stays."""
+    text = "dims L={}, B=64, D=64\nx[B, D] = relu(A[B, D])\n"
+    text += "for L {{ x = relu(x ·_D W[L, D, E_X]) ·_E V[L, E_X, D] }}\nOut[B, D] = x"
+    few, many = (planned(text.format(trips), dims="E=64") for trips in (1, 64))
+    assert many.cost.time_s <= 64 * few.cost.time_s
+
+
+def test_the_dim_of_a_loop_may_stand_anywhere():
+    plan = planned(
+        "dims L=3, B=8, D=16\nfor L { x[B_X, D] = x[B_X, D] ·_D W[D, L, E] ·_E V[E, D, L] \n H[B_X, L] = sum_D(x) }",
+        dims="E=16",
+    )
+    assert_schedule_legal(plan.schedule)
+    wholes = sample_inputs(plan.program)
+    found = blocks_of(plan.schedule, wholes)
+    for name, whole in zip(found, reference(plan.program, wholes), strict=True):
+        np.testing.assert_allclose(found[name], whole, rtol=1e-9, atol=1e-9)
+    x, w, v = (dict(zip((a.name for a in plan.program.inputs), wholes, strict=True))[name] for name in "xWV")
+    for turn in range(3):
+        x = x @ w[:, turn] @ v[:, :, turn]
+    np.testing.assert_allclose(found["x"], x, rtol=1e-9)
+
+
+def test_loops_nest():
+    text = """
+        dims L=3, M=2, B=8, D=16, F=32
+        for L {
+            for M {
+                x = x[B_X, D] + relu(x ·_D W[L, M, D_Y, F]) ·_F V[L, F, D]
+                H[L, M, B_X] = sum_D(x)
+            }
+        }
+        Out[B_X] = sum_{L,M}(H[L, M, B_X])
+    """
+    plan = planned(text)
+    assert_schedule_legal(plan.schedule)
+    assert max(done.times for done in single_steps(plan.schedule.block)) == 6
+    wholes = sample_inputs(plan.program)
+    for (name, found), whole in zip(
+        blocks_of(plan.schedule, wholes).items(), reference(plan.program, wholes), strict=True
+    ):
+        np.testing.assert_allclose(found, whole, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_a_loop_holds_what_it_carries_and_stacks_and_one_trip():
+    """x (8·16·4 B over X) in, carried and out; S; the weights; and the most that a trip takes beside them."""
+    short, long = (planned(LAYERS.replace("L=3", f"L={trips}")).schedule for trips in (2, 7))
+    weights = sum(
+        short.values[number].local_bytes(short.mesh) for number in short.inputs if short.values[number].name != "x"
+    )
+    grown = peak_bytes(long.block, long.mesh) - peak_bytes(short.block, short.mesh)
+    assert grown == weights // 2 * 5
+
+
+def test_a_plan_with_a_loop_is_printed_and_written_with_its_steps():
+    plan = planned(LAYERS)
+    found = json.loads(plan.to_json())
+    loop, last = found["steps"]
+    assert (loop["op"], loop["trips"], loop["dim"]) == ("Loop", 3, "L")
+    assert [step["op"] for step in loop["steps"]] == ["Einsum", "relu", "Einsum", "AllReduce"]
+    assert "steps" not in last and loop["wire_bytes"] == 3 * loop["steps"][-1]["wire_bytes"]
+    assert found["statements"][0]["statements"][0]["text"] == "H = x[B_X, D] ·_D Win[L, D, F_Y]"
+    assert "Loop_L ×3" in str(plan) and "│ AllReduce_Y x" in str(plan)
+    printed = print_schedule(plan.schedule)
+    assert "    given x[B_X, D]" in printed and "    return x[B_X, D]" in printed
+
+
+def test_a_loop_whose_carried_array_is_left_elsewhere_is_not_legal():
+    from dataclasses import replace
+
+    plan = planned(LAYERS)
+    block = plan.schedule.block
+    loop = block.steps[0].op
+    early = loop.body.steps[-1].operands  # unreduced, as it is before the AllReduce
+    body = replace(loop.body, outputs=early)
+    broken = replace(block.steps[0], op=replace(loop, body=body))
+    schedule = replace(plan.schedule, block=replace(block, steps=(broken, *block.steps[1:])))
+    assert any("after a trip" in str(fault) for fault in faults_of(schedule))
