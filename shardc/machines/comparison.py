@@ -14,7 +14,7 @@ from shardc import simulate
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
-from shardc.simulate import Allowed
+from shardc.simulate import Allowed, Undecided
 
 
 class Verdict(Enum):
@@ -152,16 +152,33 @@ class _Error:
     finite: bool
 
 
-def _compared(array: Array, result: Any, whole: Any, limit: Allowed | None, mesh: Mesh) -> OutputReport:
+def _compared(array: Array, result: Any, whole: Any, limit: Allowed | Undecided | None, mesh: Mesh) -> OutputReport:
     if result.shape != array.shape or result.dtype.name != array.dtype.jax:
         reason = f"the result is {result.dtype.name}{list(result.shape)}"
         return OutputReport(str(array), mesh.devices, Verdict.NOT_EQUAL, reason=reason)
     pairs = _shards(array, result, whole, mesh)
+    if isinstance(limit, Undecided):
+        return _decided(array, mesh, pairs, limit)
     if limit is None:
         largest = max(float(np.max(np.abs(found - wanted), initial=0)) for found, wanted in pairs)
         verdict = Verdict.NOT_EQUAL if largest else Verdict.EQUAL
         return OutputReport(str(array), mesh.devices, verdict, largest, 0.0)
     return _judged(array, mesh, [_error(found, wanted) for found, wanted in pairs], limit)
+
+
+def _decided(array: Array, mesh: Mesh, pairs: Iterator[tuple[Any, Any]], limit: Undecided) -> OutputReport:
+    """Of whole numbers that floats decide: equal where no rounding turns them."""
+    errors = [
+        np.where(limit.where[place], 0, np.abs(found - wanted))
+        for place, (found, wanted) in zip(np.ndindex(mesh.sizes), pairs, strict=True)
+    ]
+    largest = max(float(np.max(error, initial=0)) for error in errors)
+    if largest:
+        return OutputReport(str(array), mesh.devices, Verdict.NOT_EQUAL, largest, 0.0)
+    share = f"a rounding may turn {np.mean(limit.where):.0%} of the values"
+    if not limit.checkable:
+        return OutputReport(str(array), mesh.devices, Verdict.NOT_CHECKABLE, reason=share)
+    return OutputReport(str(array), mesh.devices, Verdict.EQUAL, largest, 0.0, reason=share)
 
 
 def _shards(array: Array, result: Any, whole: Any, mesh: Mesh) -> Iterator[tuple[Any, Any]]:

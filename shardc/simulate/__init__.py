@@ -10,7 +10,7 @@ from shardc.simulate.reference import reference
 from shardc.simulate.samples import sample_inputs
 from shardc.simulate.steps import IllegalStep, step
 from shardc.simulate.stochastic import Coins
-from shardc.simulate.tolerance import TOLD_APART, Allowed, allowed, pairs_of, summed, wanted
+from shardc.simulate.tolerance import TOLD_APART, Allowed, Undecided, allowed, pairs_of, summed, wanted
 
 __all__ = [
     "TOLD_APART",
@@ -18,6 +18,7 @@ __all__ = [
     "Coins",
     "IllegalStep",
     "ReplicaMismatch",
+    "Undecided",
     "allowed",
     "expected_blocks",
     "gather",

@@ -52,16 +52,29 @@ class Allowed:
         return np.asarray(self.rms * TOLD_APART <= self.spread)
 
 
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Of an output of whole numbers, or of true and false, that floats decide (`int8(A · B)`, `A · B > 0`): which
+    elements a rounding may turn, in the blocks of every device."""
+
+    where: NDArray[np.bool_]
+
+    @property
+    def checkable(self) -> bool:
+        """Whether those are few."""
+        return float(np.mean(self.where)) * TOLD_APART <= 1
+
+
 def allowed(
     schedule: Schedule,
     wholes: Sequence[Any],
     expected: Sequence[Values],
     seed: int = 0,
     say: Callable[[str], None] = lambda line: None,
-) -> list[Allowed | None]:
-    """For each output what it may be off by; None for integers, which are equal or not."""
+) -> list[Allowed | Undecided | None]:
+    """For each output what it may be off by; None for integers, which are equal or not, unless floats decide them."""
     outputs = [schedule.values[number] for number in schedule.outputs]
-    if not any(array.dtype.unit for array in outputs):
+    if not any(array.dtype.unit for array in outputs) and not _floats_decide(schedule):
         return [None] * len(outputs)
     inputs = laid_out(schedule, wholes, seed)
     say("the plan's steps in NumPy")
@@ -76,7 +89,16 @@ def allowed(
             say(f"run {2 * pair + mirrored + 1} of {2 * pairs} that rounds at random")
             for runs, blocks in zip(found, _run(schedule, inputs, Coins(pair, mirrored)), strict=True):
                 runs.add(blocks)
-    return [runs.allowed() if runs.array.dtype.unit else None for runs in found]
+    return [runs.allowed() if runs.array.dtype.unit else runs.undecided() for runs in found]
+
+
+def _floats_decide(schedule: Schedule) -> bool:
+    """Whether a step makes of floats what is no float."""
+    return any(
+        schedule.values[operand].dtype.unit and not schedule.values[step.result].dtype.unit
+        for step in schedule.steps
+        for operand in step.operands
+    )
 
 
 def pairs_of(schedule: Schedule) -> int:
@@ -117,10 +139,15 @@ class _Runs:
     mesh: Mesh
     runs: int = 0
     lost: bool = False
+    turned: NDArray[np.bool_] | None = None  # where a run of whole numbers differs
     squares: list[PerDevice] = field(default_factory=list)
     largest: list[PerDevice] = field(default_factory=list)
 
     def add(self, blocks: Values) -> None:
+        if not self.array.dtype.unit:
+            turned = np.asarray(blocks != self.exact)
+            self.turned = turned if self.turned is None else self.turned | turned
+            return
         axes = {*part_of(blocks, self.mesh).axes, *part_of(self.exact, self.mesh).axes}
         found, exact = part_of(blocks, self.mesh, axes), part_of(self.exact, self.mesh, axes).values
         fits = np.isfinite(found.values)
@@ -128,6 +155,9 @@ class _Runs:
         off = np.subtract(found.values, exact, out=np.zeros(exact.shape), where=fits & np.isfinite(exact))
         self.squares.append(_of_devices(Part(np.square(off), found.axes), self.mesh, np.mean))
         self.largest.append(_of_devices(Part(np.abs(off), found.axes), self.mesh, np.max))
+
+    def undecided(self) -> Undecided | None:
+        return None if self.turned is None or not self.turned.any() else Undecided(self.turned)
 
     def allowed(self) -> Allowed:
         pooled = math.prod(self.array.local_shape(self.mesh)) < _FEW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import shardc
 from shardc import simulate
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.legal import faults_of
+from shardc.notation import print_program
 
 MESH = {"X": 2, "Y": 2}
 DIMS = {"I": 4, "J": 8}
@@ -216,3 +218,23 @@ def test_a_size_too_large_for_the_type() -> None:
     with pytest.raises(shardc.ShardcError) as caught:
         shardc.plan("A: int8[I] + |I| → C[I]", dims={"I": 4096})
     assert caught.value.code == "SHC214" and "4096" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"dtype f32; {held(text, [*PLACED], '[J]')} → C[I, J]" for text in ELEMENTWISE.values()),
+        "mean_{I,J}(A[I, J]) + logsumexp_{I,J}(A) → C[]",
+        "(A[I, J] + 1) · (B[J, K] / 2 - 1e-6) → C[I, K]",
+        "2 · A[I, J] ·_J (3 ⊙ B[J, K]) / |K| → C[I, K]",
+        "-(A[I, J] + 1) + B[J] - (2 - B) → C[I, J]",
+        "bf16(sum_J(f32(A[I, J] ⊙ A))) → C[I]",
+        "A[I, J] / (B[J] / 2) / 3 → C[I, J]",
+        "where(not(A[I] > 1), 1, 0) → C[I]",
+    ],
+)
+def test_a_program_without_its_text_is_spelled_and_parsed_to_the_same(text: str) -> None:
+    program = shardc.parse(text, mesh=MESH)
+    bare = replace(program, statements=tuple(replace(statement, text="") for statement in program.statements))
+    again = shardc.parse(print_program(bare))
+    assert [statement.expr for statement in again.statements] == [statement.expr for statement in program.statements]
