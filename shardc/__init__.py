@@ -16,6 +16,7 @@ TYPE_CHECKING = (
 
 if TYPE_CHECKING:
     from shardc.api import check, einsum, explain, parse, plan, reshard
+    from shardc.backward import grad
     from shardc.errors import ShardcError
     from shardc.ir.mesh import Mesh
     from shardc.ir.program import Program
@@ -32,6 +33,7 @@ _HOMES = {
     "check": "shardc.api",
     "einsum": "shardc.api",
     "explain": "shardc.api",
+    "grad": "shardc.backward",
     "parse": "shardc.api",
     "plan": "shardc.api",
     "reshard": "shardc.api",
@@ -48,6 +50,7 @@ __all__ = [
     "check",
     "einsum",
     "explain",
+    "grad",
     "parse",
     "plan",
     "reshard",

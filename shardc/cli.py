@@ -250,6 +250,26 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
 
 
 @shardc.command()
+@click.argument("argument", metavar="INPUT")
+@click.option("--wrt", metavar="W,V", help="The inputs whose gradients are asked for; else every input of floats.")
+@click.option("--whole", is_flag=True, help="Forward and backward as one program.")
+@click.option("--remat", is_flag=True, help="Make what lies between again from the inputs, instead of keeping it.")
+@with_options
+def grad(argument: str, wrt: str | None, whole: bool, remat: bool, **values: Any) -> int:
+    """The backward program, in the notation: a statement for each gradient, in its array's sharding."""
+    from shardc.backward import grad as backward
+
+    options = Options.of(values)
+    names = None if wrt is None else [name.strip() for name in wrt.split(",")]
+    found = backward(options.parse(argument), names, whole=whole, remat=remat)
+    if options.json:
+        _print_json({"program": str(found)}, indent=None)
+    else:
+        _print(str(found))
+    return 0
+
+
+@shardc.command()
 @click.argument("target", metavar="MODULE:FUNCTION")
 @click.option("--chip", metavar="v5p", help="The chip that prices it, or a TOML file with its constants.")
 @click.option("--topology", metavar="v5p:2x2x2", help="Compile for this slice, with no TPU, instead.")

@@ -18,6 +18,11 @@ def print_tree(printed: tree.Tree, ascii: bool = False) -> str:
     return text.translate(_ASCII) if ascii else text
 
 
+def print_expr(printed: tree.Expr) -> str:
+    """An expression alone."""
+    return _expr(printed, print_array)
+
+
 def _item(item: tree.Item) -> str:
     match item:
         case tree.MeshDecl(axes):

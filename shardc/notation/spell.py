@@ -13,7 +13,13 @@ from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Progra
 from shardc.ir.scalars import Folded, Literal, Scalar, Size
 from shardc.ir.sharding import spell_axes
 from shardc.notation import tree
-from shardc.notation.printer import print_statement
+from shardc.notation.printer import print_expr, print_statement
+
+
+def print_number(number: Scalar) -> str:
+    """A number as it is written: `2`, `|D|`, `sqrt(|D|)`; one that is computed in brackets."""
+    text = print_expr(_scalar(number))
+    return text if isinstance(number, Literal | Size) else f"({text})"
 
 
 def print_program(program: Program) -> str:

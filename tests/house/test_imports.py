@@ -36,6 +36,7 @@ ROOMS = {
         *{"ir", "cost", "planner", "simulate", "emit", "compiled", "report", "interface"},
         *{"jax", "numpy"},
     },
+    "backward": {"ir", "notation"},
     "pipeline": {"ir", "notation", "lowering", "emit", "report"},
     "api": {"ir", "notation", "cost", "planner", "emit", "machines", "compiled", "interface", "results"},
     "sweeping": {"api", "results", "interface", "ir", "io", "report", "tabulate"},

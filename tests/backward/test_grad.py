@@ -1,0 +1,251 @@
+"""Backward programs: each gradient against differences of the forward program in float64, along drawn directions."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc import simulate
+from shardc.backward.derivatives import DERIVATIVES
+from shardc.ir.functions import FUNCTIONS
+from shardc.planner.program import sizes
+
+STEP = 1e-5
+# Central differences of float64 at steps of 1e-5 are off by some 1e-10 of the third derivative, and by 1e-11 of the
+# values for rounding; a sum left out, doubled, or of the wrong sign is off by as much as it is large.
+CLOSE = 1e-5
+
+
+def differs(program, backward, seed=0):
+    """By how much the gradients and the differences disagree along a direction, over their size."""
+    rng = np.random.default_rng(seed)
+    inputs = {array.name: rng.normal(size=program.shape(array.dims)) for array in program.inputs}
+    floats = [name for name in inputs if f"d{name}" in names(backward)]
+    along = {name: rng.normal(size=inputs[name].shape) for name in floats}
+    outputs = [program.statements[number].name for number in program.outputs]
+
+    def forward(step):
+        moved = [inputs[name] + step * along.get(name, 0.0) for name in inputs]
+        return simulate.reference(program, moved)
+
+    ahead, behind, here = forward(STEP), forward(-STEP), kept(program, inputs)
+    given = {f"d{name}": rng.normal(size=whole.shape) for name, whole in zip(outputs, ahead, strict=True)}
+    differences = sum(
+        float((given[f"d{name}"] * (one - other)).sum()) / (2 * STEP)
+        for name, one, other in zip(outputs, ahead, behind, strict=True)
+    )
+    known = inputs | here | given
+    found = simulate.reference(backward, [known[array.name] for array in backward.inputs])
+    of = dict(zip((backward.statements[number].name for number in backward.outputs), found, strict=True))
+    gradients = sum(float((of[f"d{name}"] * along[name]).sum()) for name in floats)
+    size = max(abs(differences), *(float(np.abs(of[f"d{name}"]).sum()) / of[f"d{name}"].size for name in floats), 1e-3)
+    return abs(differences - gradients) / size
+
+
+def names(program):
+    return {program.statements[number].name for number in program.outputs}
+
+
+def kept(program, inputs):
+    """Every array that the forward program names."""
+    from dataclasses import replace
+
+    bound = tuple(dict.fromkeys(statement.name for statement in program.statements))
+    found = simulate.reference(replace(program, returns=bound), list(inputs.values()))
+    return dict(zip(bound, found, strict=True))
+
+
+def parsed(text, mesh=None, dims=None):
+    return sizes.small(shardc.parse(text, mesh=mesh or {"X": 2, "Y": 2}, dims=dims, dtype="f32"))
+
+
+MLP = "Tmp[B_X, F_Y] = In[B_X, D_Y] ·_D Win[D_X, F_Y]\nOut[B_X, D_Y] = {f}(Tmp) ·_F Wout[F_Y, D_X]"
+PROGRAMS = {
+    "matmul": "A[I_X, J] · B[J, K_Y] → C[I_X, K_Y]",
+    "chain": "A[I_X, J] · B[J, K_Y] · C[K_Y, L] → D[I_X, L]",
+    "twice": "B[I_X] = A[I_X, J] · A[I_X, J]",
+    "reshard": "A[I_X, J] → A[I, J_X]",
+    "gather": "W[D, F] = AllGather_X(W[D_X, F])\nOut[B_X, F] = In[B_X, D] · W[D, F]",
+    "bias": "Out[B_X, D] = In[B_X, D] + b[D]",
+    "scale": "Out[B_X, D] = s[D] ⊙ In[B_X, D] - In / 3",
+    "sum": "S[B_X] = sum_D(In[B_X, D] ⊙ In)",
+    "sum alone": "S[B_X] = sum_D(In[B_X, D])",
+    "mean": "S[B_X] = mean_D(square(In[B_X, D]))",
+    "max": "M[B_X] = max_D(In[B_X, D])",
+    "min": "M[B_X] = min_D(In[B_X, D]) + max_D(In)",
+    "logsumexp": "L[B] = logsumexp_V(Z[B, V_Y])",
+    "cross-entropy": "L[B] = logsumexp_V(Z[B, V_Y]) - sum_V(where(index_V == 1, Z, 0))",
+    "norm": "y[B_X, D] = x[B_X, D] ⊙ rsqrt(mean_D(x ⊙ x) + 1e-6) ⊙ g[D]",
+    "divided": "y[B_X, D] = x[B_X, D] / (1 + square(z[B_X, D])) / (1 + square(b[D]))",
+    "softmax": "P[B_X, T] = softmax_T(Z[B_X, T])",
+    "maximum": "P[B_X, T] = maximum(Z[B_X, T], Y[T]) - minimum(Z, 0.5)",
+    "unnamed": "Out[B_X, D] = gelu(In[B_X, D] ·_D Win[D, F]) ·_F Wout[F, D]",
+    "gated": "Out[B_X, D] = (silu(x[B_X, D] ·_D W[D, F]) ⊙ (x ·_D V[D, F])) ·_F U[F, D]",
+    "two outputs": "P[I_X, K] = A[I_X, J] · B[J, K]\nQ[I_X, L] = P ·_K C[K, L]\nreturn P, Q",
+    "attention": (
+        "Q[B_X,T,E] = x[B_X,T,D] ·_D Wq[D,E]\nK[B_X,S,E] = x[B_X,S,D] ·_D Wk[D,E]\n"
+        "V[B_X,S,H] = x[B_X,S,D] ·_D Wv[D,H]\n"
+        "P[B_X,T,S] = softmax_S(where(index_T >= index_S, Q ·_E K / sqrt(|E|), -inf))\nO[B_X,T,H] = P ·_S V"
+    ),
+    **{f"mlp {f}": MLP.format(f=f) for f in ("relu", "gelu", "silu", "tanh", "sigmoid", "square")},
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("remat", [False, True])
+def test_gradients_are_differences(name, remat):
+    program = parsed(PROGRAMS[name])
+    backward = shardc.grad(program, remat=remat)
+    assert {f"d{array.name}" for array in program.inputs} == names(backward)
+    assert differs(program, backward) < CLOSE
+    if remat:
+        assert {array.name for array in backward.inputs} <= {array.name for array in program.inputs} | {
+            f"d{one}" for one in names(program)
+        }
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_forward_and_backward_as_one_leave_the_same(name):
+    program = parsed(PROGRAMS[name])
+    whole, backward = shardc.grad(program, whole=True), shardc.grad(program)
+    assert names(whole) == names(program) | names(backward)
+    assert differs(program, whole) < CLOSE
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_backward_program_parses_from_its_text_and_is_planned(name):
+    backward = shardc.grad(parsed(PROGRAMS[name]))
+    again = shardc.parse(str(backward))
+    assert again == backward
+    plan = shardc.plan(backward, chip="v5e")
+    rng = np.random.default_rng(1)
+    arrays = [rng.normal(size=backward.shape(array.dims)) for array in backward.inputs]
+    found, wanted = plan.simulate(*arrays), plan.reference(*arrays)
+    for one, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, wanted)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_each_gradient_lies_as_its_array():
+    backward = shardc.grad(parsed(MLP.format(f="relu")))
+    lies = {s.name: s.pattern.spell(s.dims) for s in backward.statements}
+    assert lies == {
+        "dTmp": "[B_X, F_Y]",
+        "dIn": "[B_X, D_Y]",
+        "dWin": "[D_X, F_Y]",
+        "dWout": "[F_Y, D_X]",
+    }
+
+
+def test_only_what_is_asked_for_is_made():
+    backward = shardc.grad(parsed(MLP.format(f="relu")), wrt=["Wout"])
+    assert [statement.name for statement in backward.statements] == ["dWout"]
+    assert {array.name for array in backward.inputs} == {"dOut", "Tmp"}
+
+
+# --- every function
+
+DOMAIN = {"log": "square(A) + 0.5", "log1p": "square(A)", "sqrt": "square(A) + 0.5", "rsqrt": "square(A) + 0.5"}
+UNSIGNED = [
+    row.name
+    for row in FUNCTIONS.values()
+    if not row.sign and row.name not in ("cast", "widen", "index", "where", "not", "and", "or")
+]
+
+
+def test_every_function_has_its_derivative():
+    assert set(DERIVATIVES) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+def test_a_function_s_gradient_is_its_differences(name):
+    row = FUNCTIONS[name]
+    inside = DOMAIN.get(name, "A")
+    over = "_J" if row.over_dims else ""
+    result = "C[I_X, J]" if row.keeps_dims else "C[I_X]"
+    given = ", ".join([inside, "B[I_X, J]"][: row.arity])
+    program = parsed(f"D[I_X, J] = A[I_X, J] ⊙ 1\n{result} = {name}{over}({given.replace('A', 'D', 1)})")
+    assert differs(program, shardc.grad(program)) < CLOSE
+
+
+# --- drawn programs
+
+LEAVES = ("A", "B", "(A ⊙ s[J_Y])", "(B - 2)", "(A + index_J)")
+ONE = ("relu", "gelu", "silu", "tanh", "sigmoid", "exp", "sin", "cos", "abs", "square", "neg")
+
+
+def expressions(depth):
+    leaf = st.sampled_from(LEAVES)
+    if not depth:
+        return leaf
+    below = expressions(depth - 1)
+    return st.one_of(
+        leaf,
+        st.builds(lambda f, x: f"{f}({x})", st.sampled_from(ONE), below),
+        st.builds(lambda x, sign, y: f"({x} {sign} {y})", below, st.sampled_from(["+", "-", "⊙"]), below),
+        st.builds(lambda x, y: f"({x} / (1 + square({y})))", below, below),
+        st.builds(lambda f, x: f"({x} - {f}_J({x} + A))", st.sampled_from(["max", "logsumexp", "sum", "mean"]), below),
+        st.builds(lambda x: f"softmax_J(A + {x})", below),
+        st.builds(lambda x, y: f"where(A > B, {x}, {y} + A)", below, below),
+        st.builds(lambda x: f"((A + {x}) ·_J W[J, K] ·_K V[K, J])", below),
+    )
+
+
+@settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=60)
+@given(expressions(3), st.integers(0, 3))
+def test_gradients_of_drawn_expressions_are_differences(text, seed):
+    program = parsed(f"C[I_X, J_Y] = A[I_X, J_Y] + B[I_X, J_Y] + tanh({text})", dims={"I": 2, "J": 4, "K": 6})
+    assert differs(program, shardc.grad(program), seed) < CLOSE
+
+
+# --- the strategies of the chapter on training
+
+STRATEGIES = json.loads((Path(__file__).parents[1] / "data" / "strategies.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES["strategies"], ids=lambda one: one["strategy"])
+def test_a_strategy_needs_the_collectives_of_its_listing(strategy):
+    common = STRATEGIES["common"] | {"chip": "v5p"}
+    program = shardc.parse(strategy["program"], **common)
+    listed = {"forward": strategy["forward"], "backward": strategy["backward"]}
+    for half, made in (("forward", program), ("backward", shardc.grad(program))):
+        plan = shardc.plan(made, formula="book")
+        found = Counter(f"{step.op}_{''.join(step.axes)}" for step in plan.steps if step.wire_bytes)
+        assert found == Counter(text.partition(" ")[0] for text in listed[half])
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("wrt", "said"), [(["Q"], "no input"), (["n"], "an input of integers"), (["Win "], "no input")]
+)
+def test_a_name_without_a_gradient_is_a_coded_error(wrt, said):
+    program = parsed("C[I] = A[I] ⊙ f32(n: int32[I])")
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.grad(program, wrt=wrt)
+    assert caught.value.code == "SHC217" and said in caught.value.message and caught.value.help
+
+
+def test_an_input_that_nothing_depends_on_has_a_gradient_of_zeros():
+    program = parsed("C[I] = A[I]\nD[I] = where(B[I] > 0, 1, 2)")
+    backward = shardc.grad(program)
+    _, of_b = simulate.reference(backward, [np.ones(2)] * len(backward.inputs))
+    assert not np.any(of_b)
+
+
+def test_the_command_prints_a_program_that_can_be_planned():
+    command = [sys.executable, "-m", "shardc", "grad", PROGRAMS["mlp relu"], "--mesh", "X=2,Y=2"]
+    printed = subprocess.run([*command, "--wrt", "Win,Wout"], capture_output=True, text=True, check=True).stdout
+    assert "return dWin, dWout" in printed
+    again = [sys.executable, "-m", "shardc", "plan", "-"]
+    planned = subprocess.run(again, input=printed, capture_output=True, text=True)
+    assert planned.returncode == 0 and "ReduceScatter" in planned.stdout
+    fields = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    assert shardc.parse(json.loads(fields)["program"])
