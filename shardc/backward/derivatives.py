@@ -129,9 +129,9 @@ DERIVATIVES: dict[str, Derivative] = {
     "min": _extreme("min"),
     "softmax": _softmax,
     "logsumexp": _logsumexp,
-    # What is piecewise constant, or true or false.
+    # What is piecewise constant, true or false, or does not show in the result.
     **dict.fromkeys(("sign", "floor", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"), _none),
-    **dict.fromkeys(("and", "or", "not", "index"), _none),
+    **dict.fromkeys(("and", "or", "not", "index", "shift"), _none),
 }
 
 

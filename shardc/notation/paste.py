@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.functions import NAMED
 from shardc.ir.names import GREEK
 
 _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
@@ -34,6 +35,7 @@ _NUMBER = re.compile(
 )
 _DASH = re.compile(r"[ \t]*-[ \t]+(?=[^→=]*=)(?!.*(?:→|->|arrow|\\to))")
 _GETS_TOO = re.compile(r"[^<=(→]*(<-)(?![^\n]*(?:=|→|->|arrow|\\to))")
+_CALLED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z][A-Za-z0-9]*)(?:_\w+)?$")  # a name before brackets, its dims apart
 _WORDS = re.compile(rf"\([ \t]*(?!{'|'.join(COLLECTIVE_NAMES)})[A-Za-z']+,?[ \t]+[A-Za-z]")
 _UNREDUCED = re.compile(r"(?:\{|<)[\s\\]*U(?:_?\{[^{}]*\}|[^][(){}<>=])*(?:\}|>)$")
 _ELLIPSIS = re.compile(r"=[ \t]*(?:…|\.\.\.|\\[lc]?dots)[ \t]*$")
@@ -100,6 +102,9 @@ def _is_remark(before: str, remark: str) -> bool:
     """Whether brackets are no part of a formula: after an array nothing is called, and words in a row are none."""
     if before[-1:] in ("]", ")") or _UNREDUCED.search(before) is not None:
         return True
+    called = _CALLED.search(before)
+    if called is not None and called[1] in NAMED:
+        return False
     return (before[-1:].isalnum() or before[-1:] == "'") and _WORDS.match(remark) is not None
 
 

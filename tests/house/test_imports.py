@@ -48,6 +48,7 @@ ROOMS = {
             "results",
             "interface",
             "sweeping",
+            "backward",
             "pipeline",
             "io",
             "ir",

@@ -195,3 +195,10 @@ def test_the_books_algorithm_pasted_whole() -> None:
     assert [step.op for step in plan.steps if step.axes] == moves
     assert [array.name for array in plan.outputs] == ["Out", "dWout", "dWin", "dIn"]
     assert sum("is left out" in note for note in plan.notes) == 2
+
+
+@pytest.mark.parametrize("call", ["maximum(D, D)", "maximum (D, D)", "where (D > 0, D, D)", "sum_I (D)"])
+def test_what_a_function_takes_is_no_remark(call):
+    text = f"D[I] = A[I]\nC = {call}" if "sum" in call else f"D[I] = A[I]\nC[I] = {call}"
+    text = text.replace("C = ", "C[] = ")
+    assert "D" in shardc.parse(text, mesh={"X": 2}).statements[-1].text.partition("=")[2]
