@@ -27,7 +27,7 @@ from shardc.ir.exchange import Tail, moved, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 
-MAX_NUMBERS = 2**14  # in the tables of an exchange, which are written out in the code
+MAX_NUMBERS = 2**15  # in the tables of an exchange, which are written out in the code: some 100 kB of text
 MAX_ROUNDS = 64
 
 Pair: TypeAlias = tuple[int, int]  # from which device to which

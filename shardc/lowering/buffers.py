@@ -291,5 +291,7 @@ def _rounds(op: UnevenExchange, blocks: Blocks) -> Actions:
         yield Take(f"sent {number}", some)
         yield Take(f"received {number}", some, Where.APART)
         yield Give(f"sent {number}")
+    yield Take("joined", blocks.taken + -(-blocks.taken * op.brings // op.cells))
+    yield Give("cells")
     yield Take("result", blocks.left, Where.OWN)
     yield Leave("result")
