@@ -19,7 +19,7 @@ from shardc.ir.program import operands
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective
 from shardc.planner.digits.products import _Task
-from shardc.planner.statement.nodes import Planner
+from shardc.planner.problem import Problem
 from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims
 from shardc.rules.products import placements
 from shardc.simulate import reference, run, sample_inputs
@@ -211,14 +211,14 @@ def tasks(draw):
         text, mesh=Mesh.of(sizes), dims=dict.fromkeys("IJK", draw(st.sampled_from([96, 2304]))), dtype="bf16"
     )
     model = LinkModel.of(program.mesh, chip(draw(st.sampled_from(["v5e", "v5p", "H100"]))))
-    planner = Planner(program, model, draw(st.sampled_from(list(Objective))), program.mesh.names)
+    problem = Problem(program, model, draw(st.sampled_from(list(Objective))), program.mesh.names)
     (statement,) = program.statements
     arrays = [
         *((use.dims, use.pattern.exact) for use in operands(statement.expr)),
         (statement.dims, statement.pattern.exact),
     ]
     assume(all(program.mesh.size(axis) > 1 for _, sharding in arrays for axis in sharding.sharded))
-    task = _Task.of(planner, statement.expr, arrays, digits_of_dims(arrays, program.mesh))
+    task = _Task.of(problem, statement.expr, arrays, digits_of_dims(arrays, program.mesh))
     wide = tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1)
     return task, choices(task.placed, task.digits, wide)
 
@@ -245,4 +245,4 @@ def test_a_floor_is_the_price_of_the_route_and_never_above_it(case, random):
                     and one_each
                     and not any(isinstance(m, CollectivePermute | DirectExchange) for m in moves)
                 ):
-                    assert least == price - task.planner.objective.price(0, 0, steps=len(moves))
+                    assert least == price - task.problem.objective.price(0, 0, steps=len(moves))

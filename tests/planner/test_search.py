@@ -14,11 +14,12 @@ from shardc.ir.bundle import Bundle
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective
+from shardc.planner.digits import products as in_digit_products
 from shardc.planner.meshes import idle
 from shardc.planner.paths.graph import Graph
 from shardc.planner.paths.search import Search
-from shardc.planner.statement import build
-from shardc.planner.statement.nodes import Planner
+from shardc.planner.problem import Problem
+from shardc.planner.statement.nodes import table_of
 from shardc.planner.statement.root import cheapest
 from shardc.rules.products import placements
 from shardc.simulate import reference, run, sample_inputs
@@ -108,15 +109,15 @@ def products(draw, most=3):
 @given(products(), OBJECTIVES, CHIPS)
 def test_a_product_towards_its_goal_is_no_dearer_than_the_best_of_all_local_products(program, objective, name):
     (statement,) = program.statements
-    planner = Planner(program, LinkModel.of(program.mesh, chip(name)), objective, program.mesh.names)
+    problem = Problem(program, LinkModel.of(program.mesh, chip(name)), objective, program.mesh.names)
     for array in program.inputs:
-        planner.held[array.name] = [len(planner.shardings)]
-        planner.shardings.append(array.pattern.exact)
+        problem.held[array.name] = [len(problem.shardings)]
+        problem.shardings.append(array.pattern.exact)
     with without_shortcuts():
-        every = planner.table(statement.expr)
+        every = table_of(problem, statement.expr)
         goal = cheapest(every, statement)
         best = every.paths(goal).price[goal]
-    few = planner.table(statement.expr, statement.pattern.exact)
+    few = table_of(problem, statement.expr, statement.pattern.exact)
     assert few.paths(goal).price[goal] <= best
     assert len(few.seeds) <= len(every.seeds)
 
@@ -129,13 +130,13 @@ def test_idle_axes_together_save_bytes_and_mean_the_same(program, count):
     text, in_digits = program.statements[0].text, []
 
     def noted(*arguments):
-        in_digits.append(build_in_digits(*arguments))
+        in_digits.append(found_in_digits(*arguments))
         return in_digits[-1]
 
-    build_in_digits = build.in_digits
+    found_in_digits = in_digit_products.in_digits
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(idle, "MAX_APART", 1)
-        patch.setattr(build, "in_digits", noted)
+        patch.setattr(in_digit_products, "in_digits", noted)
         beside = shardc.plan(text, mesh=wide, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
     alone = shardc.plan(text, mesh=program.mesh, dims=dict.fromkeys("IJK", 1728), dtype="int32", objective="bytes")
     assert beside.cost.wire_bytes <= alone.cost.wire_bytes

@@ -23,11 +23,11 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
-from shardc.planner import budget
+from shardc.planner import budget, problem
 from shardc.planner.meshes import idle
 from shardc.planner.paths import costs, graph, search
 from shardc.planner.products import ways
-from shardc.planner.program import limits, progress
+from shardc.planner.program import progress
 from shardc.planner.statement import build, nodes, root
 from shardc.planner.statement import functions as ways_of_functions
 from shardc.rules import moves, products
@@ -50,7 +50,7 @@ DIMS = {"I": 16, "J": 32, "K": 64}
 @pytest.fixture(autouse=True)
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
-    monkeypatch.setattr(nodes, "sharding_graph", graph.Graph)
+    monkeypatch.setattr(problem, "sharding_graph", graph.Graph)
     monkeypatch.setattr(nodes, "every_way", ways.every_way.__wrapped__)
     monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
 
@@ -343,13 +343,13 @@ def dearest_first(patch):
 
 def operands_stay_where_they_are(patch):
     """Pruned too early: operands are never moved before a product."""
-    right = nodes.Planner._products
+    right = nodes._products
 
-    def in_place(self, expr, tables, search, goal):
+    def in_place(problem, expr, tables, search, goal):
         fixed = tuple(nodes.Table(t.expr, t.search, t.seeds, t.origins, fixed=True) for t in tables)
-        return right(self, expr, fixed, search)
+        return right(problem, expr, fixed, search)
 
-    patch.setattr(nodes.Planner, "_products", in_place)
+    patch.setattr(nodes, "_products", in_place)
 
 
 PLANNERS = [
@@ -388,19 +388,19 @@ def test_each_type_is_priced_by_its_own_bytes(monkeypatch):
     """
     text, sizes = "C: int32[I_X, K] = A: int8[I, J_X] · B: int8[J_X, K]", {"I": 48, "J": 48, "K": 48}
     assert wire_bytes(text, {"X": 3}, sizes) == 2048
-    right = nodes.Search
+    right = problem.Search
 
     def one_for_all(graph, shape, itemsize, *others):
         return right(graph, shape, 1, *others)
 
-    monkeypatch.setattr(nodes, "Search", one_for_all)
+    monkeypatch.setattr(problem, "Search", one_for_all)
     assert wire_bytes(text, {"X": 3}, sizes) == 6144
 
 
 @pytest.mark.parametrize("first, second", [({"X": 2, "Y": 4}, {"X": 4, "Y": 2}), ({"X": 2, "Y": 4}, {"Y": 4, "X": 2})])
 def test_a_plan_does_not_depend_on_the_meshes_planned_for_before(first, second, monkeypatch):
     """Sizes and order of the axes are part of what is remembered."""
-    monkeypatch.setattr(nodes, "sharding_graph", graph.sharding_graph)
+    monkeypatch.setattr(problem, "sharding_graph", graph.sharding_graph)
     text = "A[I_X, J_Y] · B[J_Y, K] → C[I, K_X]"
     graph.sharding_graph.cache_clear()
     alone = planned(text, second).to_json()
@@ -433,9 +433,9 @@ def test_a_search_over_as_many_placements_as_the_limit_is_not_narrowed(monkeypat
     monkeypatch.setattr(idle, "MAX_APART", 48)
     assert "and over Y, Z as one" in note("X", "Y", "Z")
     monkeypatch.setattr(idle, "MAX_APART", 10)
-    monkeypatch.setattr(limits, "MAX_PLACEMENTS", 11)
+    monkeypatch.setattr(idle, "MAX_PLACEMENTS", 11)
     assert "searched over" not in note("X", "Y")
-    monkeypatch.setattr(limits, "MAX_PLACEMENTS", 10)
+    monkeypatch.setattr(idle, "MAX_PLACEMENTS", 10)
     assert "not over Y" in note("X", "Y")
 
 

@@ -27,8 +27,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes
+from shardc.planner.meshes.cuts import MARGIN, joined
 from shardc.planner.program import sizes
-from shardc.planner.program.subaxes import MARGIN, joined, measure
 from shardc.rules.products import placements
 from shardc.testing import (
     assert_equal_on_every_device,
@@ -340,8 +340,8 @@ def test_a_plan_is_the_plain_one_or_cheaper(case, objective):
     if found.schedule.by is None:
         assert found.schedule == coarse.schedule and found.cost == coarse.cost
         return
-    limit = measure(coarse, objective)
-    assert measure(found, objective) < (limit - limit // MARGIN if objective is Objective.TIME else limit)
+    limit = coarse.measure(objective)
+    assert found.measure(objective) < (limit - limit // MARGIN if objective is Objective.TIME else limit)
     for number, same in zip(found.schedule.inputs, coarse.schedule.inputs, strict=True):
         assert found.schedule.given(number) == coarse.schedule.values[same]
     for number, same in zip(found.schedule.outputs, coarse.schedule.outputs, strict=True):

@@ -14,7 +14,6 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, planned_at_once
-from shardc.planner.program.at_once import price_of
 from shardc.testing import shardings
 from shardc.testing.oracles import all_shardings
 
@@ -92,7 +91,7 @@ def least_of_all(text, free, mesh, objective, dims=SIZES):
             planned = planned_at_once(parsed(choice, mesh, dims), model_of(mesh), objective)
         except ShardcError:
             continue  # nothing leads there
-        found.append(price_of(planned, objective))
+        found.append(planned.price(objective))
     return min(found)
 
 
@@ -105,7 +104,7 @@ def first(price, objective):
 def test_no_choice_of_the_free_shardings_is_cheaper(case, objective):
     mesh, text, free = case
     planned = plan_program(parsed(text, mesh), model_of(mesh), objective)
-    assert first(price_of(planned, objective), objective) <= first(least_of_all(text, free, mesh, objective), objective)
+    assert first(planned.price(objective), objective) <= first(least_of_all(text, free, mesh, objective), objective)
     assert planned.bound_bytes <= planned.cost.wire_bytes
     assert_means_the_program(planned.schedule)
 
@@ -115,9 +114,8 @@ def test_no_choice_of_the_free_shardings_is_cheaper(case, objective):
 def test_a_plan_is_never_dearer_than_statement_by_statement(case, objective):
     mesh, text, _ = case
     program, model = parsed(text, mesh), model_of(mesh)
-    assert price_of(plan_program(program, model, objective), objective) <= price_of(
-        planned_at_once(program, model, objective), objective
-    )
+    in_turn = planned_at_once(program, model, objective)
+    assert plan_program(program, model, objective).price(objective) <= in_turn.price(objective)
 
 
 def test_the_oracle_finds_plans_that_planning_in_turn_misses():

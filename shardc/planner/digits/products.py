@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from itertools import product
 from operator import itemgetter
 
-from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.program import Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import PLACED, PRICED, Spent
 from shardc.planner.digits.bounds import MovesBound
+from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.search import Search
+from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
+from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work
-from shardc.planner.statement.nodes import Planner
 from shardc.rules.digit_products import Choices, Digits, Dims, Place, Placement, choices, digits_of_dims
 from shardc.rules.routes import Route
 
@@ -29,19 +30,8 @@ MAX_PLACEMENTS = 4096  # ways to put the axes on digits: three axes on three dim
 MAX_PRICED = 128  # and as many as may be as good as the last of them
 
 
-@dataclass(frozen=True, slots=True)
-class InDigits:
-    """A product in digits: the moves of each operand before it, and those of its result."""
-
-    digits: Digits
-    operands: tuple[Route, ...]
-    placement: Placement
-    result: Route
-    price: int
-
-
 def in_digits(
-    planner: Planner, expr: Product, sources: tuple[Sharding, ...], goal: Sharding, below: int
+    problem: Problem, expr: Product, sources: tuple[Sharding, ...], goal: Sharding, below: int
 ) -> InDigits | None:
     """The cheapest product in digits of less than this price, from operands that lie so to a result that lies so.
 
@@ -50,32 +40,76 @@ def in_digits(
     """
     if expr.local or goal.unreduced or any(source.unreduced for source in sources):
         return None
-    if any(planner.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
+    if any(problem.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
         return None
     placed = [*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal)]
-    found = _cheapest(_Task.of(planner, expr, placed, digits_of_dims(placed, planner.mesh)), below)
+    found = _cheapest(_Task.of(problem, expr, placed, digits_of_dims(placed, problem.mesh)), below)
     try:
-        return None if found is None else _with_fewest_digits(planner, expr, placed, found)
+        return None if found is None else _with_fewest_digits(problem, expr, placed, found)
     except Spent:
         return found
+
+
+def chosen_below(problem: Problem, table: Table, number: int) -> Chosen:
+    """Of the products that a table's sharding is made of, those in digits, where that is clearly cheaper."""
+    found: dict[tuple[int, int], InDigits] = {}
+    _choose(problem, table, number, found)
+    return found
+
+
+def _choose(problem: Problem, table: Table, number: int, found: dict[tuple[int, int], InDigits]) -> None:
+    seed, _ = table.paths(number).moves_to(number)
+    origin = table.origins[seed]
+    below = None
+    # Where steps are limited, memory is short, and a reshape may be a copy.
+    if isinstance(origin, Multiplied) and not table.fixed and problem.options.largest_step is None:
+        below = _clearly_cheaper(problem, table, origin, number)
+    if below is None or not isinstance(origin, Multiplied):
+        _choose_for(problem, table, seed, found)
+        return
+    found[id(table), number] = below
+    for operand, start in origin.seeds:
+        _choose_for(problem, operand, start, found)
+
+
+def _choose_for(problem: Problem, table: Table, seed: int, found: dict[tuple[int, int], InDigits]) -> None:
+    """For whatever makes a seed of a table."""
+    match table.origins[seed]:
+        case Waypoint(below, at) | Moved(below, at):
+            _choose(problem, below, at, found)
+        case Multiplied(tables, at) | Applied(tables, at):
+            for below, number in zip(tables, at, strict=True):
+                _choose(problem, below, number, found)
+        case Held():
+            pass
+
+
+def _clearly_cheaper(problem: Problem, table: Table, origin: Multiplied, number: int) -> InDigits | None:
+    """The product in digits, from where its operands lie to this sharding, if that is clearly cheaper."""
+    assert isinstance(table.expr, Product)
+    seeds = origin.seeds
+    price = table.paths(number).price[number] - sum(below.seeds[seed] for below, seed in seeds)
+    sources = tuple(below.sharding(seed) for below, seed in seeds)
+    most = problem.objective.clearly_below(price)
+    return in_digits(problem, origin.pair(table.expr), sources, table.sharding(number), most)
 
 
 def _cheapest(task: _Task, below: int) -> InDigits | None:
     """In order of what they cost at least, until that is no less than the best."""
     best = None
-    pool = tuple(axis for axis in task.planner.pool if task.planner.mesh.size(axis) > 1)
+    pool = tuple(axis for axis in task.problem.pool if task.problem.mesh.size(axis) > 1)
     every = choices(task.placed, task.digits, pool)
     if every.count > MAX_PLACEMENTS:
         return None
     try:
-        task.planner.budget.spend(PLACED * every.count)
+        task.problem.budget.spend(PLACED * every.count)
         bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
         most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
         for bound, parts, chosen in bounded:
             if bound >= below or bound > most:
                 break
             for placement in every.placements(chosen, task.digits):
-                task.planner.budget.spend(PRICED)
+                task.problem.budget.spend(PRICED)
                 found = task.priced(placement, parts, below)
                 if found is not None:
                     best, below = found, found.price
@@ -88,7 +122,7 @@ def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tup
     """The choices that may cost less than that: what they cost at least, and of that each array's part."""
     bounds = task.bounds(every.axes)
     codes = zip(*(moves.joined(every.places) for moves in bounds), strict=True)
-    for chosen, parts, own in zip(product(*every.places), every.parts(task.planner.mesh), codes, strict=True):
+    for chosen, parts, own in zip(product(*every.places), every.parts(task.problem.mesh), codes, strict=True):
         total, each = task.arithmetic(parts), list[int]()
         for moves, code in zip(bounds, own, strict=True):
             bound = moves.prices.get(code)
@@ -102,7 +136,7 @@ def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tup
 
 
 def _with_fewest_digits(
-    planner: Planner, expr: Product, placed: list[tuple[Dims, Sharding]], found: InDigits
+    problem: Problem, expr: Product, placed: list[tuple[Dims, Sharding]], found: InDigits
 ) -> InDigits:
     """The same with digits seen as one wherever that costs nothing, for the reader and for the compiler.
 
@@ -112,12 +146,12 @@ def _with_fewest_digits(
     def without(cuts: Iterable[Place]) -> InDigits | None:
         digits, placement = found.digits, found.placement
         for dim, upper in cuts:
-            fewer = placement.joined(digits, dim, upper, planner.mesh)
+            fewer = placement.joined(digits, dim, upper, problem.mesh)
             if fewer is not None:
                 digits, placement = digits.without(dim, upper), fewer
         if digits == found.digits:
             return found
-        task = _Task.of(planner, expr, placed, digits)
+        task = _Task.of(problem, expr, placed, digits)
         return task.priced(placement, (0,) * len(placed), found.price + 1)
 
     cuts = found.digits.cuts[::-1]
@@ -133,7 +167,7 @@ def _with_fewest_digits(
 class _Task:
     """One product in given digits. `placed` are its operands and its goal in these."""
 
-    planner: Planner
+    problem: Problem
     expr: Product
     digits: Digits
     placed: list[tuple[Dims, Sharding]]
@@ -144,13 +178,13 @@ class _Task:
     _known: dict[tuple[int, Sharding], tuple[int, Route] | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, planner: Planner, expr: Product, whole: list[tuple[Dims, Sharding]], digits: Digits) -> _Task:
-        placed = [(dims, reshaped(digits.op(dims), sharding, planner.mesh)) for dims, sharding in whole]
+    def of(cls, problem: Problem, expr: Product, whole: list[tuple[Dims, Sharding]], digits: Digits) -> _Task:
+        placed = [(dims, reshaped(digits.op(dims), sharding, problem.mesh)) for dims, sharding in whole]
         arrays = (*expr.operands, expr)
-        shapes = [shape_after(digits.op(array.dims), planner.program.shape(array.dims)) for array in arrays]
-        searches = (planner.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
+        shapes = [shape_after(digits.op(array.dims), problem.program.shape(array.dims)) for array in arrays]
+        searches = (problem.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
         reshapes = sum(any(digits.op(dims).sizes) for dims, _ in placed)
-        return cls(planner, expr, digits, placed, tuple(searches), Work.of(planner.program, expr), reshapes)
+        return cls(problem, expr, digits, placed, tuple(searches), Work.of(problem.program, expr), reshapes)
 
     def bounds(self, axes: Axes) -> list[MovesBound]:
         """What each array costs at least, the result first."""
@@ -165,23 +199,21 @@ class _Task:
     def arithmetic(self, parts: int) -> int:
         """The least price of the product itself, shared by so many devices."""
         if parts not in self._arithmetic:
-            time = self.planner.model.local_s(self.work.total // parts, 0, self.work.dtype)
-            self._arithmetic[parts] = self.planner.objective.price(picoseconds(time), 0)
+            self._arithmetic[parts] = self.problem.product_price(self.work, parts, 0)
         return self._arithmetic[parts]
 
     def _product(self, placement: Placement) -> int:
         shardings = [placement.operand(dims) for dims, _ in self.placed[:-1]]
         blocks = [*shardings, placement.result(self.expr.dims)]
         moved = sum(s.local_bytes(s.graph.number(block)) for s, block in zip(self.searches, blocks, strict=True))
-        time = self.planner.model.local_s(self.work.flops(shardings, self.planner.mesh), moved, self.work.dtype)
-        return self.planner.objective.price(picoseconds(time), 0)
+        return self.problem.product_price(self.work, self.work.parts(shardings, self.problem.mesh), moved)
 
     def priced(self, placement: Placement, bounds: tuple[int, ...], below: int) -> InDigits | None:
         """A placement with its moves; None if an exchange does not fit, or needs digits of digits, or it is no cheaper.
 
         `bounds` are of the moves of each array.
         """
-        total = self._product(placement) + self.planner.objective.price(0, 0, steps=self.reshapes) + sum(bounds)
+        total = self._product(placement) + self.problem.objective.price(0, 0, steps=self.reshapes) + sum(bounds)
         routes = list[Route]()
         for number, bound in enumerate(bounds):
             found = None if total >= below else self._moved(number, placement)

@@ -18,6 +18,7 @@ from shardc.ir.sharding import Axes
 from shardc.rules.products import count_placements
 
 MAX_APART = 1000  # ways to lie for the dims that meet, while idle axes are searched each for itself
+MAX_PLACEMENTS = 20_000  # the same, while they move as one: beyond, only the axes written are searched over
 
 
 def mentioned(program: Program, statement: Statement | For | None = None) -> Axes:
@@ -76,3 +77,29 @@ def useful_together(program: Program, idle: Axes) -> Axes:
         if any(extent % size == 0 for _, extent in program.sizes):
             found = (*found, axis)
     return found
+
+
+def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, ...]]:
+    """The axes to search over, and what to say of it: those that the program writes, and the idle ones if asked for.
+
+    A reduction over X is cheaper on slices over an idle Y. Where idle axes are many they move as one (`idle`).
+    """
+    written, dims = mentioned(program), width(program)
+    mesh = program.mesh
+    idle = tuple(name for name in mesh.names if mesh.size(name) > 1 and name not in written)
+    if not with_idle or not idle:
+        return written, ()
+    if may_be_apart(program, written + idle):
+        return mesh.ordered(written + idle), ()
+    if count_placements(len(written) + 1, dims) > MAX_PLACEMENTS:
+        return written, (f"searched over the axes written; not over {', '.join(idle)}",)
+    together = useful_together(program, idle)
+    note = f"searched over the axes written, and over {', '.join(together)} as one"
+    left = ", ".join(name for name in idle if name not in together)
+    notes = (note + (f"; not over {left}" if left else ""),) if len(idle) > 1 else ()
+    return mesh.ordered(written + together), notes
+
+
+def is_alone(program: Program) -> bool:
+    """Whether one statement is all that is planned: what the plan may cost at most, that may."""
+    return len(program.statements) == 1 and isinstance(program.statements[0], Statement)

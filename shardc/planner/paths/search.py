@@ -20,6 +20,7 @@ from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.objective import Objective
+from shardc.planner.options import CHEAPEST, Method, Options
 from shardc.planner.paths.costs import CostedRoute, Leg, edge_costs
 from shardc.planner.paths.graph import Edge, Graph, Remaining, sharding_graph
 from shardc.planner.paths.path import Arrival, Paths
@@ -36,28 +37,23 @@ class Search:
         itemsize: int,
         model: CostModel,
         objective: Objective,
-        cap: int | None = None,
-        most_wire: int | None = None,
+        options: Options = CHEAPEST,
         budget: Budget | None = None,
-        quick: bool = False,
-        deep: bool = False,
     ):
         self.graph = graph
         self.shape = shape
         self.model = model
         self.objective = objective
-        self._cap = cap
-        self._most_wire = most_wire  # bytes that a path may bring
+        self.options = options
+        self._cap = options.largest_step
         self._budget = Budget.unlimited() if budget is None else budget
-        self.quick = quick  # whether paths are routes, with no search
-        self.deep = deep  # whether a route is held against a search in digits
         self.given: set[int] = set()  # where the array lies before the program begins
         self._costs = edge_costs(graph, model)
         self.total_bytes = itemsize
         for size in shape:
             self.total_bytes *= size
         self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
-        self._always_divides = cap is None and all(size % graph.mesh.devices == 0 for size in shape)
+        self._always_divides = self._cap is None and all(size % graph.mesh.devices == 0 for size in shape)
         self._bounds: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._closed: dict[tuple[int, int], tuple[int, Route] | None] = {}
@@ -88,7 +84,7 @@ class Search:
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes. Where the budget
         ends first, the best path to the goal that is known; raises Spent where none is.
         """
-        if self.quick:
+        if not self.options.searches:
             return self._closed_paths(seeds, goal)
         bounds = self._bounds.setdefault(goal, {})
         price = dict(seeds)
@@ -140,7 +136,8 @@ class Search:
         return Paths({number: price[number] for number in price if number in settled}, last)
 
     def _brings_too_much(self, price: int) -> bool:
-        return self._most_wire is not None and self.objective.wire_bytes(price) > self._most_wire
+        most = self.options.most_wire
+        return most is not None and self.objective.wire_bytes(price) > most
 
     def paths_from(self, number: int) -> Paths:
         """The paths from one sharding at price 0; searched once."""
@@ -263,7 +260,8 @@ class Search:
         shape = shape_after(split, self.shape)
         graph = sharding_graph(mesh, len(shape), self.graph.pool)
         itemsize = self.total_bytes // math.prod(self.shape)
-        inner = Search(graph, shape, itemsize, self.model, self.objective, self._cap, self._most_wire, self._budget)
+        options = replace(self.options, method=Method.SEARCH)
+        inner = Search(graph, shape, itemsize, self.model, self.objective, options, self._budget)
         start, end = (graph.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
         try:
             found = inner.paths({start: 0}, end, limit)
@@ -282,7 +280,12 @@ class Search:
             found = None if goal is None else self.closed(seed, goal)
             if goal is not None and found is not None and start + found[0] < price.get(goal, start + found[0] + 1):
                 price[goal], last[goal] = start + found[0], (seed, found[1]) if found[1] else None
-        if self.deep and goal is not None and len(seeds) == 1 and goal not in seeds:
+        if (
+            self.options.method is Method.ROUTES_IN_DIGITS
+            and goal is not None
+            and len(seeds) == 1
+            and goal not in seeds
+        ):
             ((seed, start),) = seeds.items()
             better = self.deeper(seed, goal, price.get(goal, start) - start - 1)
             if better is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 from shardc.ir.collectives import Move
-from shardc.ir.program import Expr, Use
-from shardc.ir.sharding import Sharding
+from shardc.ir.program import Call, Expr, Product, Use
+from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.path import Paths
 from shardc.planner.paths.search import Search
 
@@ -33,6 +35,15 @@ class Multiplied:
     @property
     def operands(self) -> list[tuple[Table, int]]:
         return list(zip(self.tables, self.at, strict=True))
+
+    @property
+    def seeds(self) -> list[tuple[Table, int]]:
+        """How each operand lies before it is moved for the product."""
+        return [(table, table.paths(number).moves_to(number)[0]) for table, number in self.operands]
+
+    def pair(self, product: Product) -> Product:
+        """The product of these operands: of a chain, the pair that was taken."""
+        return replace(product, operands=tuple(table.expr for table in self.tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ class Table:
     def paths(self, goal: int | None = None) -> Paths:
         if self.fixed:
             return Paths(self.seeds, dict.fromkeys(self.seeds))
-        if goal is None and self.search.quick:
+        if goal is None and not self.search.options.searches:
             return self.search.paths(self.seeds)
         if goal is not None and self._paths is None:
             if goal not in self._towards:
@@ -130,9 +141,61 @@ class Table:
             self.origins[number] = origin
 
 
-def as_written(table: Table) -> Table:
+def unmoved(table: Table) -> Table:
     """A use where it is written, not moved: what `·_LOCAL` and a named collective take."""
     if not isinstance(table.expr, Use):
         return table
     origins = {at: origin for at, origin in table.origins.items() if not (isinstance(origin, Held) and origin.is_copy)}
     return Table(table.expr, table.search, {at: table.seeds[at] for at in origins}, origins, fixed=True)
+
+
+def aligned(tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
+    """Of a function's operands, shardings that can go together: each has the axes of those before on shared dims."""
+    known: list[str] = []
+    joins = []
+    for table in tables:
+        shared = [dim for dim in table.expr.dims if dim in known]
+        alike: dict[tuple[Axes, ...], list[int]] = {}
+        for number in table.paths().price:
+            alike.setdefault(_on(shared, table.expr.dims, table.sharding(number)), []).append(number)
+        joins.append((shared, alike))
+        known += table.expr.dims
+
+    def joined(at: tuple[int, ...], axes_of: dict[str, Axes]) -> Iterator[tuple[int, ...]]:
+        if len(at) == len(tables):
+            yield at
+            return
+        shared, alike = joins[len(at)]
+        for number in alike.get(tuple(axes_of[dim] for dim in shared), ()):
+            table = tables[len(at)]
+            more = axes_of if len(at) + 1 == len(tables) else axes_of | _placed(table, number)
+            yield from joined((*at, number), more)
+
+    return joined((), {})
+
+
+def _placed(table: Table, number: int) -> dict[str, Axes]:
+    return dict(zip(table.expr.dims, table.sharding(number).dims, strict=True))
+
+
+def _on(dims: list[str], every: tuple[str, ...], sharding: Sharding) -> tuple[Axes, ...]:
+    return tuple(sharding.dims[every.index(dim)] for dim in dims)
+
+
+def few_alike(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
+    """Where the operands of a function may lie: as one of them does, the others alike; and sums are made first."""
+    for master in tables:
+        for number in master.seeds:
+            if expr.over:
+                yield (number,)
+            axes_of = dict.fromkeys(expr.dims, Axes())
+            for table, at in ((master, number), *((table, next(iter(table.seeds))) for table in tables)):
+                for dim, axes in zip(table.expr.dims, table.sharding(at).dims, strict=True):
+                    taken = set(chain.from_iterable(axes_of.values()))
+                    if dim not in expr.over and not axes_of.get(dim) and not taken & set(axes):
+                        axes_of[dim] = axes
+            alike = (
+                table.search.graph.number(Sharding(tuple(axes_of.get(dim, ()) for dim in table.expr.dims)))
+                for table in tables
+            )
+            yield tuple(alike)

@@ -31,7 +31,10 @@ class Work:
         total = math.prod(program.shape(dims)) * (2 if contracts else int(sums))
         return cls(dims, below, total, contracts, multiplied(operand.dtype for operand in expr.operands))
 
+    def parts(self, shardings: Iterable[Sharding], mesh: Mesh) -> int:
+        """Into how many it is shared, for operands in these shardings."""
+        return mesh.product({axis for sharding in shardings for axis in sharding.sharded})
+
     def flops(self, shardings: Iterable[Sharding], mesh: Mesh) -> int:
         """Per device, for operands in these shardings."""
-        axes = {axis for sharding in shardings for axis in sharding.sharded}
-        return self.total // mesh.product(axes)
+        return self.total // self.parts(shardings, mesh)

@@ -23,10 +23,8 @@ from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
 from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.objective import Objective
-from shardc.planner.program.at_once import PlannedProgram
+from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
 from shardc.planner.statement.build import NAMED
-from shardc.planner.statement.gaps import Gap
-from shardc.planner.statement.planned import PlannedStatement, gaps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +50,8 @@ def directly(planned: PlannedProgram, model: CostModel, objective: Objective) ->
         else each
         for number, each in enumerate(planned.statements)
     )
-    notes = tuple(
-        note for note in planned.notes if note not in {str(gap) for each in planned.statements for gap in gaps_of(each)}
-    )
+    gaps = {str(gap) for each in planned.statements for gap in gaps_of(each)}
+    notes = tuple(note for note in planned.notes if note not in gaps)
     notes += tuple(str(gap) for each in statements for gap in gaps_of(each))
     return replace(planned, schedule=changed, statements=statements, cost=cost_of(changed), notes=notes)
 

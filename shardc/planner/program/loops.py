@@ -22,16 +22,16 @@ from shardc.errors import ShardcError
 from shardc.ir.plan import Block, Einsum, Loop, Op, Step, StepCost
 from shardc.ir.program import For, Input, Pattern, Program, Statement, Use, bound_by, pinned
 from shardc.ir.sharding import Array, Sharding, with_dim
-from shardc.planner.program.progress import Progress
+from shardc.planner.planned import PlannedLoop, PlannedStatement
+from shardc.planner.program.progress import PartialPlan
 from shardc.planner.statement.build import NAMED, Builder
-from shardc.planner.statement.planned import PlannedLoop, PlannedStatement
 
 MAX_TRIED = 3  # shardings of what is carried, each where the one before led to
 
 Lies = Mapping[str, Sharding]
 
 
-def add(progress: Progress, number: int, statement: Statement | For) -> PlannedStatement | PlannedLoop:
+def add(progress: PartialPlan, number: int, statement: Statement | For) -> PlannedStatement | PlannedLoop:
     """Plans the next statement of a program; of a loop all of its own."""
     if isinstance(statement, Statement):
         return progress.add(number, statement)
@@ -63,13 +63,13 @@ class _Trip:
 class _Looped:
     """A loop that is being added to a plan."""
 
-    progress: Progress
+    progress: PartialPlan
     number: int
     loop: For
 
     @property
     def program(self) -> Program:
-        return self.progress.planner.program
+        return self.progress.problem.program
 
     @property
     def trips(self) -> int:
@@ -103,7 +103,7 @@ class _Looped:
     def _declare(self) -> None:
         """Inputs that the loop is the first to use; those that the text leaves open lie as a trip would have them."""
         self.progress.declare({array.name for array in self.loop.takes})
-        held, scanned = self.progress.planner.held, {array.name: array.dims for array in self.loop.scanned}
+        held, scanned = self.progress.problem.held, {array.name: array.dims for array in self.loop.scanned}
         left_open = [array for array in self.loop.takes if array.name not in held]
         given = self._planned({}, {}).given if left_open else {}
         for array in left_open:
@@ -137,7 +137,7 @@ class _Looped:
         order = [before.dims.index(dim) for dim in dims]
         sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
         after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
-        time = self.progress.planner.model.local_s(0, 2 * before.local_bytes(self.program.mesh), before.dtype)
+        time = self.progress.problem.model.local_s(0, 2 * before.local_bytes(self.program.mesh), before.dtype)
         cost = StepCost(0, 0, time, formulas.of_memory([before, after]))
         (turned,) = self._append(Einsum(), (value,), [after], cost, f"rows along {self.loop.dim}")
         return turned
@@ -153,7 +153,7 @@ class _Looped:
         """Bodies that leave what they carry as they found it."""
         asked = {bound.name: bound.pattern.exact for bound in bound_by(self.loop)}
         exact = {name: sharding for name in self.loop.carried if (sharding := asked[name]) is not None}
-        held, values = self.progress.planner.held, self.progress.values
+        held, values = self.progress.problem.held, self.progress.values
         lies = {name: values[held[name][0]].sharding for name in self.loop.carried} | exact
         tried: list[Lies] = []
         while lies not in tried and len(tried) < MAX_TRIED:
@@ -171,19 +171,19 @@ class _Looped:
         patterns = {name: Pattern.exactly(sharding) for name, sharding in after.items()}
         inside = self.program.inside(self.loop)
         inside = replace(inside, statements=pinned(inside.statements, patterns))
-        state = Progress(self.progress.planner.within(inside), None, hurried=self.progress.hurried)
+        state = PartialPlan(self.progress.problem.within(inside))
         around = {number: outer for array in self.loop.takes for number, outer in self._given(state, array, before)}
         statements = tuple(add(state, number, each) for number, each in enumerate(inside.statements))
         return self._split(state.schedule().block, state.given, around, statements)
 
-    def _given(self, state: Progress, array: Input, before: Lies) -> Iterator[tuple[int, int]]:
+    def _given(self, state: PartialPlan, array: Input, before: Lies) -> Iterator[tuple[int, int]]:
         """What the body has of an array: all that is held of it around; carried, in one sharding."""
         shape = self.program.shape(array.dims)
         if array.name in self.loop.carried:
             if array.name in before:
                 state.hold(Array(array.name, array.dims, shape, before[array.name], array.dtype))
             return
-        for outer in reversed(self.progress.planner.held.get(array.name, [])):
+        for outer in reversed(self.progress.problem.held.get(array.name, [])):
             whole = self.progress.values[outer]
             axes = dict(zip(whole.dims, whole.sharding.dims, strict=True))
             sharding = Sharding(tuple(axes[dim] for dim in array.dims), whole.sharding.unreduced)
@@ -220,12 +220,12 @@ class _Looped:
         except ShardcError:  # nothing leads there
             return math.inf
         brought = [step for builder in builders for step in builder.steps[len(self.progress.steps) :]]
-        price = self.progress.planner.objective.price
+        price = self.progress.problem.objective.price
         once = sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in brought)
         return once + self._price_of_trips(trip)
 
     def _price_of_trips(self, trip: _Trip) -> int:
         """And of what is done for all of them at once."""
-        price = self.progress.planner.objective.price
+        price = self.progress.problem.objective.price
         costs = [(1, step) for step in trip.first] + [(self.trips, step) for step in trip.block.steps]
         return sum(times * price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for times, step in costs)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardc.cost.model import CostModel
 from shardc.errors import ShardcError
-from shardc.ir.program import Program
 from shardc.planner.objective import Objective
-from shardc.planner.program.at_once import PlannedProgram
-from shardc.planner.program.subaxes import measure, plan_with_subaxes
+from shardc.planner.planned import PlannedProgram
 
 MAX_POINTS = 16
 
@@ -22,14 +20,10 @@ class Front:
     whole: bool
 
 
-def pareto(
-    program: Program,
-    model: CostModel,
-    objective: Objective = Objective.TIME,
-    memory: int | None = None,
-    most: int = MAX_POINTS,
+def front(
+    plan: Callable[[int | None], PlannedProgram], objective: Objective, memory: int | None, most: int = MAX_POINTS
 ) -> Front:
-    """What `plan_with_subaxes` finds under every limit up to `memory`, less what another equals or betters in both.
+    """What is planned under every limit up to `memory`, less what another equals or betters in both.
 
         limit        none    46 MB - 1    41 MB - 1    37 MB - 1    33 MB - 1
         its plan     340 µs  410 µs       434 µs       457 µs       SHC410: the front is whole
@@ -39,16 +33,16 @@ def pareto(
     lean end is missing. A plan is left out where one that needs less memory is as good: statements are planned one
     after another, and a limit may make a choice that does better later. Raises what the first plan raises.
     """
-    front: list[PlannedProgram] = []
+    found: list[PlannedProgram] = []
     for _ in range(most):
         try:
-            found = plan_with_subaxes(program, model, objective, memory)
+            planned = plan(memory)
         except ShardcError as error:
-            if error.code != "SHC410" or not front:
+            if error.code != "SHC410" or not found:
                 raise
-            return Front(tuple(front), whole=True)
-        while front and measure(found, objective) <= measure(front[-1], objective):
-            front.pop()
-        front.append(found)
-        memory = found.cost.peak_bytes - 1
-    return Front(tuple(front), whole=False)
+            return Front(tuple(found), whole=True)
+        while found and planned.measure(objective) <= found[-1].measure(objective):
+            found.pop()
+        found.append(planned)
+        memory = planned.cost.peak_bytes - 1
+    return Front(tuple(found), whole=False)

@@ -1,23 +1,20 @@
-"""A program's plan: its statements one after another, or all of them together where that is cheaper."""
+"""A program's plan: the best over the axes written, over idle ones, on finer meshes, within a memory limit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.digits import Reshape
-from shardc.ir.folds import single_steps
-from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Step
 from shardc.ir.program import Program, every_statement
-from shardc.lowering.target import Target
-from shardc.planner.budget import Budget, Spent
-from shardc.planner.meshes.idle import only_moves
+from shardc.planner.budget import Budget
+from shardc.planner.meshes.idle import axes_to_search, is_alone, only_moves
 from shardc.planner.objective import Objective
-from shardc.planner.program.at_once import PlannedProgram, planned_at_once, price_of
+from shardc.planner.options import Options
+from shardc.planner.planned import PlannedProgram, Planning, Refused
+from shardc.planner.program import pareto as fronts
+from shardc.planner.program.at_once import planned_at_once
 from shardc.planner.program.choices import may_gain
-from shardc.planner.program.limits import MAX_LEANER, TooLarge, axes_to_search, is_alone
+from shardc.planner.program.finer import Finer
+from shardc.planner.program.memory import Limited
 
 
 def plan_program(
@@ -30,25 +27,77 @@ def plan_program(
     """The cheaper of each statement's plan in turn and of all together, within `memory` bytes per device if given.
 
     Where the budget ends first, the best that is found, with its gap.
-    SHC220 if moves cannot reach a sharding asked for, TooLarge (SHC410) if no plan that is found keeps the limit.
+    SHC220 if moves cannot reach a sharding asked for, SHC410 if no plan that is found keeps the limit.
     """
+    found = _planned(program, model, objective, memory, budget)
+    if isinstance(found, Refused):
+        raise too_large(program, memory, found)
+    return found
+
+
+def plan_with_subaxes(
+    program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
+) -> PlannedProgram:
+    """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective, or alone keeps the limit.
+
+    By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
+    sums are left on their mesh.
+    """
+    budget = Budget.of(len(list(every_statement(program))))
+    found = _planned(program, model, objective, memory, budget)
+    refused = found if isinstance(found, Refused) else None
+    whole = plan_program(program, model, objective) if isinstance(found, Refused) else found
+    best = Finer(whole, model, Planning(objective, planned_at_once), memory, budget).best(refused)
+    if isinstance(best, Refused):
+        raise too_large(program, memory, best)
+    return best
+
+
+def pareto(
+    program: Program,
+    model: CostModel,
+    objective: Objective = Objective.TIME,
+    memory: int | None = None,
+    most: int = fronts.MAX_POINTS,
+) -> fronts.Front:
+    """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`."""
+    return fronts.front(lambda limit: plan_with_subaxes(program, model, objective, limit), objective, memory, most)
+
+
+def too_large(program: Program, memory: int | None, refused: Refused) -> ShardcError:
+    return ShardcError(
+        "SHC410",
+        f"no plan found keeps {memory} bytes per device; the smallest peak found is {refused.least}",
+        span=program.statements[0].span if len(program.statements) == 1 else None,
+        help=f"--memory {refused.least}, or shard the arrays over more axes",
+    )
+
+
+def _planned(
+    program: Program, model: CostModel, objective: Objective, memory: int | None, budget: Budget | None
+) -> PlannedProgram | Refused:
+    """On the mesh as it is."""
     budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
+    planning = Planning(objective, planned_at_once)
     free = planned_at_once(program, model, objective, budget=budget)
-    wide = _over_idle_axes(program, model, free, budget) if objective is Objective.TIME else None
+    wide = _over_idle_axes(program, model, free, planning, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
     if may_gain(program, objective):
         from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
 
-        whole = plan_whole(program, model, objective)
-        found = sorted([*found, *([] if whole is None else [whole])], key=lambda each: price_of(each, objective))
+        whole = plan_whole(program, model, planning)
+        found = sorted([*found, *([] if whole is None else [whole])], key=lambda each: each.price(objective))
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:
             return planned
     assert memory is not None
-    return _within(program, model, objective, memory, free, min(planned.cost.peak_bytes for planned in found))
+    least = min(planned.cost.peak_bytes for planned in found)
+    return Limited(program, model, memory, planning).within(free, least)
 
 
-def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram, budget: Budget) -> PlannedProgram | None:
+def _over_idle_axes(
+    program: Program, model: CostModel, plain: PlannedProgram, planning: Planning, budget: Budget
+) -> PlannedProgram | None:
     """Of arrays that only move, a plan that also moves axes written nowhere, if it takes clearly less time, and no
     more bytes.
 
@@ -59,112 +108,9 @@ def _over_idle_axes(program: Program, model: CostModel, plain: PlannedProgram, b
     axes, wire = axes_to_search(program, with_idle=True)[0], plain.cost.wire_bytes
     if not wire or not only_moves(program) or axes == axes_to_search(program, with_idle=False)[0]:
         return None
-    time = Objective.TIME
-    limit = time.clearly_less(picoseconds(plain.cost.time_s))
-    alone = limit if is_alone(program) else None
-    try:
-        wide = planned_at_once(
-            program, model, time, limit=alone, with_idle=True, most_wire=wire, budget=budget, hurried=False
-        )
-    except (ShardcError, Spent):  # nothing faster with no more bytes, or too wide to search
+    limit = planning.objective.clearly_less(picoseconds(plain.cost.time_s))
+    below = limit if is_alone(program) else None
+    wide = planning.attempt(program, model, Options(below=below, idle=True, most_wire=wire, must_plan=False), budget)
+    if wide is None:  # nothing faster with no more bytes, or too wide to search
         return None
     return wide if picoseconds(wide.cost.time_s) < limit and wide.cost.wire_bytes <= wire else None
-
-
-def _within(
-    program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram, least: int
-) -> PlannedProgram:
-    """A plan that keeps the limit: among the strategies, then again without the largest steps.
-
-    `least` is the smallest peak that is known. What is tried does not depend on the limit, but where it ends: so a
-    larger limit finds a plan as well, and what a refusal names as the smallest is found under it.
-    """
-    for found in _leaner(program, model, objective, memory, free):
-        if found.cost.peak_bytes <= memory:
-            return found
-        least = min(least, found.cost.peak_bytes)
-    raise TooLarge(program, memory, least)
-
-
-def _leaner(
-    program: Program, model: CostModel, objective: Objective, memory: int, free: PlannedProgram
-) -> Iterator[PlannedProgram]:
-    """What may keep a limit: over the axes of the search, then over all."""
-    yield from _smaller_steps(program, model, objective, memory, free)
-    pools = [axes_to_search(program, with_idle)[0] for with_idle in (objective is Objective.BYTES, True)]
-    if pools[0] != pools[1]:
-        try:
-            free = planned_at_once(program, model, objective, with_idle=True, hurried=False)
-        except (ShardcError, Spent):  # too wide to search
-            return
-        yield free
-        yield from _smaller_steps(program, model, objective, memory, free, with_idle=True)
-
-
-def _smaller_steps(
-    program: Program,
-    model: CostModel,
-    objective: Objective,
-    memory: int,
-    free: PlannedProgram,
-    with_idle: bool | None = None,
-) -> Iterator[PlannedProgram]:
-    """Plans that may keep the limit, with steps ever smaller than the largest of the one before."""
-    cap = None
-    while True:
-        yield from keeping(program, model, objective, memory, cap=cap, with_idle=with_idle)
-        largest = _largest_on_the_way(free)
-        if not largest or (cap is not None and largest > cap):
-            return
-        try:
-            cap = largest - 1
-            free = planned_at_once(program, model, objective, cap=cap, with_idle=with_idle, hurried=False)
-        except (ShardcError, Spent):
-            return
-        yield free
-
-
-def keeping(
-    program: Program,
-    model: CostModel,
-    objective: Objective,
-    memory: int,
-    *,
-    cap: int | None = None,
-    limit: int | None = None,
-    with_idle: bool | None = None,
-) -> Iterator[PlannedProgram]:
-    """Plans whose last statement keeps the limit if it can, each leaner before that than the one before.
-
-    What is alive before the last statement bounds the whole where no slice is named; there what is above the limit
-    is left out. Nothing where `cap` leaves no plan, or none costs less than `limit`.
-    """
-    early = None if Target.of(program).names_slice else memory
-    for _ in range(MAX_LEANER):
-        try:
-            found = planned_at_once(
-                program, model, objective, memory=memory, early=early, cap=cap, limit=limit, with_idle=with_idle
-            )
-        except (ShardcError, Spent):
-            return
-        yield found
-        to_lower = [peak for peak in found.peaks if early is None or peak <= early]
-        if not to_lower:
-            return
-        early = max(to_lower) - 1
-
-
-def _largest_on_the_way(planned: PlannedProgram) -> int:
-    """The bytes per device of the largest step: what it leaves and, of a move, what it moves if that is not given."""
-    mesh = planned.schedule.mesh
-    return max((_size(done.step, done.block, mesh) for done in single_steps(planned.schedule.block)), default=0)
-
-
-def _size(step: Step, block: Block, mesh: Mesh) -> int:
-    held = [n for n in step.operands if _moves(step) and n not in block.inputs]
-    return sum(block.values[number].local_bytes(mesh) for number in (step.result, *held))
-
-
-def _moves(step: Step) -> bool:
-    """Whether a step is part of a reshard: the search then knows what it holds meanwhile."""
-    return step.is_collective or isinstance(step.op, Reshape)

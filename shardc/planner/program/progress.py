@@ -1,4 +1,4 @@
-"""A plan in the making: the steps so far, what holds which array, and the next statement's choice."""
+"""A program's statements planned one after another, each the cheapest given what the ones before left."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Block, Op, Schedule, Step, StepCost, Strategy
-from shardc.ir.program import Statement, read_by, same_array, uses
+from shardc.ir.program import Program, Statement, read_by, same_array, uses
 from shardc.ir.sharding import Array
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
+from shardc.planner.digits.chosen import Chosen
+from shardc.planner.meshes.idle import mentioned
+from shardc.planner.options import Method
 from shardc.planner.paths.tables import Table
-from shardc.planner.statement.alternatives import candidates, strategies
+from shardc.planner.planned import Gap, PlannedStatement, ranking, shares
+from shardc.planner.problem import Problem
+from shardc.planner.statement.alternatives import strategies
 from shardc.planner.statement.build import Builder, Done
-from shardc.planner.statement.gaps import Gap, bound_of
-from shardc.planner.statement.nodes import Planner
-from shardc.planner.statement.planned import PlannedStatement, ranking, shares, shown_cases
-from shardc.planner.statement.root import cheapest, root_table, searched
+from shardc.planner.statement.gaps import bound_of
+from shardc.planner.statement.nodes import choices_of
+from shardc.planner.statement.root import cheapest
+from shardc.planner.statement.strategies import candidates, root_table, searched
 
 
 @dataclass(slots=True)
-class Progress:
-    """The plan so far. With `memory` the last statement keeps that limit, and those before it `early`, where they can.
+class PartialPlan:
+    """The plan so far. Of a memory limit the last statement keeps all, those before it what is asked of them.
 
     A statement that cannot takes the strategy that needs least.
     """
 
-    planner: Planner
-    memory: int | None
-    early: int | None = None
+    problem: Problem
     values: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)  # the value of each input
@@ -40,32 +43,31 @@ class Progress:
     done: dict[Done, int] = field(default_factory=dict)  # as of Builder
     sources: dict[int, int] = field(default_factory=dict)  # of what moves left, what was moved first
     peaks: list[int] = field(default_factory=list)  # up to each statement but the last, if memory is limited
-    hurried: bool = True  # whether a statement that is too much to search gets a plan all the same; else raises Spent
 
     def add(self, number: int, statement: Statement) -> PlannedStatement:
-        self.planner.budget.begin(DEEP if self.planner.deep else PLAN)
+        self.problem.budget.begin(DEEP if self.problem.options.method is Method.ROUTES_IN_DIGITS else PLAN)
         self.declare(set(read_by(statement)))
-        planner, size = self.planner, len(self.values)
+        problem, size = self.problem, len(self.values)
         try:
             self._choose_inputs(statement)
             size = len(self.values)
-            builder, value, own = self._cheapest_that_fits(number, statement, planner)
+            builder, value, own = self._cheapest_that_fits(number, statement, problem)
         except Spent:
-            if not self.hurried:
+            if not self.problem.options.must_plan:
                 raise
-            planner = self.planner.hurried()
-            builder, value, own = self._cheapest_that_fits(number, statement, planner)
+            problem = self.problem.by_routes()
+            builder, value, own = self._cheapest_that_fits(number, statement, problem)
         gap = self._gap(statement, builder, own)
-        find = self._alternatives(number, statement, planner, size, own)
+        find = self._alternatives(number, statement, problem, size, own)
         self.adopt(builder)
         self.results.append(value)
         self._bind(statement, value)
-        cases = shown_cases(builder.cases, statement, planner)
-        return PlannedStatement(statement.text, cases, find, ranking(planner.objective), shares(statement), gap)
+        cases = shown_cases(builder.cases, statement, problem.program)
+        return PlannedStatement(statement.text, cases, find, ranking(problem.objective), shares(statement), gap)
 
     def _bind(self, statement: Statement, value: int) -> None:
         """What a name holds is one array, in some shardings; bound to another array, in a loop, it holds that alone."""
-        held = self.planner.held.setdefault(statement.name, [])
+        held = self.problem.held.setdefault(statement.name, [])
         if not same_array(statement):
             held.clear()
         if value not in held:
@@ -73,27 +75,29 @@ class Progress:
 
     def _gap(self, statement: Statement, builder: Builder, own: tuple[Table, int]) -> Gap | None:
         """How far the plan may be from the cheapest, if its search ended with the budget."""
-        planner = self.planner
-        if not planner.budget.is_spent:
+        problem = self.problem
+        if not problem.budget.is_spent:
             return None
         steps = builder.steps[len(self.steps) :]
-        price = sum(planner.objective.price(picoseconds(s.cost.time_s), s.cost.wire_bytes) for s in steps)
-        bound = max(planner.budget.bound, own[0].proved(own[1]) or 0, bound_of(planner, statement))
-        return Gap(statement.name, planner.objective.first(price), planner.objective.first(min(price, bound)))
+        price = sum(problem.objective.price(picoseconds(s.cost.time_s), s.cost.wire_bytes) for s in steps)
+        bound = max(problem.budget.bound, own[0].proved(own[1]) or 0, bound_of(problem, statement, own[0]))
+        return Gap(statement.name, problem.objective.first(price), problem.objective.first(min(price, bound)))
 
     def _cheapest_that_fits(
-        self, number: int, statement: Statement, planner: Planner
+        self, number: int, statement: Statement, problem: Problem
     ) -> tuple[Builder, int, tuple[Table, int]]:
         """The steps of the first strategy within the limit, or of that which needs least; its result, and the table
         and sharding that it is of."""
-        built: Iterable[tuple[Builder, int, tuple[Table, int]]] = self._trials(number, statement, planner)
+        built: Iterable[tuple[Builder, int, tuple[Table, int]]] = self._trials(number, statement, problem)
         if shares(statement):
             # The search charges a move of an array for each use; done, it is done once.
             built = sorted(built, key=lambda trial: self._built_price(trial[0]))
-        if self.memory is None:
+        options = self.problem.options
+        if options.memory is None:
             return next(iter(built))
-        is_last = number == len(self.planner.program.statements) - 1
-        limit = self.memory if is_last else math.inf if self.early is None else self.early
+        is_last = number == len(self.problem.program.statements) - 1
+        before = math.inf if options.memory_before is None else options.memory_before
+        limit = options.memory if is_last else before
         least, leanest = math.inf, None
         for trial in built:
             builder, value, _ = trial
@@ -108,22 +112,22 @@ class Progress:
         return leanest
 
     def _trials(
-        self, number: int, statement: Statement, planner: Planner
+        self, number: int, statement: Statement, problem: Problem
     ) -> Iterator[tuple[Builder, int, tuple[Table, int]]]:
         """The steps of each strategy, the value of its result, and what it is of; as many as the budget allows."""
-        own = searched(planner, statement)
+        own = searched(problem, statement)
         try:
-            for root, goal, digits in candidates(planner, statement, own, over_others=self.memory is not None):
-                builder = self._builder(number, planner, statement.name)
-                builder.digits = digits and not planner.quick
-                value = builder.build(root, goal, statement.name)
-                planner.budget.pay(STRATEGY if root is not own[0] else 0)
+            over_others = problem.options.memory is not None
+            for candidate in candidates(problem, statement, own, over_others):
+                builder = self._builder(number, problem, statement.name, candidate.in_digits)
+                value = builder.build(candidate.root, candidate.goal, statement.name)
+                problem.budget.pay(STRATEGY if candidate.root is not own[0] else 0)
                 yield builder, value, own
         except Spent:
             return
 
     def _built_price(self, builder: Builder) -> int:
-        price = self.planner.objective.price
+        price = self.problem.objective.price
         return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in builder.steps)
 
     def _whole_peak(self, builder: Builder, value: int) -> int:
@@ -139,14 +143,14 @@ class Progress:
     def _schedule(
         self, values: list[Array], steps: list[Step], given: Mapping[str, int], results: list[int]
     ) -> Schedule:
-        program = self.planner.program
+        program = self.problem.program
         inputs = tuple(given[array.name] for array in program.inputs)
         outputs = tuple(results[number] for number in program.outputs)
         return Schedule(program, Block(tuple(values), inputs, outputs, _needed(steps, outputs)))
 
     def _peak(self, builder: Builder, value: int, number: int) -> int:
         """Bytes alive at most up to this statement; what later ones use stays alive, and inputs always do."""
-        program, results = self.planner.program, [*self.results, value]
+        program, results = self.problem.program, [*self.results, value]
         later = {name for statement in program.statements[number + 1 :] for name in read_by(statement)}
         kept = [r for k, r in enumerate(results) if k in program.outputs or program.results[k].name in later]
         inputs = [*self.given.values(), *builder.chosen.values()]
@@ -158,14 +162,20 @@ class Progress:
         block = Block(tuple(builder.values), tuple(inputs), tuple(kept), tuple(builder.steps))
         return waiting + peak_bytes(block, program.mesh)
 
-    def _builder(self, number: int, planner: Planner, name: str) -> Builder:
-        names = {bound.name for bound in self.planner.program.results}
-        names |= {array.name for array in self.planner.program.inputs} | {array.name for array in self.values}
-        return Builder(planner, list(self.values), list(self.steps), number, name, names, done=dict(self.done))
+    def _builder(self, number: int, problem: Problem, name: str, in_digits: Chosen) -> Builder:
+        names = self._taken()
+        return Builder(
+            problem, list(self.values), list(self.steps), number, name, names, in_digits=in_digits, done=dict(self.done)
+        )
+
+    def _taken(self) -> set[str]:
+        """The names that a new value must not bear."""
+        names = {bound.name for bound in self.problem.program.results}
+        return names | {array.name for array in self.problem.program.inputs} | {array.name for array in self.values}
 
     def declare(self, wanted: set[str]) -> None:
         """Inputs with a written sharding are values from their first use on."""
-        program = self.planner.program
+        program = self.problem.program
         for given in program.inputs:
             exact = given.pattern.exact
             if given.name not in wanted or given.name in self.given or exact is None:
@@ -174,24 +184,22 @@ class Progress:
 
     def _choose_inputs(self, statement: Statement) -> None:
         """An input left open and used more than once lies one way: that which makes the statement cheapest."""
-        program = self.planner.program
+        program = self.problem.program
         used = [use.name for use in uses(statement.expr)]
         for given in program.inputs:
             if given.name in self.given or used.count(given.name) < 2:
                 continue
-            search = self.planner.search(given.dims, given.dtype)
-            options = [search.graph.shardings[number] for number in self.planner.choices(given.pattern, search)]
+            search = self.problem.search(given.dims, given.dtype)
+            options = [search.graph.shardings[number] for number in choices_of(self.problem, given.pattern, search)]
             arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
             self.hold(min(arrays, key=lambda array: self._price_with(array, statement)))
 
     def _price_with(self, array: Array, statement: Statement) -> float:
         """The price of a statement if an input lies so; infinite if that does not do."""
-        planner = self.planner
-        held = planner.held | {array.name: [len(planner.shardings)]}
-        shardings = [*planner.shardings, array.sharding]
-        trial = replace(
-            planner, held=held, shardings=shardings, limit=None, most_wire=None, _searches={}, _products_of={}
-        )
+        problem = self.problem
+        held = problem.held | {array.name: [len(problem.shardings)]}
+        shardings = [*problem.shardings, array.sharding]
+        trial = replace(problem.afresh(), held=held, shardings=shardings)
         try:
             root = root_table(trial, statement)
             return root.paths().price[cheapest(root, statement)]
@@ -200,20 +208,27 @@ class Progress:
 
     def hold(self, array: Array) -> None:
         self.values.append(array)
-        self.planner.shardings.append(array.sharding)
+        self.problem.shardings.append(array.sharding)
         self.given[array.name] = len(self.values) - 1
-        self.planner.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
+        self.problem.held.setdefault(array.name, []).insert(0, len(self.values) - 1)
 
     def adopt(self, builder: Builder) -> None:
         new = builder.steps[len(self.steps) :]
         self.values, self.steps, self.done = builder.values, builder.steps, builder.done
-        self.planner.shardings[:] = [array.sharding for array in self.values]
+        self.problem.shardings[:] = [array.sharding for array in self.values]
         for step in new:
             if step.is_collective or isinstance(step.op, Reshape):
                 self._note_alike(step.operands[0], step.result)
         for name, value in builder.chosen.items():
             self.given[name] = value
-            self.planner.held.setdefault(name, []).insert(0, value)
+            self.problem.held.setdefault(name, []).insert(0, value)
+
+    def _note_alike(self, before: int, after: int) -> None:
+        """What a move leaves is the same array: a later use of one may begin at the other, unless it has digits."""
+        source = self.sources[after] = self.sources.get(before, before)
+        if self.values[after].dims == self.values[source].dims:
+            alike = (*self.problem.alike.get(source, (source,)), after)
+            self.problem.alike.update(dict.fromkeys(alike, alike))
 
     def append(
         self, op: Op, operands: tuple[int, ...], arrays: Sequence[Array], number: int, cost: StepCost, rule: str
@@ -221,48 +236,37 @@ class Progress:
         """A step that no search found; the values that it leaves."""
         left = tuple(range(len(self.values), len(self.values) + len(arrays)))
         self.values += arrays
-        self.planner.shardings += [array.sharding for array in arrays]
+        self.problem.shardings += [array.sharding for array in arrays]
         self.steps.append(Step(op, operands, left, number, cost, rule))
         return left
 
     def bind_anew(self, name: str, value: int) -> None:
         """The next result: its name holds this value alone."""
         self.results.append(value)
-        self.planner.held[name] = [value]
+        self.problem.held[name] = [value]
 
     def built(self, number: int, statement: Statement) -> tuple[Builder, int]:
         """The cheapest steps of a statement, and the value that it leaves; nothing is added yet."""
         try:
-            builder, value, _ = next(self._trials(number, statement, self.planner))
+            builder, value, _ = next(self._trials(number, statement, self.problem))
         except Spent:
-            builder, value, _ = next(self._trials(number, statement, self.planner.hurried()))
+            builder, value, _ = next(self._trials(number, statement, self.problem.by_routes()))
         return builder, value
 
-    def _note_alike(self, before: int, after: int) -> None:
-        """What a move leaves is the same array: a later use of one may begin at the other, unless it has digits."""
-        source = self.sources[after] = self.sources.get(before, before)
-        if self.values[after].dims == self.values[source].dims:
-            alike = (*self.planner.alike.get(source, (source,)), after)
-            self.planner.alike.update(dict.fromkeys(alike, alike))
-
     def _alternatives(
-        self, number: int, statement: Statement, planner: Planner, size: int, own: tuple[Table, int]
+        self, number: int, statement: Statement, problem: Problem, size: int, own: tuple[Table, int]
     ) -> Callable[[], Iterator[Strategy]]:
         """Every strategy, of a planner that knows what there was before the statement, within a budget of its own."""
         before = replace(
-            planner,
-            held={name: list(held) for name, held in planner.held.items()},
-            shardings=list(planner.shardings),
-            alike=dict(planner.alike),
-            limit=None,
-            most_wire=None,
+            problem.afresh(),
+            held={name: list(held) for name, held in problem.held.items()},
+            shardings=list(problem.shardings),
+            alike=dict(problem.alike),
             budget=Budget(LISTED, LISTED),
-            _searches={},
-            _products_of={},
         )
         values = tuple(self.values[:size])
-        taken = self._builder(number, planner, statement.name).taken
-        return lambda: strategies(before, statement, number, values, taken, own)
+        taken = self._taken()
+        return lambda: strategies(before, statement, number, values, taken, candidates(before, statement, own))
 
 
 def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
@@ -274,3 +278,11 @@ def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
             needed.update(step.operands)
             kept.append(step)
     return tuple(reversed(kept))
+
+
+def shown_cases(cases: dict[str, int], statement: Statement, program: Program) -> dict[str, int]:
+    """The cases of the axes that the statement writes; of all axes if it writes none."""
+    if not cases:
+        return {}
+    axes = mentioned(program, statement) or program.mesh.names
+    return {axis: cases.get(axis, 1) for axis in axes}

@@ -24,10 +24,10 @@ from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Step, StepCost, applied
 from shardc.ir.program import Call, Expr, Input, Product, Use
 from shardc.ir.sharding import Array, Sharding
-from shardc.planner.digits.products import InDigits, in_digits
+from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
+from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work
-from shardc.planner.statement.nodes import Planner
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.cases import cases_of
 from shardc.rules.routes import Route
@@ -43,7 +43,7 @@ Done: TypeAlias = tuple[Op, tuple[int, ...], Seen, tuple[str, ...], Sharding, DT
 class Builder:
     """Appends the steps of one statement. A step done twice to the same values is done once, as compilers do it."""
 
-    planner: Planner
+    problem: Problem
     values: list[Array]
     steps: list[Step]
     statement: int
@@ -51,25 +51,22 @@ class Builder:
     taken: set[str] = field(default_factory=set)  # names that a new value must not bear
     chosen: dict[str, int] = field(default_factory=dict)  # inputs whose sharding this statement chose
     cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
-    digits: bool = False  # whether products are done in digits where that is cheaper
+    in_digits: Chosen = field(default_factory=dict)  # the products that are done in digits
     joint: bool = True  # whether sums are scattered over several dims at once
     done: dict[Done, int] = field(default_factory=dict)  # the values of the steps so far
 
     def build(self, table: Table, number: int, name: str, product: Product | None = None) -> int:
         """The value of a table at a sharding, under this name. `product` is what it is an operand of."""
         seed, moves = table.paths(number).moves_to(number)
-        origin = table.origins[seed]
-        # Where steps are capped, memory is short, and a reshape may be a copy.
-        if self.digits and isinstance(origin, Multiplied) and not table.fixed and self.planner.cap is None:
-            found = self._in_digits(table, origin, number)
-            if found is not None:
-                return self._build_in_digits(table, origin, found, name)
+        origin, found = table.origins[seed], self.in_digits.get((id(table), number))
+        if isinstance(origin, Multiplied) and found is not None:
+            return self._build_in_digits(table, origin, found, name)
         value = self._origin(table, seed, name)
         cases = dict(self.cases)
         whole = dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
         for move in _merged_slices(moves if self.joint else _one_dim_at_a_time(moves)):
             if isinstance(move, Reshape):
-                taken = (*self.planner.mesh.names, *self.planner.program.dims)
+                taken = (*self.problem.mesh.names, *self.problem.program.dims)
                 names = whole if move.joins else names_after(move, whole, taken)
                 value = self._reshape(value, move, names, name)
                 dims = whole if move.joins else digits_of(whole, move)
@@ -81,7 +78,7 @@ class Builder:
     def _reshape(self, value: int, op: Reshape, dims: tuple[str, ...], name: str) -> int:
         """The same elements under the names of digits, or of dims again."""
         before = self.values[value]
-        sharding = reshaped(op, before.sharding, self.planner.mesh)
+        sharding = reshaped(op, before.sharding, self.problem.mesh)
         after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
         return self.append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
 
@@ -105,8 +102,8 @@ class Builder:
                 assert isinstance(expr, Call)
                 found = tuple(self.build(t, n, self.inner(t.expr)) for t, n in zip(tables, at, strict=True))
                 if found and is_across(expr, self.values[found[0]], tables[0].expr.dims):
-                    return across(self, self.planner.mesh, expr, found[0], name)
-                op, seen = applied(expr, dict(self.planner.program.sizes)), tuple(t.expr.dims for t in tables)
+                    return across(self, self.problem.mesh, expr, found[0], name)
+                op, seen = applied(expr, dict(self.problem.program.sizes)), tuple(t.expr.dims for t in tables)
                 return self.append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "", seen)
             case _:
                 assert_never(origin)
@@ -118,7 +115,7 @@ class Builder:
         return self.chosen[use.name]
 
     def _product(self, table: Table, origin: Multiplied, seed: int, name: str) -> int:
-        expr = _taken_pair(table, origin)
+        expr = _pair(table, origin)
         self._note_cases(expr, origin)
         values = tuple(self.build(t, n, self.inner(t.expr), expr) for t, n in origin.operands)
         result = self._array(expr, table.sharding(seed), name)
@@ -128,32 +125,24 @@ class Builder:
         return self.append(Einsum(), values, result, cost, "local product", seen)
 
     def _note_cases(self, expr: Product, origin: Multiplied) -> None:
-        found = [t.sharding(seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
+        found = [below.sharding(seed) for below, seed in origin.seeds]
         below = [operand.dims for operand in expr.operands]
-        for axis, case in cases_of(self.planner.mesh.names, below, expr.dims, found).items():
+        for axis, case in cases_of(self.problem.mesh.names, below, expr.dims, found).items():
             self.cases[axis] = max(case, self.cases.get(axis, 1)) if case != 1 else self.cases.get(axis, 1)
-
-    def _in_digits(self, table: Table, origin: Multiplied, number: int) -> InDigits | None:
-        """The product in digits, from where its operands lie to this sharding, if that is clearly cheaper."""
-        below = [(t, seed) for (t, _), seed in zip(origin.operands, _seeds(origin), strict=True)]
-        price = table.paths(number).price[number] - sum(t.seeds[seed] for t, seed in below)
-        sources = tuple(t.sharding(seed) for t, seed in below)
-        most = self.planner.objective.clearly_below(price)
-        return in_digits(self.planner, _taken_pair(table, origin), sources, table.sharding(number), most)
 
     def _build_in_digits(self, table: Table, origin: Multiplied, found: InDigits, name: str) -> int:
         """The steps of a product in digits. A dim's digits bear the same names on all arrays."""
-        expr, digits, values = _taken_pair(table, origin), found.digits, list[int]()
+        expr, digits, values = _pair(table, origin), found.digits, list[int]()
         self._note_cases(expr, origin)
-        names = digits.names((*self.planner.mesh.names, *self.planner.program.dims))
-        for (below, _), seed, moves in zip(origin.operands, _seeds(origin), found.operands, strict=True):
+        names = digits.names((*self.problem.mesh.names, *self.problem.program.dims))
+        for (below, seed), moves in zip(origin.seeds, found.operands, strict=True):
             inner, split = self.inner(below.expr), digits.op(below.expr.dims)
             value = self._origin(below, seed, inner)
             if any(split.sizes):
                 value = self._reshape(value, split, digits.of_dims(below.expr.dims, names), inner)
             values.append(self._moved(value, moves, below, digits_of(below.expr.dims, split), expr, inner))
         split = digits.op(expr.dims)
-        shape = shape_after(split, self.planner.program.shape(expr.dims))
+        shape = shape_after(split, self.problem.program.shape(expr.dims))
         left = Array(name, digits.of_dims(expr.dims, names), shape, found.placement.result(expr.dims), expr.dtype)
         arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
         cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
@@ -175,8 +164,8 @@ class Builder:
 
     def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
         """`arrays` are the operands and the result."""
-        mesh, model = self.planner.mesh, self.planner.model
-        work = Work.of(self.planner.program, expr)
+        mesh, model = self.problem.mesh, self.problem.model
+        work = Work.of(self.problem.program, expr)
         flops = work.flops([array.sharding for array in arrays[:-1]], mesh)
         moved = sum(array.local_bytes(mesh) for array in arrays)
         time = model.local_s(flops, moved, work.dtype)
@@ -190,13 +179,13 @@ class Builder:
 
     def move(self, value: int, move: Move, name: str, rule: str, whole: tuple[str, ...] | None = None) -> int:
         """`whole` are the dims that the formula names, where the array has digits of them."""
-        mesh, before = self.planner.mesh, self.values[value]
+        mesh, before = self.problem.mesh, self.values[value]
         size = before.local_bytes(mesh)
         cost = StepCost(
             wire_bytes(move, before.sharding, mesh, size),
             0,
-            self.planner.model.rate(move).seconds(size),
-            self.planner.model.formula(move, replace(before, dims=before.dims if whole is None else whole)),
+            self.problem.model.rate(move).seconds(size),
+            self.problem.model.formula(move, replace(before, dims=before.dims if whole is None else whole)),
         )
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
         return self.append(move, (value,), after, cost, rule)
@@ -220,7 +209,7 @@ class Builder:
         return self.done[key]
 
     def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
-        return Array(name, expr.dims, self.planner.program.shape(expr.dims), sharding, expr.dtype)
+        return Array(name, expr.dims, self.problem.program.shape(expr.dims), sharding, expr.dtype)
 
     def inner(self, expr: Expr) -> str:
         """A name for an operand: its own, or the result's with a number."""
@@ -245,15 +234,9 @@ class Builder:
         return "reshard" + rounds
 
 
-def _seeds(origin: Multiplied) -> list[int]:
-    """How each operand of a product lies before it is moved for it."""
-    return [table.paths(number).moves_to(number)[0] for table, number in origin.operands]
-
-
-def _taken_pair(table: Table, origin: Multiplied) -> Product:
-    """The product of these operands: of a chain, the pair that was taken."""
+def _pair(table: Table, origin: Multiplied) -> Product:
     assert isinstance(table.expr, Product)
-    return replace(table.expr, operands=tuple(below.expr for below, _ in origin.operands))
+    return origin.pair(table.expr)
 
 
 def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: int) -> str:

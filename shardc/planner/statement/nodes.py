@@ -15,22 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
-from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather, JointScatter
-from shardc.ir.dtypes import DType
-from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Named, Pattern, Product, Program, Use, operands
-from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.budget import NODE, QUICK, WAY, Budget
-from shardc.planner.meshes.idle import idle_together
-from shardc.planner.objective import Objective
-from shardc.planner.paths.graph import Edge, sharding_graph
+from shardc.ir.program import Call, Expr, Named, Pattern, Product, Use, operands
+from shardc.ir.sharding import Sharding
+from shardc.planner.budget import NODE, WAY
+from shardc.planner.paths.few import few_choices
+from shardc.planner.paths.graph import Edge
 from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import (
     Applied,
@@ -40,286 +35,270 @@ from shardc.planner.paths.tables import (
     Origin,
     Table,
     Waypoint,
-    as_written,
+    aligned,
+    few_alike,
+    unmoved,
 )
-from shardc.planner.products.placing import quick_choices, quick_ways
-from shardc.planner.products.ways import Towards, Way, every_price, every_way
+from shardc.planner.problem import Problem
+from shardc.planner.products.functions import function_of
+from shardc.planner.products.placing import Lying, few_ways
+from shardc.planner.products.towards import Towards
+from shardc.planner.products.ways import Way, every_way
 from shardc.planner.products.work import Work
-from shardc.planner.statement.functions import function_ways
 from shardc.rules.products import count_placements, placements
 
 FEW = 8  # shardings that an operand is held in, at most, for its product to be searched towards a goal
 MAX_WAYS = 200  # for the dims to lie that meet in a product, where none that is written has more
 
 
-@dataclass(slots=True)
-class Planner:
-    """What the nodes of one program share: sizes, the cost model, the objective, the axes to search over."""
+def table_of(problem: Problem, expr: Expr, wanted: Sharding | None = None) -> Table:
+    """The table of an expression, all strategies and all orders of its products together.
 
-    program: Program
-    model: CostModel
-    objective: Objective
-    pool: Axes
-    held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
-    shardings: list[Sharding] = field(default_factory=list)  # of the values
-    alike: dict[int, tuple[int, ...]] = field(default_factory=dict)  # per value, all that are the same array
-    cap: int | None = None  # the most bytes per device of a step
-    limit: int | None = None  # the highest price that a product of two given arrays, or a reshard, may have
-    most_wire: int | None = None  # the most wire bytes that the moves of an array may bring
-    budget: Budget = field(default_factory=Budget.unlimited)
-    quick: bool = False  # whether nothing is searched: a few of the ways, each with its routes
-    deep: bool = False  # whether then a route is held against a search in digits
-    _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
-    _products_of: dict[tuple[Product, tuple[frozenset[str], ...]], list[tuple[Way, int]]] = field(default_factory=dict)
+    With `wanted`, of a product of two given arrays only what leads to that sharding most cheaply.
+    """
+    if isinstance(expr, Product) and len(expr.operands) > 1:
+        return _chain(problem, chain_of(expr), wanted)
+    return combine(problem, expr, tuple(table_of(problem, operand) for operand in operands(expr)))
 
-    together: Axes = field(init=False)  # axes of the pool that move as one
 
-    def __post_init__(self) -> None:
-        self.together = idle_together(self.program, self.pool)
+def table_as_written(problem: Problem, expr: Expr) -> Table:
+    """The table of an expression with its products in the order as written."""
+    return combine(problem, expr, tuple(table_as_written(problem, operand) for operand in operands(expr)))
 
-    @property
-    def mesh(self) -> Mesh:
-        return self.program.mesh
 
-    def over(self, pool: Axes) -> Planner:
-        """The same planner, moving only these axes."""
-        return replace(self, pool=pool, limit=None, most_wire=None, _searches={}, _products_of={})
+def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
+    """Of each part of a chain one table, which has the best of all pairs that make it."""
+    tables = {1 << place: table_of(problem, operand) for place, operand in enumerate(chain.operands)}
+    for pair in chain.pairs():
+        if pair.left not in tables or pair.right not in tables or not _can_afford(problem, chain, pair):
+            continue
+        if not problem.options.searches and problem.budget.is_spent and pair not in chain.written:
+            continue
+        below = (tables[pair.left], tables[pair.right])
+        expr = chain.multiply(pair, *(table.expr for table in below))
+        made = tables.get(pair.whole) or Table(expr, problem.search(expr.dims, expr.dtype), {}, {})
+        whole = wanted if pair.whole == chain.whole else None
+        _seed(problem, made, expr, below, _goal(problem, chain, below, made.search, whole))
+        if made.seeds:
+            tables[pair.whole] = made
+    if chain.whole not in tables:
+        raise _impossible(chain.product)
+    return tables[chain.whole]
 
-    def within(self, body: Program) -> Planner:
-        """A planner of a loop's body, which searches as this one does."""
-        fresh = replace(self, held={}, shardings=[], alike={}, limit=None, most_wire=None)
-        found = replace(fresh, program=body, _searches={}, _products_of={})
-        found.together = self.together
-        return found
 
-    def hurried(self) -> Planner:
-        """The same planner, where there is no time for a search."""
-        return replace(
-            self,
-            quick=True,
-            limit=None,
-            most_wire=None,
-            budget=Budget(QUICK, QUICK, is_soft=True),
-            _searches={},
-            _products_of={},
+def _goal(
+    problem: Problem, chain: Chain, below: tuple[Table, ...], search: Search, wanted: Sharding | None
+) -> int | None:
+    """The only sharding to be asked of a product, if it is one of two arrays that lie in a few ways."""
+    alone = len(chain.operands) == 2 and not chain.product.local
+    searched = alone and problem.options.largest_step is None and all(len(table.seeds) <= FEW for table in below)
+    if wanted is None or not (searched or (not problem.options.searches and not chain.product.local)):
+        return None
+    goal = search.graph.number(wanted)
+    return goal if search.divides(goal) else None
+
+
+def _can_afford(problem: Problem, chain: Chain, pair: Pair) -> bool:
+    """Whether a pair that nobody wrote is as easy to search as one that is written, and its numbers to add."""
+    if pair in chain.written:
+        return True
+    size = math.prod(problem.program.shape(chain.dims(pair.whole))) * chain.product.dtype.bytes
+    if size >= 2**63 or math.prod(problem.program.shape(chain.meeting(pair))) >= 2**80:
+        return False
+    widest = max(len(chain.meeting(other)) for other in chain.written)
+    meeting = len(chain.meeting(pair))
+    return (
+        meeting <= widest
+        or count_placements(len(problem.pool) - max(0, len(problem.together) - 1), meeting) <= MAX_WAYS
+    )
+
+
+def combine(problem: Problem, expr: Expr, tables: tuple[Table, ...]) -> Table:
+    """The table of an expression from its operands' tables."""
+    found = table_or_none(problem, expr, tables)
+    if found is None:
+        raise _impossible(expr)
+    return found
+
+
+def table_or_none(problem: Problem, expr: Expr, tables: tuple[Table, ...]) -> Table | None:
+    found = Table(expr, problem.search(expr.dims, expr.dtype), {}, {})
+    _seed(problem, found, expr, tables)
+    return found if found.seeds else None
+
+
+def _seed(problem: Problem, found: Table, expr: Expr, tables: tuple[Table, ...], goal: int | None = None) -> None:
+    for number, price, origin in ways_of(problem, expr, tables, found.search, goal):
+        if problem.options.largest_step is not None and not isinstance(expr, Use) and not found.search.divides(number):
+            continue
+        found.add(number, price, origin)
+
+
+def ways_of(
+    problem: Problem, expr: Expr, tables: tuple[Table, ...], search: Search, goal: int | None = None
+) -> Iterator[tuple[int, int, Origin]]:
+    """Every (sharding, price, origin) that the expression's own operation gives; of a product, towards a goal."""
+    match expr:
+        case Use():
+            return _leaf(problem, expr, search)
+        case Product():
+            return _products(problem, expr, tables, search, goal)
+        case Call():
+            return _calls(expr, tables, search) if tables else _anywhere(problem, expr, search)
+        case Named():
+            return _named(problem, expr, tables[0], search)
+        case _:
+            assert_never(expr)
+
+
+def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[int, int, Origin]]:
+    values = problem.held.get(use.name)
+    wanted = use.pattern.exact if use.pattern is not None else None
+    if values is None:
+        assert use.pattern is not None
+        yield from ((number, 0, Held(None)) for number in choices_of(problem, use.pattern, search))
+    elif wanted is None:
+        newest = {search.graph.number(problem.shardings[value]): value for value in values}
+        search.given.update(newest)
+        yield from ((number, 0, Held(value)) for number, value in newest.items())
+        alike = dict.fromkeys(other for value in values for other in problem.alike.get(value, ()))
+        others = [other for other in alike if other not in values]
+        yield from ((search.graph.number(problem.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
+    else:
+        bare = Use(use.name, use.dims, None, use.dtype, use.span)
+        held = combine(problem, bare, ())
+        number = search.graph.number(wanted)
+        price = held.paths(number).price.get(number)
+        if price is not None:
+            yield number, price, Waypoint(held, number)
+
+
+def choices_of(problem: Problem, pattern: Pattern, search: Search) -> Iterator[int]:
+    """The shardings that match a pattern and divide the array."""
+    exact = pattern.exact
+    for sharding in [exact] if exact is not None else _matching(problem, pattern):
+        number = search.graph.number(sharding)
+        if search.divides(number):
+            yield number
+
+
+def _matching(problem: Problem, pattern: Pattern) -> list[Sharding]:
+    graph = problem.graph(len(pattern.dims))
+    if not problem.options.searches:
+        return list(map(graph.refined, few_choices(pattern, graph.mesh, graph.coarse_pool)))
+    problem.budget.spend(NODE * count_placements(len(graph.coarse_pool), graph.rank))
+    free = tuple(axis for axis in graph.coarse_pool if axis not in pattern.unreduced)
+    every = (graph.refined(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
+    return [sharding for sharding in every if pattern.matches(sharding)]
+
+
+def _products(
+    problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, goal: int | None = None
+) -> Iterator[tuple[int, int, Origin]]:
+    usable = tuple(unmoved(table) if expr.local else table for table in tables)
+    found: Iterable[tuple[Way, int]]
+    if not problem.options.searches and not expr.local:
+        below = [table.search for table in tables]
+        price = partial(problem.way_price, Work.of(problem.program, expr), operands=below, result=search)
+        found = few_ways([*map(_lying, tables)], _wanted(expr, search, goal), price, problem.budget)
+    elif goal is None:
+        found = _every_price(local_products(problem, expr, usable, search), usable)
+    else:
+        towards = Towards(usable, lambda left: Table(expr, search, {left: 0}, {}), goal, problem.budget)
+        found = towards.best(local_products(problem, expr, usable, search), problem.limit)
+    return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
+
+
+def _every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Iterator[tuple[Way, int]]:
+    """Of ways and the prices of their products, those whose operands can come to lie so, and what that costs added."""
+    known = [table.paths().price for table in tables]
+    for way, price in ways:
+        costs = [prices.get(number) for prices, number in zip(known, way.at, strict=True)]
+        if None not in costs:
+            yield way, price + sum(cost for cost in costs if cost is not None)
+
+
+def _lying(table: Table) -> Lying:
+    """An operand, for the few ways of a product."""
+    search = table.search
+    lies = tuple(map(table.sharding, table.seeds))
+    return Lying(table.expr.dims, lies, search.graph, lambda n: table.price(n, None) if search.divides(n) else None)
+
+
+def _wanted(expr: Product, search: Search, goal: int | None) -> Lying:
+    """The result, moved from where the product leaves it to the goal."""
+
+    def after(left: int) -> int | None:
+        found = (0, ()) if goal in (None, left) else search.closed(left, goal or 0)
+        return None if found is None or not search.divides(left) else found[0]
+
+    return Lying(expr.dims, () if goal is None else (search.graph.shardings[goal],), search.graph, after)
+
+
+def local_products(problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:
+    """Each local product that the seeds' partial sums allow, and the price of the product itself."""
+    partials = tuple(
+        frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
+    )
+    if (expr, partials) not in problem.products:
+        problem.products[expr, partials] = _priced_products(problem, expr, tables, search, partials)
+    return problem.products[expr, partials]
+
+
+def _priced_products(
+    problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, partials: tuple[frozenset[str], ...]
+) -> list[tuple[Way, int]]:
+    meeting = len({dim for operand in expr.operands for dim in operand.dims})
+    problem.budget.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
+    graphs = tuple(table.search.graph for table in tables)
+    ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
+    work = Work.of(problem.program, expr)
+    below = [table.search for table in tables]
+    return [(way, problem.way_price(work, way, below, search)) for way in ways]
+
+
+def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
+    for at in aligned(tables) if search.options.searches else dict.fromkeys(few_alike(expr, tables)):
+        lie = [table.sharding(number) for table, number in zip(tables, at, strict=True)]
+        found = function_of(expr, [table.expr.dims for table in tables], tables[0].search, lie)
+        if found is None or not search.divides(search.graph.number(found[0])):
+            continue
+        prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
+        if None not in prices:
+            yield search.graph.number(found[0]), sum(p for p in prices if p is not None) + found[1], Applied(tables, at)
+
+
+def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[int, int, Origin]]:
+    """The positions along a dim: each device counts its own, wherever they are to lie."""
+    return ((number, 0, Applied((), ())) for number in choices_of(problem, Pattern.free(len(expr.dims)), search))
+
+
+def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
+    source = unmoved(table)
+    dim = None if expr.dim is None else expr.dims.index(expr.dim)
+    for number, price in source.paths().price.items():
+        for edge in _edges_of(expr, dim, number, search):
+            if search.divides(edge.target):
+                yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
+
+
+def named_moves(expr: Named, number: int, search: Search) -> Iterator[tuple[int, int]]:
+    """What a collective's name allows from a sharding: where to, and the price of the move."""
+    dim = None if expr.dim is None else expr.dims.index(expr.dim)
+    edges = _edges_of(expr, dim, number, search)
+    return ((edge.target, search.price(number, edge)) for edge in edges if search.divides(edge.target))
+
+
+def _edges_of(expr: Named, dim: int | None, number: int, search: Search) -> Iterator[Edge]:
+    for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
+        move = edge.move
+        axes_fit = (
+            expr.axes is None
+            or move.axes == expr.axes
+            or (isinstance(move, AllReduce | JointGather | JointScatter) and set(move.axes) == set(expr.axes))
         )
-
-    def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
-        return self.search_of(self.program.shape(dims), dtype)
-
-    def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
-        key = (shape, dtype.bytes)
-        if key not in self._searches:
-            graph = sharding_graph(self.mesh, len(shape), self.pool, self.together)
-            self._searches[key] = Search(
-                graph,
-                shape,
-                dtype.bytes,
-                self.model,
-                self.objective,
-                self.cap,
-                self.most_wire,
-                self.budget,
-                self.quick,
-                self.deep,
-            )
-        return self._searches[key]
-
-    def table(self, expr: Expr, wanted: Sharding | None = None) -> Table:
-        """The table of an expression, all strategies and all orders of its products together.
-
-        With `wanted`, of a product of two given arrays only what leads to that sharding most cheaply.
-        """
-        if isinstance(expr, Product) and len(expr.operands) > 1:
-            return self._chain(chain_of(expr), wanted)
-        return self.combine(expr, tuple(self.table(operand) for operand in operands(expr)))
-
-    def as_written(self, expr: Expr) -> Table:
-        """The table of an expression with its products in the order as written."""
-        return self.combine(expr, tuple(self.as_written(operand) for operand in operands(expr)))
-
-    def _chain(self, chain: Chain, wanted: Sharding | None) -> Table:
-        """Of each part of a chain one table, which has the best of all pairs that make it."""
-        tables = {1 << place: self.table(operand) for place, operand in enumerate(chain.operands)}
-        for pair in chain.pairs():
-            if pair.left not in tables or pair.right not in tables or not self._can_afford(chain, pair):
-                continue
-            if self.quick and self.budget.is_spent and pair not in chain.written:
-                continue
-            below = (tables[pair.left], tables[pair.right])
-            expr = chain.multiply(pair, *(table.expr for table in below))
-            made = tables.get(pair.whole) or Table(expr, self.search(expr.dims, expr.dtype), {}, {})
-            whole = wanted if pair.whole == chain.whole else None
-            self._seed(made, expr, below, self._goal(chain, below, made.search, whole))
-            if made.seeds:
-                tables[pair.whole] = made
-        if chain.whole not in tables:
-            raise _impossible(chain.product)
-        return tables[chain.whole]
-
-    def _goal(self, chain: Chain, below: tuple[Table, ...], search: Search, wanted: Sharding | None) -> int | None:
-        """The only sharding to be asked of a product, if it is one of two arrays that lie in a few ways."""
-        alone = len(chain.operands) == 2 and not chain.product.local
-        searched = alone and self.cap is None and all(len(table.seeds) <= FEW for table in below)
-        if wanted is None or not (searched or (self.quick and not chain.product.local)):
-            return None
-        goal = search.graph.number(wanted)
-        return goal if search.divides(goal) else None
-
-    def _can_afford(self, chain: Chain, pair: Pair) -> bool:
-        """Whether a pair that nobody wrote is as easy to search as one that is written, and its numbers to add."""
-        if pair in chain.written:
-            return True
-        size = math.prod(self.program.shape(chain.dims(pair.whole))) * chain.product.dtype.bytes
-        if size >= 2**63 or math.prod(self.program.shape(chain.meeting(pair))) >= 2**80:
-            return False
-        widest = max(len(chain.meeting(other)) for other in chain.written)
-        meeting = len(chain.meeting(pair))
-        return (
-            meeting <= widest or count_placements(len(self.pool) - max(0, len(self.together) - 1), meeting) <= MAX_WAYS
-        )
-
-    def combine(self, expr: Expr, tables: tuple[Table, ...]) -> Table:
-        """The table of an expression from its operands' tables."""
-        found = self.table_or_none(expr, tables)
-        if found is None:
-            raise _impossible(expr)
-        return found
-
-    def table_or_none(self, expr: Expr, tables: tuple[Table, ...]) -> Table | None:
-        found = Table(expr, self.search(expr.dims, expr.dtype), {}, {})
-        self._seed(found, expr, tables)
-        return found if found.seeds else None
-
-    def _seed(self, found: Table, expr: Expr, tables: tuple[Table, ...], goal: int | None = None) -> None:
-        for number, price, origin in self.ways(expr, tables, found.search, goal):
-            if self.cap is not None and not isinstance(expr, Use) and not found.search.divides(number):
-                continue
-            found.add(number, price, origin)
-
-    def ways(
-        self, expr: Expr, tables: tuple[Table, ...], search: Search, goal: int | None = None
-    ) -> Iterator[tuple[int, int, Origin]]:
-        """Every (sharding, price, origin) that the expression's own operation gives; of a product, towards a goal."""
-        match expr:
-            case Use():
-                return self._leaf(expr, search)
-            case Product():
-                return self._products(expr, tables, search, goal)
-            case Call():
-                return function_ways(expr, tables, search) if tables else self._anywhere(expr, search)
-            case Named():
-                return self._named(expr, tables[0], search)
-            case _:
-                assert_never(expr)
-
-    def _leaf(self, use: Use, search: Search) -> Iterator[tuple[int, int, Origin]]:
-        values = self.held.get(use.name)
-        wanted = use.pattern.exact if use.pattern is not None else None
-        if values is None:
-            assert use.pattern is not None
-            yield from ((number, 0, Held(None)) for number in self.choices(use.pattern, search))
-        elif wanted is None:
-            newest = {search.graph.number(self.shardings[value]): value for value in values}
-            search.given.update(newest)
-            yield from ((number, 0, Held(value)) for number, value in newest.items())
-            alike = dict.fromkeys(other for value in values for other in self.alike.get(value, ()))
-            others = [other for other in alike if other not in values]
-            yield from ((search.graph.number(self.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
-        else:
-            bare = Use(use.name, use.dims, None, use.dtype, use.span)
-            held = self.combine(bare, ())
-            number = search.graph.number(wanted)
-            price = held.paths(number).price.get(number)
-            if price is not None:
-                yield number, price, Waypoint(held, number)
-
-    def choices(self, pattern: Pattern, search: Search) -> Iterator[int]:
-        """The shardings that match a pattern and divide the array."""
-        exact = pattern.exact
-        for sharding in [exact] if exact is not None else self._matching(pattern):
-            number = search.graph.number(sharding)
-            if search.divides(number):
-                yield number
-
-    def _matching(self, pattern: Pattern) -> list[Sharding]:
-        graph = sharding_graph(self.mesh, len(pattern.dims), self.pool, self.together)
-        if self.quick:
-            return list(map(graph.refined, quick_choices(pattern, graph.mesh, graph.coarse_pool)))
-        self.budget.spend(NODE * count_placements(len(graph.coarse_pool), graph.rank))
-        free = tuple(axis for axis in graph.coarse_pool if axis not in pattern.unreduced)
-        every = (graph.refined(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
-        return [sharding for sharding in every if pattern.matches(sharding)]
-
-    def _products(
-        self, expr: Product, tables: tuple[Table, ...], search: Search, goal: int | None = None
-    ) -> Iterator[tuple[int, int, Origin]]:
-        usable = tuple(as_written(table) if expr.local else table for table in tables)
-        found: Iterable[tuple[Way, int]]
-        if self.quick and not expr.local:
-            work = Work.of(self.program, expr)
-            price = partial(self.product_price, work, tables=tables, search=search)
-            found = quick_ways(expr, tables, search, goal, price, self.budget)
-        elif goal is None:
-            found = every_price(self.local_products(expr, usable, search), usable)
-        else:
-            towards = Towards(expr, usable, search, goal, self.budget)
-            found = towards.best(self.local_products(expr, usable, search), self.limit)
-        return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
-
-    def local_products(self, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:
-        """Each local product that the seeds' partial sums allow, and the price of the product itself."""
-        partials = tuple(
-            frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
-        )
-        if (expr, partials) not in self._products_of:
-            self._products_of[expr, partials] = self._priced_products(expr, tables, search, partials)
-        return self._products_of[expr, partials]
-
-    def _priced_products(
-        self, expr: Product, tables: tuple[Table, ...], search: Search, partials: tuple[frozenset[str], ...]
-    ) -> list[tuple[Way, int]]:
-        meeting = len({dim for operand in expr.operands for dim in operand.dims})
-        self.budget.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
-        graphs = tuple(table.search.graph for table in tables)
-        ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
-        work = Work.of(self.program, expr)
-        return [(way, self.product_price(work, way, tables, search)) for way in ways]
-
-    def product_price(self, work: Work, way: Way, tables: tuple[Table, ...], search: Search) -> int:
-        """The price of the product itself."""
-        moved = sum(table.search.local_bytes(n) for table, n in zip(tables, way.at, strict=True))
-        time = self.model.local_s(work.total // way.parts, moved + search.local_bytes(way.result), work.dtype)
-        return self.objective.price(picoseconds(time), 0)
-
-    def _anywhere(self, expr: Call, search: Search) -> Iterator[tuple[int, int, Origin]]:
-        """The positions along a dim: each device counts its own, wherever they are to lie."""
-        return ((number, 0, Applied((), ())) for number in self.choices(Pattern.free(len(expr.dims)), search))
-
-    def _named(self, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
-        source = as_written(table)
-        dim = None if expr.dim is None else expr.dims.index(expr.dim)
-        for number, price in source.paths().price.items():
-            for edge in self._edges_of(expr, dim, number, search):
-                if search.divides(edge.target):
-                    yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
-
-    def named_moves(self, expr: Named, number: int, search: Search) -> Iterator[tuple[int, int]]:
-        """What a collective's name allows from a sharding: where to, and the price of the move."""
-        dim = None if expr.dim is None else expr.dims.index(expr.dim)
-        edges = self._edges_of(expr, dim, number, search)
-        return ((edge.target, search.price(number, edge)) for edge in edges if search.divides(edge.target))
-
-    def _edges_of(self, expr: Named, dim: int | None, number: int, search: Search) -> Iterator[Edge]:
-        for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
-            move = edge.move
-            axes_fit = (
-                expr.axes is None
-                or move.axes == expr.axes
-                or (isinstance(move, AllReduce | JointGather | JointScatter) and set(move.axes) == set(expr.axes))
-            )
-            if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
-                yield edge
+        if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
+            yield edge
 
 
 def _impossible(expr: Expr) -> ShardcError:

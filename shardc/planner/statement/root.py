@@ -5,21 +5,8 @@ from __future__ import annotations
 from shardc.errors import ShardcError
 from shardc.ir.program import Named, Product, Statement
 from shardc.ir.sharding import spell
+from shardc.planner.paths.few import fitted
 from shardc.planner.paths.tables import Table
-from shardc.planner.products.placing import fitted
-from shardc.planner.statement.nodes import Planner
-
-
-def root_table(planner: Planner, statement: Statement) -> Table:
-    """The table of a statement's expression; one that the user fixed is not moved on."""
-    table = planner.table(statement.expr, statement.pattern.exact)
-    return fixed_if_asked(table)
-
-
-def searched(planner: Planner, statement: Statement) -> tuple[Table, int]:
-    """The table of a statement, and which sharding of its result is cheapest."""
-    root = root_table(planner, statement)
-    return root, cheapest(root, statement, planner.limit)
 
 
 def fixed_if_asked(table: Table) -> Table:
@@ -43,7 +30,7 @@ def cheapest(root: Table, statement: Statement, limit: int | None = None) -> int
         raise unreachable(root, statement)
     prices = root.paths().price
     fitting = [number for number in prices if statement.pattern.matches(graph.shardings[number])]
-    if root.search.quick and not root.fixed and not fitting:
+    if not root.search.options.searches and not root.fixed and not fitting:
         near = (fitted(statement.pattern, root.sharding(number)) for number in prices)
         asked = dict.fromkeys(number for number in map(graph.number, near) if root.search.divides(number))
         prices = {number: price for number in asked if (price := root.price(number, None)) is not None}

@@ -13,32 +13,38 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count
+from itertools import count, islice
 from operator import itemgetter
 from typing import TypeAlias
 
 from shardc.errors import ShardcError
 from shardc.ir.program import Call, Expr, Product, Statement, operands
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import BOUND, Spent
-from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, as_written
+from shardc.planner.digits.products import chosen_below
+from shardc.planner.meshes.idle import mentioned
+from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, unmoved
+from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
+from shardc.planner.statement.candidate import Candidate
 from shardc.planner.statement.gaps import alone, arithmetic
-from shardc.planner.statement.nodes import Planner
+from shardc.planner.statement.nodes import local_products, table_as_written, table_of, table_or_none, ways_of
+from shardc.planner.statement.orders import MAX_ORDERS, all_orders, taken
 from shardc.planner.statement.root import cheapest, fixed_if_asked
 
+MAX_STRATEGIES = 2048
 EARLY = 4  # strategies that are listed before the other orders are looked at
 _Places: TypeAlias = tuple[int, ...]  # which strategy of each operand
 
 
 def cheapest_first(
-    planner: Planner, order: Expr, others: Sequence[Expr], statement: Statement
+    problem: Problem, order: Expr, others: Sequence[Expr], statement: Statement
 ) -> Iterator[tuple[Table, int]]:
     """Tables that lead to a statement's result, and to which sharding of it.
 
     One for each strategy of the products in one order, and one for each other order, with all of its strategies.
     """
-    ranked = _Ranked(planner, statement, _Strategies(planner, order, statement.pattern.exact), list(others))
+    ranked = _Ranked(problem, statement, _Strategies(problem, order, statement.pattern.exact), list(others))
     try:
         for number in count():
             if number == EARLY:
@@ -55,7 +61,7 @@ def cheapest_first(
 class _Ranked:
     """Tables, by what they cost at least up to the result; with the sharding of it once that is their price."""
 
-    planner: Planner
+    problem: Problem
     statement: Statement
     own: _Strategies
     others: list[Expr]
@@ -65,7 +71,7 @@ class _Ranked:
     def following(self) -> tuple[Table, int] | None:
         """The cheapest that is left; other orders are looked at when no other can be cheaper."""
         while True:
-            first = min((arithmetic_price(self.planner, other) for other in self.others), default=None)
+            first = min((arithmetic_price(self.problem, other) for other in self.others), default=None)
             strategy = self.own.strategy(self._place)
             if strategy is not None and (not self._queue or strategy[0] <= self._queue[0][0]):
                 heapq.heappush(self._queue, (strategy[0], self._place, fixed_if_asked(strategy[1]), None))
@@ -85,7 +91,7 @@ class _Ranked:
         while self.others:
             other = self.others.pop(0)
             try:
-                root = fixed_if_asked(self.planner.as_written(other))
+                root = fixed_if_asked(table_as_written(self.problem, other))
             except ShardcError:  # this order needs what moves cannot do
                 continue
             self._push(-1 - len(self.others), root)
@@ -102,8 +108,8 @@ class _Ranked:
         heapq.heappush(self._queue, (root.paths(goal).price[goal], number, root, goal))
 
 
-def arithmetic_price(planner: Planner, expr: Expr) -> int:
-    return planner.objective.price(arithmetic(planner, expr), 0, steps=0)
+def arithmetic_price(problem: Problem, expr: Expr) -> int:
+    return problem.objective.price(arithmetic(problem, expr), 0, steps=0)
 
 
 @dataclass(slots=True)
@@ -124,7 +130,7 @@ class _Strategies:
     With `wanted`, of what they cost at least up to that sharding.
     """
 
-    planner: Planner
+    problem: Problem
     expr: Expr
     wanted: Sharding | None = None
     _below: list[_Strategies] = field(init=False)
@@ -136,10 +142,10 @@ class _Strategies:
     _met: set[_Places] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._below = [_Strategies(self.planner, operand) for operand in operands(self.expr)]
-        self._whole = Table(self.expr, self.planner.search(self.expr.dims, self.expr.dtype), {}, {})
-        time = alone(self.planner, self.expr) if isinstance(self.expr, Product) else 0
-        self._alone = self.planner.objective.price(time, 0, steps=0)
+        self._below = [_Strategies(self.problem, operand) for operand in operands(self.expr)]
+        self._whole = Table(self.expr, self.problem.search(self.expr.dims, self.expr.dtype), {}, {})
+        time = alone(self.problem, self.expr) if isinstance(self.expr, Product) else 0
+        self._alone = self.problem.objective.price(time, 0, steps=0)
         self._meet((0,) * len(self._below))
 
     def strategy(self, place: int) -> tuple[int, Table] | None:
@@ -175,19 +181,19 @@ class _Strategies:
         tables, expr = entry.tables, self.expr
         match expr:
             case Product():
-                usable = tuple(as_written(table) if expr.local else table for table in tables)
-                ways = self.planner.local_products(expr, usable, self._whole.search)
-                self.planner.budget.spend(BOUND * len(ways))
+                usable = tuple(unmoved(table) if expr.local else table for table in tables)
+                ways = local_products(self.problem, expr, usable, self._whole.search)
+                self.problem.budget.spend(BOUND * len(ways))
                 below = [cache(table.bound) for table in usable]
                 for way, price in ways:
                     bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
                     self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
             case Call():
-                applied = list(self.planner.ways(expr, tables, self._whole.search))
+                applied = list(ways_of(self.problem, expr, tables, self._whole.search))
                 for found in _in_place(tables, applied) or (applied and [min(applied, key=lambda way: way[1])]):
                     self._push(found[1] + self._after(found[0]), _Entry(tables, None, None, found))
             case _:
-                table = self.planner.table_or_none(expr, tables)
+                table = table_or_none(self.problem, expr, tables)
                 if table is not None:
                     goal = None if self.wanted is None else self._whole.search.graph.number(self.wanted)
                     self._found.append((min(table.seeds.values()) if goal is None else table.bound(goal), table))
@@ -218,3 +224,50 @@ def _in_place(tables: tuple[Table, ...], ways: list[tuple[int, int, Origin]]) ->
         for way in ways
         if isinstance(way[2], Applied) and all(n in table.seeds for n, table in zip(way[2].at, tables, strict=True))
     ]
+
+
+def root_table(problem: Problem, statement: Statement) -> Table:
+    """The table of a statement's expression; one that the user fixed is not moved on."""
+    table = table_of(problem, statement.expr, statement.pattern.exact)
+    return fixed_if_asked(table)
+
+
+def searched(problem: Problem, statement: Statement) -> tuple[Table, int]:
+    """The table of a statement, and which sharding of its result is cheapest."""
+    root = root_table(problem, statement)
+    return root, cheapest(root, statement, problem.limit)
+
+
+def candidates(
+    problem: Problem, statement: Statement, own: tuple[Table, int] | None = None, over_others: bool = False
+) -> Iterator[Candidate]:
+    """The plan's own, then every strategy, the cheapest first.
+
+    The plan's own may do its products in digits, as nobody would on paper; then it comes without them as well.
+    With `over_others` those follow that nobody would list, but that may need less memory.
+    """
+    best, goal = own or searched(problem, statement)
+    yield Candidate(best, goal, chosen_below(problem, best, goal) if problem.options.searches else {})
+    yield Candidate(best, goal)
+    if not problem.options.searches:
+        return
+    narrow = problem.over(mentioned(problem.program, statement) or problem.pool)
+    order = taken(best, goal)
+    others = (other for other in islice(all_orders(statement.expr), MAX_ORDERS) if other != order)
+    found = cheapest_first(narrow, order, list(others), statement)
+    for root, found_goal in islice(found, MAX_STRATEGIES):
+        yield Candidate(root, found_goal)
+    if over_others:
+        yield from _others_over(problem, statement, order, best, known=narrow.pool)
+
+
+def _others_over(problem: Problem, statement: Statement, order: Expr, best: Table, known: Axes) -> Iterator[Candidate]:
+    """Strategies over all axes of the problem, if those are not `known`; and a result left open, as it may lie."""
+    if known != problem.pool:
+        for root, goal in islice(cheapest_first(problem.over(problem.pool), order, [], statement), MAX_STRATEGIES):
+            yield Candidate(root, goal)
+    if statement.pattern.exact is None:
+        prices, graph = best.paths().price, best.search.graph
+        fitting = [number for number in prices if statement.pattern.matches(graph.shardings[number])]
+        for goal in sorted(fitting, key=prices.__getitem__)[:MAX_STRATEGIES]:
+            yield Candidate(best, goal)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shardc.ir.dtypes import DType
-from shardc.ir.program import Named, Pattern, Program, Use, straight, uses
+from shardc.ir.program import Named, Pattern, Program, Statement, Use, straight, uses
 from shardc.ir.sharding import Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.whole.prices import NEVER, States, Table, states
@@ -118,3 +118,17 @@ def fresh(base: str, taken: set[str]) -> str:
     name = next(name for name in names if name not in taken)
     taken.add(name)
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A statement of the program to be planned, and by which node the sharding of what it binds is chosen.
+
+    `number` is the statement as written; a copy, and an expression within a statement, are lines of their own.
+    """
+
+    statement: Statement
+    number: int
+    lying: Lying
+    entity: Entity
+    copy_of: str | None = None

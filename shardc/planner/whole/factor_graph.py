@@ -21,9 +21,10 @@ import numpy as np
 
 from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Statement, Use, operands, straight
 from shardc.planner.paths.search import Search
+from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
-from shardc.planner.statement.nodes import Planner
-from shardc.planner.whole.arrays import Entity, Lying, fresh, is_free, moved_by, use_counts
+from shardc.planner.statement.nodes import named_moves
+from shardc.planner.whole.arrays import Entity, Line, Lying, fresh, is_free, moved_by, use_counts
 from shardc.planner.whole.eliminate import Factor
 from shardc.planner.whole.local import local_ways
 from shardc.planner.whole.prices import NEVER, Scale, Table, between
@@ -35,25 +36,11 @@ class TooWide(Exception):
     """No state is left to a node: what is asked for cannot be, or is not among the shardings looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A statement of the program to be planned, and by which node the sharding of what it binds is chosen.
-
-    `number` is the statement as written; a copy, and an expression within a statement, are lines of their own.
-    """
-
-    statement: Statement
-    number: int
-    lying: Lying
-    entity: Entity
-    copy_of: str | None = None
-
-
 @dataclass(slots=True)
 class FactorGraph:
     """The nodes and tables of one program, and the lines to be planned once each node has its state."""
 
-    planner: Planner
+    problem: Problem
     scale: Scale
     sizes: list[int] = field(default_factory=list)
     factors: list[Factor] = field(default_factory=list)
@@ -65,8 +52,8 @@ class FactorGraph:
     _now: int = 0
 
     @classmethod
-    def of(cls, planner: Planner, scale: Scale) -> FactorGraph:
-        graph, program = cls(planner, scale), planner.program
+    def of(cls, problem: Problem, scale: Scale) -> FactorGraph:
+        graph, program = cls(problem, scale), problem.program
         counts = use_counts(program)
         graph._taken = {array.name for array in program.inputs} | {made.name for made in straight(program)}
         for array in program.inputs:
@@ -79,7 +66,7 @@ class FactorGraph:
     # --- statements
 
     def _give(self, array: Input, left: int) -> None:
-        search = self.planner.search(array.dims, array.dtype)
+        search = self.problem.search(array.dims, array.dtype)
         entity = Entity(search, array.name, array.dims, array.dtype, array.pattern.unreduced, left)
         entity.bases.append(self._lying(entity, array.pattern))
         self.given[array.name] = entity, entity.bases[0]
@@ -133,9 +120,9 @@ class FactorGraph:
         if isinstance(expr, Named):
             return self._collective(expr, *found[0])
         assert isinstance(expr, Product | Call)
-        search = self.planner.search(expr.dims, expr.dtype)
+        search = self.problem.search(expr.dims, expr.dtype)
         entities = [entity for _, entity in found]
-        ways, partial = local_ways(self.planner, expr, search, [(e.search, e.partial) for e in entities])
+        ways, partial = local_ways(self.problem, expr, search, [(e.search, e.partial) for e in entities])
         made = Entity(search, name, expr.dims, expr.dtype, partial, 1)
         every = [entity.states.place for entity in (*entities, made)]
         table = [self._between(entity) for entity in (*entities, made)]
@@ -260,7 +247,7 @@ class FactorGraph:
         every, found = entity.states, np.full((len(source.places), len(to.places)), NEVER, dtype=np.int64)
         column = {int(place): at for at, place in enumerate(to.places)}
         for row, place in enumerate(source.places):
-            for target, price in self.planner.named_moves(named, every.numbers[place], entity.search):
+            for target, price in named_moves(named, every.numbers[place], entity.search):
                 at = column.get(every.place.get(target, -1))
                 if at is not None:
                     found[row, at] = min(int(found[row, at]), self.scale.of_price(price))

@@ -9,10 +9,9 @@ from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Call, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
-from shardc.planner.paths.tables import Table
+from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way, every_way
 from shardc.planner.products.work import Work
-from shardc.planner.statement.nodes import Planner
 from shardc.rules.functions import applied
 from shardc.rules.products import placements
 
@@ -22,14 +21,14 @@ _Below = Sequence[tuple[Search, frozenset[str]]]  # of each operand, and over wh
 _Ways = tuple[list[tuple[Way, int]], frozenset[str]]
 
 
-def local_ways(planner: Planner, expr: Product | Call, search: Search, below: _Below) -> _Ways:
+def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _Below) -> _Ways:
     """Each way and the price of the local work; and the axes over which the result may be unreduced."""
     if isinstance(expr, Call):
-        return _calls(planner, expr, search, below)
-    return _products(planner, expr, search, below)
+        return _calls(problem, expr, search, below)
+    return _products(problem, expr, search, below)
 
 
-def _products(planner: Planner, expr: Product, search: Search, below: _Below) -> _Ways:
+def _products(problem: Problem, expr: Product, search: Search, below: _Below) -> _Ways:
     around = search.graph
     dims = tuple(operand.dims for operand in expr.operands)
     spaces = tuple(one.graph for one, _ in below)
@@ -37,13 +36,14 @@ def _products(planner: Planner, expr: Product, search: Search, below: _Below) ->
     ways = every_way(dims, expr.dims, spaces, around, sums)
     if len(ways) > MOST_WAYS:
         ways = every_way(dims, expr.dims, spaces, around, (frozenset[str](),) * len(below))
-    tables = tuple(Table(operand, one, {}, {}) for operand, (one, _) in zip(expr.operands, below, strict=True))
-    work = Work.of(planner.program, expr)
+    work = Work.of(problem.program, expr)
     partial = frozenset(around.pool) if len({dim for some in dims for dim in some}) > len(expr.dims) else frozenset()
-    return [(way, planner.product_price(work, way, tables, search)) for way in ways], partial.union(*sums)
+    return [(way, problem.way_price(work, way, [one for one, _ in below], search)) for way in ways], partial.union(
+        *sums
+    )
 
 
-def _calls(planner: Planner, expr: Call, search: Search, below: _Below) -> _Ways:
+def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Ways:
     around = search.graph
     sums = (
         frozenset[str]().union(*(partial for _, partial in below)) if FUNCTIONS[expr.function].linear else frozenset()
@@ -57,7 +57,7 @@ def _calls(planner: Planner, expr: Call, search: Search, below: _Below) -> _Ways
         result = applied(expr.function, expr.over, dims, expr.dims, lie)
         if result is not None:
             at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
-            found.append((Way(at, around.number(result), 1), planner.objective.price(0, 0)))
+            found.append((Way(at, around.number(result), 1), problem.objective.price(0, 0)))
     return found, sums
 
 

@@ -6,13 +6,12 @@ from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.program import Expr, Product, Program, operands, straight
-from shardc.planner.budget import Budget, Spent
-from shardc.planner.objective import Objective
+from shardc.planner.meshes.idle import axes_to_search
+from shardc.planner.options import Options
+from shardc.planner.planned import PlannedProgram, Planning
+from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work
-from shardc.planner.program.at_once import PlannedProgram, planned_at_once
 from shardc.planner.program.choices import computed
-from shardc.planner.program.limits import axes_to_search
-from shardc.planner.statement.nodes import Planner
 from shardc.planner.whole.eliminate import Solved, solve
 from shardc.planner.whole.factor_graph import FactorGraph, TooWide
 from shardc.planner.whole.prices import Scale
@@ -21,37 +20,32 @@ from shardc.planner.whole.realise import as_written, exact
 MOST_OPERATIONS = 400
 
 
-def plan_whole(
-    program: Program, model: CostModel, objective: Objective, budget: Budget | None = None
-) -> PlannedProgram | None:
+def plan_whole(program: Program, model: CostModel, planning: Planning) -> PlannedProgram | None:
     """The plan, or None where the program is too much for tables."""
     if computed(program) > MOST_OPERATIONS:
         return None
     pool, _ = axes_to_search(program, with_idle=True)
-    planner = Planner(program, model, objective, pool)
+    problem = Problem(program, model, planning.objective, pool)
     try:
-        graph, solved = solved_graph(planner)
+        graph, solved = solved_graph(problem)
     except (TooWide, KeyError, ShardcError):
         return None
-    asked = exact(program, graph, solved.states)
-    try:
-        found = planned_at_once(asked.program, model, objective, with_idle=False)
-    except (ShardcError, Spent):
-        return None
-    return as_written(program, found, asked, objective)
+    asked = exact(program, graph.given, graph.lines, solved.states)
+    found = planning.attempt(asked.program, model, Options(idle=False))
+    return None if found is None else as_written(program, found, asked, planning.objective)
 
 
-def solved_graph(planner: Planner) -> tuple[FactorGraph, Solved]:
-    scale = _scale(planner)
+def solved_graph(problem: Problem) -> tuple[FactorGraph, Solved]:
+    scale = _scale(problem)
     if scale is None:
         raise TooWide
-    graph = FactorGraph.of(planner, scale)
+    graph = FactorGraph.of(problem, scale)
     return graph, solve(graph.sizes, graph.factors)
 
 
-def _scale(planner: Planner) -> Scale | None:
+def _scale(problem: Problem) -> Scale | None:
     """Room for a plan that does everything everywhere, and moves every array whole, there and back, at each use."""
-    program, model = planner.program, planner.model
+    program, model = problem.program, problem.model
     everywhere = AllReduce(tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1))
     time = wire = 0
     for statement in straight(program):
@@ -66,7 +60,7 @@ def _scale(planner: Planner) -> Scale | None:
                 work = Work.of(program, expr)
                 moved = size + sum(_bytes(program, operand) for operand in expr.operands)
                 time += picoseconds(model.local_s(work.total, moved, work.dtype))
-    return Scale.of(planner.objective, time + 1, wire + 1)
+    return Scale.of(problem.objective, time + 1, wire + 1)
 
 
 def _bytes(program: Program, expr: Expr) -> int:

@@ -8,7 +8,7 @@ were written.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.cost.model import PICO, picoseconds
@@ -16,10 +16,8 @@ from shardc.ir.plan import Schedule, Step, Strategy
 from shardc.ir.program import Pattern, Program, Statement, straight
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.objective import Objective
-from shardc.planner.program.at_once import PlannedProgram
-from shardc.planner.statement.planned import PlannedStatement, ranking
-from shardc.planner.whole.arrays import Entity, Lying
-from shardc.planner.whole.factor_graph import FactorGraph
+from shardc.planner.planned import PlannedProgram, PlannedStatement, ranking
+from shardc.planner.whole.arrays import Entity, Line, Lying
 
 LISTED = 16  # alternatives of each operation, of a statement that has several
 
@@ -36,17 +34,19 @@ class Exact:
     copies: dict[str, str]
 
 
-def exact(program: Program, graph: FactorGraph, states: Sequence[int]) -> Exact:
-    """What the states of the nodes say, as a program."""
+def exact(
+    program: Program, given: Mapping[str, tuple[Entity, Lying]], lines: Sequence[Line], states: Sequence[int]
+) -> Exact:
+    """What the states of the nodes say, as a program. `given` are its inputs."""
     held: dict[int, set[Sharding]] = {}
     inputs = []
     for array in program.inputs:
-        entity, lying = graph.given[array.name]
+        entity, lying = given[array.name]
         found = _sharding(entity, lying, states)
         held[id(entity)] = {found}
         inputs.append(replace(array, pattern=Pattern.exactly(found)))
     statements, numbers = list[Statement](), list[int]()
-    for line in graph.lines:
+    for line in lines:
         found, known = _sharding(line.entity, line.lying, states), held.setdefault(id(line.entity), set())
         if line.copy_of is not None and found in known:
             continue
@@ -54,7 +54,7 @@ def exact(program: Program, graph: FactorGraph, states: Sequence[int]) -> Exact:
         statements.append(replace(line.statement, pattern=Pattern.exactly(found)))
         numbers.append(line.number)
     outputs = tuple(program.results[number].name for number in program.outputs)
-    copies = {line.statement.name: line.copy_of for line in graph.lines if line.copy_of is not None}
+    copies = {line.statement.name: line.copy_of for line in lines if line.copy_of is not None}
     asked = replace(program, inputs=tuple(inputs), statements=tuple(statements), returns=outputs)
     return Exact(asked, tuple(numbers), copies)
 

@@ -1,0 +1,101 @@
+"""What all nodes of a program's expressions share while it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from shardc.cost.model import CostModel, picoseconds
+from shardc.ir.dtypes import DType
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Product, Program
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.budget import QUICK, Budget
+from shardc.planner.meshes.idle import idle_together
+from shardc.planner.objective import Objective
+from shardc.planner.options import CHEAPEST, Method, Options
+from shardc.planner.paths.graph import Graph, sharding_graph
+from shardc.planner.paths.search import Search
+from shardc.planner.products.ways import Way
+from shardc.planner.products.work import Work
+
+_Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and over what its operands may be unreduced
+
+
+@dataclass(slots=True)
+class Problem:
+    """A program with its prices, the axes that may move, what is held so far, and the searches made so far."""
+
+    program: Program
+    model: CostModel
+    objective: Objective
+    pool: Axes
+    options: Options = CHEAPEST
+    budget: Budget = field(default_factory=Budget.unlimited)
+    held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
+    shardings: list[Sharding] = field(default_factory=list)  # of the values
+    alike: dict[int, tuple[int, ...]] = field(default_factory=dict)  # per value, all that are the same array
+    products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
+    _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
+
+    together: Axes = field(init=False)  # axes of the pool that move as one
+
+    def __post_init__(self) -> None:
+        self.together = idle_together(self.program, self.pool)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.program.mesh
+
+    @property
+    def limit(self) -> int | None:
+        """The highest price that one product or reshard may have."""
+        below = self.options.below
+        return None if below is None else self.objective.below(below)
+
+    def afresh(self) -> Problem:
+        """The same problem with no limit on its price, and nothing searched yet."""
+        return replace(self, options=replace(self.options, below=None, most_wire=None), products={}, _searches={})
+
+    def over(self, pool: Axes) -> Problem:
+        """The same problem, moving only these axes."""
+        return replace(self.afresh(), pool=pool)
+
+    def within(self, body: Program) -> Problem:
+        """The problem of a loop's body, which is searched as this one is."""
+        found = self.afresh()
+        options = replace(found.options, memory=None, memory_before=None)
+        found = replace(found, program=body, options=options, held={}, shardings=[], alike={})
+        found.together = self.together
+        return found
+
+    def by_routes(self) -> Problem:
+        """The same problem, where there is no time for a search."""
+        found = self.afresh()
+        options = replace(found.options, method=Method.ROUTES)
+        return replace(found, options=options, budget=Budget(QUICK, QUICK, is_soft=True))
+
+    def product_price(self, work: Work, parts: int, moved: int) -> int:
+        """Of a local product alone, shared by so many devices, that reads and writes so many bytes on each."""
+        return self.objective.price(picoseconds(self.model.local_s(work.total // parts, moved, work.dtype)), 0)
+
+    def way_price(self, work: Work, way: Way, operands: Sequence[Search], result: Search) -> int:
+        """The same of a way, whose operands and result are the arrays of these searches."""
+        moved = sum(search.local_bytes(number) for search, number in zip(operands, way.at, strict=True))
+        return self.product_price(work, way.parts, moved + result.local_bytes(way.result))
+
+    def graph(self, rank: int) -> Graph:
+        return sharding_graph(self.mesh, rank, self.pool, self.together)
+
+    def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
+        return self.search_of(self.program.shape(dims), dtype)
+
+    def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
+        key = (shape, dtype.bytes)
+        if key not in self._searches:
+            graph = self.graph(len(shape))
+            self._searches[key] = Search(
+                graph, shape, dtype.bytes, self.model, self.objective, self.options, self.budget
+            )
+        return self._searches[key]

@@ -1,0 +1,103 @@
+"""Plans that keep a memory limit: among the strategies, then without the largest steps, then over all axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from shardc.cost.model import CostModel
+from shardc.ir.digits import Reshape
+from shardc.ir.folds import single_steps
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Block, Step
+from shardc.ir.program import Program
+from shardc.lowering.target import Target
+from shardc.planner.meshes.idle import axes_to_search
+from shardc.planner.objective import Objective
+from shardc.planner.options import Options
+from shardc.planner.planned import PlannedProgram, Planning, Refused
+
+MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A program to be planned within `memory` bytes per device."""
+
+    program: Program
+    model: CostModel
+    memory: int
+    planning: Planning
+
+    def within(self, free: PlannedProgram, least: int) -> PlannedProgram | Refused:
+        """A plan that keeps the limit. `free` is the one without it, `least` the smallest peak that is known.
+
+        What is tried does not depend on the limit, but where it ends: so a larger limit finds a plan as well, and
+        what a refusal names as the smallest is found under it.
+        """
+        for found in self._leaner(free):
+            if found.cost.peak_bytes <= self.memory:
+                return found
+            least = min(least, found.cost.peak_bytes)
+        return Refused(least)
+
+    def keeping(self, options: Options) -> Iterator[PlannedProgram]:
+        """Plans whose last statement keeps the limit if it can, each leaner before that than the one before.
+
+        What is alive before the last statement bounds the whole where no slice is named; there what is above the
+        limit is left out. Nothing where the options leave no plan.
+        """
+        before = None if Target.of(self.program).names_slice else self.memory
+        for _ in range(MAX_LEANER):
+            found = self._attempt(replace(options, memory=self.memory, memory_before=before))
+            if found is None:
+                return
+            yield found
+            to_lower = [peak for peak in found.peaks if before is None or peak <= before]
+            if not to_lower:
+                return
+            before = max(to_lower) - 1
+
+    def _attempt(self, options: Options) -> PlannedProgram | None:
+        return self.planning.attempt(self.program, self.model, options)
+
+    def _leaner(self, free: PlannedProgram) -> Iterator[PlannedProgram]:
+        """What may keep the limit: over the axes of the search, then over all."""
+        yield from self._smaller_steps(free, Options())
+        by_bytes = self.planning.objective is Objective.BYTES
+        pools = [axes_to_search(self.program, with_idle)[0] for with_idle in (by_bytes, True)]
+        if pools[0] != pools[1]:
+            wide = self._attempt(Options(idle=True, must_plan=False))
+            if wide is not None:
+                yield wide
+                yield from self._smaller_steps(wide, Options(idle=True))
+
+    def _smaller_steps(self, free: PlannedProgram, options: Options) -> Iterator[PlannedProgram]:
+        """Plans that may keep the limit, with steps ever smaller than the largest of the one before."""
+        while True:
+            yield from self.keeping(options)
+            largest, most = _largest_on_the_way(free), options.largest_step
+            if not largest or (most is not None and largest > most):
+                return
+            options = replace(options, largest_step=largest - 1)
+            found = self._attempt(replace(options, must_plan=False))
+            if found is None:
+                return
+            free = found
+            yield free
+
+
+def _largest_on_the_way(planned: PlannedProgram) -> int:
+    """The bytes per device of the largest step: what it leaves and, of a move, what it moves if that is not given."""
+    mesh = planned.schedule.mesh
+    return max((_size(done.step, done.block, mesh) for done in single_steps(planned.schedule.block)), default=0)
+
+
+def _size(step: Step, block: Block, mesh: Mesh) -> int:
+    held = [n for n in step.operands if _moves(step) and n not in block.inputs]
+    return sum(block.values[number].local_bytes(mesh) for number in (step.result, *held))
+
+
+def _moves(step: Step) -> bool:
+    """Whether a step is part of a reshard: the search then knows what it holds meanwhile."""
+    return step.is_collective or isinstance(step.op, Reshape)
