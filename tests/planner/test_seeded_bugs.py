@@ -26,10 +26,10 @@ from shardc.notation import parse_tree
 from shardc.planner import budget, problem
 from shardc.planner.meshes import idle
 from shardc.planner.paths import costs, graph, search
+from shardc.planner.products import functions as ways_of_functions
 from shardc.planner.products import ways
 from shardc.planner.program import progress
 from shardc.planner.statement import build, nodes, root
-from shardc.planner.statement import functions as ways_of_functions
 from shardc.rules import moves, products
 from shardc.rules.functions import applied, reduced_across
 from shardc.simulate import IllegalStep, ReplicaMismatch

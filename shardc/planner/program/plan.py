@@ -12,9 +12,9 @@ from shardc.planner.options import Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.at_once import planned_at_once
-from shardc.planner.program.choices import may_gain
 from shardc.planner.program.finer import Finer
 from shardc.planner.program.memory import Limited
+from shardc.planner.whole.choices import may_gain
 
 
 def plan_program(

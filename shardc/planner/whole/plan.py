@@ -11,7 +11,7 @@ from shardc.planner.options import Options
 from shardc.planner.planned import PlannedProgram, Planning
 from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work
-from shardc.planner.program.choices import computed
+from shardc.planner.whole.choices import computed
 from shardc.planner.whole.eliminate import Solved, solve
 from shardc.planner.whole.factor_graph import FactorGraph, TooWide
 from shardc.planner.whole.prices import Scale
