@@ -175,7 +175,9 @@ def _matched(schedule: Schedule, number: int, done: Done, compiled: tuple[Collec
     assert not isinstance(step.op, Einsum | Apply | Reshape | Loop)
     axes = schedule.mesh.ordered(step.op.axes) if isinstance(step.op, JointGather | JointScatter) else step.op.axes
     wire = done.times * step.cost.wire_bytes
-    return StepMatch(number, step.name, axes, wire, compiled, _remark(step.name, compiled))
+    moved = done.times > 1 and sum(collective.total_bytes for collective in compiled) == step.cost.wire_bytes
+    remark = "once, not in each trip" if moved else _remark(step.name, compiled)
+    return StepMatch(number, step.name, axes, wire, compiled, remark)
 
 
 def _remark(kind: str, compiled: tuple[Collective, ...]) -> str:
