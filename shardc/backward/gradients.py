@@ -42,7 +42,7 @@ from shardc.errors import ShardcError, nearest
 from shardc.ir.calls import arguments
 from shardc.ir.dtypes import DType, Kind
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, uses
+from shardc.ir.program import Call, Expr, For, Input, Named, Pattern, Product, Program, Statement, Use, straight, uses
 from shardc.ir.scalars import Scalar
 from shardc.notation import parse, print_number
 
@@ -55,12 +55,24 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
     `dOut`, and leaves the outputs and the gradients. Raises ShardcError: SHC217 for a name that is no input, SHC225
     for one whose gradient does not exist.
     """
+    _check_straight(program)
     wanted = _wanted(program, wrt)
     walk = _Walk.of(program, wanted)
-    for statement in reversed(program.statements):
+    for statement in reversed(straight(program)):
         walk.through(statement)
     walk.finish(wanted)
     return _assembled(program, walk, wanted, whole, remat)
+
+
+def _check_straight(program: Program) -> None:
+    loop = next((each for each in program.statements if isinstance(each, For)), None)
+    if loop is not None:
+        raise ShardcError(
+            "SHC225",
+            f"the gradient of a loop, along `{loop.dim}`, is not written as a program",
+            span=loop.span,
+            help="take jax.grad of the compiled program, which goes through the loop",
+        )
 
 
 def _wanted(program: Program, wrt: Sequence[str] | None) -> tuple[Input, ...]:
@@ -104,12 +116,12 @@ class _Walk:
 
     @classmethod
     def of(cls, program: Program, wanted: Iterable[Input]) -> _Walk:
-        bound: list[Input | Statement] = [*program.inputs, *program.statements]
+        bound: list[Input | Statement] = [*program.inputs, *straight(program)]
         patterns = {one.name: one.pattern for one in reversed(bound)}
         own = {one.name: one.dims for one in reversed(bound)}
         types = {one.name: one.dtype for one in reversed(bound)}
         active = {array.name for array in wanted}
-        for statement in program.statements:
+        for statement in straight(program):
             if any(one.name in active for one in uses(statement.expr)) and statement.dtype.kind is Kind.FLOAT:
                 active.add(statement.name)
         walk = cls(program, frozenset(active), patterns, own, types, set(own) | set(program.dims))
@@ -120,7 +132,7 @@ class _Walk:
 
     def outputs(self) -> list[str]:
         """The outputs whose gradients come in."""
-        names = [self.program.statements[number].name for number in self.program.outputs]
+        names = [self.program.results[number].name for number in self.program.outputs]
         return [name for name in names if name in self.active]
 
     def fresh(self, name: str) -> str:
@@ -288,7 +300,7 @@ def _assembled(program: Program, walk: _Walk, wanted: Sequence[Input], whole: bo
     """The text of the lines, parsed; what comes out in another type than its array's is cast, and parsed again."""
     lines = walk.lines
     first = _parsed(program, walk, lines, wanted, whole, remat)
-    found = {statement.name: statement.dtype for statement in first.statements}
+    found = {statement.name: statement.dtype for statement in straight(first)}
     cast = [
         replace(line, text=f"{line.dtype}({line.text})")
         if line.dtype is not None and found[line.name] != line.dtype
@@ -301,7 +313,7 @@ def _assembled(program: Program, walk: _Walk, wanted: Sequence[Input], whole: bo
 def _parsed(
     program: Program, walk: _Walk, lines: Sequence[_Line], wanted: Sequence[Input], whole: bool, remat: bool
 ) -> Program:
-    forward = [statement.text for statement in program.statements] if whole or remat else []
+    forward = [statement.text for statement in straight(program)] if whole or remat else []
     known = set(walk.own) if forward else set()
     spell = _Speller(program, walk, known).spell
     backward = [
@@ -309,7 +321,7 @@ def _parsed(
         for line in _in_use(lines, walk, wanted)
     ]
     gradients = [walk.of_name[array.name] for array in wanted]
-    outputs = [program.statements[number].name for number in program.outputs] if whole else []
+    outputs = [program.results[number].name for number in program.outputs] if whole else []
     text = "\n".join([*_declared(program), *forward, *backward, "return " + ", ".join([*outputs, *gradients])])
     return parse(text, name="<gradient>")
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shardc.backward import grad
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For
@@ -142,3 +143,9 @@ def test_loops_are_not_nested_without_end():
     with pytest.raises(ShardcError) as caught:
         parse("dims B=4, " + ", ".join(f"L{n}=2" for n in range(12)) + f"\n{text}", mesh=MESH)
     assert caught.value.code == "SHC403"
+
+
+def test_a_loop_has_no_backward_program():
+    with pytest.raises(ShardcError) as caught:
+        grad(program(LAYER))
+    assert caught.value.code == "SHC225" and "jax.grad of the compiled program" in str(caught.value)
