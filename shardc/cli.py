@@ -49,28 +49,14 @@ def shardc(context: click.Context) -> int:
 
 @shardc.command()
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option("--strict", is_flag=True, help="Warnings are errors.")
 @with_options
-def check(inputs: tuple[str, ...], **values: Any) -> int:
-    """Is it legal? Exit 0, or an error with a caret for each input that is not, and the worst one's status."""
+def check(inputs: tuple[str, ...], strict: bool, **values: Any) -> int:
+    """Is it legal? Exit 0, or every fault of every input, each with a caret, and the worst one's status."""
+    from shardc.commands.checking import checked
+
     options = Options.of(values)
-    return max(_checked(argument, options) for argument in inputs)
-
-
-def _checked(argument: str, options: Options) -> int:
-    from shardc.notation import print_program
-
-    try:
-        program = options.parse(argument)
-        found = options.plan(program)
-    except ShardcError as error:
-        return refuse(error, options.json)
-    for warning in program.warnings:
-        streams.say(f"warning: {in_line(warning)}")
-    if options.json:
-        _print_json({"ok": True, "program": print_program(program), "warnings": list(found.notes)}, indent=None)
-    else:
-        _print("\n".join(f"ok: {statement.text}" for statement in program.statements))
-    return 0
+    return max(checked(argument, options, strict) for argument in inputs)
 
 
 @shardc.command()

@@ -14,6 +14,7 @@ from shardc.errors import CODES, ShardcError, Span
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
 from shardc.notation import parse, parse_tree, print_program, print_tree, spelled, tree
+from shardc.notation.faults import MAX_FAULTS, every_fault
 
 MESH = Mesh.of({"X": 2, "Y": 2, "model": 3})
 LAWS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -152,6 +153,21 @@ def test_any_text_gives_a_program_or_a_coded_error(text: str) -> None:
             assert 0 <= error.span.start <= error.span.end <= len(error.span.source.text)
         return
     assert parse(print_program(program)) == program
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*PIECES, "\n", ";"]), max_size=24).map("".join))
+def test_the_faults_of_any_text_come_to_an_end(text: str) -> None:
+    """Each once, at places of the text as written; the first is what parsing it raises."""
+    try:
+        parse(text, mesh=MESH)
+    except ShardcError as error:
+        first = (error.code, error.message)
+        found = every_fault(error, lambda rest: parse(rest, mesh=MESH))
+        places = [(one.code, one.span.start, one.span.end) for one in found if one.span is not None]
+        assert (found[0].code, found[0].message) == first
+        assert len(places) == len(set(places)) <= MAX_FAULTS
+        assert all(one.span.source.text == found[0].span.source.text for one in found if one.span and found[0].span)
 
 
 def _spans(node: object) -> list[tuple[object, Span]]:

@@ -1,0 +1,53 @@
+"""Every fault of a text: each is told, and looked past.
+
+A statement with a fault is left out, and the rest read again. What then is missing because of that is no fault of its
+own; and where a declaration is at fault, all that follows might be, and nothing more is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from shardc.errors import ShardcError, Span
+
+MAX_FAULTS = 20
+_WORD = re.compile(r"\w[\w']*")
+_DECLARATION = re.compile(r"\s*(?:mesh|Mesh|dims|dtype|chip|topology)\b")
+
+
+def every_fault(first: ShardcError, read: Callable[[str], object]) -> list[ShardcError]:
+    """The first one and the others, in the order in which they are met. `read` raises the next."""
+    found, error = [first], first
+    if first.span is None:
+        return found
+    source, lost = first.span.source, set[str]()
+    text = source.text
+    while error.span is not None and len(found) < MAX_FAULTS:
+        start, end = _statement(text, error.span.start)
+        if _DECLARATION.match(text, start) or not text[start:end].strip():
+            break
+        lost |= set(_WORD.findall(text[start:end]))
+        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+        try:
+            read(text)
+            break
+        except ShardcError as another:
+            error = another
+        if error.span is not None:
+            error.span = Span(source, error.span.start, error.span.end)
+            if not (error.code == "SHC217" and error.span.text in lost):
+                found.append(error)
+    return found
+
+
+def _statement(text: str, place: int) -> tuple[int, int]:
+    """From where to where the statement at a place goes; over several lines if its brackets are closed there."""
+    start = max(text.rfind(end, 0, place) for end in "\n;") + 1
+    ends = [at for end in "\n;" if (at := text.find(end, place)) >= 0]
+    line, depth = min(ends, default=len(text)), 0
+    for at in range(start, len(text)):
+        depth += (text[at] in "([{") - (text[at] in ")]}")
+        if at >= place and text[at] in "\n;" and depth <= 0:
+            return start, at
+    return start, line if depth > 0 else len(text)
