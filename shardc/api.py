@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,13 @@ def parse(
     if chip is None and topology is None:
         return program
     return replace(program, chip=chip, topology=topology)  # neither is half the text's, half the caller's
+
+
+def faults_beside(first: ShardcError, read: Callable[[str], object]) -> list[ShardcError]:
+    """A text's first fault, and the others that it has beside that. `read` raises them."""
+    from shardc.notation.faults import every_fault
+
+    return every_fault(first, read)
 
 
 def check(text: str | Program, **options: Any) -> Program:

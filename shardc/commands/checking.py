@@ -14,8 +14,7 @@ from shardc.io.text import json_text
 
 def checked(argument: str, options: Options, strict: bool) -> int:
     """The exit status of one input; `strict` makes warnings faults."""
-    from shardc.notation import print_program
-    from shardc.notation.faults import every_fault
+    from shardc.api import faults_beside
 
     name = ""
     try:
@@ -23,14 +22,14 @@ def checked(argument: str, options: Options, strict: bool) -> int:
         program = options.parsed(text, name)
         found = options.plan(program)
     except ShardcError as error:
-        faults = every_fault(error, partial(options.parsed, name=name))
+        faults = faults_beside(error, partial(options.parsed, name=name))
         return max(refuse(fault, options.json) for fault in faults)
     where = f"{name}: " if name == argument else ""  # of a file
     for warning in program.warnings:
         streams.say(f"{'error' if strict else 'warning'}: {where}{in_line(warning)}")
     fine = not (strict and program.warnings)
     if options.json:
-        fields = {"ok": fine, "program": print_program(program), "warnings": list(found.notes)}
+        fields = {"ok": fine, "program": f"{program}\n", "warnings": list(found.notes)}
         streams.result(in_lines(json_text(fields, indent=None)))
     elif fine:
         streams.result(in_lines("\n".join(f"ok: {statement.text}" for statement in program.statements)))
