@@ -38,6 +38,7 @@ _GETS_TOO = re.compile(r"[^<=(→]*(<-)(?![^\n]*(?:=|→|->|arrow|\\to))")
 _CALLED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z][A-Za-z0-9]*)(?:_\w+)?$")  # a name before brackets, its dims apart
 _WORDS = re.compile(rf"\([ \t]*(?!{'|'.join(COLLECTIVE_NAMES)})[A-Za-z']+,?[ \t]+[A-Za-z]")
 _UNREDUCED = re.compile(r"(?:\{|<)[\s\\]*U(?:_?\{[^{}]*\}|[^][(){}<>=])*(?:\}|>)$")
+_LOOP = re.compile(rf"[ \t]*for[ \t]+[{_LETTER}][^{{}}]*\\?\{{[ \t]*")
 _ELLIPSIS = re.compile(r"=[ \t]*(?:…|\.\.\.|\\[lc]?dots)[ \t]*$")
 
 
@@ -69,7 +70,9 @@ def _parts(text: str, left_out: list[str]) -> Iterator[str]:
 
 
 def _deeper(part: str) -> int:
-    """How many brackets it opens and leaves open."""
+    """How many brackets it opens and leaves open; those of a loop hold statements, and are none."""
+    if _LOOP.fullmatch(part):
+        return 0
     return sum(part.count(sign) for sign in "([{") - sum(part.count(sign) for sign in ")]}")
 
 

@@ -59,6 +59,10 @@ def test_a_line_of_the_books(entry: dict[str, str]) -> None:
         ("A[I]{U_X} → B[I] {U_X} (see (2) from before) (can throw away A[I] now).", "A[I]{U_X} → B[I]{U_X}"),
         ("C = relu(A[I]) *(can be done ahead of time)*; D[I] = C", "C = relu(A[I]); D[I] = C"),
         ("A[I] → B[I] *(async)*", "A[I] → B[I]"),
+        (
+            "A[I] → A[I]\nfor L {\n 1. A = relu(A) (not now, later)\n 2. A = A + b[L, I].\n}\n3. A → B",
+            "A[I] → A[I]\nfor L {\nA = relu(A)\nA = A + b[L, I]\n}\nA → B",
+        ),
         ("$A[I] → B[I]$", "A[I] → B[I]"),
         ("$$A[I] \\rightarrow B[I].$$", "A[I] → B[I]"),
         ("\\[\\begin{align*} A[I] \\to &\\ B[I] \\\\ C[I] \\to &\\ D[I] \\end{align*}\\]", "A[I] → B[I]\nC[I] → D[I]"),
