@@ -122,9 +122,10 @@ def test_whatever_a_user_wrote_stays_text(hostile):
 
 def test_a_program_of_hundreds_of_statements_keeps_the_size_and_says_what_is_left_out():
     lines = "; ".join(f"T{n}[I_X, K] = A[I, J_X] · W{n}[J_X, K]" for n in range(200))
-    text = shardc.plan(lines, mesh={"X": 8}, dims={"I": 256, "J": 512, "K": 64}).page()
-    assert len(text.encode()) < MOST
-    assert "more statements" in text and "more characters" in text
+    plan = shardc.plan(lines, mesh={"X": 8}, dims={"I": 256, "J": 512, "K": 64})
+    for text in (plan.page(), plan.page(compare=plan)):
+        assert len(text.encode()) < MOST
+        assert "more statements" in text and "more characters" in text
 
 
 def test_the_same_plan_is_the_same_page():
@@ -232,6 +233,11 @@ def test_where_a_slice_is_named_the_page_has_what_the_compiler_made_of_it():
     read = Read(plan.page())
     assert "verified" in [each["id"] for each in read.all("section")]
     assert "collectives: as planned" in read.text
+    verified = plan.verify()
+    assert re.fullmatch(
+        r"<Verification for v5e:2x2: as planned, [\d,]+ wire bytes of [\d,]+ predicted>", repr(verified)
+    )
+    assert "AllGather_X" in Read(verified._repr_html_()).text
 
 
 def test_a_plan_that_cannot_be_verified_says_why(monkeypatch):

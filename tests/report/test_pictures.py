@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 import shardc
 from shardc import cli
 from shardc.compiled.replay.predicted import predicted
+from shardc.compiled.replay.timeline import Event, Timeline
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
 from shardc.ir.folds import single_steps
 from shardc.ir.plan import Block, Loop, Step
 from shardc.ir.sharding import Array, Sharding
-from shardc.report.pictures import blocks, links_picture, style
+from shardc.report.pictures import blocks, links_picture, style, timeline_picture
 from shardc.report.pictures.held import grid, held, shown
 from shardc.report.pictures.marks import Rect, Text
 from shardc.report.pictures.picture import Picture
@@ -318,6 +319,18 @@ def test_the_highest_bar_of_memory_is_the_peak(case):
     heights = [float(bar.find(f"{SVG}rect").get("height")) for bar in bars]
     for size, height in zip(sizes, heights, strict=True):
         assert height == pytest.approx(size / max(sizes) * max(heights), abs=0.02)
+
+
+def test_of_thousands_of_steps_the_charts_draw_hundreds_and_the_peak_is_among_them(monkeypatch):
+    events = tuple(Event(f"v{n}", "AllGather", ("X",), n * 10, 1 + n % 10) for n in range(3000))
+    root = parsed(timeline_picture(Timeline(events, ("compute", "X"), 30_000)))
+    bars = groups(root, "bar")
+    assert len(bars) == 400 and min(int(bar.get("data-duration")) for bar in bars) == 9
+    assert "the longest 400 of 3000 are drawn" in "".join(root.itertext())
+    plan = shardc.plan("A[I_X] → A[I]", mesh={"X": 4})
+    monkeypatch.setattr("shardc.report.pictures.memory.alive_bytes", lambda *_: range(10**6, 10**6 + 2999))
+    bars = groups(parsed(plan.picture("memory")), "bar")
+    assert 100 < len(bars) <= 200 and max(int(bar.get("data-bytes")) for bar in bars) == 10**6 + 2998
 
 
 def test_on_a_slice_the_parts_of_memory_are_what_is_allocated():

@@ -65,7 +65,7 @@ def for_what(view: PlanView) -> str:
     """`mesh X=4; chip v5e; bf16; I=512`."""
     mesh = ", ".join(f"{axis}={size}" for axis, size in view.mesh.items()) or "one device"
     dims = ", ".join(f"{dim}={size}" for dim, size in view.dims.items())
-    return f"mesh {mesh}; chip {view.chip}; {view.dtype}; {dims}"
+    return cut(f"mesh {mesh}; chip {view.chip}; {view.dtype}; {dims}", 8 * _LONGEST)
 
 
 def _head(title: str) -> Element:

@@ -27,6 +27,7 @@ from shardc.report.view import PlanView, StatementView, StepView, every_view
 from shardc.rules.cases import CASES
 
 _STEPS = ("", "step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
+_NAMES, _NOTES = 2_000, 50  # characters of names, and notes
 _OTHERS = ("time", "× time", "wire bytes", "instead")
 
 
@@ -61,7 +62,7 @@ def told(plan: PlanView) -> Iterator[Element]:
     """Warnings, then notes."""
     for warning in plan.warnings:
         yield tag("p", tag("strong", "warning: "), warning, class_="warning", role="note")
-    for note in plan.notes:
+    for note in plan.notes[:_NOTES]:
         yield tag("p", "note: ", note, class_="soft")
 
 
@@ -73,7 +74,7 @@ def shardings(plan: Pictured, room: Room) -> Element:
     children: list[Child] = [tag("p", LEGEND, class_="soft")]
     for title, arrays in (("given", given), ("result", left)):
         shown = [figure(blocks(array, schedule.given_mesh)) for array in arrays[: room.others]]
-        names = ", ".join(str(array) for array in arrays[room.others :])
+        names = cut(", ".join(str(array) for array in arrays[room.others :]), _NAMES)
         children += [tag("h3", title), tag("div", *shown, class_="row"), tag("p", "and ", names) if names else None]
     return section("shardings", "Shardings", *children)
 

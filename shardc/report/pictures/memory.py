@@ -20,6 +20,7 @@ from shardc.report.units import in_bytes
 
 _HEIGHT, _LEFT, _TOP = 190.0, 70.0, 24.0
 _LEAST, _WIDTH = 26.0, 560.0
+_MOST = 200  # bars
 _SEEN = 0.05  # of the capacity: a plan that needs less is drawn to its own scale
 
 
@@ -57,24 +58,32 @@ def _capacity(capacity: int, peak: int, y: Scale) -> list[Mark]:
     return [line, Text(_LEFT + _WIDTH, y(capacity) - 4, said, "s alarm", "end")]
 
 
-def _alive(bars: Sequence[int], y: Scale) -> list[Mark]:
-    """A bar before the first step, and one for each step; the largest in a fill of its own."""
-    wide, peak = _WIDTH / len(bars), max(bars)
+def _alive(sizes: Sequence[int], y: Scale) -> list[Mark]:
+    """A bar before the first step, and one for each step, or for some where there are many; the largest stand out."""
+    several, peak = -(-len(sizes) // _MOST), max(sizes)
+    bars = [max(sizes[at : at + several]) for at in range(0, len(sizes), several)]
+    wide = _WIDTH / len(bars)
     marks: list[Mark] = []
     every = max(1, round(_LEAST / wide))
     for place, count in enumerate(bars):
-        x, name = _LEFT + place * wide, f"step {place}" if place else "given"
+        x, name = _LEFT + place * wide, _named(place * several, several)
         look = style.fill(1 if count == peak else 0)
         bar = Rect(x, y(count), wide - min(2, wide / 4), y(0) - y(count), f"{look} edge")
-        told = (("step", str(place)), ("bytes", str(count)))
+        told = (("step", str(place * several)), ("bytes", str(count)))
         marks.append(Group((bar,), look="bar", told=told, title=f"{name}: {in_bytes(count)}"))
         if place % every == 0:
-            shown = name if wide > width_of(name, "s") else str(place)
+            shown = name if wide > width_of(name, "s") else str(place * several)
             marks.append(Text(x + wide / 2, y(0) + 15, shown, "s soft", "middle"))
     first = bars.index(peak)
     at = min(max(_LEFT + (first + 0.5) * wide, _LEFT + 40), _LEFT + _WIDTH - 40)
     marks.append(Text(at, y(peak) - 4, f"peak {in_bytes(peak)}", "s", "middle", (("peak", str(peak)),)))
     return marks
+
+
+def _named(first: int, several: int) -> str:
+    if several > 1:
+        return f"at most, steps {first} to {first + several - 1}"
+    return f"step {first}" if first else "given"
 
 
 def _allocated(found: Allocation, y: Scale) -> list[Mark]:

@@ -11,6 +11,7 @@ from shardc.report.units import in_seconds
 
 _WIDTH, _ROW = 640.0, 30.0
 _PS = 1e-12
+_MOST = 400  # bars
 
 
 def timeline_picture(timeline: Timeline, until_s: float | None = None) -> Picture:
@@ -30,7 +31,12 @@ def timeline_picture(timeline: Timeline, until_s: float | None = None) -> Pictur
         marks.append(Text(0, row * _ROW + 24, track))
         share = f"{100 * timeline.busy_s(track) / timeline.step_s:.0f} %"
         marks.append(Text(left + _WIDTH + 8, row * _ROW + 24, share, "s soft"))
-    marks += [_bar(event, row, scale, number) for number, event, row in _placed(timeline)]
+    placed = _placed(timeline)
+    drawn = sorted(sorted(placed, key=lambda each: -each[1].duration_ps)[:_MOST], key=lambda each: each[0])
+    marks += [_bar(event, row, scale, number) for number, event, row in drawn]
+    if len(drawn) < len(placed):
+        marks.append(Text(left, bottom + 30, f"the longest {_MOST} of {len(placed)} are drawn", "s soft"))
+        bottom += 16
     return framed(Picture(title, left + _WIDTH + 50, bottom + 20, tuple(marks)))
 
 
