@@ -9,7 +9,7 @@ from shardc.errors import ShardcError
 from shardc.io.files import check_output, write_output
 from shardc.report.front import FrontView
 from shardc.report.table import table
-from shardc.report.units import in_bytes, in_seconds
+from shardc.report.units import in_bytes, in_one_line, in_seconds
 from shardc.report.view import PlanView
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Shown(ABC):
 
 def statements_in_line(view: PlanView) -> str:
     """`A[I_X] → A[I]; B[J_X] → B[J]`; of many the first, and how many more."""
-    texts = [statement.text for statement in view.statements]
+    texts = [in_one_line(statement.text) for statement in view.statements]
     shown, *others = texts or [""]
     while others and len(shown) + len(others[0]) < _LONGEST:
         shown += "; " + others.pop(0)

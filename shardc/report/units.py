@@ -25,6 +25,11 @@ def in_seconds(seconds: float) -> str:
     return _scaled(seconds, _SECONDS, "s")
 
 
+def in_one_line(text: str) -> str:
+    """A statement of several lines, a loop's, in one."""
+    return " ".join(text.split())
+
+
 def _scaled(number: float, units: tuple[tuple[float, str], ...], smallest: str) -> str:
     for scale, unit in units:
         if number >= scale:

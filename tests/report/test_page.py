@@ -92,6 +92,23 @@ def test_the_sections_are_there_and_say_what_the_table_says():
     assert len(plan.pareto()) == sum("data-plan" in attributes for attributes in read.all("g"))
 
 
+LAYERS = "for L {\n  h[B_X, F] = x[B_X, D] · W[L, D_X, F]\n  x[B_X, D] = h · V[L, F_X, D]\n}"
+
+
+def test_a_loop_has_the_steps_cases_and_alternatives_of_its_statements():
+    plan = shardc.plan(LAYERS, mesh={"X": 4}, dims={"L": 6, "B": 512, "D": 256, "F": 1024})
+    read = Read(plan.page())
+    labels = {each.get("aria-label", "").partition(":")[0] for each in read.all("svg")}
+    inside = plan.steps[0].steps
+    assert {f"step 1.{n}" for n in range(1, len(inside) + 1)} <= labels
+    for step in every_view(plan.steps):
+        assert step.result in read.text and step.rule in read.text
+    assert "case 2, gather the operand, or slice the other and reduce (in h[B_X, F]" in read.text
+    assert len([each for each in read.all("table") if each.get("class") == "sorts"]) == 2
+    assert "\n" not in repr(plan) and plan.source() in read.text
+    assert len(plan.page(compare=plan).encode()) < MOST and plan._repr_html_()
+
+
 def test_what_keeps_a_plan_from_running_stands_first():
     plan = shardc.plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 2**17, "J": 2**17}, chip="v5e")
     text = plan.page()

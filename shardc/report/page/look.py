@@ -41,7 +41,7 @@ pre{background:var(--raised);border:1px solid var(--edge);border-radius:6px;padd
 width:max-content;min-width:100%;font-size:.85rem}
 button.copy{font:inherit;font-size:.85rem;color:var(--ink);background:var(--raised);border:1px solid var(--edge);
 border-radius:6px;padding:.15rem .6rem;cursor:pointer}
-details{margin:.4rem 0}summary{cursor:pointer;overflow-wrap:anywhere}
+h3 .code,h1{white-space:pre-wrap}details{margin:.4rem 0}summary{cursor:pointer;overflow-wrap:anywhere}
 svg.shardc-picture{display:block;max-width:none}
 """
 

@@ -21,9 +21,9 @@ from shardc.report.pictures.picture import Picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.pictures.steps import LEGEND, step_name
 from shardc.report.table import describe, operation, ratio
-from shardc.report.units import in_bytes, in_flops, in_seconds
+from shardc.report.units import in_bytes, in_flops, in_one_line, in_seconds
 from shardc.report.verification import verification_table
-from shardc.report.view import PlanView, StatementView, StepView, every_view
+from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
 from shardc.rules.cases import CASES
 
 _STEPS = ("", "step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
@@ -86,14 +86,14 @@ def statements(plan: Pictured, room: Room) -> Element:
     left = room.pictures
     children: list[Child] = []
     for number, statement in enumerate(view.statements[: room.statements]):
-        own = [(done, shown) for done, shown in pairs if shown.statement == number]
+        own = [(done, shown) for done, shown in pairs if view.steps[done.path[0]].statement == number]
         children += [tag("h3", tag("span", statement.text, class_="code")), *why(statement)]
         if not own:
             children.append(tag("p", "Nothing to do.", class_="soft"))
             continue
         children.append(_steps(own, room))
         found, left = _pictures(plan, own, left)
-        children += [*found, _alternatives(statement, room)]
+        children += [*found, *_alternatives(statement, room)]
     hidden = len(view.statements) - room.statements
     if hidden > 0:
         children.append(tag("p", f"{hidden} more statements: `shardc plan` shows them.", class_="soft"))
@@ -101,9 +101,14 @@ def statements(plan: Pictured, room: Room) -> Element:
 
 
 def why(statement: StatementView) -> Iterator[Element]:
-    """The case of each axis, as the book counts them."""
+    """The case of each axis, as the book counts them; of a loop those of its statements."""
     remedies = {case.number: case.remedy for case in CASES}
-    cases = [f"{axis}: case {number}, {remedies[number]}" for axis, number in statement.cases.items()]
+    cases = [
+        f"{axis}: case {number}, {remedies[number]}"
+        + (f" (in {in_one_line(each.text)})" if each.text != statement.text else "")
+        for each in _within(statement)
+        for axis, number in each.cases.items()
+    ]
     if cases:
         yield tag("ul", *(tag("li", case) for case in cases), class_="why")
 
@@ -143,11 +148,24 @@ def _pictures(plan: Pictured, own: Sequence[tuple[Done, StepView]], left: int) -
     return found, left
 
 
-def _alternatives(statement: StatementView, room: Room) -> Element | None:
-    """What else the statement could be, the cheapest first; sorted as one likes."""
-    best, *others = statement.cheapest(room.others + 1)
-    if not others:
-        return None
+def _within(statement: StatementView) -> Iterator[StatementView]:
+    """A statement, or those of a loop, of the loops within it as well."""
+    yield statement
+    for each in statement.statements:
+        yield from _within(each)
+
+
+def _alternatives(statement: StatementView, room: Room) -> Iterator[Element]:
+    """What else a statement, or each of a loop's, could be, the cheapest first; sorted as one likes."""
+    for each in _within(statement):
+        found = each.cheapest(room.others + 1)
+        if len(found) > 1:
+            where = "it" if each.text == statement.text else in_one_line(each.text)
+            yield _others(f"alternatives: what else {where} could be; a click on a column's name sorts", found)
+
+
+def _others(caption: str, found: Sequence[AlternativeView]) -> Element:
+    best, *others = found
     rows: list[list[Child]] = [
         [
             in_seconds(other.time_s),
@@ -160,7 +178,7 @@ def _alternatives(statement: StatementView, room: Room) -> Element | None:
     keys = [
         [repr(o.time_s), repr(o.time_s / best.time_s) if best.time_s else "0", str(o.wire_bytes), ""] for o in others
     ]
-    return table("alternatives: what else it could do; a click on a column's name sorts", _OTHERS, rows, keys=keys)
+    return table(caption, _OTHERS, rows, keys=keys)
 
 
 def charts(reported: Reported) -> Iterator[Element]:

@@ -9,7 +9,7 @@ from shardc.report.pictures.blocks import blocks
 from shardc.report.pictures.marks import Group, Line, Mark, Text, width_of
 from shardc.report.pictures.picture import Picture, above, beside, framed, line_of
 from shardc.report.table import operation
-from shardc.report.units import in_bytes, in_seconds
+from shardc.report.units import in_bytes, in_one_line, in_seconds
 from shardc.report.view import PlanView, StepView, every_view
 
 _ARROW = 96.0  # the least length
@@ -34,7 +34,7 @@ def step_picture(done: Done, shown: StepView, mesh: Mesh) -> Picture:
 
 def steps_picture(view: PlanView, schedule: Schedule) -> Picture:
     """Every step, one below the other, those of a loop after it and further right."""
-    title = "; ".join(statement.text for statement in view.statements)
+    title = "; ".join(in_one_line(statement.text) for statement in view.statements)
     pairs = list(zip(every_step(schedule.block), every_view(view.steps), strict=True))
     found = [_indented(step_picture(done, shown, schedule.mesh), len(done.path) - 1) for done, shown in pairs]
     if not found:
