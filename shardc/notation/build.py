@@ -258,12 +258,23 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
 
     def call(self, kids: Kids) -> tree.Expr:
         place = self._span(kids[0])
-        function, _, over = self._name(kids[0]).partition("_")
+        function, _, over = self._name(kids[0]).removeprefix("\\").partition("_")
         labels: tuple[str, ...] = (over,) if over else ()
         if isinstance(kids[1], _Names):
             labels += kids[1].names
         operands = [kid for kid in kids if not isinstance(kid, Token | _Names)]
         return self._deep(tree.Call(function, labels, tuple(operands), self._around(kids), place), operands, 1)
+
+    def root(self, kids: Kids) -> tree.Expr:
+        r"""`\sqrt{A}`."""
+        made = tree.Call("sqrt", (), (kids[2],), self._around(kids), self._span(kids[0]))
+        return self._deep(made, [kids[2]], 1)
+
+    def fraction(self, kids: Kids) -> tree.Expr:
+        r"""`\frac{A}{B}`."""
+        sides, span = (kids[2], kids[5]), self._span(kids[0])
+        made = tree.Chain(sides, (tree.Operator(divides=True, span=span),), self._around(kids))
+        return self._deep(made, list(sides), 1)
 
     def named(self, kids: Kids) -> tree.Expr:
         place = self._span(kids[0])
