@@ -27,10 +27,8 @@ from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
-from shardc.ir.collectives import JointGather, JointScatter
-from shardc.ir.digits import Reshape
 from shardc.ir.folds import Done, every_step
-from shardc.ir.plan import Apply, Cost, Einsum, Loop, Schedule, Step
+from shardc.ir.plan import Cost, Schedule, Step
 from shardc.ir.sharding import Axes, spell_axes
 
 TOLERANCE = 0.01
@@ -159,7 +157,6 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
 
 
 def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
-    assert not isinstance(step.op, Einsum | Apply | Reshape | Loop)
     same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and not _scope(c)]
     rewritten = {name for planned, name in REWRITES if planned == step.name}
     return [c for c in same if c.kind == step.name][:1] or [c for c in same if c.kind in rewritten][:1]
@@ -172,8 +169,7 @@ def _scope(collective: Collective) -> tuple[int, ...]:
 
 def _matched(schedule: Schedule, number: int, done: Done, compiled: tuple[Collective, ...]) -> StepMatch:
     step = done.step
-    assert not isinstance(step.op, Einsum | Apply | Reshape | Loop)
-    axes = schedule.mesh.ordered(step.op.axes) if isinstance(step.op, JointGather | JointScatter) else step.op.axes
+    axes = step.op.axes if len(step.op.on) == 1 else schedule.mesh.ordered(step.op.axes)
     wire = done.times * step.cost.wire_bytes
     moved = done.times > 1 and sum(collective.total_bytes for collective in compiled) == step.cost.wire_bytes
     remark = "once, not in each trip" if moved else _remark(step.name, compiled)

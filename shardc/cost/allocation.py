@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
-from shardc.ir.collectives import DirectExchange, Slice, UnevenExchange
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Block, Einsum, Loop, Schedule, Step
+from shardc.ir.facts import Kind
+from shardc.ir.plan import Block, Loop, Schedule, Step
+from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.forms import Form, Looped, Lowering
 from shardc.lowering.lower import lower
@@ -93,7 +94,7 @@ class _Walk:
             for operand in step.operands:
                 self.users.setdefault(operand, []).append(step)
         for step in reversed(self.steps):
-            if isinstance(step.op, Slice) and (self._only_products_read(step.result) or self._is_cut_again(step)):
+            if step.op.facts.kind is Kind.SLICE and (self._only_products_read(step.result) or self._is_cut_again(step)):
                 self.inside[step.result] = step.operands[0]
         steps = [step for step in self.steps if not self.inside.keys() & set(step.results)]
         self.last = {self._whole(operand): step for step in steps for operand in step.operands}
@@ -192,15 +193,11 @@ class _Walk:
         return bool(users) and not is_output and all(self._is_product(user) for user in users)
 
     def _is_product(self, step: Step) -> bool:
-        return isinstance(step.op, Einsum) or bool(self.inside.keys() & set(step.results))
+        return tpu.slices_as_it_reads(step.op) or bool(self.inside.keys() & set(step.results))
 
     def _is_cut_again(self, step: Step) -> bool:
         users = self.users.get(step.result, [])
-        return (
-            len(users) == 1
-            and isinstance(users[0].op, Slice | DirectExchange | UnevenExchange)
-            and not self._is_output(step)
-        )
+        return len(users) == 1 and tpu.cuts_what_it_reads(users[0].op) and not self._is_output(step)
 
     def _whole(self, value: int) -> int:
         while value in self.inside:

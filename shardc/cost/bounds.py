@@ -54,8 +54,10 @@ _KINDS = (
 )
 
 
-def rate_bound(model: CostModel, axes: Axes, moved: Axes, summed: Axes, block: int, kept: int | None) -> Rate:
-    """What moves over some of the axes take at least, of the bytes of an array.
+def rate_bound(
+    model: CostModel, axes: Axes, moved: Axes, summed: Axes, block: int, kept: int | None, exchanged: bool
+) -> Rate:
+    """What moves over some of the axes take at least, of the bytes of an array, whose shares may be exchanged.
 
     They bring each device 1/block - 1/kept of it, or 1/block; and each axis of `moved` is part of one. Partial sums
     over `summed` are scattered from the least blocks there are, and the rest brought; or each is where it stays.
@@ -67,12 +69,22 @@ def rate_bound(model: CostModel, axes: Axes, moved: Axes, summed: Axes, block: i
     if summed:
         n = model.mesh.product(summed)
         parts = max(parts, (n + wanted - 2) * devices)  # as `ir.exchange.received_to_add`
-        scatter = n * model.rate(ReduceScatter(summed, 0)).s_per_byte * _LESS
+        scatter = n * scatter_bound(model, summed, exchanged).s_per_byte * _LESS
         to_sum = min(scatter + _to_bring(model, axes, (wanted - 1) * devices), scatter * wanted)
     if not parts:
         return Rate(latency, 0.0)
     per_share = max(to_sum, _to_bring(model, axes, parts))
     return Rate(max(latency, _least_hop(model, axes)), per_share / devices)
+
+
+@lru_cache(maxsize=1024)
+def scatter_bound(model: CostModel, axes: Axes, exchanged: bool) -> Rate:
+    """What scattering over some axes takes at least, in whatever form, where its shares may be exchanged."""
+    if not exchanged:
+        return model.rate(ReduceScatter(axes, 0))
+    moves = [move for group in _groups(model, axes) for move in (ReduceScatter(group, 0), AllToAll(group, 0, 1))]
+    rates = [model.rate(move) for move in moves] or [Rate(0, 0.0)]
+    return Rate(min(rate.latency_s for rate in rates), min(rate.s_per_byte for rate in rates))
 
 
 @lru_cache(maxsize=16384)

@@ -22,21 +22,8 @@ from typing import Literal, assert_never
 from shardc.cost.layout import LINE, ONE_WAY, RING
 from shardc.cost.links.level import Level
 from shardc.cost.links.torus import Line, Torus
-from shardc.cost.model import GATHERED, share_of
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-    UnevenExchange,
-)
+from shardc.cost.model import GATHERED
+from shardc.ir.facts import Kind
 
 Profile = Literal["gather", "scatter", "both", "exchange", "route"]
 
@@ -96,36 +83,36 @@ class Carried:
                 assert_never(self.profile)
 
 
-def carried(move: Move, levels: tuple[Level, ...], local_bytes: int, devices: int) -> tuple[Carried, ...]:
+def carried(kind: Kind, levels: tuple[Level, ...], local_bytes: int, devices: int) -> tuple[Carried, ...]:
     """Of each line of a group what its links carry; none where the group has ports, or whatever ways there are."""
-    profile = _profile(move)
+    profile = _profile(kind)
     if len(levels) != 1 or not isinstance(levels[0], Torus) or profile is None or devices == 1:
         return ()
     lines = tuple(line for line in levels[0].lines if line.size > 1)
-    whole = local_bytes * (devices if isinstance(move, GATHERED) else 1)
+    whole = local_bytes * (devices if kind in GATHERED else 1)
     if profile == "exchange":
         return tuple(Carried(line, profile, whole / devices) for line in lines)
     if profile == "route":
         longest = max(lines, key=lambda line: line.turns.value / line.width.value)
-        return (Carried(longest, profile, local_bytes * share_of(move)),)
+        return (Carried(longest, profile, local_bytes),)
     width = sum(line.width.value for line in lines)
     arriving = whole * (devices - 1) / devices
     return tuple(Carried(line, profile, arriving * line.width.value / width) for line in lines)
 
 
-def _profile(move: Move) -> Profile | None:
-    match move:
-        case AllGather() | JointGather():
+def _profile(kind: Kind) -> Profile | None:
+    match kind:
+        case Kind.GATHER:
             return "gather"
-        case ReduceScatter() | JointScatter():
+        case Kind.SCATTER:
             return "scatter"
-        case AllReduce():
+        case Kind.SUM:
             return "both"
-        case AllToAll() | JointExchange():
+        case Kind.EXCHANGE:
             return "exchange"
-        case CollectivePermute() | DirectExchange() | UnevenExchange():
+        case Kind.PERMUTE:
             return "route"
-        case Slice():
+        case Kind.SLICE | Kind.LOCAL | Kind.LOOP:
             return None
         case _:
-            assert_never(move)
+            assert_never(kind)

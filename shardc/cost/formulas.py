@@ -12,15 +12,42 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import assert_never
 
 from shardc.ir.dtypes import DType
+from shardc.ir.facts import Kind
+from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes
+from shardc.lowering.forms import Call
 
 
-def local_bytes(array: Array, without: Axes = ()) -> str:
-    """`2·I·J/X`: the bytes of one device's block; gathered over the axes `without`."""
+def local_bytes(array: Array, without: Axes = (), times: Sequence[str] = (), shared: Sequence[str] = ()) -> str:
+    """`2·I·J/X`: the bytes of one device's block; gathered over the axes `without`, and so on."""
     size = [str(array.dtype.bytes)] if array.dtype.bytes > 1 else []
-    return over([*size, *array.dims], [axis for axis in array.sharding.sharded if axis not in without])
+    below = [axis for axis in array.sharding.sharded if axis not in without]
+    return over([*size, *array.dims, *times], [*below, *shared])
+
+
+def taken(array: Array, calls: Sequence[Call], mesh: Mesh) -> str:
+    """The bytes V by which the last of the calls for an array is priced: of what those before it left, gathered if it
+    gathers or exchanges.
+
+    ReduceScatter of A[I, J]{U_XY} over X, then over Y: `2·I·J` and `2·I·J/X`.
+    """
+    without, times, shared = list[str](), list[str](), list[str]()
+    for call in calls:
+        whole = call.over.axes if call.over.split is None else (str(call.over.parts(mesh)),)
+        match call.kind:
+            case Kind.GATHER | Kind.EXCHANGE:
+                without += [axis for axis in whole if axis in array.sharding.sharded]
+                times += [axis for axis in whole if axis not in array.sharding.sharded]
+            case Kind.SCATTER | Kind.SUM | Kind.SLICE | Kind.LOCAL | Kind.LOOP:
+                shared += whole if call is not calls[-1] else ()
+            case Kind.PERMUTE:
+                return part_of(local_bytes(array), call.above, call.below // call.times)
+            case _:
+                assert_never(call.kind)
+    return local_bytes(array, tuple(without), times, shared)
 
 
 def part_of(size: str, brings: int, cells: int) -> str:

@@ -10,15 +10,17 @@ inner ones first, with D members and W B/s each (`cost.links`):
     AllToAll                   max over levels of the share that crosses it
     CollectivePermute          max over levels of the longest route; in rounds as long for all that they bring
 
-and never less than the hops on the way (twice for an AllReduce, once a round) times the latency of one.
-`--formula book` drops (D-1)/D, as the book does. Source: *How To Scale Your Model*, chapters 3 and 12.
+and never less than the hops on the way (twice for an AllReduce, once a round) times the latency of one. What is emitted
+in rounds, or as another collective, is priced so: a sum over the calls of its form (`lowering.forms`).
+`--formula book` drops (D-1)/D, as the book does, and prices each step as one collective.
+Source: *How To Scale Your Model*, chapters 3 and 12.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol, assert_never
 
@@ -28,27 +30,19 @@ from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import less_one, product, total
 from shardc.cost.network import Network, network
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-    UnevenExchange,
-)
+from shardc.ir.collectives import Move
 from shardc.ir.dtypes import DType
+from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
-from shardc.ir.sharding import Array, Axes
+from shardc.ir.sharding import Array
+from shardc.lowering.forms import Call, at_once
+from shardc.lowering.lower import form
+from shardc.lowering.scatters import LocalBlock, block_of
+from shardc.lowering.target import Target
 
 PICO = 10**12
-GATHERED = AllGather | JointGather | AllToAll | JointExchange  # moves whose V is larger than the block
+GATHERED = (Kind.GATHER, Kind.EXCHANGE)  # what has a V that is larger than the block
 
 
 def picoseconds(seconds: float) -> int:
@@ -58,13 +52,21 @@ def picoseconds(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Time as a function of the local bytes L before the move: max(latency_s, L · s_per_byte)."""
+    """Time as a function of the local bytes L before the move: max(latency_s, L · s_per_byte); of rounds the sum."""
 
     latency_s: float
     s_per_byte: float
+    then: Rate | None = None
 
     def seconds(self, local_bytes: int) -> float:
-        return max(self.latency_s, local_bytes * self.s_per_byte)
+        here = max(self.latency_s, local_bytes * self.s_per_byte)
+        return here if self.then is None else here + self.then.seconds(local_bytes)
+
+    def rounds(self) -> Iterator[Rate]:
+        """It, and those that follow."""
+        yield self
+        if self.then is not None:
+            yield from self.then.rounds()
 
     def time_ps(self, local_bytes: int) -> int:
         return picoseconds(self.seconds(local_bytes))
@@ -81,8 +83,17 @@ class CostModel(Protocol):
     @property
     def mesh(self) -> Mesh: ...
 
+    @property
+    def target(self) -> Target:
+        """What the moves that it prices are written for."""
+        ...
+
     def rate(self, move: Move) -> Rate:
-        """The time of a move as a function of the bytes it moves."""
+        """The time of a move as one collective, as a function of the bytes it moves: no form of it takes less."""
+        ...
+
+    def emitted(self, move: Move, block: LocalBlock | None) -> Rate:
+        """The time of what is emitted for a move of a device's block; None: of one of large whole tiles."""
         ...
 
     def formula(self, move: Move, before: Array) -> str:
@@ -114,14 +125,26 @@ class LinkModel:
     """
 
     network: Network
+    target: Target
     book: bool = False
-    _rates: dict[tuple[type[Move], Axes, int, float], Rate] = field(default_factory=dict, init=False, repr=False)
+    _rates: dict[Call, Rate] = field(default_factory=dict, init=False, repr=False)
+    _emitted: dict[tuple[Call, ...], Rate] = field(default_factory=dict, init=False, repr=False)
     _finer: dict[Refinement, LinkModel | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, mesh: Mesh, chip: Chip, layout: Layout | None = None, *, book: bool = False) -> LinkModel:
-        """The model of a mesh on a chip; without a layout every mesh axis is a physical axis of its own."""
-        return _model(mesh, chip, layout or Layout(), book)
+    def of(
+        cls,
+        mesh: Mesh,
+        chip: Chip,
+        layout: Layout | None = None,
+        *,
+        book: bool = False,
+        target: Target | None = None,
+    ) -> LinkModel:
+        """The model of a mesh on a chip. Without a layout every mesh axis is a physical axis of its own; without a
+        target, and by the book, every move is one collective."""
+        plain = Target(mesh, is_plain=True)
+        return _model(mesh, chip, layout or Layout(), book, plain if book or target is None else target)
 
     def has_parts(self, axis: str) -> bool:
         return self.network.has_parts(axis)
@@ -130,7 +153,7 @@ class LinkModel:
         """The same hardware under the axes of a finer mesh; None where parts of axes are not parts of its links."""
         if by not in self._finer:
             network = self.network.refined(by)
-            self._finer[by] = None if network is None else LinkModel(network, self.book)
+            self._finer[by] = None if network is None else LinkModel(network, self.target.on(by.fine), self.book)
         return self._finer[by]
 
     @property
@@ -142,42 +165,73 @@ class LinkModel:
         return self.network.chip
 
     def rate(self, move: Move) -> Rate:
-        key = (type(move), move.axes, _rounds(move), share_of(move))  # dims play no part
-        found = self._rates.get(key)
+        call = at_once(move)  # dims play no part
+        found = self._rates.get(call)
         if found is None:
-            found = self._rates[key] = self._rate(move)
+            found = self._rates[call] = self._of_call(call)
         return found
 
-    def _rate(self, move: Move) -> Rate:
-        return self.rate_of(move, self.network.levels(move.axes), self.mesh.product(move.axes))
+    def emitted(self, move: Move, block: LocalBlock | None) -> Rate:
+        if block is None and not self.target.is_all(move.axes):
+            return self.rate(move)
+        calls = self._calls(move, block)
+        if calls not in self._emitted:
+            self._emitted[calls] = self._sum(calls)
+        return self._emitted[calls]
 
-    def rate_of(self, move: Move, levels: tuple[Level, ...], devices: int) -> Rate:
-        """The time of such a move among so many devices, on these levels, whichever axes it names."""
-        factor = self._factor(move, levels)
+    def _calls(self, move: Move, block: LocalBlock | None) -> tuple[Call, ...]:
+        return form(move, block, self.target).calls(self.mesh)
+
+    def _sum(self, calls: tuple[Call, ...]) -> Rate:
+        found: Rate | None = None
+        for call in reversed(calls):
+            found = replace(self._of_call(call), then=found)
+        return found or Rate(0, 0.0)
+
+    def _of_call(self, call: Call) -> Rate:
+        """Of the local bytes before the step."""
+        levels, part = self.levels_of(call), call.times * call.above / call.below
+        rate = self.rate_of(call.kind, levels, call.over.parts(self.mesh))
+        return Rate(rate.latency_s * call.times, rate.s_per_byte * part)
+
+    def levels_of(self, call: Call) -> tuple[Level, ...]:
+        """Of parts of an axis, which is all of the mesh, those of the slowest groups, by where their chips are."""
+        if call.over.split is None:
+            return self.network.levels(call.over.axes)
+        return max(self.network.grouped(call.over.groups()), key=lambda levels: self._value(call.kind, levels))
+
+    def _value(self, kind: Kind, levels: tuple[Level, ...]) -> float:
+        factor = self._factor(kind, levels)
+        return 0.0 if factor is None else factor.value
+
+    def rate_of(self, kind: Kind, levels: tuple[Level, ...], devices: int) -> Rate:
+        """The time of such a collective among so many devices, on these levels, whichever axes it names."""
+        factor = self._factor(kind, levels)
         if factor is None:
             return Rate(0, 0.0)
-        gathered = devices if isinstance(move, GATHERED) else 1
-        return Rate(self._latency(move, levels).value, factor.value * gathered * share_of(move))
+        return Rate(self._latency(kind, levels).value, factor.value * (devices if kind in GATHERED else 1))
 
     def factor(self, move: Move) -> Factor | None:
         """Seconds per byte of V: the gathered array, or the block of a permute. None if nothing moves."""
-        return self._factor(move, self.network.levels(move.axes))
+        return self._factor(move.facts.kind, self.network.levels(move.axes))
 
-    def _factor(self, move: Move, levels: tuple[Level, ...]) -> Factor | None:
-        if not levels or isinstance(move, Slice):
+    def _factor(self, kind: Kind, levels: tuple[Level, ...]) -> Factor | None:
+        if not levels:
             return None
-        match move:
-            case AllGather() | JointGather() | ReduceScatter() | JointScatter():
+        match kind:
+            case Kind.GATHER | Kind.SCATTER:
                 return self._gather(levels)
-            case AllReduce():
+            case Kind.SUM:
                 once = self._gather(levels)
                 return Factor(f"2·{once.text}" if once.text[0] != "1" else "2" + once.text[1:], 2 * once.value)
-            case AllToAll() | JointExchange():
+            case Kind.EXCHANGE:
                 return _slowest(_exchanges(levels, self.book))
-            case CollectivePermute() | DirectExchange() | UnevenExchange():
+            case Kind.PERMUTE:
                 return _slowest(level.route() for level in levels)
+            case Kind.SLICE | Kind.LOCAL | Kind.LOOP:
+                return None
             case _:
-                assert_never(move)
+                assert_never(kind)
 
     def _gather(self, levels: tuple[Level, ...]) -> Factor:
         return _slowest(self._gathers(levels))
@@ -191,27 +245,36 @@ class LinkModel:
             yield Factor(f"{missing.text} / {width.text}", missing.value / width.value)
             inside.append(level.count)
 
-    def _latency(self, move: Move, levels: tuple[Level, ...]) -> Factor:
+    def _latency(self, kind: Kind, levels: tuple[Level, ...], times: int = 1) -> Factor:
         hops = total(level.hops for level in levels)
-        if isinstance(move, AllReduce):  # there and back
-            hops = Factor(f"2·{hops.text}", 2 * hops.value)
-        if (rounds := _rounds(move)) > 1:
-            hops = Factor(f"{rounds}·{hops.text}", rounds * hops.value)
+        times *= 2 if kind is Kind.SUM else 1  # there and back
+        if times > 1:
+            hops = Factor(f"{times}·{hops.text}", times * hops.value)
         text = "T_hop" if hops.text == "1" else f"{hops.text}·T_hop"
         return Factor(text, hops.value * self.chip.hop_latency)
 
     def formula(self, move: Move, before: Array) -> str:
-        factor = self.factor(move)
+        done, terms = list[Call](), list[str]()
+        for call in self._calls(move, block_of(before, self.mesh)):
+            done.append(call)
+            terms += self._term(call, formulas.taken(before, done, self.mesh), before.local_bytes(self.mesh))
+        return " + ".join(terms) or "0"
+
+    def _term(self, call: Call, taken: str, size: int) -> list[str]:
+        """The time of one call, which takes so much of the step's block, of so many bytes; nothing if nothing moves."""
+        levels, rate = self.levels_of(call), self._of_call(call)
+        factor = self._factor(call.kind, levels)
         if factor is None:
-            return "0"
-        rate = self.rate(move)
-        if rate.latency_s >= before.local_bytes(self.mesh) * rate.s_per_byte:
-            return self._latency(move, self.network.levels(move.axes)).text
-        gathered = move.axes if isinstance(move, GATHERED) else ()
-        size = formulas.local_bytes(before, without=gathered)
-        if isinstance(move, UnevenExchange):
-            size = formulas.part_of(size, move.brings, move.cells)
-        return formulas.times(size, factor.text)
+            return []
+        if rate.latency_s >= size * rate.s_per_byte:
+            return [self._latency(call.kind, levels, call.times).text]
+        return [formulas.times(taken, factor.text if call.over.split is None else self._told(call, factor))]
+
+    def _told(self, call: Call, factor: Factor) -> str:
+        """The links of a part of an axis, told by those of the axis, which have a name."""
+        count, known = call.over.parts(self.mesh), self.network.levels(call.over.axes)[0].width
+        missing = less_one(Factor(str(count), count))
+        return f"{missing.text} / ({missing.value / factor.value / known.value:.15g}·{known.text})"
 
     def symbols(self) -> dict[str, float]:
         found = {"T_hop": self.chip.hop_latency, "W_hbm": self.chip.hbm_bandwidth, "C_peak": self.chip.flops}
@@ -222,23 +285,8 @@ class LinkModel:
 
 
 @lru_cache(maxsize=64)
-def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool) -> LinkModel:
-    return LinkModel(network(mesh, chip, layout), book)
-
-
-def _rounds(move: Move) -> int:
-    match move:
-        case DirectExchange():
-            return move.rounds
-        case UnevenExchange():
-            return len(move.rounds)
-        case _:
-            return 1
-
-
-def share_of(move: Move) -> float:
-    """What a permute, or its rounds together, brings of a block."""
-    return move.brings / move.cells if isinstance(move, UnevenExchange) else 1.0
+def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool, target: Target) -> LinkModel:
+    return LinkModel(network(mesh, chip, layout), target, book)
 
 
 def _exchanges(levels: tuple[Level, ...], book: bool) -> Iterator[Factor]:

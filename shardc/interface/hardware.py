@@ -14,6 +14,7 @@ from shardc.cost.layout import LINE, RING, SHAPES
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
+from shardc.lowering.target import Target
 from shardc.notation import parse_mesh
 
 _Read = TypeVar("_Read")
@@ -92,7 +93,7 @@ class Hardware:
             self.map,
             self.wraparound,
         )
-        return LinkModel.of(mesh, used.in_profile(self.profile), layout, book=self.book)
+        return LinkModel.of(mesh, used.in_profile(self.profile), layout, book=self.book, target=Target.of(program))
 
     def _check_dcn(self) -> None:
         """An axis over the data-centre network lies on no physical axis, and is neither a ring nor a line of links."""

@@ -1,13 +1,14 @@
 """The collectives, as the rewrites of a sharding that they are.
 
 Dims are positions, so that one move serves every array of its rank. Each class shows its rewrite
-and, for L local bytes before the step over n devices, the bytes that each device receives.
+and, for L local bytes before the step over n devices, the bytes that each device receives; and it has its facts, the
+axes that it goes over, and the dims `on` which it gathers, scatters, slices, or lays what it exchanges.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias, assert_never
+from typing import ClassVar, NamedTuple, TypeAlias, assert_never
 
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.facts import Facts, Kind
@@ -29,6 +30,10 @@ class AllGather:
     axes: Axes
     dim: int
 
+    @property
+    def on(self) -> tuple[int, ...]:
+        return (self.dim,)
+
 
 @dataclass(frozen=True, slots=True)
 class JointGather:
@@ -45,6 +50,10 @@ class JointGather:
     def axes(self) -> Axes:
         return tuple(axis for _, axes in self.parts for axis in axes)
 
+    @property
+    def on(self) -> tuple[int, ...]:
+        return tuple(dim for dim, _ in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class ReduceScatter:
@@ -54,6 +63,10 @@ class ReduceScatter:
 
     axes: Axes
     dim: int
+
+    @property
+    def on(self) -> tuple[int, ...]:
+        return (self.dim,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,10 @@ class JointScatter:
     def axes(self) -> Axes:
         return tuple(axis for _, axes in self.parts for axis in axes)
 
+    @property
+    def on(self) -> tuple[int, ...]:
+        return tuple(dim for dim, _ in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
@@ -80,6 +97,7 @@ class AllReduce:
     """
 
     facts: ClassVar[Facts] = Facts(Kind.SUM, "AllReduce")
+    on: ClassVar[tuple[int, ...]] = ()
 
     axes: Axes
     reduction: str = SUM
@@ -95,6 +113,10 @@ class AllToAll:
     source: int
     dim: int
 
+    @property
+    def on(self) -> tuple[int, ...]:
+        return (self.dim,)
+
 
 @dataclass(frozen=True, slots=True)
 class JointExchange:
@@ -103,10 +125,14 @@ class JointExchange:
     n counts the devices over the axes that change dims, `axes`. Every device keeps one of its n pieces.
     """
 
-    facts: ClassVar[Facts] = Facts(Kind.EXCHANGE, "AllToAll")
+    facts: ClassVar[Facts] = Facts(Kind.EXCHANGE, "AllToAll", is_named=False)
 
     axes: Axes
     dims: tuple[Axes, ...]
+
+    @property
+    def on(self) -> tuple[int, ...]:
+        return tuple(dim for dim, some in enumerate(self.dims) if not set(some).isdisjoint(self.axes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +145,7 @@ class CollectivePermute:
     """
 
     facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
+    on: ClassVar[tuple[int, ...]] = ()
 
     axes: Axes
     dims: tuple[Axes, ...]
@@ -134,7 +161,8 @@ class DirectExchange:
     would be a CollectivePermute. The sharded axes are the same before and after, as there.
     """
 
-    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
+    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False)
+    on: ClassVar[tuple[int, ...]] = ()
 
     axes: Axes
     dims: tuple[Axes, ...]
@@ -150,7 +178,8 @@ class UnevenExchange:
     another, `rounds`. Any sharding leads to any other so.
     """
 
-    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
+    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False)
+    on: ClassVar[tuple[int, ...]] = ()
 
     axes: Axes
     dims: tuple[Axes, ...]
@@ -170,6 +199,10 @@ class Slice:
 
     axes: Axes
     dim: int
+
+    @property
+    def on(self) -> tuple[int, ...]:
+        return (self.dim,)
 
 
 Move: TypeAlias = (
@@ -281,6 +314,45 @@ def in_one_round(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> Uneven
     parts = tails(before.dims, dims, mesh)
     grid = cells(parts)
     return UnevenExchange(moved(parts, mesh), dims, grid.block, (grid.asked,)) if grid.asked else None
+
+
+def one_dim_at_a_time(move: Move) -> tuple[Move, ...]:
+    """`A[I, J]{U_XY} → A[I_X, J_Y]` as a ReduceScatter for each dim; whatever is no scatter as it is."""
+    match move:
+        case JointScatter(parts):
+            return tuple(ReduceScatter(axes, dim) for dim, axes in parts)
+        case AllGather() | JointGather() | ReduceScatter() | AllReduce() | Slice():
+            return (move,)
+        case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | UnevenExchange():
+            return (move,)
+        case _:
+            assert_never(move)
+
+
+class Turns(NamedTuple):
+    """So many collectives one after another, each of above/below of a block."""
+
+    times: int
+    above: int
+    below: int
+
+
+def turns(move: Move) -> Turns:
+    """In how many collectives a move is done, by what it is; of unequal ones as long as that many equal ones."""
+    match move:
+        case DirectExchange():
+            return Turns(move.rounds, 1, move.rounds)
+        case UnevenExchange():
+            return Turns(len(move.rounds), move.brings, move.cells * len(move.rounds))
+        case AllGather() | JointGather() | ReduceScatter() | JointScatter() | AllReduce() | Slice():
+            return _AT_ONCE
+        case AllToAll() | JointExchange() | CollectivePermute():
+            return _AT_ONCE
+        case _:
+            assert_never(move)
+
+
+_AT_ONCE = Turns(1, 1, 1)
 
 
 def _exchanged(before: Sharding, axes: Axes, dims: tuple[Axes, ...], mesh: Mesh) -> Sharding:

@@ -27,6 +27,7 @@ class Reshape:
 
     facts: ClassVar[Facts] = Facts(Kind.LOCAL, "Reshape")
     axes: ClassVar[Axes] = ()
+    on: ClassVar[tuple[int, ...]] = ()
 
     sizes: tuple[tuple[int, ...], ...]
     joins: bool

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
-from shardc.ir.collectives import CollectivePermute, IllegalMove, Move, apply
+from shardc.ir.collectives import IllegalMove, Move, apply
 from shardc.ir.digits import Reshape
+from shardc.ir.facts import Kind
 from shardc.ir.folds import every_block
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
@@ -166,7 +167,7 @@ def _left_by(op: Single, operands: Sequence[Array], result: Array, mesh: Mesh) -
         case Apply(function, over, numbers):
             dims = [a.dims for a in operands]
             return function_law(function, over, dims, [a.sharding for a in operands], result.dims, numbers)
-        case move:
+        case move:  # a Move, by the type of what it is given to
             return _left_by_move(move, operands, result, mesh)
 
 
@@ -178,7 +179,7 @@ def _left_by_move(move: Move, operands: Sequence[Array], result: Array, mesh: Me
         after = apply(move, before, mesh)
     except IllegalMove as refusal:
         return str(refusal)
-    if isinstance(move, CollectivePermute) and after.dims == before.dims:
+    if move.facts.kind is Kind.PERMUTE and after.dims == before.dims:
         return "the permute moves nothing"
     return after
 

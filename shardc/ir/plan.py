@@ -33,6 +33,7 @@ class Einsum:
 
     facts: ClassVar[Facts] = Facts(Kind.LOCAL, "Einsum")
     axes: ClassVar[Axes] = ()
+    on: ClassVar[tuple[int, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Apply:
     """A function of `ir.functions`, on local blocks; `over` and `numbers` as in program.Call."""
 
     axes: ClassVar[Axes] = ()
+    on: ClassVar[tuple[int, ...]] = ()
 
     function: str
     over: tuple[str, ...] = ()
@@ -63,6 +65,7 @@ class Loop:
 
     facts: ClassVar[Facts] = Facts(Kind.LOOP, "Loop", linear=False)
     axes: ClassVar[Axes] = ()
+    on: ClassVar[tuple[int, ...]] = ()
 
     dim: str
     trips: int

@@ -17,7 +17,7 @@ what lies between them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from shardc.ir.collectives import (
     AllReduce,
@@ -25,8 +25,10 @@ from shardc.ir.collectives import (
     CollectivePermute,
     DirectExchange,
     JointExchange,
+    Move,
     Slice,
     UnevenExchange,
+    turns,
 )
 from shardc.ir.digits import Reshape
 from shardc.ir.facts import Kind
@@ -48,6 +50,12 @@ class Call:
     times: int = 1
 
 
+def at_once(move: Move) -> Call:
+    """A move as it is, whatever a compiler makes of it."""
+    times, above, below = turns(move)
+    return Call(move.facts.kind, Round(move.axes), above, below, times)
+
+
 PlainMove: TypeAlias = Reshape | AllReduce | AllToAll | CollectivePermute | Slice
 PlainOp: TypeAlias = Einsum | Apply | PlainMove
 
@@ -59,7 +67,13 @@ class Plain:
     op: PlainOp
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
-        return (Call(self.op.facts.kind, Round(self.op.axes)),) if self.op.facts.communicates else ()
+        match self.op:
+            case Einsum() | Apply() | Reshape() | Slice():
+                return ()
+            case AllReduce() | AllToAll() | CollectivePermute():
+                return (at_once(self.op),)
+            case _:
+                assert_never(self.op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,7 @@ class InTurns:
     op: DirectExchange
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
-        return (Call(Kind.PERMUTE, Round(self.op.axes), below=self.op.rounds, times=self.op.rounds),)
+        return (at_once(self.op),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +146,7 @@ class InRounds:
     op: UnevenExchange
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
-        over = Round(self.op.axes)
-        return tuple(Call(Kind.PERMUTE, over, above=count, below=self.op.cells) for count in self.op.rounds)
+        return (at_once(self.op),)
 
 
 @dataclass(frozen=True, slots=True)

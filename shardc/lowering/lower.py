@@ -24,14 +24,13 @@ from shardc.ir.collectives import (
     UnevenExchange,
 )
 from shardc.ir.digits import Reshape, digits_of
-from shardc.ir.dtypes import DType
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.flow import AxisSet, equal_along, equal_within
-from shardc.lowering.forms import Form, Gathered, InRounds, InTurns, Looped, Lowering, Pieces, Plain, Scattered
+from shardc.lowering.forms import Form, Gathered, InRounds, InTurns, Looped, Lowering, OneForm, Pieces, Plain, Scattered
 from shardc.lowering.repeats import repeats
-from shardc.lowering.scatters import Parts, Round, rounds, scatterings
+from shardc.lowering.scatters import LocalBlock, Parts, Round, block_of, rounds, scatterings
 from shardc.lowering.target import Shape, Target
 
 
@@ -45,13 +44,14 @@ def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowerin
     return Lowering(target, forms, tuple(repeats(block).items()))
 
 
-def form(op: Single, local: Shape, dtype: DType, target: Target) -> Form:
-    """The form of an operation on a local block."""
+def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:
+    """The form of an operation on a device's block; None: one of large whole tiles."""
     match op:
         case Einsum() | Apply() | Reshape() | AllReduce() | CollectivePermute() | Slice():
             return Plain(op)
         case AllToAll():
-            return Pieces(op) if tpu.is_thin(local, target.mesh.product(op.axes)) else Plain(op)
+            is_thin = block is not None and tpu.is_thin(block.shape, target.mesh.product(op.axes))
+            return Pieces(op) if is_thin else Plain(op)
         case JointExchange():
             return Pieces(op)
         case DirectExchange():
@@ -64,9 +64,9 @@ def form(op: Single, local: Shape, dtype: DType, target: Target) -> Form:
             axes = _of_last_dim_first(parts)
             return Gathered(axes, parts[0][0], _gather_rounds(axes, target), parts)
         case ReduceScatter(axes, dim):
-            return Scattered(scatterings(((dim, axes),), local, dtype, target))
+            return Scattered(scatterings(((dim, axes),), block, target))
         case JointScatter(parts):
-            return Scattered(scatterings(parts, local, dtype, target))
+            return Scattered(scatterings(parts, block, target))
         case _:
             assert_never(op)
 
@@ -76,9 +76,11 @@ def _form(step: Step, block: Block, equal: Sequence[AxisSet], target: Target) ->
         within = equal_within(step, step.op, equal, block, target.mesh)
         return Looped(_lowering(step.op.body, within, target))
     before = block.values[(*step.operands, step.result)[0]]
-    local = before.local_shape(target.mesh)
-    found = form(step.op, local, before.dtype, target)
-    return _placed(found, before, local, equal[step.result], block, target) if isinstance(found, Gathered) else found
+    local = block_of(before, target.mesh)
+    found = form(step.op, local, target)
+    return (
+        _placed(found, before, local.shape, equal[step.result], block, target) if isinstance(found, Gathered) else found
+    )
 
 
 def _placed(found: Gathered, before: Array, local: Shape, equal: AxisSet, block: Block, target: Target) -> Gathered:

@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes
+from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.target import Shape, Target
 
@@ -42,6 +43,13 @@ class Round:
         """How many devices are in each group."""
         return mesh.product(self.axes) if self.split is None else self.split[0 if self.is_major else 1]
 
+    def groups(self) -> list[list[int]]:
+        """Of an axis in two parts: of 8 as 4·2 the major groups are 0 2 4 6 and 1 3 5 7, the minor ones 0 1, 2 3, …."""
+        major, minor = self.split or (1, 1)
+        if self.is_major:
+            return [list(range(first, major * minor, minor)) for first in range(minor)]
+        return [list(range(first, first + minor)) for first in range(0, major * minor, minor)]
+
 
 @dataclass(frozen=True, slots=True)
 class Scattering:
@@ -60,22 +68,38 @@ class Scattering:
         return self.along is Along.EXCHANGED
 
 
-def scatterings(parts: Parts, local: Shape, dtype: DType, target: Target) -> tuple[Scattering, ...]:
-    """How to share out a local block along these dims: one after another, or together."""
+class LocalBlock(NamedTuple):
+    """A device's block."""
+
+    shape: Shape
+    dtype: DType
+
+
+def block_of(array: Array, mesh: Mesh) -> LocalBlock:
+    """A device's block of an array."""
+    return LocalBlock(array.local_shape(mesh), array.dtype)
+
+
+def scatterings(parts: Parts, block: LocalBlock | None, target: Target) -> tuple[Scattering, ...]:
+    """How to share out a block along these dims: one after another, or together. None: one of large whole tiles."""
     found = list[Scattering]()
     for some in _one_after_another(parts, target):
-        found.append(_scattering(some, local, dtype, target))
-        local = share_of(some, local, target.mesh)
+        share = None if block is None else LocalBlock(share_of(some, block.shape, target.mesh), block.dtype)
+        found.append(_scattering(some, share, target))
+        block = share
     return tuple(found)
 
 
-def depends_on_share(dtype: DType, least_bytes: int, target: Target) -> bool:
-    """Whether a share of a type, of no less than so many bytes, of two dims or more, may be exchanged."""
-    return tpu.may_exchange(target) and not (tpu.is_scattered(dtype) and tpu.is_large_share(least_bytes))
+def depends_on_share(shape: Shape, dtype: DType, target: Target) -> bool:
+    """Whether of an array of this shape some share may be exchanged, and not scattered as large ones are."""
+    if not tpu.may_exchange(target):
+        return False
+    least = math.prod(shape) * dtype.bytes // target.mesh.devices
+    return not tpu.is_scattered(dtype) or len(shape) < 2 or not tpu.is_large_share(least)
 
 
-def _scattering(parts: Parts, local: Shape, dtype: DType, target: Target) -> Scattering:
-    along = _along(share_of(parts, local, target.mesh), dtype, tpu.may_exchange(target))
+def _scattering(parts: Parts, share: LocalBlock | None, target: Target) -> Scattering:
+    along = Along.PLAIN if share is None else _along(share, tpu.may_exchange(target))
     if len(parts) > 1 and along is not Along.EXCHANGED:
         along = Along.STACKED
     axes = tuple(axis for _, some in parts for axis in some)
@@ -103,7 +127,8 @@ def share_of(parts: Parts, local: Shape, mesh: Mesh) -> Shape:
 
 
 @lru_cache(maxsize=1 << 14)
-def _along(share: Shape, dtype: DType, may_exchange: bool) -> Along:
+def _along(block: LocalBlock, may_exchange: bool) -> Along:
+    share, dtype = block
     otherwise = Along.EXCHANGED if may_exchange else Along.PLAIN
     if not tpu.is_scattered(dtype):
         return otherwise

@@ -10,9 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    ReduceScatter,
+    Slice,
+    UnevenExchange,
+)
+from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.plan import Apply, Einsum, Loop, Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.target import Shape, Target
 from shardc.lowering.tiles import LANES
@@ -78,13 +93,13 @@ def is_large_share(size: int) -> bool:
 @seen("0.0.42.1, 0.0.51", "an AllToAll of the shares, added up after, stays: the bytes of a scatter for any share")
 def may_exchange(target: Target) -> bool:
     """Whether shares may be exchanged and added up instead. Only for a slice that is named."""
-    return target.names_slice
+    return target.names_slice and not target.is_plain
 
 
 @seen("0.0.42.1", "over all of 4x4, 2x2x2 or 4x4x4 a ReduceScatter is an AllReduce; of 2x2 and of 2x4 it is not")
 def is_not_scattered_over(axes: Axes, target: Target) -> bool:
     """Whether a group is all of a slice two of whose sides are equal, as those of a large slice are taken to be."""
-    if not target.is_all(axes):
+    if target.is_plain or not target.is_all(axes):
         return False
     if target.sides is None:
         return target.mesh.devices >= _LARGE_SLICE
@@ -97,7 +112,7 @@ def is_not_scattered_over(axes: Axes, target: Target) -> bool:
 @seen("0.0.42.1", "an AllGather over all of 64 chips or more is blocks among zeros, summed: twice the bytes")
 def is_not_gathered_over(axes: Axes, target: Target) -> bool:
     """Whether a gather over this group is done in rounds."""
-    return target.is_all(axes) and target.mesh.devices >= _LARGE_SLICE
+    return not target.is_plain and target.is_all(axes) and target.mesh.devices >= _LARGE_SLICE
 
 
 @seen(
@@ -162,3 +177,33 @@ def copies_to_stack(dims: Sequence[int], rank: int) -> int:
 def copies_rows(piece: Shape, joined: int) -> bool:
     """Whether pieces joined along the last dim are copied once more."""
     return piece[-1] % LANES != 0 and joined > 1
+
+
+@seen("0.0.42.1", "a Slice that only products read is part of them")
+def slices_as_it_reads(op: Op) -> bool:
+    """Whether a step takes a part of its operand without a copy of that part."""
+    match op:
+        case Einsum():
+            return True
+        case Apply() | Reshape() | Loop() | AllGather() | JointGather() | ReduceScatter() | JointScatter():
+            return False
+        case AllReduce() | AllToAll() | JointExchange() | CollectivePermute():
+            return False
+        case DirectExchange() | UnevenExchange() | Slice():
+            return False
+        case _:
+            assert_never(op)
+
+
+@seen("0.0.42.1", "one Slice after another is one Slice, and so is one before pieces are cut out")
+def cuts_what_it_reads(op: Op) -> bool:
+    """Whether a step begins by cutting its operand."""
+    match op:
+        case Slice() | DirectExchange() | UnevenExchange():
+            return True
+        case Einsum() | Apply() | Reshape() | Loop() | AllGather() | JointGather() | ReduceScatter() | JointScatter():
+            return False
+        case AllReduce() | AllToAll() | JointExchange() | CollectivePermute():
+            return False
+        case _:
+            assert_never(op)

@@ -13,15 +13,12 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
-    DirectExchange,
     IllegalMove,
-    JointExchange,
     JointGather,
     JointScatter,
     Move,
     ReduceScatter,
     Slice,
-    UnevenExchange,
     apply,
 )
 from shardc.ir.functions import FUNCTIONS
@@ -240,14 +237,11 @@ def _spell_use(named: Named) -> str:
 
 def _fits(named: Named, move: Move) -> bool:
     """The axes and the dim are those that the user named; the order matters where blocks are laid out by it."""
-    if isinstance(
-        move,
-        AllReduce | CollectivePermute | JointExchange | DirectExchange | UnevenExchange | JointGather | JointScatter,
-    ):
+    if len(move.on) != 1:
         return named.axes is None or set(named.axes) == set(move.axes)
     if named.axes is not None and named.axes != move.axes:
         return False
-    return named.dim is None or named.dims[move.dim] == named.dim
+    return named.dim is None or named.dims[move.on[0]] == named.dim
 
 
 def _lead(move: Move, before: Sharding, pattern: Pattern, mesh: Mesh) -> bool:

@@ -37,7 +37,7 @@ class Problem:
     shardings: list[Sharding] = field(default_factory=list)  # of the values
     alike: dict[int, tuple[int, ...]] = field(default_factory=dict)  # per value, all that are the same array
     products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
-    _searches: dict[tuple[tuple[int, ...], int], Search] = field(default_factory=dict)
+    _searches: dict[tuple[tuple[int, ...], DType], Search] = field(default_factory=dict)
 
     together: Axes = field(init=False)  # axes of the pool that move as one
 
@@ -92,10 +92,8 @@ class Problem:
         return self.search_of(self.program.shape(dims), dtype)
 
     def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
-        key = (shape, dtype.bytes)
+        key = (shape, dtype)
         if key not in self._searches:
             graph = self.graph(len(shape))
-            self._searches[key] = Search(
-                graph, shape, dtype.bytes, self.model, self.objective, self.options, self.budget
-            )
+            self._searches[key] = Search(graph, shape, dtype, self.model, self.objective, self.options, self.budget)
         return self._searches[key]

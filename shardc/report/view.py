@@ -9,18 +9,8 @@ from typing import Any
 from shardc.cost import CostModel
 from shardc.cost.chips import Chip
 from shardc.io.text import json_text
-from shardc.ir.collectives import (
-    AllReduce,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    UnevenExchange,
-)
-from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Cost, Einsum, Loop, Single, Step, Strategy, operands_of
+from shardc.ir.plan import Cost, Loop, Step, Strategy, operands_of
 from shardc.ir.sharding import Array
 from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement
 from shardc.report.units import in_bytes
@@ -232,14 +222,14 @@ def _array(array: Array, mesh: Mesh) -> ArrayView:
 def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
     loop = step.op if isinstance(step.op, Loop) else None
     results = [values[number] for number in step.results]
-    axes, dim = ((), None) if isinstance(step.op, Loop) else _place(step.op, results[0])
+    dim = loop.dim if loop is not None else ",".join(results[0].dims[place] for place in step.op.on) or None
     return StepView(
         step.name,
         step.statement,
         tuple(map(str, operands_of(step, values))),
         ", ".join(map(str, results)),
-        axes,
-        dim if loop is None else loop.dim,
+        step.op.axes,
+        dim,
         results[0].local_shape(mesh) if loop is None else (),
         sum(result.local_bytes(mesh) for result in results),
         step.cost.wire_bytes,
@@ -249,20 +239,6 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
         step.rule,
         *((loop.trips, steps(loop.body.steps, loop.body.values, mesh)) if loop is not None else ()),
     )
-
-
-def _place(op: Single, result: Array) -> tuple[tuple[str, ...], str | None]:
-    match op:
-        case Einsum() | Apply() | Reshape():
-            return (), None
-        case AllReduce(axes) | CollectivePermute(axes) | DirectExchange(axes) | UnevenExchange(axes):
-            return axes, None
-        case JointExchange(axes, dims):
-            return axes, ",".join(dim for dim, some in zip(result.dims, dims, strict=True) if set(axes) & set(some))
-        case JointGather(parts) | JointScatter(parts):
-            return op.axes, ",".join(result.dims[dim] for dim, _ in parts)
-        case move:
-            return move.axes, result.dims[move.dim]
 
 
 def _alternative(strategy: Strategy, mesh: Mesh) -> AlternativeView:

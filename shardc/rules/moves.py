@@ -85,7 +85,7 @@ def pieces_exchanged(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]
         return
     for dims in arrangements(sharded, before.rank):
         move = exchange(before.dims, dims, mesh)
-        if isinstance(move, JointExchange | DirectExchange):
+        if move is not None and not move.facts.is_named:
             yield move
 
 

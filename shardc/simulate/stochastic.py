@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shardc.ir.calls import meeting, whole
-from shardc.ir.collectives import AllReduce, JointScatter, ReduceScatter
 from shardc.ir.dtypes import DTYPES, DType, accumulator, multiplied
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
@@ -260,10 +259,8 @@ def _precision(op: Single, arrays: Sequence[Array], result: Array) -> Precision 
             met = _met(op, arrays)
             values = met if met is not None and met.unit else max(floats, key=lambda dtype: dtype.unit)
             return Precision(values, widest, _is_coarse(values, widest))
-        case AllReduce() | ReduceScatter() | JointScatter():
-            return Precision(floats[0], floats[0], False)
-        case _:
-            return None
+        case move:
+            return Precision(floats[0], floats[0], False) if move.facts.reduces else None
 
 
 def _met(op: Single, arrays: Sequence[Array]) -> DType | None:

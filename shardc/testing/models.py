@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointGather, Move, ReduceScatter, Slice, apply
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointGather, Move, ReduceScatter, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding, spell
 from shardc.testing.oracles import all_moves, all_shardings
@@ -83,7 +83,7 @@ def _limits(price: Price, move: Move, before: Sharding, size: int, mesh: Mesh) -
     yield "a price is not negative", 0.0, endless
     yield "more bytes take no less time", price(move, size // 2), endless
     yield "twice the bytes take at most twice as long", 0.0, 2 * price(move, size // 2)
-    if count == 1 or isinstance(move, Slice):
+    if count == 1 or not move.facts.communicates:
         yield "what a device does alone is free", 0.0, 0.0
     match move:
         case AllGather(axes, dim):

@@ -19,7 +19,7 @@ ROOMS = {
     "lowering": {"ir"},
     "cost": {"ir", "lowering", "io"},
     "planner": {"ir", "rules", "lowering", "cost", "numpy"},  # numpy in `whole`, where there is a choice
-    "interface": {"ir", "notation", "cost", "planner"},
+    "interface": {"ir", "notation", "lowering", "cost", "planner"},
     "simulate": {"ir", "rules", "numpy"},
     "emit": {"ir", "lowering", "notation", "simulate", "jax", "numpy"},
     "machines": {"ir", "simulate", "emit", "jax", "numpy"},
@@ -31,7 +31,7 @@ ROOMS = {
         *{"ir", "rules", "cost", "planner", "io", "emit", "machines", "interface"},
         *{"numpy", "tabulate"},
     },
-    "report": {"ir", "rules", "cost", "planner", "compiled", "io", "tabulate", "drawsvg"},
+    "report": {"ir", "rules", "lowering", "cost", "planner", "compiled", "io", "tabulate", "drawsvg"},
     "results": {
         *{"ir", "cost", "planner", "simulate", "emit", "compiled", "report", "interface"},
         *{"jax", "numpy"},

@@ -9,7 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cost.formulas import evaluate
+from shardc.cost.model import LinkModel
+from shardc.interface.hardware import Hardware
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter
 from shardc.ir.facts import Kind
+from shardc.ir.refine import refinement
 from shardc.lowering.lower import lower
 
 SLICES = (("v5e:4x4", {"X": 4, "Y": 4}), ("v5e:4x4", {"X": 16}), ("v5p:2x2x2", {"X": 2, "Y": 2, "Z": 2}))
@@ -133,3 +138,64 @@ def test_a_scatter_over_a_whole_slice_is_drawn(objective):
     )
     (form,) = [form for form in lower(plan._found.schedule).forms if len(form.calls(plan._found.schedule.mesh)) > 1]
     assert [call.kind for call in form.calls(plan._found.schedule.mesh)] == [Kind.EXCHANGE, Kind.EXCHANGE]
+
+
+MOVES = {
+    Kind.GATHER: lambda axes: AllGather(axes, 0),
+    Kind.SCATTER: lambda axes: ReduceScatter(axes, 0),
+    Kind.SUM: AllReduce,
+    Kind.EXCHANGE: lambda axes: AllToAll(axes, 0, 1),
+    Kind.PERMUTE: lambda axes: CollectivePermute(axes, ()),
+}
+
+
+def alone(call, local_bytes, plain, mesh):
+    """The seconds of one call, as of a step of its own; a part of an axis as an axis of a finer mesh."""
+    axes, model = call.over.axes, plain
+    if call.over.split is not None:
+        (wide,) = [axis for axis in axes if mesh.size(axis) > 1]
+        by = refinement(mesh, {wide: call.over.split}, ())
+        axes, model = (by.axes((wide,))[0 if call.over.is_major else 1],), plain.refined(by)
+    size = local_bytes * call.above // call.below
+    return call.times * model.rate(MOVES[call.kind](axes)).seconds(size)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_a_step_costs_what_the_calls_of_its_form_cost_and_its_formula_says_so(plan):
+    schedule = plan._found.schedule
+    assume(schedule.by is None)
+    hardware, mesh = Hardware.of(), schedule.mesh
+    plain, model = (LinkModel.of(mesh, m.chip, m.network.layout) for m in (hardware.model(schedule.program),) * 2)
+    model = hardware.model(schedule.program)
+    names = model.symbols() | dict(mesh.axes) | dict(schedule.program.sizes)
+    for step, form in zip(schedule.steps, lower(schedule).forms, strict=True):
+        calls = form.calls(mesh)
+        if not step.is_collective or not calls:
+            continue
+        local = schedule.values[step.operands[0]].local_bytes(mesh)
+        assert step.cost.time_s == pytest.approx(sum(alone(call, local, plain, mesh) for call in calls), rel=1e-9)
+        if schedule.values[step.operands[0]].dims == tuple(dim for dim in schedule.program.dims if dim in "IJKL"):
+            assert evaluate(step.cost.formula, names) == pytest.approx(step.cost.time_s, rel=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(plans())
+def test_the_search_adds_up_what_the_table_prints(plan):
+    """Each alternative's time is the sum of its steps', rounded up to picoseconds; the first is the plan's."""
+    for statement in plan.statements:
+        for found in statement.alternatives:
+            assert found.time_s == pytest.approx(sum(step.time_s for step in found.steps), abs=1e-11)
+
+
+def test_a_scatter_over_a_whole_slice_is_priced_by_its_rounds():
+    """1,398 µs as one collective over both sides of 4×4; in rounds 4/4·3/4 of it over one, a quarter over the other."""
+    text, dims = "C[I, K]{U_X} → C[I_X, K]", {"I": 8192, "K": 8192}
+    in_rounds, by_book = (
+        shardc.plan(text, mesh={"X": 16}, topology="v5e:4x4", dims=dims, objective="bytes", formula=formula)
+        for formula in ("exact", "book")
+    )
+    assert [step.op for step in in_rounds.steps] == [step.op for step in by_book.steps] == ["ReduceScatter"]
+    assert by_book.cost.time_s == pytest.approx(2 * 8192**2 / 90e9)
+    assert "+" in in_rounds.steps[0].formula and "+" not in by_book.steps[0].formula.replace("(W_X_1+W_X_2)", "")
+    assert in_rounds.cost.time_s > 2 * by_book.cost.time_s

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.ir.dtypes import DTYPES
-from shardc.lowering.scatters import Along, Round, scatterings
+from shardc.lowering.scatters import Along, LocalBlock, Round, scatterings
 from shardc.lowering.target import Target
 
 PLANE = ("X=4,Y=4", "v5e:4x4")
@@ -26,7 +26,7 @@ def form(share, dtype, topology="v5e:4x4"):
 
 
 def only(parts, local, dtype, target):
-    (found,) = scatterings(parts, local, DTYPES[dtype], target)
+    (found,) = scatterings(parts, LocalBlock(local, DTYPES[dtype]), target)
     return found
 
 
@@ -50,7 +50,8 @@ def only(parts, local, dtype, target):
 def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
     assert form(share, dtype) is wanted
     without = {Along.EXCHANGED: Along.PLAIN}.get(wanted, wanted)
-    assert form(share, dtype, None) is form(share, dtype, "H100:16") is without, "only for the slice of a TPU"
+    assert form(share, dtype, None) is without, "only for the slice of a TPU"
+    assert form(share, dtype, "H100:16") is without
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_of_several_dims_over_a_whole_slice_the_one_over_most_links_is_first(mes
     places = {axes: dim for dim, axes in enumerate(parts.split())}
     rounds = [tuple((places[axes], tuple(axes)) for axes in each.split()) for each in wanted]
     given = tuple((dim, tuple(axes)) for axes, dim in places.items())
-    found = scatterings(given, (2**16, 2**16), DTYPES["bf16"], target(mesh, topology))
+    found = scatterings(given, LocalBlock((2**16, 2**16), DTYPES["bf16"]), target(mesh, topology))
     assert [stage.dims for stage in found] == rounds
 
 

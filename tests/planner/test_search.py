@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.cost import LinkModel, chip
 from shardc.ir.bundle import Bundle
+from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective
@@ -25,6 +26,7 @@ from shardc.rules.products import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
 
+BF16 = DTYPES["bf16"]
 CHIPS = st.sampled_from(["v5e", "v5p", "H100"])
 OBJECTIVES = st.sampled_from(list(Objective))
 SHAPES = st.sampled_from([(12, 24), (1728, 3456), (3456 * 64, 1728 * 64)])
@@ -36,7 +38,9 @@ def searches(draw):
     mesh = draw(meshes(max_axes=3, max_size=4))
     source, target = draw(shardings(mesh, 2)), draw(shardings(mesh, 2, unreduced=False))
     shape = draw(SHAPES)
-    made = Search(Graph(mesh, 2, mesh.names), shape, 2, LinkModel.of(mesh, chip(draw(CHIPS))), draw(OBJECTIVES))
+    made = Search(
+        Graph(mesh, 2, mesh.names), shape, DTYPES["bf16"], LinkModel.of(mesh, chip(draw(CHIPS))), draw(OBJECTIVES)
+    )
     graph = made.graph
     assume(made.divides(graph.number(source)) and made.divides(graph.number(target)))
     return made, graph.number(source), graph.number(target)
@@ -68,7 +72,9 @@ def test_a_move_saves_no_more_than_it_costs(case):
 def test_a_search_towards_a_goal_leaves_aside_what_takes_as_long_but_brings_more(source, goal):
     """A floor that is a little too low makes a search look at every path of the same time: 11 to 20 shardings here."""
     mesh = Mesh.of({"X": 4, "Y": 4, "Z": 4})
-    search = Search(Graph(mesh, 3, mesh.names), (2304, 2304, 2304), 2, LinkModel.of(mesh, chip("v5p")), Objective.TIME)
+    search = Search(
+        Graph(mesh, 3, mesh.names), (2304, 2304, 2304), BF16, LinkModel.of(mesh, chip("v5p")), Objective.TIME
+    )
     before, after = (search.graph.number(Sharding.of(dims)) for dims in (source, goal))
     settled = search.paths({before: 0}, after).price
     assert after in settled

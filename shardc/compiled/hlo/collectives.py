@@ -18,11 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from shardc.compiled.hlo.groups import Groups, axes_of_groups, axes_of_pairs, read_groups, read_pairs
 from shardc.compiled.hlo.loops import trip_count
 from shardc.compiled.hlo.text import Computation, Instruction, Module
+from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 
@@ -262,19 +264,28 @@ class Reader:
         return scope, source
 
 
-def wire_bytes(kind: str, n: int, local_bytes: int) -> int:
+def kind_of(name: str) -> Kind:
+    """What a collective of that name does with blocks; one of no name of ours sends them on, as a permute does."""
+    return COLLECTIVE_NAMES[name].facts.kind if name in COLLECTIVE_NAMES else Kind.PERMUTE
+
+
+def wire_bytes(name: str, n: int, local_bytes: int) -> int:
     """The bytes that each of n devices receives; `local_bytes` before the collective."""
     if n <= 1:
         return 0
-    match kind:
-        case "AllGather":
+    match kind_of(name):
+        case Kind.GATHER:
             return (n - 1) * local_bytes
-        case "AllReduce":
+        case Kind.SUM:
             return ceil(2 * (n - 1) * local_bytes / n)
-        case "ReduceScatter" | "AllToAll":
+        case Kind.SCATTER | Kind.EXCHANGE:
             return ceil((n - 1) * local_bytes / n)
-        case _:
+        case Kind.PERMUTE:
             return local_bytes
+        case Kind.SLICE | Kind.LOCAL | Kind.LOOP:
+            return 0
+        case kind:
+            assert_never(kind)
 
 
 def is_fused_scatter(instruction: Instruction) -> bool:

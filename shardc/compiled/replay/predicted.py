@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
 from shardc.cost.model import picoseconds
-from shardc.ir.collectives import Slice
-from shardc.ir.digits import Reshape
 from shardc.ir.folds import single_steps
-from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Single
+from shardc.ir.plan import Loop, Schedule, Single
 
 
 def predicted(schedule: Schedule) -> Timeline:
@@ -26,4 +24,4 @@ def predicted(schedule: Schedule) -> Timeline:
 
 
 def _tracks(op: Single) -> tuple[str, ...]:
-    return (COMPUTE,) if isinstance(op, Einsum | Apply | Reshape | Slice) else op.axes
+    return op.axes if op.facts.communicates else (COMPUTE,)

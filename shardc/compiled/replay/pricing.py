@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardc.compiled.hlo.collectives import Collective
+from shardc.compiled.hlo.collectives import Collective, kind_of
 from shardc.compiled.hlo.groups import Groups, axes_of_pairs, coordinate
 from shardc.cost.model import LinkModel, Rate
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 
@@ -50,8 +49,8 @@ def price(collective: Collective, model: LinkModel) -> Price:
         rate = Rate(sent.hops * model.chip.hop_latency, sent.s_per_byte)
         tracks = tuple(axis + _direction(axis, groups, model) for axis in wide)
         return Price(tracks, sent.links << _PORTS, rate.time_ps(collective.local_bytes))
-    move = _move(collective.kind, wide)
-    rates = [model.rate_of(move, levels, max(map(len, groups))) for levels in network.grouped(groups)]
+    kind = kind_of(collective.kind)
+    rates = [model.rate_of(kind, levels, max(map(len, groups))) for levels in network.grouped(groups)]
     time_ps = max(rate.time_ps(collective.local_bytes) for rate in rates)
     return Price(_tracks(wide, model), _occupied(groups, model), time_ps)
 
@@ -81,17 +80,3 @@ def _tracks(axes: Axes, model: LinkModel) -> tuple[str, ...]:
     """Axes of a torus have links of their own; those over a switch, or over DCN, share each device's port."""
     names = (DCN if axis in model.network.dcn else axis if model.chip.is_torus else SWITCH for axis in axes)
     return tuple(dict.fromkeys(names))
-
-
-def _move(kind: str, axes: Axes) -> Move:
-    match kind:
-        case "AllGather":
-            return AllGather(axes, 0)
-        case "ReduceScatter":
-            return ReduceScatter(axes, 0)
-        case "AllReduce":
-            return AllReduce(axes)
-        case "AllToAll":
-            return AllToAll(axes, 0, 1)
-        case _:
-            return CollectivePermute(axes, ())

@@ -183,8 +183,10 @@ class _Writer:
                 return self._product(step)
             case Apply():
                 return self._function(step, op)
-            case _:
+            case Reshape() | AllReduce() | AllToAll() | CollectivePermute() | Slice():
                 return self._moved(step, op, self._name(step.operands[0]))
+            case _:
+                assert_never(op)
 
     def _moved(self, step: Step, op: PlainMove, value: Name) -> Expr:
         match op:

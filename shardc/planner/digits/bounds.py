@@ -15,8 +15,9 @@ from functools import lru_cache, reduce
 from itertools import chain
 from operator import or_
 
+from shardc.cost.bounds import scatter_bound
 from shardc.cost.model import CostModel
-from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, ReduceScatter
+from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.costs import Leg
 from shardc.planner.paths.graph import Remaining
@@ -110,7 +111,9 @@ class MovesBound:
         if code >= self._several:
             return None if code >= self._several << 1 else self._sharing(chosen)
         if code not in self.prices:
-            self.prices[code] = self.search.price_of(_legs(self.search.model, self.axes, code), steps=0)
+            self.prices[code] = self.search.price_of(
+                _legs(self.search.model, self.axes, code, self.search.may_exchange), steps=0
+            )
         return self.prices[code]
 
     def _sharing(self, chosen: Sequence[Place]) -> int | None:
@@ -143,7 +146,7 @@ class MovesBound:
 
 
 @lru_cache(maxsize=16384)
-def _legs(model: CostModel, axes: Axes, code: int) -> tuple[Leg, ...]:
+def _legs(model: CostModel, axes: Axes, code: int, exchanged: bool) -> tuple[Leg, ...]:
     """Slices, a reduction, an exchange, a gather: the legs of a route, from the roles that the axes play."""
     mesh, legs = model.mesh, list[Leg]()
     held, summed, moved, gathered, clashing = (
@@ -152,7 +155,7 @@ def _legs(model: CostModel, axes: Axes, code: int) -> tuple[Leg, ...]:
     )
     blocks, n = mesh.product(held), mesh.product(summed)
     if summed:
-        legs.append(Leg(model.rate(ReduceScatter(summed, 0)), blocks, n - 1, n))
+        legs.append(Leg(scatter_bound(model, summed, exchanged), blocks, n - 1, n))
         blocks *= n
     if clashing:
         legs.append(Leg(model.rate(CollectivePermute(mesh.ordered({*clashing, *moved}), ())), blocks, 1, 1))

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from shardc.cost.bounds import rate_bound
 from shardc.cost.model import CostModel, Rate
-from shardc.ir.collectives import Move, Slice, apply, wire_bytes
+from shardc.ir.collectives import Move, apply, wire_bytes
 from shardc.ir.digits import Reshape, reshaped
+from shardc.ir.facts import Kind
+from shardc.lowering.scatters import LocalBlock
 from shardc.planner.paths.graph import Graph, Remaining
 from shardc.rules.digit_products import reductions
 from shardc.rules.routes import Route, depends_on_shape, route
@@ -54,9 +56,10 @@ class EdgeCosts:
     >>> # of `A[I_X, J_Y]` on X=4, Y=4: 22 moves, 7 prices
     """
 
-    def __init__(self, graph: Graph, model: CostModel) -> None:
+    def __init__(self, graph: Graph, model: CostModel, array: LocalBlock | None) -> None:
         self.graph = graph
         self.model = model
+        self.array = array  # the whole of it, where the form of a scatter depends on its shares
         self._edges: dict[int, CostedEdges] = {}
         self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
         self._routes: dict[tuple[int, int, tuple[int, ...] | None], CostedRoute | None] = {}
@@ -66,23 +69,51 @@ class EdgeCosts:
     def edges(self, number: int) -> CostedEdges:
         found = self._edges.get(number)
         if found is None:
-            prices: dict[tuple[Rate, int, int], int] = {}
-            edges = tuple(
-                (
-                    edge.target,
-                    prices.setdefault((self.model.rate(edge.move), edge.wire, edge.parts), len(prices)),
-                    self._alone.setdefault(edge.move, (edge.move,)),
-                )
-                for edge in self.graph.edges(number)
-            )
-            found = self._edges[number] = CostedEdges(tuple(prices), edges)
+            found = self._edges[number] = self._of_large(number) if self.array is None else self._of_array(number)
         return found
+
+    def _of_large(self, number: int) -> CostedEdges:
+        prices: dict[tuple[Rate, int, int], int] = {}
+        edges = tuple(
+            (
+                edge.target,
+                prices.setdefault((self.model.emitted(edge.move, None), edge.wire, edge.parts), len(prices)),
+                self._alone.setdefault(edge.move, (edge.move,)),
+            )
+            for edge in self.graph.edges(number)
+        )
+        return CostedEdges(tuple(prices), edges)
+
+    def _of_array(self, number: int) -> CostedEdges:
+        """As of a large one, but for scatters."""
+        known = edge_costs(self.graph, self.model, None).edges(number)
+        edges = list[tuple[int, int, tuple[Move]]]()
+        prices = {price: place for place, price in enumerate(known.prices)}
+        for target, place, moves in known.moves:
+            if moves[0].facts.kind is Kind.SCATTER:
+                _, wire, parts = known.prices[place]
+                place = prices.setdefault((self.rate(number, moves[0]), wire, parts), len(prices))
+            edges.append((target, place, moves))
+        return CostedEdges(tuple(prices), tuple(edges))
+
+    def rate(self, number: int, move: Move) -> Rate:
+        """Of what is emitted for a move of the array from one sharding."""
+        return self.model.emitted(move, self._block(self.graph.blocks[number]))
+
+    def _block(self, counts: Sequence[int], places: Sequence[_Place] | None = None) -> LocalBlock | None:
+        """A device's block, in digits at these places."""
+        if self.array is None:
+            return None
+        shape = self.array.shape if places is None else tuple(_size(place, self.array.shape) for place in places)
+        return LocalBlock(tuple(size // count for size, count in zip(shape, counts, strict=True)), self.array.dtype)
 
     def rate_bound(self, left: Remaining) -> Rate:
         """The least time of all that is left to do, of the bytes of an array."""
         found = self._bounds.get(left)
         if found is None:
-            found = rate_bound(self.model, left.axes, left.moved, left.summed, left.block, left.kept)
+            found = rate_bound(
+                self.model, left.axes, left.moved, left.summed, left.block, left.kept, self.array is not None
+            )
             self._bounds[left] = found
         return found
 
@@ -110,9 +141,8 @@ class EdgeCosts:
     def along(self, number: int, moves: Route) -> CostedRoute | None:
         """A route with the rates of its moves; None if some digit is cut into more blocks than it has elements."""
         mesh, sharding = self.graph.mesh, self.graph.shardings[number]
-        # Of each place: the dim it is of; its size, None for a rest; of a rest what lies above it.
-        whole = [(dim, None, 1) for dim in range(len(sharding.dims))]
-        places: list[tuple[int, int | None, int]] = [*whole]
+        whole = [_Place(dim, None, 1) for dim in range(len(sharding.dims))]
+        places = [*whole]
         divisors, legs, blocks = [1] * len(places), list[Leg](), list[int]()
         for move in moves:
             before = mesh.product(sharding.sharded)
@@ -120,10 +150,11 @@ class EdgeCosts:
                 sharding = reshaped(move, sharding, mesh)
                 places = [*whole] if move.joins else _places(move)
             else:
-                if not isinstance(move, Slice):
+                if move.facts.communicates:
                     parts = mesh.product(move.axes)
                     wire = wire_bytes(move, sharding, mesh, parts)  # linear, as of an Edge
-                    legs.append(Leg(self.model.rate(move), before, wire, parts))
+                    rate = self.model.emitted(move, self._block(sharding.blocks(mesh), places))
+                    legs.append(Leg(rate, before, wire, parts))
                 sharding = apply(move, sharding, mesh)
             for (dim, size, above), count in zip(places, sharding.blocks(mesh), strict=True):
                 if size is None:
@@ -134,14 +165,27 @@ class EdgeCosts:
         return CostedRoute(moves, self.graph.number(sharding), tuple(legs), tuple(divisors), tuple(blocks))
 
 
-def _places(split: Reshape) -> list[tuple[int, int | None, int]]:
-    found: list[tuple[int, int | None, int]] = []
+class _Place(NamedTuple):
+    """Of an array in digits: the dim that a digit is of; its size, None for a rest; of a rest what lies above it."""
+
+    dim: int
+    size: int | None
+    above: int
+
+
+def _size(place: _Place, shape: Sequence[int]) -> int:
+    return shape[place.dim] // place.above if place.size is None else place.size
+
+
+def _places(split: Reshape) -> list[_Place]:
+    found: list[_Place] = []
     for dim, sizes in enumerate(split.sizes):
-        found += [(dim, size, 1) for size in sizes]
-        found.append((dim, None, math.prod(sizes)))
+        found += [_Place(dim, size, 1) for size in sizes]
+        found.append(_Place(dim, None, math.prod(sizes)))
     return found
 
 
-@lru_cache(maxsize=64)
-def edge_costs(graph: Graph, model: CostModel) -> EdgeCosts:
-    return EdgeCosts(graph, model)
+@lru_cache(maxsize=256)
+def edge_costs(graph: Graph, model: CostModel, array: LocalBlock | None) -> EdgeCosts:
+    """What searches over a graph have asked for; `array` where prices depend on more than its bytes."""
+    return EdgeCosts(graph, model, array)

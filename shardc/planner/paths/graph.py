@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from shardc.ir.bundle import Bundle
 from shardc.ir.collectives import (
     AllGather,
+    AllReduce,
+    AllToAll,
     CollectivePermute,
     DirectExchange,
     JointExchange,
@@ -24,6 +26,7 @@ from shardc.ir.collectives import (
     Move,
     ReduceScatter,
     Slice,
+    UnevenExchange,
     apply,
     wire_bytes,
 )
@@ -33,8 +36,6 @@ from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.moves import MAX_ARRANGEMENTS, moves
 from shardc.rules.products import count_arrangements
 from shardc.rules.routes import needs_digits
-
-_JOINT = {AllGather: AllGather | JointGather, ReduceScatter: ReduceScatter | JointScatter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +171,8 @@ class Graph:
     def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
         if kind is not Slice:
-            kinds = _JOINT.get(kind, kind)
-            return tuple(edge for edge in self.edges(number) if isinstance(edge.move, kinds))
+            facts = ((edge, edge.move.facts) for edge in self.edges(number))
+            return tuple(edge for edge, has in facts if has.is_named and has.name == kind.facts.name)
         before = self.shardings[number]
         free = tuple(axis for axis in self.mesh.names if axis not in before.used)
         chosen = (order for count in range(1, len(free) + 1) for order in permutations(free, count))
@@ -182,10 +183,14 @@ class Graph:
         # wire_bytes is linear: for L = parts it is the numerator over `parts`.
         wire = wire_bytes(move, before, self.mesh, parts)
         match move:
-            case CollectivePermute(_, dims) | JointExchange(_, dims) | DirectExchange(_, dims):
+            case (
+                CollectivePermute(_, dims) | JointExchange(_, dims) | DirectExchange(_, dims) | UnevenExchange(_, dims)
+            ):
                 after = self._number(dims, before.unreduced)  # from the rules, so that nothing is to be checked
-            case _:
+            case AllGather() | JointGather() | ReduceScatter() | JointScatter() | AllReduce() | AllToAll() | Slice():
                 after = self.number(apply(move, before, self.mesh))
+            case _:
+                assert_never(move)
         return Edge(after, move, wire, parts)
 
 

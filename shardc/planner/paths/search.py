@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from shardc.cost.model import CostModel
-from shardc.ir.collectives import AllReduce, JointScatter, ReduceScatter
 from shardc.ir.digits import Reshape, reshaped, shape_after
+from shardc.ir.dtypes import DType
 from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Sharding
+from shardc.lowering.scatters import LocalBlock, depends_on_share
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.objective import Objective
 from shardc.planner.options import CHEAPEST, Method, Options
@@ -34,7 +35,7 @@ class Search:
         self,
         graph: Graph,
         shape: tuple[int, ...],
-        itemsize: int,
+        dtype: DType,
         model: CostModel,
         objective: Objective,
         options: Options = CHEAPEST,
@@ -48,8 +49,11 @@ class Search:
         self._cap = options.largest_step
         self._budget = Budget.unlimited() if budget is None else budget
         self.given: set[int] = set()  # where the array lies before the program begins
-        self._costs = edge_costs(graph, model)
-        self.total_bytes = itemsize
+        self.dtype = dtype
+        self.may_exchange = depends_on_share(shape, dtype, model.target)
+        self.array = LocalBlock(shape, dtype) if self.may_exchange else None
+        self._costs = edge_costs(graph, model, self.array)
+        self.total_bytes = dtype.bytes
         for size in shape:
             self.total_bytes *= size
         self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
@@ -148,7 +152,7 @@ class Search:
 
     def price(self, number: int, edge: Edge) -> int:
         size = self.local_bytes(number)
-        return self.objective.price(self.model.rate(edge.move).time_ps(size), edge.wire * size // edge.parts)
+        return self.objective.price(self._costs.rate(number, edge.move).time_ps(size), edge.wire * size // edge.parts)
 
     def needed(self, number: int, goal: int) -> int:
         """The bytes that some device needs and does not hold, to come from one sharding to another."""
@@ -180,7 +184,7 @@ class Search:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
-        first = last is None or isinstance(last[1][-1], AllReduce | ReduceScatter | JointScatter)
+        first = last is None or last[1][-1].facts.reduces
         found = self._shorter(number, goal) if first or self.graph.needs_digits(number, goal) else None
         return [] if found is None else [(goal, *found)]
 
@@ -259,9 +263,8 @@ class Search:
         split = aligned(source, target, self.shape, mesh)
         shape = shape_after(split, self.shape)
         graph = sharding_graph(mesh, len(shape), self.graph.pool)
-        itemsize = self.total_bytes // math.prod(self.shape)
         options = replace(self.options, method=Method.SEARCH)
-        inner = Search(graph, shape, itemsize, self.model, self.objective, options, self._budget)
+        inner = Search(graph, shape, self.dtype, self.model, self.objective, options, self._budget)
         start, end = (graph.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
         try:
             found = inner.paths({start: 0}, end, limit)

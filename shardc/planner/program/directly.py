@@ -21,6 +21,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
+from shardc.lowering.scatters import block_of
 from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.objective import Objective
 from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
@@ -130,7 +131,9 @@ def _run(part: _Part, schedule: Schedule, model: CostModel, objective: Objective
 def _cost(move: UnevenExchange, before: Array, model: CostModel) -> StepCost:
     size = before.local_bytes(model.mesh)
     wire = wire_bytes(move, before.sharding, model.mesh, size)
-    return StepCost(wire, 0, model.rate(move).seconds(size), model.formula(move, before))
+    return StepCost(
+        wire, 0, model.emitted(move, block_of(before, model.mesh)).seconds(size), model.formula(move, before)
+    )
 
 
 def _counted(objective: Objective, costs: Iterator[StepCost] | Sequence[StepCost]) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardc.cost.model import PICO, picoseconds
-from shardc.ir.collectives import JointScatter
+from shardc.ir.facts import Kind
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Array
@@ -56,7 +56,7 @@ def strategies(
                     yield strategy
                 else:
                     apart.append(strategy)
-            if not any(isinstance(step.op, JointScatter) for step in strategy.steps):
+            if not any(step.op.facts.kind is Kind.SCATTER and len(step.op.on) > 1 for step in strategy.steps):
                 break
     yield from apart
 

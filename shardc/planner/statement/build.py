@@ -7,23 +7,21 @@ from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
 from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    DirectExchange,
-    JointGather,
-    JointScatter,
     Move,
-    ReduceScatter,
     Slice,
     apply,
+    one_dim_at_a_time,
+    turns,
     wire_bytes,
 )
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DType
+from shardc.ir.facts import Kind
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Step, StepCost, applied
 from shardc.ir.program import Call, Expr, Input, Product, Use
 from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.scatters import block_of
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
@@ -184,7 +182,7 @@ class Builder:
         cost = StepCost(
             wire_bytes(move, before.sharding, mesh, size),
             0,
-            self.problem.model.rate(move).seconds(size),
+            self.problem.model.emitted(move, block_of(before, mesh)).seconds(size),
             self.problem.model.formula(move, replace(before, dims=before.dims if whole is None else whole)),
         )
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
@@ -226,7 +224,8 @@ class Builder:
         self, move: Move, table: Table, dims: tuple[str, ...], product: Product | None, cases: dict[str, int]
     ) -> str:
         number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)
-        rounds = f", {move.rounds} rounds" if isinstance(move, DirectExchange) else ""
+        many = turns(move).times
+        rounds = f", {many} rounds" if many > 1 else ""
         if product is not None:
             return _before_product(move, dims, product, number) + rounds
         if isinstance(table.expr, Product):
@@ -240,41 +239,46 @@ def _pair(table: Table, origin: Multiplied) -> Product:
 
 
 def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: int) -> str:
-    match move:
-        case AllGather(dim=dim) if dims[dim] not in product.dims:
+    contracted = len(move.on) == 1 and dims[move.on[0]] not in product.dims
+    match move.facts.kind:
+        case Kind.GATHER if contracted:
             return "case 2: gather the contracted dim" if case == 2 else "gather the contracted dim"
-        case AllGather() | JointGather():
+        case Kind.GATHER:
             return "case 4: gather one operand" if case == 4 else "gather before the product"
-        case Slice(dim=dim) if dims[dim] not in product.dims:
+        case Kind.SLICE if contracted:
             return "case 2: slice the other operand" if case == 2 else "slice the contracted dim"
-        case Slice():
+        case Kind.SLICE:
             return "slice before the product"
-        case AllReduce() | ReduceScatter() | JointScatter():
+        case Kind.SUM | Kind.SCATTER:
             return "reduce before the product"
-        case _:
+        case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
             return "reshard before the product"
+        case kind:
+            assert_never(kind)
 
 
 def _after_product(move: Move, case: int) -> str:
     prefix = f"case {case}: " if case in (2, 3) else ""
-    match move:
-        case AllReduce():
+    match move.facts.kind:
+        case Kind.SUM:
             return f"{prefix}reduce the result"
-        case ReduceScatter() | JointScatter():
+        case Kind.SCATTER:
             return f"{prefix}reduce and scatter the result"
-        case AllGather() | JointGather():
+        case Kind.GATHER:
             return "gather after the product"
-        case Slice():
+        case Kind.SLICE:
             return "slice after the product"
-        case _:
+        case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
             return "reshard after the product"
+        case kind:
+            assert_never(kind)
 
 
 def _one_dim_at_a_time(moves: list[Move | Reshape]) -> list[Move | Reshape]:
     """`A[I, J]{U_XY} → A[I_X, J_Y]` as a ReduceScatter for each dim."""
     found: list[Move | Reshape] = []
     for move in moves:
-        found += [ReduceScatter(axes, dim) for dim, axes in move.parts] if isinstance(move, JointScatter) else [move]
+        found += [move] if isinstance(move, Reshape) else one_dim_at_a_time(move)
     return found
 
 

@@ -20,7 +20,7 @@ from typing import assert_never
 
 from shardc.errors import ShardcError
 from shardc.ir.chains import Chain, Pair, chain_of
-from shardc.ir.collectives import COLLECTIVE_NAMES, AllReduce, JointGather, JointScatter
+from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import NODE, WAY
@@ -293,11 +293,9 @@ def _edges_of(expr: Named, dim: int | None, number: int, search: Search) -> Iter
     for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
         move = edge.move
         axes_fit = (
-            expr.axes is None
-            or move.axes == expr.axes
-            or (isinstance(move, AllReduce | JointGather | JointScatter) and set(move.axes) == set(expr.axes))
+            expr.axes is None or move.axes == expr.axes or (len(move.on) != 1 and set(move.axes) == set(expr.axes))
         )
-        if axes_fit and (dim is None or getattr(move, "dim", None) == dim):
+        if axes_fit and (dim is None or move.on == (dim,)):
             yield edge
 
 

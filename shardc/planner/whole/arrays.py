@@ -46,7 +46,7 @@ class Entity:
 
     @property
     def states(self) -> States:
-        return states(self.search.graph, self.search.model)
+        return states(self.search.graph, self.search.model, self.search.array)
 
     @property
     def sources(self) -> list[Lying]:

@@ -22,8 +22,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.cost.model import PICO, CostModel
+from shardc.cost.model import PICO, CostModel, Rate
 from shardc.ir.sharding import Axes, Sharding
+from shardc.lowering.scatters import LocalBlock
 from shardc.planner.objective import Objective
 from shardc.planner.paths.costs import edge_costs
 from shardc.planner.paths.graph import Graph
@@ -74,7 +75,7 @@ class States:
     place: dict[int, int]  # of each number
     source: NDArray[np.int64]  # of each move: from which place
     target: NDArray[np.int64]
-    latency: NDArray[np.float64]
+    latency: NDArray[np.float64]  # of each round and move
     per_byte: NDArray[np.float64]
     wire: NDArray[np.int64]
     parts: NDArray[np.int64]
@@ -82,21 +83,34 @@ class States:
 
 
 @lru_cache(maxsize=32)
-def states(around: Graph, model: CostModel) -> States:
+def states(around: Graph, model: CostModel, array: LocalBlock | None) -> States:
+    """As `edge_costs` has them: of any array, or of this one."""
     numbers = tuple(around.number(sharding) for sharding in _every_sharding(around))
     place = {number: at for at, number in enumerate(numbers)}
-    moves = edge_costs(around, model)
-    rows: list[tuple[float, ...]] = []
+    moves = edge_costs(around, model, array)
+    rows, rates = list[tuple[int, ...]](), list[Rate]()
     for at, number in enumerate(numbers):
         found = moves.edges(number)
         for target, price, _ in found.moves:
             rate, wire, parts = found.prices[price]
             if target in place:
-                rows.append((at, place[target], rate.latency_s, rate.s_per_byte, wire, parts))
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 6).T  # whole numbers among them are far below 2^53
-    source, target, wire, parts = (columns[at].astype(np.int64) for at in (0, 1, 4, 5))
+                rows.append((at, place[target], wire, parts))
+                rates.append(rate)
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    source, target, wire, parts = (columns[at] for at in range(4))
+    latency, per_byte = _in_rounds(rates)
     blocks = [around.mesh.product(around.shardings[number].sharded) for number in numbers]
-    return States(numbers, place, source, target, columns[2], columns[3], wire, parts, np.array(blocks, dtype=np.int64))
+    return States(numbers, place, source, target, latency, per_byte, wire, parts, np.array(blocks, dtype=np.int64))
+
+
+def _in_rounds(rates: list[Rate]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Latencies and seconds per byte of each round; nothing for rounds that a move does not have."""
+    rounds = [list(rate.rounds()) for rate in rates]
+    found = np.zeros((2, max(map(len, rounds), default=1), len(rates)))
+    for move, some in enumerate(rounds):
+        for number, each in enumerate(some):
+            found[:, number, move] = each.latency_s, each.s_per_byte
+    return found[0], found[1]
 
 
 def _every_sharding(around: Graph) -> Iterator[Sharding]:
@@ -110,7 +124,7 @@ def _every_sharding(around: Graph) -> Iterator[Sharding]:
 
 def between(search: Search, scale: Scale) -> Table:
     """The least price from each sharding to each other; NEVER where the array cannot lie so, or nothing leads there."""
-    all_states = states(search.graph, search.model)
+    all_states = states(search.graph, search.model, search.array)
     fits = np.array([search.divides(number) for number in all_states.numbers], dtype=bool)
     found = _edges(search, all_states, scale)
     found[~fits, :] = NEVER
@@ -125,7 +139,8 @@ def _edges(search: Search, every: States, scale: Scale) -> Table:
     count = len(every.numbers)
     found = np.full((count, count), NEVER, dtype=np.int64)
     size = search.total_bytes // every.blocks[every.source]
-    time = np.ceil(np.maximum(every.latency, size * every.per_byte) * PICO - 1e-6).astype(np.int64)
+    seconds = np.maximum(every.latency, size * every.per_byte).sum(axis=0)
+    time = np.ceil(seconds * PICO - 1e-6).astype(np.int64)
     np.minimum.at(found, (every.source, every.target), scale.of_arrays(time, every.wire * size // every.parts))
     np.fill_diagonal(found, 0)
     return found
@@ -153,7 +168,7 @@ def _add_routes(search: Search, every: States, scale: Scale, found: Table) -> No
 
 @lru_cache(maxsize=32)
 def _in_digits(around: Graph, model: CostModel) -> tuple[tuple[int, int], ...]:
-    numbers = states(around, model).numbers
+    numbers = states(around, model, None).numbers
     if len(numbers) > MAX_ROUTES:
         return ()
     return tuple(

@@ -14,8 +14,10 @@ from shardc.cost.links import Level
 from shardc.cost.links.switch import Switch
 from shardc.cost.model import LinkModel
 from shardc.ir.folds import Done
-from shardc.ir.plan import Local, Loop, Step
+from shardc.ir.plan import Loop, Step
 from shardc.ir.sharding import spell_axes
+from shardc.lowering.lower import form
+from shardc.lowering.scatters import block_of
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, width_of
 from shardc.report.pictures.picture import Picture, above, framed
 from shardc.report.units import in_bytes
@@ -28,12 +30,15 @@ _THICKEST = 4.0
 def links_picture(done: Done, model: LinkModel) -> Picture | None:
     """The links of a step, of one trip where a loop is around it; None where it moves nothing."""
     step, mesh = done.step, model.mesh
-    if isinstance(step.op, Local | Loop) or not step.cost.wire_bytes:
+    if isinstance(step.op, Loop) or not step.cost.wire_bytes:
         return None
     levels, devices = model.network.levels(step.op.axes), mesh.product(step.op.axes)
-    local = done.block.values[step.operands[0]].local_bytes(mesh)
-    over = spell_axes(mesh.ordered(step.op.axes))
-    rows = [_line(each, over) for each in carried(step.op, levels, local, devices)]
+    over, before = spell_axes(mesh.ordered(step.op.axes)), done.block.values[step.operands[0]]
+    rows = list[Picture]()
+    for call in form(step.op, block_of(before, mesh), model.target).calls(mesh):
+        size = before.local_bytes(mesh) * call.times * call.above // call.below
+        lines = carried(call.kind, model.levels_of(call), size, call.over.parts(mesh))
+        rows += [_line(each, spell_axes(mesh.ordered(call.over.axes))) for each in lines]
     return framed(above(f"links of {step.name} over {over}", rows or [_ports(step, levels, devices, over)]))
 
 
