@@ -148,3 +148,73 @@ def test_what_the_plan_is_told_by(text, ops):
         own, *others = statement.cheapest(3)
         assert [step.op for step in own.steps] == mine
         assert all(other.time_s >= own.time_s for other in others)
+
+
+@st.composite
+def texts_in_statements(draw):
+    """The same meaning in one statement, and with a statement of its own for each operation."""
+    mesh = Mesh.of(draw(st.sampled_from(({"X": 2}, {"X": 4}, {"X": 2, "Y": 2}))))
+
+    def array(name, dims):
+        return name + spell(tuple(dims), draw(shardings(mesh, len(dims), unreduced=False)))
+
+    a, b, c, d = array("A", "IJ"), array("B", "JK"), array("C", "KL"), array("D", "IL")
+    out = array("S", "IL")
+    f = draw(st.sampled_from(("relu", "neg")))
+    return mesh, *draw(
+        st.sampled_from(
+            (
+                (f"{out} = {a} · {b} · {c}", f"T = {a} · {b}; {out} = T · {c}"),
+                (f"{out} = {a} · ({b} · {c})", f"T = {a} · {b}; {out} = T · {c}"),
+                (f"{out} = {f}({a} · {b}) · {c}", f"T = {a} · {b}; H = {f}(T); {out} = H · {c}"),
+                (f"{out} = ({a} · {b}) · {c} + {d}", f"T = {a} · {b}; V = T · {c}; {out} = V + {d}"),
+                (f"{out} = {a} · {b} · {c} + {d}", f"T = {b} · {c}; V = {a} · T; {out} = V + {d}"),
+            )
+        )
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(texts_in_statements(), st.sampled_from(Objective))
+def test_a_price_does_not_depend_on_where_statements_end(case, objective):
+    mesh, whole, apart = case
+    prices = [plan_program(parsed(text, mesh), model_of(mesh), objective).price(objective) for text in (whole, apart)]
+    assert first(prices[0], objective) == first(prices[1], objective)
+
+
+def test_question_7_is_one_command():
+    """Of *How To Scale Your Model*, chapter 3: both matrices over all four chips, on the dim that is summed last."""
+    text = "In[B_?, D_?] ·_D Win[D_?, F_?] ·_F Wout[F_?, D_?] → Out[B_?, D_?]"
+    asked = {"mesh": {"X": 2, "Y": 2}, "dims": {"B": 128, "D": 8192, "F": 32768}, "dtype": "bf16", "chip": "v5e"}
+    found = shardc.plan(text, memory="300MB", **asked)
+    assert found.cost.peak_bytes <= 300e6
+    assert found.cost.flops == 2 * 2 * 128 * 8192 * 32768 // 4
+    assert found.cost.wire_bytes == 128 * 8192 * 2 * 3 // 4  # the result, reduced and scattered
+    assert [array.local_shape for array in found.inputs[1:]] == [(8192, 8192), (8192, 8192)]
+    with pytest.raises(ShardcError, match="no plan found keeps"):
+        shardc.plan(text, memory=8192 * 32768, **asked)  # each chip's part of the two, and nothing else
+
+
+def test_holes_over_every_axis_share_the_work():
+    dims = {"B": 4096, "D": 4096, "F": 4096}
+    found = shardc.plan("A[B_?, D_?] · B[D_?, F_?] → C[B_?, F_?]", mesh={"X": 4, "Y": 4, "Z": 4}, dims=dims)
+    assert found.cost.flops == 2 * 4096**3 // 64
+    assert found.cost.wire_bytes == 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(cases(kinds=("a product of a function", "an open input", "two consumers")), st.sampled_from(Objective))
+def test_a_limit_at_a_plans_peak_finds_one_as_good_and_a_byte_less_a_leaner_one_or_none(case, objective):
+    mesh, text, _ = case
+    program, model = parsed(text, mesh), model_of(mesh)
+    free = plan_program(program, model, objective)
+    at_peak = plan_program(program, model, objective, free.cost.peak_bytes)
+    assert at_peak.price(objective) == free.price(objective)
+    try:
+        below = plan_program(program, model, objective, free.cost.peak_bytes - 1)
+    except ShardcError as refusal:
+        assert refusal.code == "SHC410"
+        return
+    assert below.cost.peak_bytes < free.cost.peak_bytes
+    assert first(below.price(objective), objective) >= first(free.price(objective), objective)
+    assert_means_the_program(below.schedule)

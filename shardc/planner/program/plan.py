@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.program import Program, every_statement
@@ -82,17 +85,26 @@ def _planned(
     free = planned_at_once(program, model, objective, budget=budget)
     wide = _over_idle_axes(program, model, free, planning, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
+    together: Iterator[PlannedProgram] = iter(())
     if may_gain(program, objective):
         from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
 
-        whole = plan_whole(program, model, planning)
-        found = sorted([*found, *([] if whole is None else [whole])], key=lambda each: each.price(objective))
+        together = plan_whole(program, model, planning)
+        found = sorted([*found, *islice(together, 1)], key=lambda each: each.price(objective))
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:
             return planned
     assert memory is not None
-    least = min(planned.cost.peak_bytes for planned in found)
-    return Limited(program, model, memory, planning).within(free, least)
+    leaner, least = None, min(planned.cost.peak_bytes for planned in found)
+    for planned in together:
+        least = min(least, planned.cost.peak_bytes)
+        if planned.cost.peak_bytes <= memory:
+            leaner = planned
+            break
+    in_turn = Limited(program, model, memory, planning).within(free, least)
+    if leaner is None or isinstance(in_turn, Refused):
+        return leaner or in_turn
+    return min(in_turn, leaner, key=lambda each: each.price(objective))
 
 
 def _over_idle_axes(

@@ -41,6 +41,7 @@ class Entity:
     partial: frozenset[str]  # the axes over which it may be unreduced
     left: int  # uses to come
     bases: list[Lying] = field(default_factory=list)
+    asked: dict[int, Lying] = field(default_factory=dict)  # where uses have asked for it, by place
     copy: Lying | None = None
     is_used: bool = False
 
@@ -50,7 +51,7 @@ class Entity:
 
     @property
     def sources(self) -> list[Lying]:
-        return self.bases if self.copy is None else [*self.bases, self.copy]
+        return [*self.bases, *self.asked.values(), *([] if self.copy is None else [self.copy])]
 
     @property
     def gains_by_a_copy(self) -> bool:
@@ -124,7 +125,8 @@ def fresh(base: str, taken: set[str]) -> str:
 class Line:
     """A statement of the program to be planned, and by which node the sharding of what it binds is chosen.
 
-    `number` is the statement as written; a copy, and an expression within a statement, are lines of their own.
+    `number` is the statement as written; a copy, and an expression within a statement, are lines of their own. What is
+    open lies as its way leaves it, for the one line that uses it.
     """
 
     statement: Statement
@@ -132,3 +134,4 @@ class Line:
     lying: Lying
     entity: Entity
     copy_of: str | None = None
+    is_open: bool = False

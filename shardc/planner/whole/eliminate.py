@@ -59,7 +59,7 @@ def solve(sizes: Sequence[int], factors: Sequence[Factor], most: int = MOST) -> 
                 bound += int(found.table)
     states = _back(removed, sizes)
     if not exact:
-        states = _improved(states, factors, sizes)
+        states = improved(states, factors, sizes)
     price = min(NEVER, sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors))
     return Solved(tuple(states), price, min(bound, price))
 
@@ -134,7 +134,7 @@ def _best(node: int, factors: Sequence[Factor], states: Sequence[int], sizes: Se
     return int(total.argmin())
 
 
-def _improved(states: list[int], factors: Sequence[Factor], sizes: Sequence[int]) -> list[int]:
+def improved(states: list[int], factors: Sequence[Factor], sizes: Sequence[int]) -> list[int]:
     """Node after node takes its best state given the others, until none gains."""
     of_node = [[factor for factor in factors if node in factor.nodes] for node in range(len(sizes))]
     better = True

@@ -27,7 +27,7 @@ from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Line, Lying, fresh, is_free, moved_by, use_counts
 from shardc.planner.whole.eliminate import Factor
 from shardc.planner.whole.local import local_ways
-from shardc.planner.whole.prices import NEVER, Scale, Table, between
+from shardc.planner.whole.prices import NEVER, Prices, Scale, Table, between
 
 MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
 
@@ -42,18 +42,19 @@ class FactorGraph:
 
     problem: Problem
     scale: Scale
+    prices: Prices  # between the shardings of each array, as far as they are known
     sizes: list[int] = field(default_factory=list)
     factors: list[Factor] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     given: dict[str, tuple[Entity, Lying]] = field(default_factory=dict)
+    taken: list[tuple[Entity, Lying]] = field(default_factory=list)  # what operations take
     _arrays: dict[str, Entity] = field(default_factory=dict)
-    _prices: dict[tuple[tuple[int, ...], int], Table] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _now: int = 0
 
     @classmethod
-    def of(cls, problem: Problem, scale: Scale) -> FactorGraph:
-        graph, program = cls(problem, scale), problem.program
+    def of(cls, problem: Problem, scale: Scale, prices: Prices) -> FactorGraph:
+        graph, program = cls(problem, scale, prices), problem.program
         counts = use_counts(program)
         graph._taken = {array.name for array in program.inputs} | {made.name for made in straight(program)}
         for array in program.inputs:
@@ -62,6 +63,11 @@ class FactorGraph:
             graph._now = number
             graph._state(statement, number in program.outputs, counts[number])
         return graph
+
+    @property
+    def entries(self) -> int:
+        """Of all tables."""
+        return sum(factor.table.size for factor in self.factors)
 
     # --- statements
 
@@ -81,7 +87,8 @@ class FactorGraph:
         taken, entity = self._operation(expr, statement.name)
         fixed = isinstance(expr, Named) or (isinstance(expr, Product) and expr.local)
         with_sums = not is_output and is_free(pattern)
-        if left > 1 or fixed or not with_sums:
+        is_open = with_sums and not fixed and left < 2
+        if not is_open:
             home, made = self._lying(entity, pattern, with_sums), entity.bases[0]
             if fixed:
                 self._stay(made, home)
@@ -90,7 +97,7 @@ class FactorGraph:
             entity.bases = [home]
         entity.left, entity.name = left, statement.name
         self._arrays[statement.name] = entity
-        self._write(replace(statement, expr=taken), entity.bases[0], entity)
+        self._write(replace(statement, expr=taken), entity.bases[0], entity, is_open)
 
     def _moved(self, statement: Statement, use: Use, is_output: bool) -> None:
         """`B[I, J_X] = A`, or by a collective's name: the same array, which from here on lies there as well."""
@@ -109,8 +116,8 @@ class FactorGraph:
         entity.name, entity.dims = statement.name, statement.dims
         self._write(statement, to, entity)
 
-    def _write(self, statement: Statement, lying: Lying, entity: Entity, copy_of: str | None = None) -> None:
-        self.lines.append(Line(statement, self._now, lying, entity, copy_of))
+    def _write(self, statement: Statement, lying: Lying, entity: Entity, is_open: bool = False) -> None:
+        self.lines.append(Line(statement, self._now, lying, entity, is_open=is_open))
 
     # --- operations
 
@@ -136,10 +143,10 @@ class FactorGraph:
         ]
         node = self._node(len(ways))
         self._factor((node,), np.array([self.scale.of_price(price) for _, price in ways], dtype=np.int64))
+        taken = replace(expr, operands=tuple(self._bare(use, entity) for use, entity in found))
         self._take(expr, found, ways, node)
         results = np.array([made.states.place[way.result] for way, _ in ways], dtype=np.int64)
         made.bases.append(Lying(node, results))
-        taken = replace(expr, operands=tuple(self._bare(use, entity) for use, entity in found))
         return taken, made
 
     def _operand(self, expr: Expr, name: str) -> tuple[Use, Entity]:
@@ -150,7 +157,7 @@ class FactorGraph:
         taken, entity = self._operation(expr, inner)
         text = f"{inner}[{', '.join(expr.dims)}]"
         statement = Statement(inner, expr.dims, Pattern.free(len(expr.dims)), taken, expr.dtype, text, expr.span)
-        self._write(statement, entity.bases[0], entity)
+        self._write(statement, entity.bases[0], entity, is_open=True)
         return Use(inner, expr.dims, None, expr.dtype, expr.span), entity
 
     def _take(
@@ -167,6 +174,7 @@ class FactorGraph:
             else:
                 self._use(entity, use, to, others)
             before.append((entity, to))
+        self.taken += before
 
     def _collective(self, named: Named, use: Use, entity: Entity) -> tuple[Expr, Entity]:
         """A collective by its name within an expression, or of an expression."""
@@ -204,10 +212,12 @@ class FactorGraph:
         exact = None if use.pattern is None else use.pattern.exact
         if exact is None or entity.is_at(exact):
             return None
-        point = Lying(self._node(1), np.array([entity.place(exact)], dtype=np.int64))
-        self._move(entity, entity.sources, point)
-        entity.bases.append(point)
-        return point
+        place = entity.place(exact)
+        if place not in entity.asked:
+            point = Lying(self._node(1), np.array([place], dtype=np.int64))
+            self._move(entity, entity.sources, point)
+            entity.asked[place] = point
+        return entity.asked[place]
 
     def _keep(self, entity: Entity) -> None:
         """A copy, for this use and later ones."""
@@ -216,7 +226,8 @@ class FactorGraph:
         entity.copy = copy
         name, dims = fresh(entity.name, self._taken), entity.dims
         use = Use(entity.name, dims, None, entity.dtype)
-        self._write(Statement(name, dims, Pattern.free(len(dims)), use, entity.dtype, name), copy, entity, entity.name)
+        kept = Statement(name, dims, Pattern.free(len(dims)), use, entity.dtype, name)
+        self.lines.append(Line(kept, self._now, copy, entity, copy_of=entity.name))
 
     def _move(self, entity: Entity, sources: list[Lying], to: Lying, others: list[Lying] | None = None) -> None:
         """The table of moving from the cheapest of some places to another."""
@@ -275,6 +286,6 @@ class FactorGraph:
     def _between(self, entity: Entity) -> Table:
         search: Search = entity.search
         key = (search.shape, search.total_bytes)
-        if key not in self._prices:
-            self._prices[key] = between(search, self.scale)
-        return self._prices[key]
+        if key not in self.prices:
+            self.prices[key] = between(search, self.scale)
+        return self.prices[key]

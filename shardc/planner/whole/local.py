@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.calls import linear_operands
 from shardc.ir.program import Call, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
@@ -45,16 +45,19 @@ def _products(problem: Problem, expr: Product, search: Search, below: _Below) ->
 
 def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Ways:
     around = search.graph
-    sums = (
-        frozenset[str]().union(*(partial for _, partial in below)) if FUNCTIONS[expr.function].linear else frozenset()
-    )
+    linear = linear_operands(expr.function, expr.numbers)
+    sums = frozenset[str]().union(*(below[place][1] for place in linear))
     dims = [operand.dims for operand in expr.operands]
     every = tuple(dict.fromkeys(dim for some in dims for dim in some))
     found = list[tuple[Way, int]]()
     for placed in _placed(around.coarse_pool, len(every), sums):
         axes_of = dict(zip(every, placed.dims, strict=True))
-        lie = [around.refined(Sharding(tuple(axes_of[dim] for dim in some), placed.unreduced)) for some in dims]
-        result = applied(expr.function, expr.over, dims, expr.dims, lie)
+        partial = [placed.unreduced if place in linear else frozenset[str]() for place in range(len(dims))]
+        lie = [
+            around.refined(Sharding(tuple(axes_of[dim] for dim in some), over))
+            for some, over in zip(dims, partial, strict=True)
+        ]
+        result = applied(expr.function, expr.over, dims, expr.dims, lie, expr.numbers)
         if result is not None:
             at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
             found.append((Way(at, around.number(result), 1), problem.objective.price(0, 0)))

@@ -2,45 +2,177 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.program import Expr, Product, Program, operands, straight
-from shardc.planner.meshes.idle import axes_to_search
+from shardc.planner.meshes.idle import axes_to_search, width
+from shardc.planner.objective import Objective
 from shardc.planner.options import Options
 from shardc.planner.planned import PlannedProgram, Planning
 from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work
+from shardc.planner.statement.gaps import arithmetic
+from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.choices import computed
-from shardc.planner.whole.eliminate import Solved, solve
+from shardc.planner.whole.eliminate import Factor, Solved, solve
 from shardc.planner.whole.factor_graph import FactorGraph, TooWide
-from shardc.planner.whole.prices import Scale
-from shardc.planner.whole.realise import as_written, exact
+from shardc.planner.whole.prices import NEVER, Prices, Scale
+from shardc.planner.whole.prune import prune
+from shardc.planner.whole.realise import as_written, exact, merged
+from shardc.planner.whole.rewrites import Rewritten, in_other_orders
+from shardc.rules.products import count_placements
 
 MOST_OPERATIONS = 400
+MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
+LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
+FEW = 20_000  # entries of all tables, that are gone through as they are
+MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one program
 
 
-def plan_whole(program: Program, model: CostModel, planning: Planning) -> PlannedProgram | None:
-    """The plan, or None where the program is too much for tables."""
+def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
+    """The plan, then ever leaner ones; nothing where the program is too much for tables."""
     if computed(program) > MOST_OPERATIONS:
-        return None
+        return
     pool, _ = axes_to_search(program, with_idle=True)
-    problem = Problem(program, model, planning.objective, pool)
     try:
-        graph, solved = solved_graph(problem)
+        task = _Task.of(Problem(program, model, planning.objective, pool), planning)
+        best = task.best_order()
     except (TooWide, KeyError, ShardcError):
+        return
+    found = task.planned(best)
+    if found is None or not found.cost.peak_bytes:
+        yield from [] if found is None else [found]
+        return
+    yield found
+    per_byte = best.solved.price / found.cost.peak_bytes
+    leaner = (task.planned(task.leaner(best, per_byte * 2.0**power)) for power in LEANER)
+    yield from (each for each in leaner if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A program, its nodes, and their states."""
+
+    rewritten: Rewritten
+    graph: FactorGraph
+    solved: Solved
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What the rewritings of one program share."""
+
+    problem: Problem
+    planning: Planning
+    scale: Scale
+    prices: Prices
+
+    @classmethod
+    def of(cls, problem: Problem, planning: Planning) -> _Task:
+        scale = _scale(problem)
+        if scale is None:
+            raise TooWide
+        return cls(problem, planning, scale, {})
+
+    def solved(self, rewritten: Rewritten) -> Choice:
+        problem = replace(self.problem, program=rewritten.program)
+        graph = FactorGraph.of(problem, self.scale, self.prices)
+        return Choice(rewritten, graph, _solved(graph))
+
+    def best_order(self) -> Choice:
+        """The order of each statement's products that costs least, one statement after another."""
+        best, left = self.solved(Rewritten.of(self.problem.program)), MOST_ENTRIES
+        for name in [statement.name for statement in straight(self.problem.program)]:
+            names = [statement.name for statement in straight(best.rewritten.program)]
+            if names.count(name) != 1:
+                continue
+            for other in self._promising(in_other_orders(best.rewritten, names.index(name)), best):
+                left -= best.graph.entries
+                if left < 0:
+                    return best
+                found = self.solved(other)
+                best = found if found.solved.price < best.solved.price else best
+        return best
+
+    def leaner(self, choice: Choice, per_byte: float) -> Choice:
+        """The best states where each byte that a device holds has a price: of inputs, results, and what is taken."""
+        graph = choice.graph
+        holding = [*graph.given.values(), *((line.entity, line.lying) for line in graph.lines), *graph.taken]
+        priced = [
+            Factor((lying.node,), np.minimum(per_byte * _local_bytes(entity, lying), NEVER / 64).astype(np.int64))
+            for entity, lying in holding
+        ]
+        return replace(choice, solved=replace(_solved(graph, priced), price=0, bound=0))
+
+    def _promising(self, others: Iterator[Rewritten], best: Choice) -> list[Rewritten]:
+        """By their arithmetic, the least first; by time none that takes longer for that alone than what is known.
+
+        Where tables are large, none of more arithmetic than is known.
+        """
+        found = sorted(((self._arithmetic(other), at, other) for at, other in enumerate(others)), key=itemgetter(0, 1))
+        most = self.scale.first(best.solved.price) if self.problem.objective is Objective.TIME else None
+        if best.graph.entries > FEW:
+            most = self._arithmetic(best.rewritten) + 1
+        return [other for time, _, other in found if most is None or time < most]
+
+    def _arithmetic(self, rewritten: Rewritten) -> int:
+        """Picoseconds of all products at least."""
+        return sum(arithmetic(self.problem, statement.expr) for statement in straight(rewritten.program))
+
+    def planned(self, choice: Choice) -> PlannedProgram | None:
+        """The plan of a choice, told by the statements as written."""
+        program, model, planning = self.problem.program, self.problem.model, self.planning
+        apart = exact(choice.rewritten, choice.graph.given, choice.graph.lines, choice.solved.states)
+        plans = [(planning.attempt(apart.program, model, Options(idle=False)), apart)]
+        if self._may_be_merged():
+            together = merged(apart, choice.graph.lines)
+            plans.append((planning.attempt(together.program, model, Options(idle=True)), together))
+        made = [(found, asked) for found, asked in plans if found is not None]
+        if not made:
+            return None
+        found, asked = min(made, key=lambda each: each[0].price(planning.objective))
+        told = as_written(program, found, asked, planning.objective)
+        gap = _gap(choice, self.scale)
+        return told if gap is None else replace(told, notes=(*told.notes, gap))
+
+    def _may_be_merged(self) -> bool:
+        """Whether statements with several operations each are quick to plan: some products gain by digits of dims
+        only together with what follows them."""
+        program = self.problem.program
+        return computed(program) * count_placements(len(self.problem.pool), width(program)) <= MOST_MERGED
+
+
+def _local_bytes(entity: Entity, lying: Lying) -> NDArray[np.int64]:
+    """Of each state of a node the bytes per device."""
+    found: NDArray[np.int64] = entity.search.total_bytes // entity.states.blocks[lying.places]
+    return found
+
+
+def _solved(graph: FactorGraph, more: Sequence[Factor] = ()) -> Solved:
+    """The best states; of many, after those are gone that no best assignment has."""
+    factors = [*graph.factors, *more]
+    if graph.entries < FEW:
+        return solve(graph.sizes, factors)
+    pruned = prune(graph.sizes, factors)
+    found = solve(pruned.sizes, pruned.factors)
+    return replace(found, states=tuple(int(kept[at]) for kept, at in zip(pruned.kept, found.states, strict=True)))
+
+
+def _gap(choice: Choice, scale: Scale) -> str | None:
+    """How far the choice may be from the best, where the tables were too large to say."""
+    price, bound = (scale.first(each) for each in (choice.solved.price, choice.solved.bound))
+    if price == bound:
         return None
-    asked = exact(program, graph.given, graph.lines, solved.states)
-    found = planning.attempt(asked.program, model, Options(idle=False))
-    return None if found is None else as_written(program, found, asked, planning.objective)
-
-
-def solved_graph(problem: Problem) -> tuple[FactorGraph, Solved]:
-    scale = _scale(problem)
-    if scale is None:
-        raise TooWide
-    graph = FactorGraph.of(problem, scale)
-    return graph, solve(graph.sizes, graph.factors)
+    ratio = f"gap {price / bound:.2f}, its price over the proved bound" if bound else "no bound is proved"
+    return f"the shardings of all statements together are too many to go through; {ratio}"
 
 
 def _scale(problem: Problem) -> Scale | None:

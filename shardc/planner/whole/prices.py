@@ -32,6 +32,7 @@ from shardc.planner.paths.search import Search
 from shardc.rules.products import placements
 
 Table = NDArray[np.int64]
+Prices = dict[tuple[tuple[int, ...], int], Table]  # by the shape and the bytes of an array
 NEVER = 1 << 56
 BITS = 55  # of a price that some plan may have
 MAX_ROUTES = 100  # between shardings of one array that are worked out; of more, all are left to the search
@@ -54,7 +55,8 @@ class Scale:
 
     def of_arrays(self, time_ps: Table, wire_bytes: Table) -> Table:
         first, second = (time_ps, wire_bytes) if self.objective is Objective.TIME else (wire_bytes, time_ps)
-        return np.minimum((first << self.bits) + (second >> self.unit), NEVER)
+        kept = np.minimum(first, NEVER >> self.bits)  # what is above has no room
+        return np.minimum((kept << self.bits) + (second >> self.unit), NEVER)
 
     def of_price(self, price: int) -> int:
         """Of one of the objective's own prices."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 from shardc.cost.model import PICO, picoseconds
 from shardc.ir.plan import Schedule, Step, Strategy
-from shardc.ir.program import Pattern, Program, Statement, straight
+from shardc.ir.program import Expr, Pattern, Program, Statement, straight
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.objective import Objective
 from shardc.planner.planned import PlannedProgram, PlannedStatement, ranking
 from shardc.planner.whole.arrays import Entity, Line, Lying
+from shardc.planner.whole.rewrites import Rewritten, with_arrays
 
 LISTED = 16  # alternatives of each operation, of a statement that has several
 
@@ -35,10 +36,10 @@ class Exact:
 
 
 def exact(
-    program: Program, given: Mapping[str, tuple[Entity, Lying]], lines: Sequence[Line], states: Sequence[int]
+    rewritten: Rewritten, given: Mapping[str, tuple[Entity, Lying]], lines: Sequence[Line], states: Sequence[int]
 ) -> Exact:
     """What the states of the nodes say, as a program. `given` are its inputs."""
-    held: dict[int, set[Sharding]] = {}
+    program, held = rewritten.program, dict[int, set[Sharding]]()
     inputs = []
     for array in program.inputs:
         entity, lying = given[array.name]
@@ -52,11 +53,26 @@ def exact(
             continue
         known.add(found)
         statements.append(replace(line.statement, pattern=Pattern.exactly(found)))
-        numbers.append(line.number)
+        numbers.append(rewritten.numbers[line.number])
     outputs = tuple(program.results[number].name for number in program.outputs)
     copies = {line.statement.name: line.copy_of for line in lines if line.copy_of is not None}
     asked = replace(program, inputs=tuple(inputs), statements=tuple(statements), returns=outputs)
     return Exact(asked, tuple(numbers), copies)
+
+
+def merged(asked: Exact, lines: Sequence[Line]) -> Exact:
+    """The same with what is open made within the one statement that uses it, which then is planned as a whole."""
+    opened = {line.statement.name for line in lines if line.is_open}
+    made: dict[str, Expr] = {}
+    statements, numbers = list[Statement](), list[int]()
+    for statement, number in zip(straight(asked.program), asked.numbers, strict=True):
+        expr = with_arrays(statement.expr, made)
+        if statement.name in opened:
+            made[statement.name] = expr
+        else:
+            statements.append(replace(statement, expr=expr))
+            numbers.append(number)
+    return replace(asked, program=replace(asked.program, statements=tuple(statements)), numbers=tuple(numbers))
 
 
 def _sharding(entity: Entity, lying: Lying, states: Sequence[int]) -> Sharding:

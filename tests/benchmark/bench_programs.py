@@ -1,0 +1,177 @@
+"""Programs planned whole, beside the same in turn and beside every choice of what they leave free.
+
+    python tests/benchmark/bench_programs.py             # the table, by time
+    python tests/benchmark/bench_programs.py --objective bytes
+
+Columns: what planning in turn costs over what the plan costs; what the cheapest choice of shardings for the free
+intermediates costs over that (each choice planned statement by statement; a dash where there are too many to go
+through); and the seconds that planning takes, in turn and whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, replace
+from itertools import product
+
+from tabulate import tabulate
+
+import shardc
+from shardc.cost import CHIPS, LinkModel
+from shardc.errors import ShardcError
+from shardc.ir.program import Pattern, Program
+from shardc.planner import Objective, PlannedProgram, plan_program, planned_at_once
+from shardc.planner.whole.arrays import is_free
+from shardc.testing.oracles import all_shardings
+
+MOST_CHOICES = 1000
+ONE, TWO, THREE = {"X": 4}, {"X": 4, "Y": 4}, {"X": 4, "Y": 4, "Z": 4}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    text: str
+    mesh: dict[str, int]
+    dims: dict[str, int]
+
+
+LAYER = """
+Q = x[B_X, T, D] · Wq[D, N_Y, H]
+K = x[B_X, S, D] · Wk[D, N_Y, H]
+V = x[B_X, S, D] · Wv[D, N_Y, H]
+S1[B_?, N_?, T_?, S_?] = Q · K
+A = softmax_S(S1)
+O[B_?, T_?, N_?, H_?] = A · V
+Z[B_?, T_?, D_?] = O · Wo[N_Y, H, D]
+R = x + Z
+G = R · Wg[D, F_Y]
+U = R · Wu[D, F_Y]
+G2 = silu(G)
+M = G2 ⊙ U
+L = M · Wd[F_Y, D]
+Out[B_X, T, D] = R + L
+"""
+LAYER_DIMS = {"B": 32, "T": 2048, "S": 2048, "D": 4096, "N": 32, "H": 128, "F": 16384}
+MICRO = "; ".join(f"G{n} = X{n}[B_X, D] · Y{n}[B_X, F]" for n in range(4))
+
+CASES = (
+    Case(
+        "one gather for Q, K, V",
+        "Q[B, H_X] = x[B_X, D] · Wq[D, H_X]; K[B, H_X] = x · Wk[D, H_X]; V[B, H_X] = x · Wv[D, H_X]",
+        ONE,
+        {"B": 4096, "D": 1024, "H": 1024},
+    ),
+    Case(
+        "partial sums, added before they are reduced",
+        "T = A[I, J_X] · B[J_X, K]; V = C[I, J_X] · D[J_X, K]; S[I_X, K] = T + V",
+        ONE,
+        {"I": 4096, "J": 4096, "K": 4096},
+    ),
+    Case(
+        "four micro-batches, one reduction",
+        f"{MICRO}; H0 = G0 + G1; H1 = H0 + G2; dW[D_X, F] = H1 + G3",
+        ONE,
+        {"B": 4096, "D": 1024, "F": 4096},
+    ),
+    Case(
+        "two consumers",
+        "T = A[I, J_X] · B[J_X, K]; S[I_X, L] = T · C[K, L]; R[I, M_X] = T · D[K, M_X]",
+        ONE,
+        {"I": 4096, "J": 4096, "K": 4096, "L": 4096, "M": 4096},
+    ),
+    Case(
+        "a product then a product",
+        "T = A[I, J_X] · B[J_X, K]; S[I, L_X] = T · C[K_X, L]",
+        ONE,
+        {"I": 2048, "J": 8192, "K": 4096, "L": 4096},
+    ),
+    Case(
+        "the same in another order",
+        "T = A[I_X, J] · B[J, K_X]; S[I_X, L] = T · C[K, L_X]",
+        ONE,
+        {"I": 8192, "J": 64, "K": 8192, "L": 64},
+    ),
+    Case(
+        "an MLP, nothing said of the mesh's other axis",
+        "Tmp = In[B_X, D] · W1[D, F]; H = relu(Tmp); Out[B_X, D] = H · W2[F, D]",
+        TWO,
+        {"B": 4096, "D": 4096, "F": 16384},
+    ),
+    Case(
+        "all holes",
+        "A[B_?, D_?] · B[D_?, F_?] → C[B_?, F_?]",
+        THREE,
+        {"B": 4096, "D": 4096, "F": 4096},
+    ),
+    Case("a layer of 14 statements, two axes", LAYER, TWO, LAYER_DIMS),
+    Case("the same, three axes, one idle", LAYER, THREE, LAYER_DIMS),
+)
+
+
+def choices(program: Program) -> list[Program]:
+    """The program with every choice of shardings for what it binds and leaves free; none where there are too many."""
+    free = [n for n, made in enumerate(program.statements) if n not in program.outputs and is_free(made.pattern)]
+    options = [list(all_shardings(program.mesh, len(program.statements[n].dims))) for n in free]
+    count = 1
+    for option in options:
+        count *= len(option)
+    if not free or count > MOST_CHOICES:
+        return []
+    found = []
+    for chosen in product(*options):
+        statements = list(program.statements)
+        for number, lies in zip(free, chosen, strict=True):
+            statements[number] = replace(statements[number], pattern=Pattern.exactly(lies))
+        found.append(replace(program, statements=tuple(statements)))
+    return found
+
+
+def best_of_all(program: Program, model: LinkModel, objective: Objective) -> int | None:
+    prices = []
+    for each in choices(program):
+        try:
+            prices.append(planned_at_once(each, model, objective).price(objective))
+        except ShardcError:
+            continue
+    return objective.first(min(prices)) if prices else None
+
+
+def ratio(one: int | None, other: int) -> str:
+    return "–" if one is None else f"{one / other:.3f}" if other else "nothing to pay" if not one else "∞"
+
+
+def row(case: Case, objective: Objective) -> list[str]:
+    dims = {dim: size for dim, size in case.dims.items() if dim in case.text}
+    program = shardc.parse(case.text.strip(), mesh=case.mesh, dims=dims, dtype="bf16")
+    model = LinkModel.of(program.mesh, CHIPS["v5p"])
+    start = time.perf_counter()
+    in_turn = planned_at_once(program, model, objective)
+    middle = time.perf_counter()
+    whole = plan_program(program, model, objective)
+    end = time.perf_counter()
+
+    def measure(planned: PlannedProgram) -> int:
+        return objective.first(planned.price(objective))
+
+    best = best_of_all(program, model, objective)
+    return [
+        case.name,
+        ratio(measure(in_turn), measure(whole)),
+        ratio(best, measure(whole)),
+        f"{middle - start:.2f}",
+        f"{end - middle:.2f}",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--objective", choices=[each.value for each in Objective], default="time")
+    objective = Objective(parser.parse_args().objective)
+    rows = [row(case, objective) for case in CASES]
+    print(tabulate(rows, headers=("program", "in turn ÷ plan", "best choice ÷ plan", "in turn, s", "whole, s")))
+
+
+if __name__ == "__main__":
+    main()
