@@ -1,0 +1,60 @@
+"""Sums of tables, minimised over all states: against every assignment; bounds, and what pruning leaves."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardc.planner.whole.eliminate import Factor, solve
+from shardc.planner.whole.prices import NEVER
+from shardc.planner.whole.prune import prune
+
+
+@st.composite
+def sums(draw):
+    """Up to six nodes of up to four states, and tables between up to three of them, with entries that cannot be."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    factors = []
+    for _ in range(draw(st.integers(1, 8))):
+        order = draw(st.permutations(range(len(sizes))))
+        nodes = tuple(order[: draw(st.integers(1, min(3, len(sizes))))])
+        shape = [sizes[node] for node in nodes]
+        count = int(np.prod(shape))
+        entries = draw(st.lists(st.sampled_from([0, 1, 2, 5, 9, NEVER]), min_size=count, max_size=count))
+        factors.append(Factor(nodes, np.array(entries, dtype=np.int64).reshape(shape)))
+    return sizes, factors
+
+
+def least(sizes, factors):
+    every = product(*map(range, sizes))
+    return min(NEVER, min(sum(int(f.table[tuple(each[n] for n in f.nodes)]) for f in factors) for each in every))
+
+
+@settings(max_examples=200, deadline=None)
+@given(sums())
+def test_elimination_finds_the_least_sum(case):
+    sizes, factors = case
+    found, best = solve(sizes, factors), least(*case)
+    assert found.price == found.bound == best
+
+
+@settings(max_examples=200, deadline=None)
+@given(sums(), st.integers(1, 8))
+def test_where_tables_are_too_large_the_bound_is_a_bound_and_the_price_an_assignments(case, most):
+    found, best = solve(*case, most=most), least(*case)
+    assert found.bound <= best <= found.price
+
+
+@settings(max_examples=200, deadline=None)
+@given(sums())
+def test_pruning_keeps_a_best_assignment(case):
+    pruned = prune(*case)
+    assert solve(pruned.sizes, pruned.factors).price == least(*case)
+
+
+def test_pruning_leaves_out_what_is_too_dear():
+    unit = 1 << 30  # far above what sums of floats may lose
+    chain = [Factor((node, node + 1), np.where(np.eye(4), 0, 100 * unit).astype(np.int64)) for node in range(3)]
+    first = Factor((0,), unit * np.array([0, 50, 900, 900], dtype=np.int64))
+    assert prune([4] * 4, [*chain, first]).sizes == [1, 1, 1, 1]
