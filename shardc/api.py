@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardc.errors import ShardcError
-from shardc.interface.arguments import DimsLike, MeshLike, dims_of, dtype_of, mesh_of, objective_of, texts
+from shardc.interface.arguments import DimsLike, MeshLike, dims_of, dtype_of, idle_of, mesh_of, objective_of, texts
 from shardc.interface.hardware import Hardware
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
@@ -94,6 +94,7 @@ def plan(
     map: Mapping[str, Any] | str | None = None,
     dcn: Mapping[str, int] | str | None = None,
     wraparound: Mapping[str, bool | str] | str | None = None,
+    idle: str | None = None,
     name: str = "<expression>",
 ) -> Plan:
     """The cheapest plan of a program, by `objective`: "time" or "bytes" (of the wire).
@@ -102,8 +103,9 @@ def plan(
     physical axis. `map` says on which physical axes mesh axes lie ({"Y": (1, 2)}), `dcn` which axes run over the
     data-centre network ({"P": 2}), `wraparound` which axes are rings (True), lines (False) or "one-way" rings,
     against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
-    drops (n-1)/n. `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410 if no plan that is found keeps
-    it. Dims without a size get 4096. Raises ShardcError.
+    drops (n-1)/n. Mesh axes that the text does not name are used where that is cheaper (`idle` "use"), or left alone
+    ("keep", the default with `formula` "book"). `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410
+    if no plan that is found keeps it. Dims without a size get 4096. Raises ShardcError.
 
     >>> found = plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="f32")
     >>> [step.op for step in found.steps], found.cost.wire_bytes
@@ -120,16 +122,24 @@ def plan(
     )
     if isinstance(text, Program) and any(option is not None for option in (mesh, dims, dtype, topology)):
         raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
-    return planned(sizes.large(program), hardware, objective)
+    return planned(sizes.large(program), hardware, objective, idle)
 
 
-def planned(program: Program, hardware: Hardware | None = None, objective: str = "time", may_cut: bool = True) -> Plan:
+def planned(
+    program: Program,
+    hardware: Hardware | None = None,
+    objective: str = "time",
+    idle: str | None = None,
+    *,
+    may_cut: bool = True,
+) -> Plan:
     """The plan of a program whose sizes are all known; on the mesh as it is unless axes `may_cut`."""
     hardware = Hardware() if hardware is None else hardware
-    asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory)
+    unnamed = idle_of(idle, hardware.book)
+    asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory, unnamed)
     search = plan_with_subaxes if may_cut else plan_program
     try:
-        return Plan(search(asked.program, asked.model, asked.objective, asked.memory), asked)
+        return Plan(search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

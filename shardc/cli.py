@@ -120,7 +120,7 @@ def _show_sweep(argument: str, swept: tuple[str, ...], as_csv: bool, options: Op
 
     text, name = read_input(argument)
     with Progress(streams.say) as progress:
-        asked = {**options.hardware, **options.program, "objective": options.objective}
+        asked = {**options.hardware, **options.program, "objective": options.objective, "idle": options.idle}
         found = sweep(text, *swept, say=progress, name=name, **asked)
     if as_csv:
         _print(found.to_csv().rstrip("\n"))

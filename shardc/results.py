@@ -11,7 +11,7 @@ from shardc.cost import LinkModel
 from shardc.interface.arguments import count_of, mesh_of
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
-from shardc.planner import Objective, PlannedProgram, pareto
+from shardc.planner import Idle, Objective, PlannedProgram, pareto
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.shown import Shown, front_in_line
@@ -35,6 +35,7 @@ class Asked:
     model: LinkModel
     objective: Objective
     memory: int | None
+    idle: Idle
 
 
 class Plan(Shown):
@@ -224,7 +225,7 @@ class Plan(Shown):
         """
         count_of(points, "points", 1)
         asked = self._asked
-        found = pareto(asked.program, asked.model, asked.objective, asked.memory, points)
+        found = pareto(asked.program, asked.model, asked.objective, asked.memory, points, asked.idle)
         plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]
         return Front(plans, asked.objective, found.whole)
 

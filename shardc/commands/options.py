@@ -24,6 +24,7 @@ class Options:
     program: dict[str, Any]  # of shardc.parse
     hardware: dict[str, Any]  # of hardware.Hardware
     objective: str
+    idle: str | None
     json: bool
 
     @classmethod
@@ -32,7 +33,7 @@ class Options:
 
         program = {name: values[name] for name in ("mesh", "dims", "dtype", "chip", "topology")}
         hardware = {name: values[name] for name in Hardware.OPTIONS}
-        return cls(program, hardware, values["objective"], values["as_json"])
+        return cls(program, hardware, values["objective"], values["idle"], values["as_json"])
 
     def parse(self, argument: str) -> Program:
         return self.parsed(*read_input(argument))
@@ -53,7 +54,7 @@ class Options:
         from shardc.planner.program import sizes
 
         sized = sizes.small(program) if small else sizes.large(program)
-        return planned(sized, Hardware.of(**self.hardware), self.objective)
+        return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle)
 
 
 _SHARED = (
@@ -69,6 +70,11 @@ _SHARED = (
     click.option("--formula", type=click.Choice(["exact", "book"]), default="exact", show_default=True),
     click.option("--memory", metavar="16GB", help="The most bytes that a device may hold at once."),
     click.option("--objective", type=click.Choice(["time", "bytes"]), default="time", show_default=True),
+    click.option(
+        "--idle",
+        type=click.Choice(["use", "keep"]),
+        help="Whether axes that the text does not name may be used.  [default: use; with --formula book keep]",
+    ),
     click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
 )
 

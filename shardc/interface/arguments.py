@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from shardc.errors import ShardcError, nearest
 from shardc.ir.mesh import Mesh
 from shardc.notation import parse_dims, parse_mesh
-from shardc.planner import Objective
+from shardc.planner import Idle, Objective
 
 MeshLike = Mesh | Mapping[str, int] | str
 DimsLike = Mapping[str, int] | str
+_Word = TypeVar("_Word", bound=Enum)
 
 
 def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
@@ -63,12 +65,24 @@ def count_of(given: Any, what: str, least: int) -> int:
 
 
 def objective_of(name: str) -> Objective:
-    known = [objective.value for objective in Objective]
+    return _word(Objective, "objective", name)
+
+
+def idle_of(name: str | None, book: bool) -> Idle:
+    """What is done with idle axes; if nothing is said, they are used, and kept by the book's formulas."""
+    if name is None:
+        return Idle.KEEP if book else Idle.USE
+    return _word(Idle, "idle", name)
+
+
+def _word(kind: type[_Word], what: str, name: str) -> _Word:
+    """Of a few words one; SHC001 for any other."""
+    known = [word.value for word in kind]
     if isinstance(name, str) and name in known:
-        return Objective(name)
+        return kind(name)
     near = nearest(str(name), known)
     raise ShardcError(
         "SHC001",
-        f"unknown objective `{str(name)[:200]}`",
-        help=f"did you mean `{near}`?" if near else "`time` or `bytes`",
+        f"unknown {what} `{str(name)[:200]}`",
+        help=f"did you mean `{near}`?" if near else " or ".join(f"`{word}`" for word in known),
     )

@@ -1,5 +1,6 @@
 """The cheapest plan of a program, its alternatives, its lower bound, and leaner plans."""
 
+from shardc.planner.meshes.idle import Idle
 from shardc.planner.objective import Objective
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement
 from shardc.planner.program.at_once import planned_at_once
@@ -8,6 +9,7 @@ from shardc.planner.program.plan import pareto, plan_program, plan_with_subaxes
 
 __all__ = [
     "Front",
+    "Idle",
     "Objective",
     "PlannedLoop",
     "PlannedProgram",

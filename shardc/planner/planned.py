@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
-from shardc.cost.model import CostModel, picoseconds
-from shardc.errors import ShardcError
+from shardc.cost.model import picoseconds
 from shardc.ir.plan import Cost, Schedule, Strategy
-from shardc.ir.program import Program, Statement, uses
+from shardc.ir.program import Statement, uses
 from shardc.planner.bounds.bound import lower_bound
-from shardc.planner.budget import Budget, Spent
 from shardc.planner.objective import Objective
-from shardc.planner.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +142,3 @@ def shares(statement: Statement) -> bool:
     """Whether a statement uses an array more than once."""
     names = [use.name for use in uses(statement.expr)]
     return len(set(names)) < len(names)
-
-
-@dataclass(frozen=True, slots=True)
-class Planning:
-    """By what objective to plan, and what makes one plan: its statements one after another, as `program.at_once`."""
-
-    objective: Objective
-    make: Callable[[Program, CostModel, Objective, Options, Budget | None], PlannedProgram]
-
-    def attempt(
-        self, program: Program, model: CostModel, options: Options, budget: Budget | None = None
-    ) -> PlannedProgram | None:
-        """A plan; None where there is none with these options, or its search would be too much."""
-        try:
-            return self.make(program, model, self.objective, options, budget)
-        except (ShardcError, Spent):
-            return None

@@ -16,8 +16,8 @@ from shardc.cost.model import CostModel
 from shardc.ir.mesh import MAX_AXES
 from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement, refinement
-from shardc.ir.sharding import Sharding
-from shardc.planner.meshes.idle import axes_to_search, only_moves, width_of
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.meshes.idle import only_moves, width_of
 from shardc.planner.objective import Objective
 from shardc.planner.planned import PlannedProgram
 from shardc.rules.products import count_placements
@@ -58,9 +58,10 @@ def common_factors(whole: PlannedProgram, objective: Objective) -> list[Refineme
 
 
 def worth_cutting(
-    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, needed: bool
+    best: PlannedProgram, whole: PlannedProgram, model: CostModel, objective: Objective, pool: Axes, needed: bool
 ) -> list[Refinement]:
-    """The finer meshes to try, those of fewer axes first; `needed` if no plan on the mesh as it is will do."""
+    """The finer meshes to try, axes of the pool cut, those of fewer axes first; `needed` if no plan on the mesh as it
+    is will do."""
     schedule, cost = whole.schedule, whole.cost
     program, mesh = schedule.program, schedule.mesh
     border = [schedule.values[number].sharding for number in (*schedule.inputs, *schedule.outputs)]
@@ -69,7 +70,6 @@ def worth_cutting(
     by_time = objective is Objective.TIME and not needed
     if by_time and cost.communication_s * MARGIN < cost.time_s:
         return []
-    pool, _ = axes_to_search(program, with_idle=objective is Objective.BYTES)
     used = {axis for array in schedule.inputs for axis in schedule.values[array].sharding.used}
 
     def may_cut(axis: str) -> bool:

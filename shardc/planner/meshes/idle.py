@@ -1,4 +1,4 @@
-"""Mesh axes that a program does not write: searched by bytes, and by time for an array that only moves.
+"""Mesh axes that a program does not write: searched by bytes, and by time for what lies open or only moves.
 
 An idle axis saves bytes: a reduction over X is cheaper on slices over idle Y, which are gathered afterwards. Several
 of them save most together, as if they were one axis as large as all: what is gathered over S and T at the end does
@@ -13,12 +13,21 @@ third axis and more for a fourth. So where they would be many, idle axes move as
 
 from __future__ import annotations
 
+from enum import Enum
+
 from shardc.ir.program import For, Named, Program, Statement, Use, every_statement, nested, operands, uses
 from shardc.ir.sharding import Axes
 from shardc.rules.products import count_placements
 
 MAX_APART = 1000  # ways to lie for the dims that meet, while idle axes are searched each for itself
 MAX_PLACEMENTS = 20_000  # the same, while they move as one: beyond, only the axes written are searched over
+
+
+class Idle(Enum):
+    """What a plan may do with the mesh axes that a program does not write."""
+
+    USE = "use"  # where it is cheaper, over them as well
+    KEEP = "keep"  # nothing: along them stand copies, as the text has it
 
 
 def mentioned(program: Program, statement: Statement | For | None = None) -> Axes:

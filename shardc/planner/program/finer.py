@@ -18,7 +18,8 @@ from shardc.planner.meshes.cuts import MARGIN, common_factors, joined, worth_cut
 from shardc.planner.meshes.idle import is_alone
 from shardc.planner.objective import Objective
 from shardc.planner.options import Method, Options
-from shardc.planner.planned import PlannedProgram, Planning, Refused
+from shardc.planner.planned import PlannedProgram, Refused
+from shardc.planner.planning import Planning
 from shardc.planner.program.directly import directly
 from shardc.planner.program.memory import Limited
 
@@ -84,8 +85,10 @@ class Finer:
 
     def _cuts(self, best: PlannedProgram, needed: bool) -> list[Refinement]:
         """Where a memory limit needs cuts, those tried without one come first: their plans are to be found again."""
+        planning = self.planning
+        pool = planning.axes(self.whole.schedule.program, planning.uses_idle_first)
         found, *more = (
-            worth_cutting(best, self.whole, self.model, self.planning.objective, needed=each)
+            worth_cutting(best, self.whole, self.model, planning.objective, pool, needed=each)
             for each in ((False, True) if needed else (False,))
         )
         return [*dict.fromkeys([*found, *more[0]])] if needed else found

@@ -12,10 +12,9 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Step
 from shardc.ir.program import Program
 from shardc.lowering.target import Target
-from shardc.planner.meshes.idle import axes_to_search
-from shardc.planner.objective import Objective
 from shardc.planner.options import Options
-from shardc.planner.planned import PlannedProgram, Planning, Refused
+from shardc.planner.planned import PlannedProgram, Refused
+from shardc.planner.planning import Planning
 
 MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
 
@@ -64,9 +63,8 @@ class Limited:
     def _leaner(self, free: PlannedProgram) -> Iterator[PlannedProgram]:
         """What may keep the limit: over the axes of the search, then over all."""
         yield from self._smaller_steps(free, Options())
-        by_bytes = self.planning.objective is Objective.BYTES
-        pools = [axes_to_search(self.program, with_idle)[0] for with_idle in (by_bytes, True)]
-        if pools[0] != pools[1]:
+        planning = self.planning
+        if planning.axes(self.program, planning.uses_idle_first) != planning.axes(self.program):
             wide = self._attempt(Options(idle=True, must_plan=False))
             if wide is not None:
                 yield wide

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.program import Program, every_statement
 from shardc.planner.budget import Budget
-from shardc.planner.meshes.idle import axes_to_search, is_alone, only_moves
+from shardc.planner.meshes.idle import Idle, is_alone, only_moves
 from shardc.planner.objective import Objective
 from shardc.planner.options import Options
-from shardc.planner.planned import PlannedProgram, Planning, Refused
+from shardc.planner.planned import PlannedProgram, Refused
+from shardc.planner.planning import Planning
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.at_once import planned_at_once
 from shardc.planner.program.finer import Finer
@@ -26,31 +28,37 @@ def plan_program(
     objective: Objective = Objective.TIME,
     memory: int | None = None,
     budget: Budget | None = None,
+    idle: Idle = Idle.USE,
 ) -> PlannedProgram:
     """The cheaper of each statement's plan in turn and of all together, within `memory` bytes per device if given.
 
     Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no plan that is found keeps the limit.
     """
-    found = _planned(program, model, objective, memory, budget)
+    found = _planned(program, model, Planning(objective, idle, planned_at_once), memory, budget)
     if isinstance(found, Refused):
         raise too_large(program, memory, found)
     return found
 
 
 def plan_with_subaxes(
-    program: Program, model: CostModel, objective: Objective = Objective.TIME, memory: int | None = None
+    program: Program,
+    model: CostModel,
+    objective: Objective = Objective.TIME,
+    memory: int | None = None,
+    idle: Idle = Idle.USE,
 ) -> PlannedProgram:
     """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective, or alone keeps the limit.
 
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
+    planning = Planning(objective, idle, planned_at_once)
     budget = Budget.of(len(list(every_statement(program))))
-    found = _planned(program, model, objective, memory, budget)
+    found = _planned(program, model, planning, memory, budget)
     refused = found if isinstance(found, Refused) else None
-    whole = plan_program(program, model, objective) if isinstance(found, Refused) else found
-    best = Finer(whole, model, Planning(objective, planned_at_once), memory, budget).best(refused)
+    whole = plan_program(program, model, objective, idle=idle) if isinstance(found, Refused) else found
+    best = Finer(whole, model, planning, memory, budget).best(refused)
     if isinstance(best, Refused):
         raise too_large(program, memory, best)
     return best
@@ -62,9 +70,11 @@ def pareto(
     objective: Objective = Objective.TIME,
     memory: int | None = None,
     most: int = fronts.MAX_POINTS,
+    idle: Idle = Idle.USE,
 ) -> fronts.Front:
     """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`."""
-    return fronts.front(lambda limit: plan_with_subaxes(program, model, objective, limit), objective, memory, most)
+    within = partial(plan_with_subaxes, program, model, objective, idle=idle)
+    return fronts.front(within, objective, memory, most)
 
 
 def too_large(program: Program, memory: int | None, refused: Refused) -> ShardcError:
@@ -77,16 +87,16 @@ def too_large(program: Program, memory: int | None, refused: Refused) -> ShardcE
 
 
 def _planned(
-    program: Program, model: CostModel, objective: Objective, memory: int | None, budget: Budget | None
+    program: Program, model: CostModel, planning: Planning, memory: int | None, budget: Budget | None
 ) -> PlannedProgram | Refused:
     """On the mesh as it is."""
+    objective = planning.objective
     budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
-    planning = Planning(objective, planned_at_once)
-    free = planned_at_once(program, model, objective, budget=budget)
+    free = planning.planned(program, model, budget=budget)
     wide = _over_idle_axes(program, model, free, planning, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
     together: Iterator[PlannedProgram] = iter(())
-    if may_gain(program, objective):
+    if may_gain(program, planning):
         from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
 
         together = plan_whole(program, model, planning)
@@ -117,8 +127,8 @@ def _over_idle_axes(
     links of X and Z. But `A[I_X, J] → A[I, J]` stays one AllGather over X: over Y and Z as well it takes a third of
     the time, and brings more.
     """
-    axes, wire = axes_to_search(program, with_idle=True)[0], plain.cost.wire_bytes
-    if not wire or not only_moves(program) or axes == axes_to_search(program, with_idle=False)[0]:
+    axes, wire = planning.axes(program), plain.cost.wire_bytes
+    if not wire or not only_moves(program) or axes == planning.axes(program, with_idle=False):
         return None
     limit = planning.objective.clearly_less(picoseconds(plain.cost.time_s))
     below = limit if is_alone(program) else None

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardc.ir.program import Call, Expr, For, Pattern, Product, Program, every_statement, operands, uses
-from shardc.planner.meshes.idle import mentioned
 from shardc.planner.objective import Objective
+from shardc.planner.planning import Planning
 
 
-def may_gain(program: Program, objective: Objective) -> bool:
+def may_gain(program: Program, planning: Planning) -> bool:
     """Whether statements planned together may cost less than one after another.
 
     Where one leaves open how its result lies for a later one, or several use an array. And by time, where something
-    lies open and some axes are written nowhere: what is shared over those takes less.
+    lies open and some axes are written nowhere, but may be used: what is shared over those takes less.
     """
     if any(isinstance(each, For) for each in program.statements):  # a loop is planned where it stands
         return False
     if _shared(program) or _open_between(program):
         return True
-    has_idle = objective is Objective.TIME and any(
-        program.mesh.size(axis) > 1 for axis in program.mesh.names if axis not in mentioned(program)
-    )
+    by_time = planning.objective is Objective.TIME
+    has_idle = by_time and planning.axes(program) != planning.axes(program, with_idle=False)
     return has_idle and computed(program) > 0 and (computed(program) > 1 or _has_holes(program))
 
 

@@ -13,10 +13,11 @@ from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.program import Expr, Product, Program, operands, straight
-from shardc.planner.meshes.idle import axes_to_search, width
+from shardc.planner.meshes.idle import width
 from shardc.planner.objective import Objective
 from shardc.planner.options import Options
-from shardc.planner.planned import PlannedProgram, Planning
+from shardc.planner.planned import PlannedProgram
+from shardc.planner.planning import Planning
 from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work
 from shardc.planner.statement.gaps import arithmetic
@@ -41,7 +42,7 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     """The plan, then ever leaner ones; nothing where the program is too much for tables."""
     if computed(program) > MOST_OPERATIONS:
         return
-    pool, _ = axes_to_search(program, with_idle=True)
+    pool = planning.axes(program)
     try:
         task = _Task.of(Problem(program, model, planning.objective, pool), planning)
         best = task.best_order()

@@ -1,0 +1,97 @@
+"""Mesh axes that a text does not name: used where that is cheaper, or kept as they are (`idle`)."""
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.ir.folds import single_steps
+from shardc.ir.mesh import Mesh
+from shardc.testing import matmuls, programs, reshards
+
+OBJECTIVES = ("time", "bytes")
+OPEN = (
+    "A[I_X, J] · B[J, K] → C[I, K_?]",
+    "T = A[I_X, J] · B[J, K]; C[I, L] = relu(T) · D[K, L]",
+    "T[I, K] = A[I, J_X] · B[J_X, K]; C[I, L] = T · D[K, L]; E[I_X, K] = T + T",
+    "x1[I_X, J] = relu(x[I_X, J]); for L { x1[I_X, J] = relu(x1 · W[L, J, K]) ·_K V[L, K, J] }; return x1",
+)
+
+
+def named(text):
+    """The axes that a text writes, which are one letter each, by its letters alone."""
+    return set("".join(re.findall(r"_\{?([A-Z]+)", text)))
+
+
+def moved(plan):
+    """The axes, of the mesh as given, over which anything of a plan lies or moves: of all its strategies."""
+    found = set()
+    steps = [(done.step, done.block.values) for done in single_steps(plan.schedule.block)]
+    steps += [(step, way.values) for each in plan._found.statements for way in ways(each) for step in way.steps]
+    for step, values in steps:
+        found.update(getattr(step.op, "axes", ()))
+        for number in (*step.operands, *step.results):
+            found.update(values[number].sharding.used)
+    return {axis.rstrip("0123456789") for axis in found}
+
+
+def ways(planned):
+    if hasattr(planned, "statements"):
+        return [way for each in planned.statements for way in ways(each)]
+    return planned.cheapest(20)
+
+
+def planned(text, mesh, dims, objective, **options):
+    return shardc.plan(text, mesh=mesh, dims=dims, dtype="f32", chip="v5p", objective=objective, **options)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(reshards(max_axes=2), matmuls(max_axes=2), programs()), st.sampled_from(OBJECTIVES), st.data())
+def test_what_keeps_idle_axes_names_only_those_of_the_text(case, objective, data):
+    """However it is planned: in turn, together, on finer meshes, within memory; and each strategy that it lists."""
+    mesh = Mesh((*case.mesh.axes, ("S", 2), ("T", 4)))
+    dims = {dim: 64 * size for dim, size in case.dims.items()}
+    asked = data.draw(st.sampled_from([{"idle": "keep"}, {"formula": "book"}]))
+    plan = planned(case.text, mesh, dims, objective, **asked)
+    assert moved(plan) <= named(case.text)
+    for leaner in plan.pareto(4):
+        assert moved(leaner) <= named(case.text)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("text", OPEN)
+def test_what_is_left_open_keeps_idle_axes_too(text, objective):
+    dims = dict.fromkeys("IJK", 4096) | {"L": 4 if "for L" in text else 4096}
+    plan = planned(text, "X=4,Y=4", dims, objective, idle="keep")
+    assert moved(plan) <= {"X"}
+    for leaner in plan.pareto(3):
+        assert moved(leaner) <= {"X"}
+
+
+@pytest.mark.parametrize(
+    ("text", "objective"),
+    [
+        ("A[I_X, J] → A[I_Y, J]", "time"),
+        ("A[I, J_X] · B[J_X, K] → C[I, K]", "bytes"),
+        ("T = A[I, J] · B[J, K]; C[I, L] = T · D[K, L]", "time"),
+    ],
+)
+def test_idle_axes_are_used_unless_they_are_to_be_kept(text, objective):
+    """And kept they cost what the mesh without them does: the same steps."""
+    dims = dict.fromkeys("IJKL", 4096)
+    used = planned(text, "X=4,Y=4,Z=4", dims, objective)
+    assert "Z" in moved(used)
+    assert planned(text, "X=4,Y=4,Z=4", dims, objective, idle="use").cost == used.cost
+    kept = planned(text, "X=4,Y=4,Z=4", dims, objective, idle="keep")
+    alone = planned(text, "X=4,Y=4", dims, objective, idle="keep")
+    assert (kept.cost, [str(step) for step in kept.steps]) == (alone.cost, [str(step) for step in alone.steps])
+    assert "Z" in moved(planned(text, "X=4,Y=4,Z=4", dims, objective, formula="book", idle="use"))
+
+
+@pytest.mark.parametrize("word", ["Keep", "", "kept", 1])
+def test_another_word_is_a_coded_error(word):
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.plan("A[I_X] → A[I]", mesh="X=4", idle=word)
+    assert caught.value.code == "SHC001" and "idle" in caught.value.message and "keep" in caught.value.help
