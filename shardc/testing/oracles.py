@@ -59,10 +59,13 @@ def all_moves(before: Sharding, mesh: Mesh) -> Iterator[Move]:
 
 
 def shortest_path_oracle(
-    mesh: Mesh, shape: Sequence[int], source: Sharding, target: Sharding, itemsize: int
+    mesh: Mesh, shape: Sequence[int], source: Sharding, target: Sharding, itemsize: int, uneven: bool = False
 ) -> int | None:
-    """The fewest wire bytes of a reshard over whole-axis moves and exchanges, or None if none lead there."""
-    graph = _graph(mesh, tuple(shape), itemsize)
+    """The fewest wire bytes of a reshard over whole-axis moves and exchanges, or None if none lead there.
+
+    Exchanges are in pieces of one size; `uneven`: also of unequal sizes, from any sharding without partial sums to any.
+    """
+    graph = _graph(mesh, tuple(shape), itemsize, uneven)
     try:
         return int(nx.dijkstra_path_length(graph, source, target))
     except nx.NetworkXNoPath:
@@ -77,9 +80,13 @@ def matmul_oracle(
     c: Sharding,
     itemsize: int,
     dims: tuple[Dims, Dims, Dims] = _MATMUL,
+    uneven: bool = False,
 ) -> int | None:
-    """The fewest wire bytes of: reshard A, reshard B, multiply locally, reshard C; over all pairs there are."""
-    graphs = [_graph(mesh, tuple(sizes[dim] for dim in names), itemsize) for names in dims]
+    """The fewest wire bytes of: reshard A, reshard B, multiply locally, reshard C; over all pairs there are.
+
+    `uneven` as of `shortest_path_oracle`.
+    """
+    graphs = [_graph(mesh, tuple(sizes[dim] for dim in names), itemsize, uneven) for names in dims]
     from_a = nx.single_source_dijkstra_path_length(graphs[0], a)
     from_b = nx.single_source_dijkstra_path_length(graphs[1], b)
     to_c = nx.single_source_dijkstra_path_length(graphs[2].reverse(copy=False), c)
@@ -94,7 +101,7 @@ def matmul_oracle(
 
 
 @lru_cache(maxsize=64)
-def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int) -> nx.DiGraph[Sharding]:
+def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int, uneven: bool) -> nx.DiGraph[Sharding]:
     """Shardings that divide the shape, and between them the wire bytes of the cheapest single move."""
     graph: nx.DiGraph[Sharding] = nx.DiGraph()
     graph.add_nodes_from(s for s in all_shardings(mesh, len(shape)) if s.divides(shape, mesh))
@@ -107,7 +114,8 @@ def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int) -> nx.DiGraph[Shar
             weight = wire_bytes(move, before, mesh, local)
             _lighter(graph, before, after, weight)
     for before, after in permutations([s for s in graph if not s.unreduced], 2):
-        if set(before.sharded) == set(after.sharded) and _fit(before.blocks(mesh), after.blocks(mesh)):
+        fit = set(before.sharded) == set(after.sharded) and _fit(before.blocks(mesh), after.blocks(mesh))
+        if uneven or fit:
             _lighter(graph, before, after, needed_bytes(mesh, shape, before, after, itemsize))
     return graph
 

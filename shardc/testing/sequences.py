@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from shardc.cost.chips import CHIPS, Chip
-from shardc.ir.collectives import Move, apply
+from shardc.ir.collectives import Move, apply, in_one_round, uneven_exchange
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.rules.moves import MOVES
+from shardc.rules.products import placements
 from shardc.testing.sides import Moves
 from shardc.testing.strategies import meshes, shardings
 
@@ -56,13 +58,27 @@ def paths(
     source = draw(shardings(mesh, rank, unreduced))
     ways, moves = [source], list[Move]()
     for _ in range(draw(st.integers(0, max_moves))):
-        kinds = [found for rule in MOVES if (found := list(rule(ways[-1], mesh, mesh.names)))]
+        rules = [rule(ways[-1], mesh, mesh.names) for rule in MOVES]
+        kinds: list[list[Move | Sharding]] = [
+            found for each in (*rules, _uneven_exchanges(ways[-1], mesh)) if (found := list(each))
+        ]
         if not kinds:
             break
-        moves.append(draw(st.sampled_from(draw(st.sampled_from(kinds)))))
-        ways.append(apply(moves[-1], ways[-1], mesh))
+        chosen = draw(st.sampled_from(draw(st.sampled_from(kinds))))
+        move = uneven_exchange(ways[-1], chosen.dims, mesh) if isinstance(chosen, Sharding) else chosen
+        if move is None:
+            continue  # too long to be written
+        moves.append(move)
+        ways.append(apply(move, ways[-1], mesh))
     cuts = [[mesh.product(sharding.dims[dim]) for sharding in ways] for dim in range(rank)]
     return Path(mesh, tuple(math.lcm(*some) for some in cuts), source, tuple(moves))
+
+
+def _uneven_exchanges(before: Sharding, mesh: Mesh) -> Iterator[Sharding]:
+    """Where one leads: anywhere. No search asks for them, so they stand in no table; the one drawn is worked out."""
+    for dims in placements(mesh.names, before.rank) if not before.unreduced else ():
+        if in_one_round(before, dims, mesh) is not None:
+            yield Sharding(dims)
 
 
 def chips() -> st.SearchStrategy[Chip]:

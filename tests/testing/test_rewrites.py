@@ -172,8 +172,10 @@ def test_a_wrong_rewrite_of_ones_own_is_found_over_drawn_paths():
             return True
         return False
 
-    found = find(paths(), differs, settings=settings(SETTINGS, max_examples=60))
-    assert found.mesh.devices <= 4 and max(found.shape) <= 4 and len(found.moves) == 1
+    drawn = paths(max_axes=2, max_rank=2, max_moves=2)
+    found = find(drawn, differs, settings=settings(SETTINGS, max_examples=200))
+    # One device tells a Slice along another dim by the move after it, which it makes illegal; two tell it by itself.
+    assert found.mesh.devices <= 4 and max(found.shape) <= 4 and len(found.moves) <= 2
 
 
 # --- the library of laws
