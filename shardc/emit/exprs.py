@@ -193,7 +193,7 @@ def flat(expr: Expr) -> str:
 def _constant(value: int | float | str | None) -> str:
     if isinstance(value, float) and math.isinf(value):
         return "jnp.inf" if value > 0 else "-jnp.inf"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return f'"{value}"' if isinstance(value, str) else repr(value).replace("e+", "e")  # 1e38, as ruff writes it
 
 
 def bracketed(expr: Expr) -> str:

@@ -77,12 +77,29 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return arguments(args, indent, f"{lead}{flat(function)}(", f")[{index}]{tail}")
         case Items(items, brackets) if items:
             return exploded(items, indent, lead + brackets[0], brackets[1] + tail)
+        case BinOp(left, operator, Call(function, args) as right) if _ends_with_call(expr, indent, lead):
+            return arguments(args, indent, f"{lead}{flat(left)} {operator} {flat(function)}(", f"){tail}")
+        case BinOp() if _is_bound(lead):
+            return [" " * indent + lead + "(", *lay_out(expr, indent + 4, "", ""), " " * indent + ")" + tail]
         case BinOp():
             first, *others = _terms(expr)
             lines = [text for operator, term in others for text in _term(operator, term, indent)]
             return [*lay_out(first[1], indent, lead, ""), *lines[:-1], lines[-1] + tail]
         case Attr() | Index() | _:
             return [single]
+
+
+def _is_bound(lead: str) -> bool:
+    """Whether an expression stands by itself, where a line that begins with an operator would be another statement."""
+    return lead.endswith(" = ") or lead == "return "
+
+
+def _ends_with_call(expr: BinOp, indent: int, lead: str) -> bool:
+    """`A = a * 8 + jnp.arange(`: of two terms the last is a call, whose brackets alone are split if the rest fits."""
+    if not _is_bound(lead) or not isinstance(expr.right, Call) or not expr.right.args or len(_terms(expr)) > 2:
+        return False
+    opening = f"{lead}{flat(expr.left)} {expr.operator} {flat(expr.right.function)}("
+    return indent + len(opening) <= WIDTH
 
 
 def _opening(expr: Call, indent: int, lead: str) -> str:
