@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import shardc
+
 pytestmark = pytest.mark.devices
 
 FILES = sorted((Path(__file__).parents[2] / "examples").iterdir())
@@ -21,3 +23,10 @@ def test_an_example_runs(path):
 
 def test_there_are_examples():
     assert {path.suffix for path in EXAMPLES} == {".shard", ".py"}
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.suffix == ".shard"], ids=lambda path: path.name)
+def test_an_example_is_emitted_as_ruff_formats_it(path):
+    source = shardc.plan(path.read_text(encoding="utf-8")).source()
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "-"]
+    assert subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout == source

@@ -77,7 +77,7 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return arguments(args, indent, f"{lead}{flat(function)}(", f")[{index}]{tail}")
         case Items(items, brackets) if items:
             return exploded(items, indent, lead + brackets[0], brackets[1] + tail)
-        case BinOp(left, operator, Call(function, args) as right) if _ends_with_call(expr, indent, lead):
+        case BinOp(left, operator, Call(function, args)) if _ends_with_call(expr, indent, lead):
             return arguments(args, indent, f"{lead}{flat(left)} {operator} {flat(function)}(", f"){tail}")
         case BinOp() if _is_bound(lead):
             return [" " * indent + lead + "(", *lay_out(expr, indent + 4, "", ""), " " * indent + ")" + tail]
