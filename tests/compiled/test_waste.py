@@ -703,7 +703,14 @@ def test_a_warning_is_a_note_unless_a_finding_says_it():
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("x", "x"), ("params['layer_0']['w']", "w"), ("params[\\'w1\\']", "w1"), ("", "A"), ("[0][1]", "A"), ("jnp", "A")],
+    [
+        ("x", "x"),
+        ("params['layer_0']['w']", "w"),
+        ("params[\\'w1\\']", "w1"),
+        ("", "A"),
+        ("[0][1]", "A"),
+        ("jnp", "jnp"),
+    ],
 )
 def test_an_argument_s_name_in_the_notation(text, name):
     assert array_name(text) == name
