@@ -18,6 +18,7 @@ from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Loop, Single, Step
 from shardc.ir.sharding import Sharding
+from shardc.lowering.repeats import repeats
 
 AxisSet = frozenset[str]
 
@@ -30,11 +31,32 @@ def equal_along(block: Block, mesh: Mesh, of_outputs: Sequence[AxisSet] | None =
     for place, output in enumerate(block.outputs):
         free = every - block.values[output].sharding.used - untyped[output]
         demand[output] |= free if of_outputs is None else of_outputs[place]
-    for step in reversed(block.steps):
+    again = repeats(block)
+    for place, step in reversed([*enumerate(block.steps)]):
         below = _demands(step, demand, block, mesh)
         for operand, axes in zip(step.operands, below, strict=True):
             demand[operand] |= axes
+        wait = _wait(step, again.get(place, ()), demand, block, untyped)
+        if wait is not None:
+            demand[wait] |= below[0]
     return tuple(demand)
+
+
+def waited_for(block: Block, equal: Sequence[AxisSet]) -> dict[int, int | None]:
+    """The steps that are done once more, by place: each with the value to wait for, if there is any."""
+    untyped = untyped_along(block)
+    return {place: _wait(block.steps[place], might, equal, block, untyped) for place, might in repeats(block).items()}
+
+
+def _wait(
+    step: Step, might: Sequence[int], demand: Sequence[AxisSet], block: Block, untyped: Sequence[AxisSet]
+) -> int | None:
+    """The first value that can be equal wherever the operand, behind a barrier with it, must be."""
+    if not might:
+        return None
+    assert not isinstance(step.op, Loop)
+    must = _demand_below(step.op, demand[step.result])
+    return next((each for each in might if must.isdisjoint(block.values[each].sharding.used | untyped[each])), None)
 
 
 def untyped_along(block: Block) -> tuple[AxisSet, ...]:

@@ -167,7 +167,7 @@ Form: TypeAlias = OneForm | Looped
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """The form of each step of a block, in order; and of steps that are done once more, by place, what they wait for,
-    as `lowering.repeats` says it."""
+    as `lowering.flow` says it."""
 
     target: Target
     forms: tuple[Form, ...]

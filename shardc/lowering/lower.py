@@ -27,9 +27,8 @@ from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
-from shardc.lowering.flow import AxisSet, equal_along, equal_within
+from shardc.lowering.flow import AxisSet, equal_along, equal_within, waited_for
 from shardc.lowering.forms import Form, Gathered, InRounds, InTurns, Looped, Lowering, OneForm, Pieces, Plain, Scattered
-from shardc.lowering.repeats import repeats
 from shardc.lowering.scatters import LocalBlock, Parts, Round, block_of, rounds, scatterings
 from shardc.lowering.target import Shape, Target
 
@@ -41,7 +40,7 @@ def lower(schedule: Schedule) -> Lowering:
 
 def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
     forms = tuple(_form(step, block, equal, target) for step in block.steps)
-    return Lowering(target, forms, tuple(repeats(block).items()))
+    return Lowering(target, forms, tuple(waited_for(block, equal).items()))
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

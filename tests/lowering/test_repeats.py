@@ -10,6 +10,7 @@ import pytest
 
 import shardc
 from shardc.ir.legal import faults_of
+from shardc.lowering.lower import lower
 from shardc.lowering.repeats import repeats
 from shardc.simulate import reference, sample_inputs
 
@@ -55,7 +56,7 @@ def test_what_waits_for_what() -> None:
     plan = shardc.plan(AGAIN, mesh={"X": 4}, dims=SMALL, dtype="int32")
     schedule = plan.schedule
     assert [*faults_of(schedule)] == []
-    found = repeats(schedule.block)
+    found = dict(lower(schedule).again)
     assert [schedule.values[schedule.steps[place].result].name for place in found] == ["Wout", "Win"]
     written = {value: place for place, step in enumerate(schedule.steps) for value in step.results}
     for place, wait in found.items():
@@ -120,6 +121,36 @@ def test_each_collective_twice_runs_and_is_compiled_twice(text: str) -> None:
     assert lowered.as_text().count(f'"stablehlo.{kind[name]}"') >= 2
     kept = lowered.compile(compiler_options={"xla_disable_hlo_passes": "cse_barrier_expander"})
     assert kept.as_text().count(f" {kind[name].replace('_', '-')}(") >= 2
+
+
+# Summed twice; between the two something is made that the second waits for, or that it must not wait for.
+FIRST, SECOND = "B[I, J] = AllReduce_X(A[I, J]{U_X})", "C[I, J] = AllReduce_X(A[I, J]{U_X})"
+WAITING = [
+    # R varies along Y, and C may not: what is behind one barrier with R would.
+    ([FIRST, "R[I, J_Y] = relu(B)", SECOND, "return B, C, R"], None),
+    ([FIRST, "R[I, J_Y] = relu(B)", SECOND, "O[I_Y, J] = -C", "return O, R"], "R"),
+    # G is gathered: nothing else asks that it be of a type that is equal along Y.
+    (
+        [FIRST, "R[I_Y, J] = relu(B)", "G[I, J] = AllGather(R)", SECOND, "O[I, K_Y] = G · H[J, K_Y]", "return C, O, R"],
+        "G",
+    ),
+    # R is not as C has to be; S is.
+    ([FIRST, "R[I, J_Y] = relu(B)", "S[I, J] = abs(B)", SECOND, "return C, R, S"], "S"),
+]
+
+
+@pytest.mark.devices
+@pytest.mark.parametrize("lines, wait", WAITING)
+def test_what_is_waited_for_leaves_a_result_equal_where_it_has_to_be(lines: list[str], wait: str | None) -> None:
+    plan = shardc.plan("; ".join(lines), mesh={"X": 2, "Y": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="int32")
+    schedule = plan.schedule
+    ((_, value),) = lower(schedule).again
+    assert (None if value is None else schedule.values[value].name) == wait
+    wholes = [whole.astype(np.int32) for whole in sample_inputs(schedule.program)]
+    found = plan.compile()(*wholes)
+    for one, other in zip(found, reference(schedule.program, wholes), strict=True):
+        for shard in one.addressable_shards:
+            assert np.array_equal(np.asarray(shard.data), other[shard.index])
 
 
 @pytest.mark.tpu

@@ -14,7 +14,7 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, planned_at_once
-from shardc.testing import shardings
+from shardc.testing import partial_programs, shardings
 from shardc.testing.oracles import all_shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -148,6 +148,32 @@ def test_what_the_plan_is_told_by(text, ops):
         own, *others = statement.cheapest(3)
         assert [step.op for step in own.steps] == mine
         assert all(other.time_s >= own.time_s for other in others)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T = A[I_X, J]; S[I, J] = relu(T); R[I_X, J] = T + A",
+        "T[I_?, J_?] = A[I_Y, J]{U_X}; S[I] = T[I_X, J] · T[I, J]",
+        "S[I, J] = A[I_X, J]{U_Y} ⊙ A[I_X, J]; T[I_?, J_?] = A[I_Y, J]; R[I, J] = T",
+        "T = A[I_X, J]; V = T; S[I, L] = V · B[J, L_Y]; R[J] = sum_I(A)",
+        "T[] = S[]{U_X}; R[] = S[]{U_X} - T",
+        "T = A[I_X, J]; T[I, J_Y] = T; V = T; R[I, J] = V + A; Q[I_X, J] = relu(T)",
+    ],
+)
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+def test_another_name_for_an_array_is_that_array(text, objective):
+    """A statement that only binds a name to what lies somewhere has no step, and later statements read that name."""
+    found = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=SIZES, dtype="f32", objective=objective)
+    assert_means_the_program(found.schedule)
+
+
+@settings(max_examples=100, deadline=None)
+@given(partial_programs(), st.sampled_from(["time", "bytes"]))
+def test_every_program_of_partial_sums_is_planned_as_it_is_meant(case, objective):
+    """Reshards under new names, holes, collectives, sums that wait: of all that can be written, planned together."""
+    found = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective=objective)
+    assert_means_the_program(found.schedule)
 
 
 @st.composite

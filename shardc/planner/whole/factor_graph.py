@@ -100,21 +100,29 @@ class FactorGraph:
         self._write(replace(statement, expr=taken), entity.bases[0], entity, is_open)
 
     def _moved(self, statement: Statement, use: Use, is_output: bool) -> None:
-        """`B[I, J_X] = A`, or by a collective's name: the same array, which from here on lies there as well."""
+        """`B[I, J_X] = A`, or by a collective's name: the same array, which from here on lies there as well.
+
+        `B = A` is another name for what lies there: nothing moves, and later statements read it by this name.
+        """
         entity, expr = self._arrays[use.name], statement.expr
         self._arrays[statement.name] = entity
-        if isinstance(expr, Use) and not is_output and is_free(statement.pattern):
+        if isinstance(expr, Use) and not is_output and _says_nothing(statement.pattern):
+            to = self._asked(entity, use) or entity.bases[-1]
             entity.left -= 1
-            return
-        to = self._lying(entity, statement.pattern)
+        else:
+            to = self._lying(entity, statement.pattern)
+            self._brought(expr, use, entity, to)
+            entity.bases.append(to)
+        entity.name, entity.dims = statement.name, statement.dims
+        self._write(statement, to, entity)
+
+    def _brought(self, expr: Expr, use: Use, entity: Entity, to: Lying) -> None:
+        """The price of a move, of any kind or of the one that is named."""
         if isinstance(expr, Named):
             self._by_name(expr, entity, self._asked(entity, use) or entity.bases[-1], to)
             entity.left -= 1
         else:
             self._use(entity, use, to)
-        entity.bases.append(to)
-        entity.name, entity.dims = statement.name, statement.dims
-        self._write(statement, to, entity)
 
     def _write(self, statement: Statement, lying: Lying, entity: Entity, is_open: bool = False) -> None:
         self.lines.append(Line(statement, self._now, lying, entity, is_open=is_open))
@@ -289,3 +297,8 @@ class FactorGraph:
         if key not in self.prices:
             self.prices[key] = between(search, self.scale)
         return self.prices[key]
+
+
+def _says_nothing(pattern: Pattern) -> bool:
+    """Whether the text leaves it open how an array lies: of `T[]` there is one way."""
+    return pattern.exact is None and is_free(pattern)
