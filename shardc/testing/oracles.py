@@ -101,7 +101,7 @@ def matmul_oracle(
 
 
 @lru_cache(maxsize=64)
-def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int, uneven: bool) -> nx.DiGraph[Sharding]:
+def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int, uneven: bool = False) -> nx.DiGraph[Sharding]:
     """Shardings that divide the shape, and between them the wire bytes of the cheapest single move."""
     graph: nx.DiGraph[Sharding] = nx.DiGraph()
     graph.add_nodes_from(s for s in all_shardings(mesh, len(shape)) if s.divides(shape, mesh))

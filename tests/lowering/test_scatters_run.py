@@ -124,14 +124,28 @@ def test_a_gather_over_a_part_of_an_axis_after_another(monkeypatch):
     assert run(plan._found.schedule).ok
 
 
-@settings(max_examples=15, deadline=None)
-@given(
+ANY_SCATTER = (
     st.sampled_from([FOUR, EIGHT, THREE, TWO, ("X=8", None)]),
     st.lists(st.sampled_from([1, 3, 16, 128, 256]), min_size=2, max_size=2),
     st.sampled_from(["f32", "bf16", "int32", "f16"]),
     st.integers(0, 1),
 )
+
+
+@settings(max_examples=4, deadline=None)
+@given(*ANY_SCATTER)
 def test_any_scatter_is_numpys_on_every_shard(slice_, share, dtype, dim):
+    check_scatter(slice_, share, dtype, dim)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=40, deadline=None)
+@given(*ANY_SCATTER)
+def test_many_scatters_are_numpys_on_every_shard(slice_, share, dtype, dim):
+    check_scatter(slice_, share, dtype, dim)
+
+
+def check_scatter(slice_, share, dtype, dim):
     mesh, topology = slice_
     axes = "".join(one.split("=")[0] for one in mesh.split(","))
     result = f"C[I_{axes}, K]" if dim == 0 else f"C[I, K_{axes}]"

@@ -56,9 +56,20 @@ def test_each_plan_of_the_front_needs_less_memory_and_costs_more(case, objective
         assert_simulates(point.schedule)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.one_of(matmuls(max_axes=2), programs()), OBJECTIVES)
 def test_the_front_begins_as_good_as_the_plan_without_a_limit_and_ends_where_nothing_fits(case, objective):
+    check_ends(case, objective)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=25, deadline=None)
+@given(st.one_of(matmuls(max_axes=2), programs()), OBJECTIVES)
+def test_many_fronts_begin_and_end_so(case, objective):
+    check_ends(case, objective)
+
+
+def check_ends(case, objective):
     program = parsed(case)
     free = plan_with_subaxes(program, model_of(program), objective)
     found = pareto(program, model_of(program), objective)
