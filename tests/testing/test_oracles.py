@@ -9,7 +9,7 @@ import pytest
 from shardc.ir.collectives import CollectivePermute, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
-from shardc.testing import all_moves, all_shardings, matmul_oracle, shortest_path_oracle
+from shardc.testing import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 SHAPE = (16, 32)  # 512 elements
@@ -77,6 +77,21 @@ def test_only_shardings_that_divide_the_shape_are_on_the_way():
 def test_axes_reduced_together_travel_together():
     # 3 × 5 divides by nothing: an AllReduce over X and Y at once, 2 · 7/8 · 15, not 2 · 1/2 · 15 + 2 · 3/4 · 15.
     assert shortest_path_oracle(MESH, (3, 5), s("", "", u="XY"), s("", ""), 4) == 2 * 7 * 60 // 8
+
+
+def test_exchanges_in_unequal_pieces_bring_what_is_needed():
+    """2×3, 6×6 elements: some device needs a block of 6 and holds nothing of it. No two exchanges bring less than one,
+    and none makes a partial sum.
+    """
+    mesh, before, after = Mesh.of({"X": 2, "Y": 3}), s("X", "Y"), s("Y", "X")
+    assert shortest_path_oracle(mesh, (6, 6), before, after, 1) == 9
+    assert shortest_path_oracle(mesh, (6, 6), before, after, 1, uneven=True) == 6
+    assert shortest_path_oracle(mesh, (6, 6), before, s("Y", "", u="X"), 1, uneven=True) is None
+    every = list(all_shardings(mesh, 2, unreduced=False))
+    for source, target in itertools.product(every, repeat=2):
+        if source.divides((6, 6), mesh) and target.divides((6, 6), mesh):
+            found = shortest_path_oracle(mesh, (6, 6), source, target, 1, uneven=True)
+            assert found == needed_bytes(mesh, (6, 6), source, target, 1)
 
 
 def test_the_oracle_is_a_metric_on_reduced_shardings():
