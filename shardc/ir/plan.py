@@ -220,3 +220,12 @@ class Schedule:
         sharding = self.by.whole(array.sharding)
         assert sharding is not None, "arguments and results lie by whole axes"
         return replace(array, sharding=sharding)
+
+    @property
+    def results(self) -> tuple[Array, ...]:
+        """The outputs by the axes of that mesh, under the program's names: a value may be the result of several."""
+        bound = (self.program.results[number] for number in self.program.outputs)
+        return tuple(
+            replace(self.given(value), name=each.name, dims=each.dims)
+            for value, each in zip(self.outputs, bound, strict=True)
+        )

@@ -128,8 +128,8 @@ def compare(
     expected = simulate.reference(schedule.program, wholes)
     limits = simulate.allowed(schedule, wholes, expected, seed, say)
     reports = [
-        _compared(schedule.given(number), result, whole, limit, schedule.given_mesh)
-        for number, result, whole, limit in zip(schedule.outputs, results, expected, limits, strict=True)
+        _compared(array, result, whole, limit, schedule.given_mesh)
+        for array, result, whole, limit in zip(schedule.results, results, expected, limits, strict=True)
     ]
     return RunReport(schedule.mesh.devices, tuple(reports))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardc.cost import CostModel
@@ -120,10 +120,6 @@ class PlanView:
 def view(planned: PlannedProgram, model: CostModel) -> PlanView:
     schedule, program = planned.schedule, planned.schedule.program
     mesh = program.mesh
-    outputs = [
-        replace(schedule.given(value), name=program.results[number].name, dims=program.results[number].dims)
-        for value, number in zip(schedule.outputs, program.outputs, strict=True)
-    ]
     return PlanView(
         VERSION,
         dict(schedule.given_mesh.axes),
@@ -132,7 +128,7 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         dict(program.sizes),
         program.dtype.name,
         tuple(_array(schedule.given(number), schedule.given_mesh) for number in schedule.inputs),
-        tuple(_array(array, schedule.given_mesh) for array in outputs),
+        tuple(_array(array, schedule.given_mesh) for array in schedule.results),
         tuple(StatementView(statement, mesh) for statement in planned.statements),
         steps(schedule.steps, schedule.values, mesh),
         planned.cost,

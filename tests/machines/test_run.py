@@ -214,6 +214,19 @@ def test_a_value_needed_right_after_its_name_could_be_taken_again():
     assert report.ok
 
 
+@pytest.mark.parametrize("text", ["B[I, J] = A[I_X, J]; C[I, J] = A; D[I, J] = B", "B[J] = A[J_X]; C[J] = A[J]"])
+def test_results_that_are_one_value_are_told_apart_by_name(text):
+    """One gather serves all; each output is reported under its own name."""
+    plan = shardc.plan(text, mesh=TWO, dims={"I": 16, "J": 16}, dtype="int32")
+    assert len(set(plan.schedule.outputs)) == 1
+    wholes = simulate.sample_inputs(plan.program)
+    results = plan.compile()(*(whole.astype(np.int32) for whole in wholes))
+    told = [output.sharding for output in compare(plan.schedule, wholes, results).outputs]
+    assert told == [array.sharding for array in plan.outputs]
+    assert told == [str(array) for array in plan.schedule.results]
+    assert [name.split("[")[0] for name in told] == [plan.program.results[at].name for at in plan.program.outputs]
+
+
 def test_partial_sums_of_eight_bit_floats_add_up_wider():
     plan = shardc.plan("C[J] = sum_I(A[I_X, J])", mesh=TWO, dims=SIZES, dtype="f8_e4m3fn")
     assert "A.astype(jnp.float32)" in plan.source()

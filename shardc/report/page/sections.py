@@ -70,9 +70,8 @@ def shardings(plan: Pictured, room: Room) -> Element:
     """What is given and what is left, as blocks on the mesh."""
     schedule = plan.schedule
     given = [schedule.given(number) for number in schedule.inputs]
-    left = [schedule.given(number) for number in schedule.outputs]
     children: list[Child] = [tag("p", LEGEND, class_="soft")]
-    for title, arrays in (("given", given), ("result", left)):
+    for title, arrays in (("given", given), ("result", schedule.results)):
         shown = [figure(blocks(array, schedule.given_mesh)) for array in arrays[: room.others]]
         names = cut(", ".join(str(array) for array in arrays[room.others :]), _NAMES)
         children += [tag("h3", title), tag("div", *shown, class_="row"), tag("p", "and ", names) if names else None]
