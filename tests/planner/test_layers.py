@@ -42,3 +42,17 @@ def test_softmax_of_a_large_matrix_moves_what_is_left():
     plan = shardc.plan(text, mesh={"X": 4}, dims={"I": 8192, "J": 8192}, chip="v5p")
     assert plan.cost.wire_bytes == 2 * 2 * 3 * 16384 // 4
     assert plan.cost.time_s < 10e-6
+
+
+def test_a_mixture_of_experts_exchanges_tokens_twice_though_nobody_wrote_it():
+    found = shardc.plan((EXAMPLES / "mixture_of_experts.shard").read_text(encoding="utf-8"))
+    moved = [step.op for step in found.steps if step.wire_bytes and step.axes == ("X",)]
+    assert moved == ["AllToAll", "AllToAll"]
+
+
+def test_a_llama_layer_gathers_each_weight_once_and_adds_up_twice():
+    found = shardc.plan((EXAMPLES / "llama_layer.shard").read_text(encoding="utf-8"))
+    reduced = [step for step in found.steps if step.op in ("AllReduce", "ReduceScatter")]
+    gathered = [step.operands[0].partition("[")[0] for step in found.steps if step.op == "AllGather"]
+    weights = [name for name in gathered if name.startswith("W")]
+    assert len(reduced) <= 2 and len(weights) == len(set(weights)) <= 7
