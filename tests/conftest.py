@@ -1,7 +1,7 @@
 """Settings of all tests. In CI hypothesis draws the same examples each time; elsewhere it looks for new ones.
 
 Tests marked `exhaustive` go through a whole space, or draw much more than their quick siblings do. They run with
-`--exhaustive`, as CI does; laws then draw three times as much as well. Tests marked `devices` use eight simulated
+`--exhaustive`, as CI does. Tests marked `devices` use eight simulated
 devices, started here before any of them touches JAX; those marked `tpu` need the TPU's compiler, libtpu. The others
 need neither.
 """
@@ -18,18 +18,14 @@ from hypothesis import settings
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
-IN_CI = bool(os.environ.get("CI"))
-QUICK = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
-settings.register_profile("quick", deadline=None, derandomize=IN_CI, max_examples=QUICK)
-settings.register_profile("exhaustive", deadline=None, derandomize=IN_CI)
+DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
+settings.register_profile("default", deadline=None, max_examples=DRAWN)
+settings.register_profile("ci", deadline=None, max_examples=DRAWN, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 def pytest_addoption(parser):
     parser.addoption("--exhaustive", action="store_true", help="also run the tests marked exhaustive")
-
-
-def pytest_configure(config):
-    settings.load_profile("exhaustive" if config.getoption("--exhaustive") else "quick")
 
 
 def pytest_collection_modifyitems(config, items):
