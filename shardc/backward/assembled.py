@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shardc.backward.terms import Dims, printed
@@ -37,7 +37,7 @@ def _parsed(
     ]
     gradients = [walk.of_name[array.name] for array in wanted]
     outputs = [program.results[number].name for number in program.outputs] if whole else []
-    text = "\n".join([*_declared(program), *forward, *backward, "return " + ", ".join([*outputs, *gradients])])
+    text = "\n".join([*program.declarations, *forward, *backward, "return " + ", ".join([*outputs, *gradients])])
     return parse(text, name="<gradient>")
 
 
@@ -72,15 +72,3 @@ class _Speller:
         dtype = self.walk.types[array]
         typed = "" if dtype == self.dtype else f": {dtype}"
         return f"{name}{typed}{self.walk.patterns[array].spell(dims)}"
-
-
-def _declared(program: Program) -> Iterator[str]:
-    if program.mesh.axes:
-        yield f"mesh {program.mesh}"
-    if program.sizes:
-        yield "dims " + ", ".join(f"{dim}={size}" for dim, size in program.sizes)
-    yield f"dtype {program.dtype}"
-    if program.chip:
-        yield f"chip {program.chip}"
-    if program.topology:
-        yield f"topology {program.topology}"

@@ -212,16 +212,20 @@ class Program:
     warnings: tuple[str, ...] = field(default=(), compare=False)  # of how it was written, not of what it is
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False)  # where each dim is first written
 
-    def __str__(self) -> str:
-        """The notation, declarations first: what was parsed can be parsed again."""
+    @property
+    def declarations(self) -> list[str]:
+        """The lines of the notation that say mesh, sizes, type and hardware."""
         lines = [f"mesh {self.mesh}"] if self.mesh.axes else []
         if self.sizes:
             lines.append("dims " + ", ".join(f"{dim}={size}" for dim, size in self.sizes))
         lines.append(f"dtype {self.dtype}")
         lines += [f"chip {self.chip}"] if self.chip else []
-        lines += [f"topology {self.topology}"] if self.topology else []
+        return [*lines, f"topology {self.topology}"] if self.topology else lines
+
+    def __str__(self) -> str:
+        """The notation, declarations first: what was parsed can be parsed again."""
         end = [] if self.returns is None else ["return " + ", ".join(self.returns)]
-        return "\n".join([*lines, *(statement.text for statement in self.statements), *end])
+        return "\n".join([*self.declarations, *(statement.text for statement in self.statements), *end])
 
     @property
     def results(self) -> tuple[Bound, ...]:

@@ -56,7 +56,7 @@ def _computed(schedule: Schedule, wholes: Sequence[Any], mesh: Any, seed: int) -
 def placed(schedule: Schedule, wholes: Sequence[Any], mesh: Any, seed: int = 0) -> list[Any]:
     """The arguments on a JAX mesh."""
     return [
-        _placed(whole, schedule.given(number), schedule.given_mesh, mesh, seed + place)
+        on_devices(whole, schedule.given(number), schedule.given_mesh, mesh, seed + place)
         for place, (whole, number) in enumerate(zip(wholes, schedule.inputs, strict=True))
     ]
 
@@ -74,7 +74,7 @@ def simulated_mesh(schedule: Schedule, mesh: Mesh | None = None) -> Any:
     return make_mesh(schedule.mesh if mesh is None else mesh, jax.devices("cpu"))
 
 
-def _placed(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) -> Any:
+def on_devices(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) -> Any:
     """The argument on the mesh, an unreduced one as partial sums that differ from device to device."""
     import jax
     import jax.numpy as jnp

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from numpy.typing import NDArray
 
-from shardc import simulate
-from shardc.emit.call.placing import from_blocks, make_mesh, sharding_of, spec_of
+from shardc.emit.call.placing import make_mesh, sharding_of
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding
+from shardc.machines.comparison import blocks_of
+from shardc.machines.run import on_devices
 
 Values = NDArray[Any]
 
@@ -29,11 +29,11 @@ def held_by_devices(
     """Each result as an array, with the blocks of all devices, in the order of the mesh."""
     devices = make_mesh(mesh)
     given = [
-        _placed(simulate.scatter(whole, array, mesh, seed + place), array, mesh, devices)
+        on_devices(whole, array, mesh, devices, seed + place)
         for place, (array, whole) in enumerate(zip(inputs, wholes, strict=True))
     ]
     found = jax.tree.leaves(called(function, given, devices))
-    return tuple(_held(result, mesh, devices) for result in found)
+    return tuple((described(result), blocks_of(result, mesh)) for result in found)
 
 
 def called(function: Callable[..., Any], given: Sequence[Any], devices: jax.sharding.Mesh) -> Any:
@@ -49,21 +49,6 @@ def called(function: Callable[..., Any], given: Sequence[Any], devices: jax.shar
                 "the function keeps the mesh of its first call, as what jax.shard_map returns does",
                 help="call jax.shard_map inside the function, so that it is made for each mesh; or give one mesh",
             ) from error
-
-
-def _placed(blocks: Values, array: Array, mesh: Mesh, devices: jax.sharding.Mesh) -> jax.Array:
-    kind = jax.numpy.dtype(array.dtype.jax)
-    each = list(blocks.reshape(mesh.devices, *array.local_shape(mesh)).astype(kind))
-    placed: jax.Array = from_blocks(each, array, devices, jax.NamedSharding(devices, spec_of(array.sharding)))
-    return placed
-
-
-def _held(result: Any, mesh: Mesh, devices: Any) -> tuple[Array, Values]:
-    array = described(result)
-    local = array.local_shape(mesh)
-    shards = {shard.device.id: np.asarray(shard.data) for shard in result.addressable_shards}
-    blocks = np.stack([shards[device.id] for device in devices.devices.flat])
-    return array, blocks.reshape(*mesh.sizes, *local)
 
 
 def described(result: Any) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import combinations, permutations
 from typing import TypeAlias
 
@@ -30,8 +31,20 @@ def shortest(holds: Mapping[Mesh, bool]) -> str:
 
 def _simple(names: tuple[str, ...]) -> Iterator[Condition]:
     for name in names:
-        yield f"{name} = 1", lambda mesh, name=name: mesh.size(name) == 1  # type: ignore[misc]
+        yield f"{name} = 1", partial(_is_one, name)
     for one, other in combinations(names, 2):
-        yield f"{one} = {other}", lambda mesh, a=one, b=other: mesh.size(a) == mesh.size(b)  # type: ignore[misc]
+        yield f"{one} = {other}", partial(_are_equal, one, other)
     for one, other in permutations(names, 2):
-        yield f"{one} divides {other}", lambda mesh, a=one, b=other: mesh.size(b) % mesh.size(a) == 0  # type: ignore[misc]
+        yield f"{one} divides {other}", partial(_divides, one, other)
+
+
+def _is_one(name: str, mesh: Mesh) -> bool:
+    return mesh.size(name) == 1
+
+
+def _are_equal(one: str, other: str, mesh: Mesh) -> bool:
+    return mesh.size(one) == mesh.size(other)
+
+
+def _divides(one: str, other: str, mesh: Mesh) -> bool:
+    return mesh.size(other) % mesh.size(one) == 0

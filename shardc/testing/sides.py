@@ -23,6 +23,7 @@ from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
+from shardc.planner.program.sizes import unit_of
 from shardc.results import Plan
 
 Values: TypeAlias = NDArray[Any]
@@ -181,9 +182,8 @@ def arrays_of(program: Program, sizes: dict[str, int]) -> tuple[Array, ...]:
 
 
 def units_of(program: Program) -> dict[str, int]:
-    return {
-        dim: math.lcm(1, *(program.mesh.product(axes) for axes, _ in program.shardings_of(dim))) for dim in program.dims
-    }
+    """What the size of each dim must be a multiple of."""
+    return {dim: unit_of(program, (dim,)) for dim in program.dims}
 
 
 def distinct(array: Array, start: int) -> Values:

@@ -13,7 +13,7 @@ PLANNED = 4096
 
 def large(program: Program) -> Program:
     """Missing sizes become 4096, or the next multiple of the axes written on the dim, and a note says so."""
-    return _filled(program, {dim: _up(PLANNED, _unit(program, same)) for same in _missing(program) for dim in same})
+    return _filled(program, {dim: _up(PLANNED, unit_of(program, same)) for same in _missing(program) for dim in same})
 
 
 def small(program: Program) -> Program:
@@ -21,7 +21,7 @@ def small(program: Program) -> Program:
     found: dict[str, int] = {}
     used = {size for _, size in program.sizes}
     for same in _missing(program):
-        unit = _unit(program, same)
+        unit = unit_of(program, same)
         size = next(k * unit for k in range(2, 10_000) if k * unit not in used)
         used.add(size)
         found |= dict.fromkeys(same, size)
@@ -44,7 +44,7 @@ def _missing(program: Program) -> list[list[str]]:
     return [same for place, same in enumerate(found) if same not in found[:place]]
 
 
-def _unit(program: Program, same: Iterable[str]) -> int:
+def unit_of(program: Program, same: Iterable[str]) -> int:
     """What the size of these dims is to be a multiple of."""
     return math.lcm(*(program.mesh.product(axes) for dim in same for axes, _ in program.shardings_of(dim)))
 
