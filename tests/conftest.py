@@ -54,6 +54,12 @@ def bench():
     return benchmark("bench_unreduced")
 
 
+@pytest.fixture(scope="session")
+def time_bench():
+    """The benchmark of replayed time."""
+    return benchmark("bench_time")
+
+
 def benchmark(name):
     spec = util.spec_from_file_location(name, Path(__file__).parent / "benchmark" / f"{name}.py")
     module = sys.modules[name] = util.module_from_spec(spec)

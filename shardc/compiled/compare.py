@@ -135,9 +135,14 @@ _TIMES = {
 
 def side_of(name: str, compiled: Any, model: LinkModel) -> Side:
     """One side, from what `jax.jit(f).lower(…).compile()` gave. Raises UnreadableHlo."""
-    module = read_hlo(compiled.as_text())
+    return side_of_text(name, compiled.as_text(), memory_of(compiled), model)
+
+
+def side_of_text(name: str, text: str, memory: Allocation | None, model: LinkModel) -> Side:
+    """One side, from its HLO."""
+    module = read_hlo(text)
     found = Reader(module, model.mesh).all()
-    return Side(name, tallied(found), memory_of(compiled), replay(module, model))
+    return Side(name, tallied(found), memory, replay(module, model))
 
 
 def compare(

@@ -32,8 +32,13 @@ from shardc.machines.tpu import arguments_of, compiled
 
 def compile_baseline(schedule: Schedule, mesh: Any) -> Any:
     """XLA's own program for the plan's inputs and outputs on the devices of `mesh`: a `jax.stages.Compiled`."""
+    return compiled(lower_baseline(schedule, mesh))
+
+
+def lower_baseline(schedule: Schedule, mesh: Any) -> Any:
+    """The same before it is compiled: a `jax.stages.Lowered`."""
     automatic = with_auto_axes(mesh)
-    return compiled(jitted(schedule, automatic).lower(*arguments_of(schedule, automatic)))
+    return jitted(schedule, automatic).lower(*arguments_of(schedule, automatic))
 
 
 def jitted(schedule: Schedule, mesh: Any) -> Any:

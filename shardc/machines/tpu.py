@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,11 +68,16 @@ def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warn
 
 def compile_schedule(schedule: Schedule, mesh: Any) -> Any:
     """The plan's program, compiled for that mesh, which is that of its steps: a `jax.stages.Compiled`."""
+    return compiled(lower_schedule(schedule, mesh))
+
+
+def lower_schedule(schedule: Schedule, mesh: Any) -> Any:
+    """The same before it is compiled: a `jax.stages.Lowered`."""
     import jax
 
     arguments = arguments_of(schedule, mesh)
     with jax.set_mesh(mesh):
-        return compiled(jax.jit(on_steps_mesh(schedule, scopes=True)).lower(*arguments))
+        return jax.jit(on_steps_mesh(schedule, scopes=True)).lower(*arguments)
 
 
 def arguments_of(schedule: Schedule, mesh: Any) -> list[Any]:
@@ -93,12 +98,12 @@ def arguments_of(schedule: Schedule, mesh: Any) -> list[Any]:
     ]
 
 
-def compiled(lowered: Any) -> Any:
+def compiled(lowered: Any, options: Mapping[str, str] | None = None) -> Any:
     """SHC308 for a program that the compiler refuses, most often because it needs more memory than there is."""
     import jax
 
     try:
-        return lowered.compile()
+        return lowered.compile(dict(options) if options else None)
     except jax.errors.JaxRuntimeError as error:
         first = str(error).splitlines()[0]
         raise ShardcError(
