@@ -1,4 +1,4 @@
-"""The benchmark against the field: what it draws, how it counts, what it says; and the README's table of it."""
+"""The benchmark against the field: what it draws, how it counts, what it says; and the page's table of it."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 SEEDS = st.integers(0, 2**32)
 SIZES = st.integers(0, 10**9)
 
@@ -108,9 +108,9 @@ def test_the_worst_cases_come_first_and_as_many_as_asked_for(field):
     assert "worst" in "".join(field.report(rows, 1)) and "worst" not in "".join(field.report(rows, 0))
 
 
-def test_the_readme_shows_the_lines_that_are_printed(field):
+def test_the_page_shows_the_lines_that_are_printed(field):
     """The figures take many minutes to find, and are not found here."""
-    (shown,) = re.findall(r"```text\n\$ python tests/benchmark/bench_field.py .*?```", README, re.DOTALL)
+    (shown,) = re.findall(r"```text\n\$ python tests/benchmark/bench_field.py .*?```", PAGE, re.DOTALL)
     promises = {"matmuls": field.MATMULS, "reshards": field.RESHARDS}
     run = {"run bytes": {"equal": True, "as planned": True}}
     rows = [row(field, 10, section=section) | run for section in promises.values()]

@@ -1,60 +1,85 @@
-"""Every command and program of the README and of the guide inside, run, and its printed output compared."""
+"""The README and the pages: each command and program run, its printed output compared; links, names, lengths.
 
+Commands and programs run in this process, which has the eight devices that they ask for; what a page's program says
+of devices before JAX starts is run as a user runs it where the whole space is gone through.
+"""
+
+import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+import warnings
 from importlib import util
 from pathlib import Path
 
+import jax
 import pytest
 
-pytestmark = pytest.mark.devices
+from shardc import cli
 
 ROOT = Path(__file__).parents[2]
-GUIDES = ("README.md", "shardc/README.md", "shardc/testing/README.md")
-README = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in GUIDES)
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "shardc" / "README.md",
+    ROOT / "shardc" / "testing" / "README.md",
+]
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
+EVERY = "\n".join(TEXTS.values())
 # Commands whose output is partly the TPU compiler's.
 COMPILED = re.compile(r"--topology|bench_verify|bench_field")
-SKIPPED = ("pip install", "git clone", "pytest", "python -m venv", "ruff", "mypy", ".ci/run")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def console_blocks() -> list[tuple[str, str]]:
-    """(command, expected output) of each `$ …` in a console block."""
-    found = []
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(EVERY) if kind == language]
+
+
+def console_blocks() -> dict[str, str]:
+    """The expected output of each `$ …` in a console block; what several pages show is run once."""
+    found: dict[str, str] = {}
+    for block in blocks("console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
-            found.append((command, output.rstrip()))
+            assert found.setdefault(command, output.rstrip()) == output.rstrip(), f"two pages differ: {command}"
     return found
 
 
-def python_blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def programs() -> list[str]:
+    return list(dict.fromkeys(blocks("python")))
 
 
 def commands() -> list:
     """Each command with its output; those of a benchmark take long."""
     return [
         pytest.param(*block, marks=pytest.mark.exhaustive if block[0].startswith("python") else (), id=block[0][:60])
-        for block in console_blocks()
+        for block in console_blocks().items()
     ]
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize(("command", "expected"), commands())
-def test_a_command_prints_what_the_readme_shows(command, expected):
-    if command.startswith(SKIPPED):
-        pytest.skip("installs or tests all there is: .ci/run does that")
+def test_a_command_prints_what_the_page_shows(command, expected, capsys, monkeypatch):
     if COMPILED.search(command) and util.find_spec("libtpu") is None:
         pytest.skip("needs libtpu")
-    words = shlex.split(command)
-    program = {"shardc": ["-m", "shardc"], "python": []}[words[0]]
-    result = subprocess.run([sys.executable, *program, *words[1:]], capture_output=True, text=True, cwd=ROOT)
-    told = (line for line in result.stderr.splitlines() if not line.startswith("… "))  # progress, where it is slow
-    printed = (result.stdout + "\n".join(told)).rstrip()
+    monkeypatch.chdir(ROOT)
+    out, err = printed(shlex.split(command), capsys)
+    told = [line for line in err.splitlines() if not line.startswith("… ")]  # progress, where it is slow
+    shown = "\n".join([out.rstrip(), *told]).strip()
     if COMPILED.search(command):
-        printed, expected = shape(printed), shape(expected)
-    assert printed == expected
+        shown, expected = shape(shown), shape(expected)
+    assert shown == expected
+
+
+def printed(words: list[str], capsys) -> tuple[str, str]:
+    if words[0] == "shardc":
+        cli._status(words[1:])
+        return capsys.readouterr()
+    assert words[0] == "python", "a page shows commands of shardc and of Python"
+    result = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True)
+    return result.stdout, result.stderr
 
 
 def shape(text: str) -> str:
@@ -62,20 +87,62 @@ def shape(text: str) -> str:
     return re.sub(r"[ \-░▒▓█]+", " ", re.sub(r"[\d.,]+ (?:[kMGT]?B|[mµn]?s)\b|[\d.,]+", "#", text))
 
 
-@pytest.mark.parametrize("text", python_blocks(), ids=lambda value: value[:40])
-def test_a_program_of_the_readme_runs(text, tmp_path):
-    script = tmp_path / "block.py"
+@pytest.mark.devices
+@pytest.mark.parametrize("text", programs(), ids=lambda value: value[:40])
+def test_a_program_of_a_page_runs(text, tmp_path, monkeypatch):
+    """Its devices are there already: what it asks for is not more."""
+    update = jax.config.update
+
+    def asked(name, value):
+        if name == "jax_num_cpu_devices":
+            assert value <= jax.device_count()
+        else:
+            update(name, value)
+
+    monkeypatch.setattr(jax.config, "update", asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        runpy.run_path(str(written(text, tmp_path)), run_name="__main__")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("text", [text for text in programs() if "jax.config" in text], ids=lambda value: value[:40])
+def test_a_program_that_starts_devices_runs_by_itself(text, tmp_path):
+    command = [sys.executable, "-W", "error::DeprecationWarning", str(written(text, tmp_path))]
+    subprocess.run(command, check=True, cwd=ROOT, timeout=300)
+
+
+def written(text: str, folder: Path) -> Path:
+    script = folder / "block.py"
     script.write_text(text, encoding="utf-8")
-    subprocess.run([sys.executable, "-W", "error::DeprecationWarning", script], check=True, cwd=ROOT, timeout=300)
+    return script
 
 
-def test_every_file_that_the_guide_names_is_there():
-    text = (ROOT / "shardc" / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text)
-    assert len(named) > 20
-    assert [path for path in named if not any((ROOT / place / path).exists() for place in ("shardc", "."))] == []
+def test_every_file_that_a_page_names_is_there():
+    """In backquotes as a path of Python or of the notation, or where a link leads."""
+    gone = []
+    for page, text in TEXTS.items():
+        here = (ROOT / page).parent
+        named = [path for path in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|shard))`", text)]
+        gone += [path for path in named if not any((ROOT / place / path).exists() for place in ("shardc", "."))]
+        linked = [path for path in re.findall(r"\]\(([^)#]+)", text) if not path.startswith("http")]
+        gone += [path for path in linked if not Path(os.path.normpath(here / path)).is_file()]
+    assert gone == []
+    assert len(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", EVERY)) > 20
 
 
-def test_the_readme_has_something_to_check():
-    assert len(console_blocks()) >= 4
-    assert python_blocks()
+def test_every_page_is_in_the_table_of_the_readme():
+    linked = set(re.findall(r"\]\((\S+\.md)\)", TEXTS["README.md"]))
+    assert linked == set(TEXTS) - {"README.md"}
+
+
+def test_no_page_is_long():
+    """The README as it stands; of a page what is not printed by a command."""
+    assert len(TEXTS["README.md"].split()) <= 900
+    words = {page: len(BLOCK.sub("", text).split()) for page, text in TEXTS.items() if page.startswith("docs/")}
+    assert {page: count for page, count in words.items() if count > 1200} == {}
+
+
+def test_there_is_something_to_check():
+    assert len(console_blocks()) >= 12
+    assert len(programs()) >= 8
