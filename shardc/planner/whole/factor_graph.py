@@ -15,6 +15,7 @@ the way takes. Of what is used once and lies open no node is needed: it lies as 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
 from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Line, Lying, fresh, is_free, moved_by, use_counts
+from shardc.planner.whole.digits import DigitWays, End
 from shardc.planner.whole.eliminate import Factor
 from shardc.planner.whole.local import local_ways
 from shardc.planner.whole.prices import NEVER, Prices, Scale, Table, between
@@ -43,6 +45,7 @@ class FactorGraph:
     problem: Problem
     scale: Scale
     prices: Prices  # between the shardings of each array, as far as they are known
+    digits: DigitWays | None = None  # where products are to be looked at in digits, too
     sizes: list[int] = field(default_factory=list)
     factors: list[Factor] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -53,8 +56,8 @@ class FactorGraph:
     _now: int = 0
 
     @classmethod
-    def of(cls, problem: Problem, scale: Scale, prices: Prices) -> FactorGraph:
-        graph, program = cls(problem, scale, prices), problem.program
+    def of(cls, problem: Problem, scale: Scale, prices: Prices, digits: DigitWays | None = None) -> FactorGraph:
+        graph, program = cls(problem, scale, prices, digits), problem.program
         counts = use_counts(program)
         graph._taken = {array.name for array in program.inputs} | {made.name for made in straight(program)}
         for array in program.inputs:
@@ -84,7 +87,7 @@ class FactorGraph:
         if moved is not None:
             self._moved(statement, moved, is_output)
             return
-        taken, entity = self._operation(expr, statement.name)
+        taken, entity = self._operation(expr, statement.name, pattern)
         fixed = isinstance(expr, Named) or (isinstance(expr, Product) and expr.local)
         with_sums = not is_output and is_free(pattern)
         is_open = with_sums and not fixed and left < 2
@@ -129,7 +132,7 @@ class FactorGraph:
 
     # --- operations
 
-    def _operation(self, expr: Expr, name: str) -> tuple[Expr, Entity]:
+    def _operation(self, expr: Expr, name: str, pattern: Pattern) -> tuple[Expr, Entity]:
         """The nodes of an expression that is no array; it comes back with arrays as its operands."""
         found = tuple(self._operand(operand, name) for operand in operands(expr))
         if isinstance(expr, Named):
@@ -149,6 +152,7 @@ class FactorGraph:
                 for at, place, prices in zip((*way.at, way.result), every, table, strict=True)
             )
         ]
+        ways += self._in_digits(expr, found, made, pattern, ways)
         node = self._node(len(ways))
         self._factor((node,), np.array([self.scale.of_price(price) for _, price in ways], dtype=np.int64))
         taken = replace(expr, operands=tuple(self._bare(use, entity) for use, entity in found))
@@ -157,12 +161,33 @@ class FactorGraph:
         made.bases.append(Lying(node, results))
         return taken, made
 
+    def _in_digits(
+        self,
+        expr: Product | Call,
+        found: Sequence[tuple[Use, Entity]],
+        made: Entity,
+        pattern: Pattern,
+        ways: list[tuple[Way, int]],
+    ) -> list[tuple[Way, int]]:
+        """Further ways of a product: from where its operands lie by what the text says to where the result may lie."""
+        if self.digits is None or not isinstance(expr, Product) or expr.local:
+            return []
+        ends = list[End]()
+        for use, entity in found:
+            exact = None if use.pattern is None else use.pattern.exact
+            lie = [lying.places for lying in (*entity.bases, *entity.asked.values())]
+            places = [int(place) for some in lie for place in some] if exact is None else [entity.place(exact)]
+            ends.append(End.of(entity.search, entity.states, self._between(entity), places))
+        goals = made.choices(pattern, False, self._between(made))
+        ends.append(End.of(made.search, made.states, self._between(made), [int(place) for place in goals]))
+        return self.digits.of(expr, ends, ways)
+
     def _operand(self, expr: Expr, name: str) -> tuple[Use, Entity]:
         """An array as it is; of anything else a line of its own."""
         if isinstance(expr, Use):
             return expr, self._arrays[expr.name]
         inner = fresh(name, self._taken)
-        taken, entity = self._operation(expr, inner)
+        taken, entity = self._operation(expr, inner, Pattern.free(len(expr.dims)))
         text = f"{inner}[{', '.join(expr.dims)}]"
         statement = Statement(inner, expr.dims, Pattern.free(len(expr.dims)), taken, expr.dtype, text, expr.span)
         self._write(statement, entity.bases[0], entity, is_open=True)

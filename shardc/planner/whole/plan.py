@@ -23,6 +23,7 @@ from shardc.planner.products.work import Work
 from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.choices import computed
+from shardc.planner.whole.digits import DigitWays
 from shardc.planner.whole.eliminate import Factor, Solved, solve
 from shardc.planner.whole.factor_graph import FactorGraph, TooWide
 from shardc.planner.whole.prices import NEVER, Prices, Scale
@@ -45,7 +46,7 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     pool = planning.axes(program)
     try:
         task = _Task.of(Problem(program, model, planning.objective, pool), planning)
-        best = task.best_order()
+        best = task.in_digits(task.best_order())
     except (TooWide, KeyError, ShardcError):
         return
     found = task.planned(best)
@@ -84,9 +85,18 @@ class _Task:
         return cls(problem, planning, scale, {})
 
     def solved(self, rewritten: Rewritten) -> Choice:
-        problem = replace(self.problem, program=rewritten.program)
-        graph = FactorGraph.of(problem, self.scale, self.prices)
+        graph = self._graph(rewritten)
         return Choice(rewritten, graph, _solved(graph))
+
+    def _graph(self, rewritten: Rewritten, digits: DigitWays | None = None) -> FactorGraph:
+        problem = replace(self.problem, program=rewritten.program)
+        return FactorGraph.of(problem, self.scale, self.prices, digits)
+
+    def in_digits(self, choice: Choice) -> Choice:
+        """The same order of products, where these may be done in digits as well."""
+        digits = DigitWays(self.problem, self.scale)
+        graph = self._graph(choice.rewritten, digits)
+        return Choice(choice.rewritten, graph, _solved(graph)) if digits.has_any else choice
 
     def best_order(self) -> Choice:
         """The order of each statement's products that costs least, one statement after another."""

@@ -1,0 +1,115 @@
+"""Products in digits, as further ways of a product: from where its operands lie to where its result is to lie.
+
+    T = A[I_Y, J] · B[J_Y, L]        with T[I, L_YX] wanted: X of L's rest is sliced first, Y gathered of A, …
+
+What such a product takes and leaves are whole shardings, and the moves in digits between are in its price; so it is a
+way like others. It is one only where it is clearly cheaper than the best of the plain ways between the same shardings,
+as a statement's plan has it (`planner.digits.products`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from shardc.ir.program import Product
+from shardc.planner.digits.products import in_digits
+from shardc.planner.paths.search import Search
+from shardc.planner.problem import Problem
+from shardc.planner.products.ways import Way
+from shardc.planner.whole.prices import NEVER, Scale, States, Table
+
+MOST_OF_ONE = 400  # choices of where operands and result of one product lie, in whole shardings
+MOST_PRICED = 500  # of all products of a program that are priced in digits
+
+Places: TypeAlias = Sequence[int]
+_Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An operand of a product, or its result: where it may lie before, or after, the product and its moves."""
+
+    search: Search
+    states: States
+    between: Table
+    places: Places  # without partial sums
+
+    @classmethod
+    def of(cls, search: Search, states: States, between: Table, places: Places) -> End:
+        whole = [at for at in places if not search.graph.shardings[states.numbers[at]].unreduced]
+        return cls(search, states, between, tuple(dict.fromkeys(whole)))
+
+    def number(self, place: int) -> int:
+        return self.states.numbers[place]
+
+
+@dataclass(slots=True)
+class DigitWays:
+    """The ways in digits of a program's products, of equal products worked out once."""
+
+    problem: Problem
+    scale: Scale
+    left: int = MOST_PRICED
+    _known: dict[_Key, list[tuple[Way, int]]] = field(default_factory=dict)
+
+    def of(self, expr: Product, ends: Sequence[End], ways: Sequence[tuple[Way, int]]) -> list[tuple[Way, int]]:
+        """Those that are clearly cheaper than plain ones; `ends` are the operands, then the result.
+
+        None where there are too many to go through.
+        """
+        count = 1
+        for end in ends:
+            count *= len(end.places)
+        if not ways or count > min(MOST_OF_ONE, self.left):
+            return []
+        key = self._key(expr, ends)
+        if key not in self._known:
+            self.left -= count
+            self._known[key] = list(self._found(expr, ends, ways))
+        return self._known[key]
+
+    @property
+    def has_any(self) -> bool:
+        return any(self._known.values())
+
+    def _key(self, expr: Product, ends: Sequence[End]) -> _Key:
+        """Products that differ in their dims' names alone are one."""
+        every = (*(operand.dims for operand in expr.operands), expr.dims)
+        numbers: dict[str, int] = {}
+        dims = tuple(tuple(numbers.setdefault(dim, len(numbers)) for dim in some) for some in every)
+        return dims, *((end.search.shape, end.search.dtype, end.places) for end in ends)
+
+    def _found(self, expr: Product, ends: Sequence[End], ways: Sequence[tuple[Way, int]]) -> Iterator[tuple[Way, int]]:
+        objective, goal = self.problem.objective, ends[-1]
+        for before, price in _plainly(self.scale, ends, ways):
+            sources = tuple(end.number(place) for end, place in zip(ends, before, strict=False))
+            lie = tuple(end.search.graph.shardings[number] for end, number in zip(ends, sources, strict=False))
+            for place in goal.places:
+                first = self.scale.first(int(price[place]))
+                if not first or price[place] >= NEVER or not goal.search.divides(goal.number(place)):
+                    continue
+                most, to = objective.below(objective.clearly_less(first)), goal.number(place)
+                found = in_digits(self.problem, expr, lie, goal.search.graph.shardings[to], most)
+                if found is not None:
+                    yield Way(sources, to, 1), found.price
+
+
+def _plainly(
+    scale: Scale, ends: Sequence[End], ways: Sequence[tuple[Way, int]]
+) -> Iterator[tuple[tuple[int, ...], Table]]:
+    """For each choice of where the operands lie the least price of plain ways to each place of the result."""
+    result, own = ends[-1], np.array([scale.of_price(price) for _, price in ways], dtype=np.int64)
+    onward = result.between[[result.states.place[way.result] for way, _ in ways]]
+    to = [[end.states.place[way.at[at]] for way, _ in ways] for at, end in enumerate(ends[:-1])]
+    choices: list[tuple[int, ...]] = [()]
+    for end in ends[:-1]:
+        choices = [(*chosen, place) for chosen in choices for place in end.places]
+    for chosen in choices:
+        total = own.copy()
+        for end, place, taken in zip(ends, chosen, to, strict=False):
+            total += end.between[place, taken]
+        yield chosen, np.minimum((total[:, None] + onward).min(axis=0), NEVER)
