@@ -37,6 +37,7 @@ NAMES: frozenset[str] = frozenset(
         "jax.lax.pcast",
         "jax.lax.scan",
         "jax.custom_derivatives.linear_call",
+        "jax.lax.with_sharding_constraint",
         "jax.reshard",
         "jax.shard_map",
         "jnp.einsum",
@@ -54,6 +55,7 @@ NAMES: frozenset[str] = frozenset(
         "np.roll",
         "np.array",
         "P",
+        "P.UNCONSTRAINED",
         "False",
         "list",
         "int",
@@ -76,6 +78,8 @@ BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
 STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
 # And of one that leaves what is equal on devices, and of a type that cannot say so.
 ALIKE, MAPPED = ("alike", "mapped")
+# The functions of a program in parts: what runs on each device, and what is left to XLA's partitioner.
+RUN, PRODUCT, WHOLE = PARTS = ("run", "product", "whole")
 # Names that a program's variable must not take: those of the module itself, and what Python calls its own.
 MODULE = frozenset({"jax", "jnp", "np", "program"}) | {name for name in NAMES if "." not in name}
 TAKEN = MODULE.union(LOOPED, SCANNED, keyword.kwlist, keyword.softkwlist, dir(builtins))
@@ -88,11 +92,11 @@ _FUNCTIONS = (
     [STEPS, ALIKE, "program"],
     [*PARTED, ALIKE, "program"],
 )
+_PART = re.compile(rf"({'|'.join(PARTS)})[0-9]*")
 _HEADER = frozenset({"jax.jit", STEPS})
 _BORDER_CALLS = frozenset(
     {
         "jax.ensure_compile_time_eval",
-        "jax.lax.with_sharding_constraint",
         "jax.sharding.Mesh",
         "jax.sharding.auto_axes",
         "jax.sharding.use_abstract_mesh",
@@ -161,7 +165,8 @@ def check_source(text: str) -> str:
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     kinds = [type(node) for node in tree.body]
     own = functions[len(EXTREMES) :] if functions[: len(EXTREMES)] == [*EXTREMES] else functions
-    if kinds[0] is not ast.Expr or own not in _FUNCTIONS:
+    in_parts = own[-1:] == ["program"] and all(map(is_part, own[:-1]))
+    if kinds[0] is not ast.Expr or not (own in _FUNCTIONS or in_parts):
         raise _refused("a module of another shape")
     if any(kind not in (ast.Import, ast.ImportFrom) for kind in kinds[1 : -len(functions)]):
         raise _refused("a statement beside the imports and the functions")
@@ -175,11 +180,26 @@ def check_variable(name: str) -> str:
     return name
 
 
+def part_name(kind: str, number: int) -> str:
+    """`run`, `run2`, …."""
+    return kind if number == 1 else f"{kind}{number}"
+
+
+def part_names(count: int) -> frozenset[str]:
+    """Those of so many parts of each kind."""
+    return frozenset(part_name(kind, number) for kind in PARTS for number in range(1, count + 1))
+
+
+def is_part(name: str) -> bool:
+    """Whether a part of a program may have this name."""
+    return _PART.fullmatch(name) is not None
+
+
 def _check_function(function: ast.expr) -> None:
     if isinstance(function, ast.Call) and ast.unparse(function.func) == "jax.custom_gradient":
         return
     dotted = ast.unparse(function)
-    if dotted in NAMES or dotted in _HEADER or dotted in _BORDER_CALLS:
+    if dotted in NAMES or dotted in _HEADER or dotted in _BORDER_CALLS or is_part(dotted):
         return
     if isinstance(function, ast.Attribute) and function.attr in METHODS:
         return

@@ -5,6 +5,7 @@
                steps      each leaves what its operation leaves (`ir.collectives.apply`, `ir.laws`); a loop's carried
                           arrays lie as they did
                interface  inputs and outputs lie as the program says
+               together   steps done as one lie one behind the other, in no two groups, one product among them
     PROGRAM    shardings  the same of every array that the text names
                names      what is used is an input, or bound by a statement before
 
@@ -200,6 +201,20 @@ def _interface(schedule: Schedule) -> Faults:
         yield from _lies_as(f"output {made.name}", schedule.values[value], made.dims, made.pattern, same)
 
 
+def _together(schedule: Schedule) -> Faults:
+    """One product to a group, with moves beside it."""
+    end = 0
+    for group in schedule.together:
+        where, steps = f"steps {group.first} to {group.last} as one", schedule.steps[group.first : group.last + 1]
+        if not end <= group.first < group.last < len(schedule.steps):
+            yield Fault(where, f"they begin before step {end}, are one, or go on behind step {len(schedule.steps) - 1}")
+        elif sum(isinstance(step.op, Einsum) for step in steps) != 1:
+            yield Fault(where, "one of them must be a product, and no more")
+        elif not all(isinstance(step.op, Einsum) or step.is_collective for step in steps):
+            yield Fault(where, "beside the product there are moves alone")
+        end = group.last + 1
+
+
 def _lies_as(where: str, array: Array, dims: tuple[str, ...], pattern: Pattern, same: Sequence[list[str]]) -> Faults:
     """`same` are dims that name the places of one array: `y[B, S]` may be what was `x[B, T]`."""
     fits = len(array.dims) == len(dims)
@@ -272,4 +287,5 @@ SCHEDULE: dict[str, Callable[[Schedule], Faults]] = {
     "order": _in_every_block(_order),
     "steps": _in_every_block(_steps),
     "interface": _interface,
+    "together": _together,
 }

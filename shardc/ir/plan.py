@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from shardc.ir.calls import holds, linear_operands, meeting, no_room, whole
@@ -171,16 +172,36 @@ class Block:
     steps: tuple[Step, ...]
 
 
+class How(Enum):
+    """How a product and the collectives beside it are done as one."""
+
+    RING = "ring"  # partial products beside permutes
+    PARTITIONER = "partitioner"  # an einsum between two shardings, which XLA splits and windows by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Steps `first` to `last` of a schedule, done as one: a product, what gathers for it, what reduces its result."""
+
+    first: int
+    last: int
+    how: How
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """What each device does for a whole program: a block, whose inputs and outputs are the program's.
 
     Where axes are cut (`by`), program and values are on the fine mesh; inputs and outputs lie by whole axes.
+    `together` says which of its steps are done as one; it changes nothing of what they mean. With `by_xla` none of
+    them is: the program as it is written is left to XLA, by the shardings alone, and the steps say what is compared.
     """
 
     program: Program
     block: Block
     by: Refinement | None = None
+    together: tuple[Together, ...] = ()
+    by_xla: bool = False
 
     @property
     def values(self) -> tuple[Array, ...]:
@@ -210,7 +231,12 @@ class Schedule:
 
     def inside(self, loop: Loop) -> Schedule:
         """The body of one of its loops, on the same mesh, for the same chip."""
-        return replace(self, block=loop.body)
+        return replace(self, block=loop.body, together=())
+
+    @property
+    def blocking(self) -> Schedule:
+        """The same steps, each by itself."""
+        return replace(self, together=(), by_xla=False) if self.together or self.by_xla else self
 
     def given(self, value: int) -> Array:
         """An input or an output, by the axes of that mesh."""

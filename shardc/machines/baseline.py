@@ -18,7 +18,7 @@ from typing import Any, assert_never
 import jax
 
 from shardc.emit.call import placing
-from shardc.emit.call.callable import evaluate
+from shardc.emit.call.applied import evaluate
 from shardc.emit.exprs import Expr as Described
 from shardc.emit.exprs import Name, call
 from shardc.emit.steps import local

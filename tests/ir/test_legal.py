@@ -11,12 +11,14 @@ import shardc
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather
 from shardc.ir.legal import PROGRAM, SCHEDULE, faults_of
+from shardc.ir.plan import How, Together
 from shardc.ir.program import Pattern
 from shardc.ir.sharding import Sharding
 from shardc.testing import programs
 
 NOTATION = json.loads((Path(__file__).parents[1] / "data" / "notation.json").read_text(encoding="utf-8"))
 PLAN = shardc.plan("A[I_X, J] · B[J, K_Y] → C[I, K_Y]", mesh="X=2,Y=2", dims="I=8,J=8,K=8")
+GATHERS = shardc.plan("A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]", mesh="X=2,Y=2", dims="I=8,J=8,K=8")
 
 
 def with_block(**changes):
@@ -40,6 +42,10 @@ def with_statement(**changes):
     return replace(PLAN.program, statements=(replace(statement, **changes),))
 
 
+def with_group(first, last, schedule=PLAN.schedule):
+    return replace(schedule, together=(Together(first, last, How.PARTITIONER),))
+
+
 LAST = len(PLAN.schedule.steps) - 1
 OUTPUT = PLAN.schedule.outputs[0]
 ILLEGAL = {
@@ -55,6 +61,9 @@ ILLEGAL = {
     "not the minor axes": ("steps", with_step(LAST, op=AllGather(("Y",), 0)), "are not the minor axes"),
     "no output": ("interface", with_block(outputs=()), "0 of the schedule, 1 of the program"),
     "another output": ("interface", with_block(outputs=(0,)), "has the dims"),
+    "as one behind the end": ("together", with_group(0, 99), f"go on behind step {LAST}"),
+    "a step as one": ("together", with_group(1, 1), "are one"),
+    "moves alone as one": ("together", with_group(0, 1, GATHERS.schedule), "one of them must be a product"),
 }
 PROGRAMS = {
     "an axis of no mesh": (with_statement(pattern=Pattern((("Z",), ()))), "axis Z is not of the mesh"),

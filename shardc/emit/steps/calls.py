@@ -53,16 +53,19 @@ class Body:
 
 def body(schedule: Schedule, lowering: Lowering | None = None) -> Body:
     """What each device does, as lines of Python: the steps in their forms."""
-    lowering, taken = lower(schedule) if lowering is None else lowering, taken_names(schedule)
-    writer = _Writer(schedule, lowering, variables(schedule.block, taken), taken)
+    names = variables(schedule.block, taken_names(schedule))
+    return with_names(schedule, names, lower(schedule) if lowering is None else lowering)
+
+
+def with_names(schedule: Schedule, names: tuple[str, ...], lowering: Lowering, first: int = 0) -> Body:
+    """The same, with these variables for the values; the steps are those of a program from `first` on."""
+    writer = _Writer(schedule, lowering, names, taken_names(schedule), first)
     code: list[Code] = [line for value in dict.fromkeys(schedule.inputs) for line in writer.input(value)]
     code += writer.steps()
     for output in dict.fromkeys(schedule.outputs):
         code += writer.output(output)
     return Body(
-        tuple(writer.names[value] for value in schedule.inputs),
-        tuple(code),
-        tuple(writer.names[value] for value in schedule.outputs),
+        tuple(names[value] for value in schedule.inputs), tuple(code), tuple(names[value] for value in schedule.outputs)
     )
 
 
@@ -72,6 +75,7 @@ class _Writer:
     lowering: Lowering
     names: tuple[str, ...]
     taken: frozenset[str]
+    first: int = 0
 
     @property
     def mesh(self) -> Mesh:
@@ -87,7 +91,7 @@ class _Writer:
         found: list[Code] = []
         for number, (step, form) in enumerate(zip(self.schedule.steps, self.lowering.forms, strict=True)):
             lines = self._apart(step, form, again[number]) if number in again else self.step(step, form)
-            found += [replace(each, step=number) for each in lines]
+            found += [replace(each, step=self.first + number) for each in lines]
         return found
 
     def step(self, step: Step, form: Form) -> list[Code]:

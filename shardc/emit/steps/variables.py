@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardc.emit.allowed import ALIKE, BORDER, MAPPED, PARTED, TABLES, TAKEN, check_variable
+from shardc.emit.allowed import ALIKE, BORDER, MAPPED, PARTED, TABLES, TAKEN, check_variable, part_names
 from shardc.ir.collectives import UnevenExchange
 from shardc.ir.folds import last_uses
 from shardc.ir.names import check_name
@@ -39,7 +39,10 @@ def taken_names(schedule: Schedule) -> frozenset[str]:
     parted = any(schedule.values[value].sharding.unreduced for value in ends)
     uneven = any(isinstance(step.op, UnevenExchange) for step in schedule.steps)
     return TAKEN.union(
-        (*TABLES, ALIKE, MAPPED) if uneven else (), BORDER if schedule.by is not None else (), PARTED if parted else ()
+        (*TABLES, ALIKE, MAPPED) if uneven else (),
+        BORDER if schedule.by is not None else (),
+        PARTED if parted else (),
+        part_names(len(schedule.together) + 1) if schedule.together or schedule.by_xla else (),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from shardc.emit.allowed import LARGEST, STEPS, check_source
 from shardc.emit.exprs import Call as CallExpr
@@ -10,6 +10,7 @@ from shardc.emit.exprs import Expr, Keyword, Name, lines_of, names_in
 from shardc.emit.steps import extremes
 from shardc.emit.steps.calls import Body, body
 from shardc.emit.steps.partial_sums import Border, border, helpers
+from shardc.emit.steps.parts import is_in_parts, parts
 from shardc.emit.steps.spec import in_specs, out_specs
 from shardc.emit.text.layout import block, lay_out, written
 from shardc.emit.text.refined import program_lines
@@ -18,15 +19,17 @@ from shardc.ir.plan import Schedule
 
 def source(schedule: Schedule, chip: str) -> str:
     """The text of a module whose function `program` does what the schedule says, on the mesh of `jax.set_mesh`."""
+    if is_in_parts(schedule):
+        return check_source("\n".join(_in_parts(schedule, chip)) + "\n")
     described = body(schedule)
     around = border(schedule, described.parameters, described.results)
     lines = [
         *_docstring(schedule, chip),
         "",
-        *_imports(described, schedule),
+        *_imports([described], schedule),
         "",
         "",
-        *_defined(extremes.helpers() if _has_extremes(described) else ()),
+        *_defined(extremes.helpers() if _has_extremes([described]) else ()),
         *_decorators(schedule, is_program=not around),
         *_signature(_name(schedule, around), described.parameters),
         *block(described.code),
@@ -38,8 +41,31 @@ def source(schedule: Schedule, chip: str) -> str:
     return check_source("\n".join(lines) + "\n")
 
 
-def _has_extremes(described: Body) -> bool:
-    return any(LARGEST in names_in(line.expr) for line in lines_of(described.code))
+def _in_parts(schedule: Schedule, chip: str) -> Iterator[str]:
+    """A function for each part, and `program`, which calls them."""
+    whole = parts(schedule)
+    bodies = [part.body for part in whole.parts]
+    yield from [*_docstring(schedule, chip), "", *_imports(bodies, schedule), "", ""]
+    yield from _defined(extremes.helpers() if _has_extremes(bodies) else ())
+    for part in whole.parts:
+        yield from _decorators(part.schedule, is_program=False) if not part.left else _left(part.schedule)
+        yield from _signature(part.name, part.body.parameters)
+        yield from [*block(part.body.code), *lay_out_return(part.body.results), "", ""]
+    yield from ["@jax.jit", *_signature("program", whole.parameters)]
+    for part in whole.parts:
+        called = CallExpr(Name(part.name), tuple(map(Name, part.body.parameters)))
+        yield from lay_out(called, 4, f"{', '.join(part.body.results)} = ", f"  # {part.done}" if part.done else "")
+    yield from lay_out_return(whole.results)
+
+
+def _left(schedule: Schedule) -> list[str]:
+    """`@jax.sharding.auto_axes(out_sharding=P("X", "Y"))`."""
+    leaves = Keyword("out_sharding", out_specs(schedule))
+    return lay_out(CallExpr(Name("jax.sharding.auto_axes"), (leaves,)), 0, "@", "")
+
+
+def _has_extremes(bodies: Sequence[Body]) -> bool:
+    return any(LARGEST in names_in(line.expr) for described in bodies for line in lines_of(described.code))
 
 
 def _defined(functions: Iterable[tuple[str, tuple[str, ...], Expr]]) -> list[str]:
@@ -59,8 +85,9 @@ def _docstring(schedule: Schedule, chip: str) -> list[str]:
     return [f'"""Planned for {chip}, {mesh}.', "", *"\n".join([first, *rest]).split("\n"), '"""']
 
 
-def _imports(described: Body, schedule: Schedule) -> list[str]:
-    used = {name.split(".")[0] for line in lines_of(described.code) for name in names_in(line.expr) if "." in name}
+def _imports(bodies: Sequence[Body], schedule: Schedule) -> list[str]:
+    every = [line for described in bodies for line in lines_of(described.code)]
+    used = {name.split(".")[0] for line in every for name in names_in(line.expr) if "." in name}
     lines = ["import jax"]
     lines += ["import jax.numpy as jnp"] if "jnp" in used or schedule.by is not None else []
     lines += ["import numpy as np"] if "np" in used else []

@@ -1,0 +1,128 @@
+"""Products and the collectives beside them that can be done as one, and where a program is cut for those left to XLA.
+
+    In[B, D_Y] = AllGather_X In[B_X, D_Y]     two steps, or one: `In` as it is before, `Out` as it is after, and between
+    Out[B, F] = Einsum In[B, D], W[D, F]      the two an einsum whose windows XLA chooses (PARTITIONER), or partial
+                                              products beside permutes (RING)
+
+What a group leaves is what its steps leave. A program with groups left to the partitioner is cut before and behind
+each: what is in between runs under `shard_map`, and the values that cross a cut are whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, ReduceScatter
+from shardc.ir.folds import last_uses
+from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together
+from shardc.ir.sharding import SUM
+from shardc.lowering.flow import untyped_along
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Steps one after another, as a block of their own over the same values: what they read, and what others read."""
+
+    first: int
+    schedule: Schedule
+    left: bool  # to XLA's partitioner
+
+
+def segments(schedule: Schedule) -> Iterator[Segment]:
+    """The steps between what is left to the partitioner, and that; a schedule without such groups is one segment."""
+    now, steps = 0, len(schedule.steps)
+    for group in (each for each in schedule.together if each.how is How.PARTITIONER):
+        if now < group.first:
+            yield _segment(schedule, now, group.first, left=False)
+        yield _segment(schedule, group.first, group.last + 1, left=True)
+        now = group.last + 1
+    if now < steps or not steps:
+        yield _segment(schedule, now, steps, left=False)
+
+
+def _segment(schedule: Schedule, first: int, end: int, left: bool) -> Segment:
+    block = schedule.block
+    steps, last = block.steps[first:end], last_uses(block)
+    made = {value for step in steps for value in step.results}
+    read = dict.fromkeys(value for step in steps for value in step.operands if value not in made)
+    if not steps:
+        read = dict.fromkeys(block.inputs)
+    needed = tuple(value for value in sorted(made) if last.get(value, -1) >= end) or block.outputs
+    within = tuple(
+        replace(group, first=group.first - first, last=group.last - first)
+        for group in schedule.together
+        if first <= group.first and group.last < end and not left
+    )
+    part = Block(block.values, tuple(read), needed, steps)
+    return Segment(first, replace(schedule, block=part, together=within), left)
+
+
+def may_be_cut(schedule: Schedule) -> bool:
+    """Whether a program can be cut at all: on its own mesh, and with no partial sums that come in or go out."""
+    ends = (*schedule.inputs, *schedule.outputs)
+    partial = any(schedule.values[value].sharding.unreduced for value in ends)
+    return schedule.by is None and bool(schedule.mesh.axes) and not partial and not any(untyped_along(schedule.block))
+
+
+def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
+    """Every group there can be, on the steps in an order in which it is in one piece: of each product what is gathered
+    for it alone, each array by itself and all, and what reduces its result."""
+    if not may_be_cut(schedule):
+        return
+    for place, step in enumerate(schedule.steps):
+        if not isinstance(step.op, Einsum):
+            continue
+        gathers, after = _before(schedule.block, place), _after(schedule.block, place)
+        some = [*([each] for each in gathers), *([gathers] if len(gathers) > 1 else [])]
+        for behind in ([], after) if after else ([],):
+            for before in ([], *some):
+                if before or behind:
+                    ordered, group = _gathered(schedule, place, before, len(behind))
+                    if _is_crossed_by_sums(ordered, group):
+                        continue
+                    yield ordered, group
+
+
+def _before(block: Block, place: int) -> list[int]:
+    """The places of the steps that gather an operand for this product alone."""
+    last, readers = last_uses(block), block.steps[place].operands
+    found = []
+    for operand in dict.fromkeys(readers):
+        made = next((n for n, step in enumerate(block.steps[:place]) if operand in step.results), None)
+        users = [step for step in block.steps if operand in step.operands]
+        if made is not None and isinstance(block.steps[made].op, AllGather | JointGather):
+            found += [made] if len(users) == 1 and last.get(operand) == place else []
+    return found
+
+
+def _after(block: Block, place: int) -> list[int]:
+    """The step that sums this product's result, if it is the next and alone reads it."""
+    result = block.steps[place].result
+    following = block.steps[place + 1 : place + 2]
+    if not following or following[0].operands != (result,) or last_uses(block).get(result) != place + 1:
+        return []
+    return [place + 1] if _sums(following[0].op) else []
+
+
+def _sums(op: Op) -> bool:
+    return isinstance(op, ReduceScatter | JointScatter) or (isinstance(op, AllReduce) and op.reduction == SUM)
+
+
+def _gathered(schedule: Schedule, place: int, before: list[int], behind: int) -> tuple[Schedule, Together]:
+    """The steps with those gathers just before the product, and the group."""
+    steps = list(schedule.steps)
+    moved = [steps[n] for n in before]
+    kept = [step for n, step in enumerate(steps[:place]) if n not in before]
+    ordered = (*kept, *moved, *steps[place:])
+    first = place - len(before)
+    block = replace(schedule.block, steps=ordered)
+    return replace(schedule, block=block), Together(first, place + behind, How.PARTITIONER)
+
+
+def _is_crossed_by_sums(schedule: Schedule, group: Together) -> bool:
+    """Whether partial sums, or what JAX cannot type, would be held across a cut."""
+    block, last = schedule.block, last_uses(schedule.block)
+    made = {value: place for place, step in enumerate(block.steps) for value in step.results}
+    held = (v for cut in (group.first, group.last + 1) for v, n in made.items() if n < cut <= last.get(v, -1))
+    return any(block.values[value].sharding.unreduced for value in held)

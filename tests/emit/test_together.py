@@ -1,0 +1,108 @@
+"""Products with their collectives as one, and programs left to XLA: on every shard what NumPy says, gradients too."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import shardc
+from shardc import simulate
+from shardc.emit import source
+from shardc.emit.call import placing
+from shardc.emit.call.program import CompiledProgram
+from shardc.ir.legal import faults_of
+from shardc.lowering.together import candidates
+
+pytestmark = pytest.mark.devices
+
+SIZES = {"I": 12, "J": 24, "K": 36, "B": 12, "D": 24, "F": 36}
+PRODUCTS = [
+    ("X=4,Y=2", "A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]", 3),  # either gather, both
+    ("X=3,Y=2", "A[I, J_X] · B[J_X, K_Y] → C[I_X, K_Y]", 1),  # scattered
+    ("X=6", "A[I, J_X] · B[J_X, K] → C[I, K]", 1),  # summed
+    ("X=2,Y=4", "A[I_X, J_Y] · B[J_XY, K] → C[I_X, K_Y]", 1),
+    ("X=2,Y=2,Z=2", "A[I_XZ, J] · B[J_Z, K_Y] → C[I_X, K_YZ]", 1),
+]
+MLP = "H[B_Y, F_X] = In[B_Y, D_X] · W1[D_Y, F_X]; G = gelu(H); Out[B_Y, D_X] = G · W2[F_X, D_Y]"
+
+
+def planned(mesh, text, dtype="int32"):
+    return shardc.plan(
+        text,
+        mesh=mesh,
+        dims={dim: SIZES[dim] for dim in SIZES if f"{dim}_" in text or dim in text},
+        dtype=dtype,
+        idle="keep",
+    )
+
+
+def inputs(plan):
+    wholes = simulate.sample_inputs(plan.program, seed=1)
+    values = [plan.schedule.values[number] for number in plan.schedule.inputs]
+    return [np.asarray(whole, jax.numpy.dtype(array.dtype.jax)) for whole, array in zip(wholes, values, strict=True)]
+
+
+def holds_the_reference(found, plan, given):
+    wanted = plan.reference(*given)
+    for shard in found.addressable_shards:
+        np.testing.assert_array_equal(np.asarray(shard.data), wanted[shard.index])
+    lies = plan.schedule.values[plan.schedule.outputs[0]].sharding
+    assert found.sharding.spec == placing.spec_of(lies)
+
+
+@pytest.mark.parametrize("mesh, text, least", PRODUCTS)
+def test_every_group_is_on_every_shard_what_numpy_says(mesh, text, least):
+    plan = planned(mesh, text)
+    given, groups = inputs(plan), list(candidates(plan.schedule))
+    assert len(groups) >= least
+    for ordered, group in groups:
+        schedule = replace(ordered, together=(group,))
+        assert not list(faults_of(schedule))
+        holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
+
+
+def test_the_text_is_what_is_applied():
+    plan = planned("X=4,Y=2", PRODUCTS[0][1])
+    given = inputs(plan)
+    for ordered, group in candidates(plan.schedule):
+        for schedule in (replace(ordered, together=(group,)), replace(ordered, by_xla=True)):
+            names = {}
+            exec(source(schedule, "v5e"), names)
+            with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+                values = [plan.schedule.values[number] for number in plan.schedule.inputs]
+                placed = [jax.device_put(x, placing.spec_of(v.sharding)) for x, v in zip(given, values, strict=True)]
+                holds_the_reference(names["program"](*placed), plan, given)
+
+
+def test_gradients_are_those_of_the_steps():
+    plan = planned("X=4,Y=2", MLP, "f32")
+    given = inputs(plan)
+    (ordered, group), *others = candidates(plan.schedule)
+    grouped = [replace(order, together=(each,)) for order, each in (others[-1],)]
+    schedules = [plan.schedule, replace(ordered, together=(group,)), *grouped, replace(ordered, by_xla=True)]
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+        values = [plan.schedule.values[number] for number in plan.schedule.inputs]
+        placed = [jax.device_put(x / 8, placing.spec_of(v.sharding)) for x, v in zip(given, values, strict=True)]
+        found = [jax.jit(jax.grad(_squared(schedule), argnums=(0, 1, 2)))(*placed) for schedule in schedules]
+    for gradients in found[1:]:
+        for one, other in zip(gradients, found[0], strict=True):
+            assert one.sharding.spec == other.sharding.spec
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
+
+
+def _squared(schedule):
+    program = CompiledProgram(schedule)
+    return lambda *arrays: (program(*arrays) ** 2).sum()
+
+
+def test_under_axes_that_are_taken_the_steps_are_done_one_by_one():
+    plan = planned("X=4", "A[I, J_X] · B[J_X, K] → C[I_X, K]")
+    given = inputs(plan)
+    ((ordered, group),) = candidates(plan.schedule)
+    program = CompiledProgram(replace(ordered, together=(group,)))
+    with jax.set_mesh(jax.make_mesh((2, 4), ("Z", "X"))):
+        mapped = jax.shard_map(program, in_specs=(jax.P(), jax.P()), out_specs=jax.P(), axis_names={"Z"})
+        placed = [jax.device_put(given[0], jax.P(None, "X")), jax.device_put(given[1], jax.P("X", None))]
+        found = jax.jit(mapped)(*placed)
+    np.testing.assert_array_equal(np.asarray(found), plan.reference(*given))
