@@ -30,12 +30,12 @@ from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import less_one, product, total
 from shardc.cost.network import Network, network
-from shardc.ir.collectives import Move
+from shardc.ir.collectives import Move, Turns, turns
 from shardc.ir.dtypes import DType
 from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, Axes
 from shardc.lowering.forms import Call, at_once
 from shardc.lowering.lower import form
 from shardc.lowering.scatters import LocalBlock, block_of
@@ -127,7 +127,7 @@ class LinkModel:
     network: Network
     target: Target
     book: bool = False
-    _rates: dict[Call, Rate] = field(default_factory=dict, init=False, repr=False)
+    _rates: dict[tuple[type[Move], Axes, Turns], Rate] = field(default_factory=dict, init=False, repr=False)
     _emitted: dict[tuple[Call, ...], Rate] = field(default_factory=dict, init=False, repr=False)
     _finer: dict[Refinement, LinkModel | None] = field(default_factory=dict, init=False, repr=False)
 
@@ -165,10 +165,10 @@ class LinkModel:
         return self.network.chip
 
     def rate(self, move: Move) -> Rate:
-        call = at_once(move)  # dims play no part
-        found = self._rates.get(call)
+        key = type(move), move.axes, turns(move)  # dims play no part
+        found = self._rates.get(key)
         if found is None:
-            found = self._rates[call] = self._of_call(call)
+            found = self._rates[key] = self._of_call(at_once(move))
         return found
 
     def emitted(self, move: Move, block: LocalBlock | None) -> Rate:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from shardc.cost.memory import peak_of
 from shardc.ir.folds import single_steps
 from shardc.ir.plan import Block, Cost, Schedule, StepCost
@@ -9,26 +12,29 @@ from shardc.ir.plan import Block, Cost, Schedule, StepCost
 
 def cost_of(schedule: Schedule) -> Cost:
     """Per device, of the whole program."""
-    done = list(single_steps(schedule.block))
-    compute = sum(each.times * each.step.cost.time_s for each in done if not each.step.is_collective)
-    communication = sum(each.times * each.step.cost.time_s for each in done if each.step.is_collective)
-    return Cost(
-        sum(each.times * each.step.cost.wire_bytes for each in done),
-        sum(each.times * each.step.cost.flops for each in done),
-        compute,
-        communication,
-        compute + communication,
-        peak_of(schedule),
-    )
+    wire = flops = 0
+    compute = communication = 0.0
+    for done in single_steps(schedule.block):
+        cost, times = done.step.cost, done.times
+        wire, flops = wire + times * cost.wire_bytes, flops + times * cost.flops
+        if done.step.is_collective:
+            communication += times * cost.time_s
+        else:
+            compute += times * cost.time_s
+    return Cost(wire, flops, compute, communication, compute + communication, partial(peak_of, schedule))
 
 
 def loop_cost(dim: str, trips: int, body: Block) -> StepCost:
     """What all trips cost: `L·(2·D·F/X / W + T_hop)`."""
     costs = [step.cost for step in body.steps]
-    terms = [cost.formula for cost in costs if cost.time_s]
     return StepCost(
         trips * sum(cost.wire_bytes for cost in costs),
         trips * sum(cost.flops for cost in costs),
         trips * sum(cost.time_s for cost in costs),
-        f"{dim}·({' + '.join(terms)})" if terms else "0",
+        partial(_of_all_trips, dim, costs),
     )
+
+
+def _of_all_trips(dim: str, costs: Sequence[StepCost]) -> str:
+    terms = [cost.formula for cost in costs if cost.time_s]
+    return f"{dim}·({' + '.join(terms)})" if terms else "0"

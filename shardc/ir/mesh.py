@@ -24,12 +24,14 @@ class Mesh:
     axes: tuple[tuple[str, int], ...]
     _sizes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
     _products: dict[tuple[str, ...], int] = field(init=False, repr=False, compare=False, hash=False)
+    devices: int = field(init=False, repr=False, compare=False, hash=False)
     _hash: int = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         _check(self.axes)
         object.__setattr__(self, "_sizes", dict(self.axes))
         object.__setattr__(self, "_products", {})  # searches ask for the same groups over and over
+        object.__setattr__(self, "devices", math.prod(size for _, size in self.axes))
         object.__setattr__(self, "_hash", hash(self.axes))
 
     def __hash__(self) -> int:
@@ -47,10 +49,6 @@ class Mesh:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(size for _, size in self.axes)
-
-    @property
-    def devices(self) -> int:
-        return math.prod(self.sizes)
 
     def __contains__(self, name: object) -> bool:
         return name in self._sizes

@@ -11,9 +11,10 @@ sharding and dtype, from which local shapes and bytes follow. What goes through 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from shardc.ir.calls import holds, linear_operands, meeting, no_room, whole
@@ -92,12 +93,17 @@ def applied(call: Call, sizes: Mapping[str, int]) -> Apply:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """`wire_bytes` received by the busiest device, `flops` per device, seconds, and the formula of the time."""
+    """`wire_bytes` received by the busiest device, `flops` per device, seconds, and how the time is spelled."""
 
     wire_bytes: int = 0
     flops: int = 0
     time_s: float = 0.0
-    formula: str = "0"
+    spelled: Callable[[], str] | None = field(default=None, repr=False, compare=False)  # when a table asks
+
+    @property
+    def formula(self) -> str:
+        """The formula of the time."""
+        return "0" if self.spelled is None else self.spelled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +146,20 @@ def operands_of(step: Step, values: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(replace(array, dims=dims) for array, dims in zip(found, step.seen, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cost:
-    """Sums over the steps, per device; `peak_bytes` is what `cost.memory.peak_of` counts."""
+    """Sums over the steps, per device; `peak_bytes` is what `cost.memory.peak_of` counts, when somebody asks."""
 
     wire_bytes: int
     flops: int
     compute_s: float
     communication_s: float
     time_s: float
-    peak_bytes: int
+    peak: Callable[[], int] = field(repr=False, compare=False)
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        return self.peak()
 
 
 @dataclass(frozen=True, slots=True)

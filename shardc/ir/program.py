@@ -276,21 +276,20 @@ class Program:
         known = dict(self.sizes) | dict(sizes)
         return replace(self, sizes=tuple((known | shared_sizes(known, self.renamed)).items()))
 
-    def shardings_of(self, dim: str) -> Iterator[tuple[Axes, Span | None]]:
-        """Every subscript that the program writes on a dim."""
+    @property
+    def subscripts(self) -> Iterator[tuple[str, Axes, Span | None]]:
+        """Every subscript that the program writes, with its dim."""
         for array in self.inputs:
-            yield from _on(dim, array.dims, array.pattern, array.span)
+            yield from _subscripts(array.dims, array.pattern, array.span)
         for statement in every_statement(self):
             for use in uses(statement.expr):
                 if use.pattern is not None:
-                    yield from _on(dim, use.dims, use.pattern, use.span)
-            yield from _on(dim, statement.dims, statement.pattern, statement.span)
+                    yield from _subscripts(use.dims, use.pattern, use.span)
+            yield from _subscripts(statement.dims, statement.pattern, statement.span)
 
 
-def _on(dim: str, dims: tuple[str, ...], pattern: Pattern, span: Span | None) -> Iterator[tuple[Axes, Span | None]]:
-    for name, axes in zip(dims, pattern.dims, strict=True):
-        if name == dim and axes:
-            yield axes, span
+def _subscripts(dims: tuple[str, ...], pattern: Pattern, span: Span | None) -> Iterator[tuple[str, Axes, Span | None]]:
+    return ((dim, axes, span) for dim, axes in zip(dims, pattern.dims, strict=True) if axes)
 
 
 def shared_sizes(sizes: Mapping[str, int], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
@@ -440,15 +439,12 @@ def axes_written(program: Program) -> frozenset[str]:
 
 def check_divisible(program: Program) -> None:
     """SHC204 if a written sharding does not divide its dim."""
-    sizes = dict(program.sizes)
-    spans = dict(program.spans)
-    for dim in program.dims:
-        if dim not in sizes:
-            continue
-        for axes, span in program.shardings_of(dim):
-            parts = program.mesh.product(axes)
-            if sizes[dim] % parts:
-                raise not_divisible(dim, sizes[dim], axes, program.mesh, spans.get(spell_dim(dim, axes), span))
+    sizes, mesh = dict(program.sizes), program.mesh
+    wrong = [each for each in program.subscripts if sizes.get(each[0], 0) % mesh.product(each[1])]
+    if wrong:
+        dim, axes, span = min(wrong, key=lambda each: program.dims.index(each[0]))
+        span = dict(program.spans).get(spell_dim(dim, axes), span)
+        raise not_divisible(dim, sizes[dim], axes, mesh, span)
 
 
 def not_divisible(dim: str, size: int, axes: Axes, mesh: Mesh, span: Span | None) -> ShardcError:

@@ -10,7 +10,7 @@ from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.ir.sharding import Axes
 from shardc.planner.budget import Budget, Spent
-from shardc.planner.meshes.idle import Idle, axes_to_search
+from shardc.planner.meshes.idle import Idle, axes_to_search, has_idle
 from shardc.planner.objective import Objective
 from shardc.planner.options import CHEAPEST, Options
 from shardc.planner.planned import PlannedProgram
@@ -38,6 +38,10 @@ class Planning:
     def axes(self, program: Program, with_idle: bool = True) -> Axes:
         """Those to search over, with idle ones only if they may be used."""
         return axes_to_search(program, with_idle and self.may_use_idle)[0]
+
+    def has_idle(self, program: Program) -> bool:
+        """Whether there are idle axes to search over."""
+        return self.may_use_idle and has_idle(program)
 
     def planned(
         self, program: Program, model: CostModel, options: Options = CHEAPEST, budget: Budget | None = None

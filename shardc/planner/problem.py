@@ -39,10 +39,14 @@ class Problem:
     products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
     _searches: dict[tuple[tuple[int, ...], DType], Search] = field(default_factory=dict)
 
-    together: Axes = field(init=False)  # axes of the pool that move as one
+    _together: Axes | None = field(init=False, default=None)  # found when first asked for
 
-    def __post_init__(self) -> None:
-        self.together = idle_together(self.program, self.pool)
+    @property
+    def together(self) -> Axes:
+        """Axes of the pool that move as one."""
+        if self._together is None:
+            self._together = idle_together(self.program, self.pool)
+        return self._together
 
     @property
     def mesh(self) -> Mesh:
@@ -67,7 +71,7 @@ class Problem:
         found = self.afresh()
         options = replace(found.options, memory=None, memory_before=None)
         found = replace(found, program=body, options=options, held={}, shardings=[], alike={})
-        found.together = self.together
+        found._together = self.together
         return found
 
     def by_routes(self) -> Problem:

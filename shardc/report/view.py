@@ -166,6 +166,9 @@ def to_json(plan: PlanView, top: int | None = None) -> str:
     return json_text(fields(plan, top), indent=1)
 
 
+_COST = ("wire_bytes", "flops", "compute_s", "communication_s", "time_s", "peak_bytes")
+
+
 def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
     """What the JSON holds."""
     return {
@@ -179,7 +182,7 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "outputs": [asdict(array) for array in plan.outputs],
         "statements": [_statement_fields(statement, top) for statement in plan.statements],
         "steps": [step_fields(step) for step in plan.steps],
-        "cost": asdict(plan.cost),
+        "cost": {name: getattr(plan.cost, name) for name in _COST},
         "bound": asdict(plan.bound),
         "symbols": plan.symbols,
         "notes": list(plan.notes),

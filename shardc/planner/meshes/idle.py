@@ -33,15 +33,13 @@ class Idle(Enum):
 def mentioned(program: Program, statement: Statement | For | None = None) -> Axes:
     """The mesh axes that the program, or one statement, writes, in the order of the mesh."""
     chosen = program.statements if statement is None else (statement,)
-    names: set[str] = set()
-    for array in program.inputs if statement is None else ():
-        names |= array.pattern.unreduced.union(*(axes or () for axes in array.pattern.dims))
+    patterns = [array.pattern for array in program.inputs] if statement is None else []
     for each in nested(chosen):
-        if isinstance(each, For):
-            continue
-        patterns = [each.pattern, *(use.pattern for use in uses(each.expr) if use.pattern is not None)]
-        for pattern in patterns:
-            names |= pattern.unreduced.union(*(axes or () for axes in pattern.dims))
+        if isinstance(each, Statement):
+            patterns += [each.pattern, *(use.pattern for use in uses(each.expr) if use.pattern is not None)]
+    names: set[str] = set()
+    for pattern in patterns:
+        names.update(pattern.unreduced, *filter(None, pattern.dims))
     return program.mesh.ordered(names)
 
 
@@ -68,9 +66,11 @@ def width_of(statement: Statement) -> int:
 
 def idle_together(program: Program, pool: Axes) -> Axes:
     """The idle axes of a pool if they move as one; none if each is searched for itself."""
+    if len(pool) < 2 or may_be_apart(program, pool):
+        return ()
     written = mentioned(program)
     idle = tuple(axis for axis in pool if axis not in written)
-    return idle if len(idle) > 1 and not may_be_apart(program, pool) else ()
+    return idle if len(idle) > 1 else ()
 
 
 def may_be_apart(program: Program, pool: Axes) -> bool:
@@ -107,6 +107,13 @@ def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, 
     left = ", ".join(name for name in idle if name not in together)
     notes = (note + (f"; not over {left}" if left else ""),) if len(idle) > 1 else ()
     return mesh.ordered(written + together), notes
+
+
+def has_idle(program: Program) -> bool:
+    """Whether there are idle axes to search over."""
+    written = mentioned(program)
+    unwritten = any(size > 1 and name not in written for name, size in program.mesh.axes)
+    return unwritten and axes_to_search(program, with_idle=True)[0] != written
 
 
 def is_alone(program: Program) -> bool:

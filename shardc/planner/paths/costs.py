@@ -63,7 +63,7 @@ class EdgeCosts:
         self._edges: dict[int, CostedEdges] = {}
         self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
         self._routes: dict[tuple[int, int, tuple[int, ...] | None], CostedRoute | None] = {}
-        self._bounds: dict[Remaining, Rate] = {}
+        self._bounds: dict[int, Rate] = {}  # by the place among the graph's remainders
         self._reductions: dict[tuple[int, int, tuple[int, ...]], tuple[CostedRoute, ...]] = {}
 
     def edges(self, number: int) -> CostedEdges:
@@ -107,15 +107,17 @@ class EdgeCosts:
         shape = self.array.shape if places is None else tuple(_size(place, self.array.shape) for place in places)
         return LocalBlock(tuple(size // count for size, count in zip(shape, counts, strict=True)), self.array.dtype)
 
+    def bound_at(self, place: int) -> Rate:
+        """The least time of what one of the graph's remainders leaves to do."""
+        found = self._bounds.get(place)
+        if found is None:
+            found = self._bounds[place] = self.rate_bound(self.graph.remainders[place])
+        return found
+
     def rate_bound(self, left: Remaining) -> Rate:
         """The least time of all that is left to do, of the bytes of an array."""
-        found = self._bounds.get(left)
-        if found is None:
-            found = rate_bound(
-                self.model, left.axes, left.moved, left.summed, left.block, left.kept, self.array is not None
-            )
-            self._bounds[left] = found
-        return found
+        exchanged = self.array is not None
+        return rate_bound(self.model, left.axes, left.moved, left.summed, left.block, left.kept, exchanged)
 
     def route(self, number: int, goal: int, shape: tuple[int, ...]) -> CostedRoute | None:
         """The route of `rules.routes` for an array of this shape."""

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from shardc.cost.model import CostModel
+from shardc.cost.model import CostModel, Rate
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.exchange import received_to_add
@@ -168,17 +168,20 @@ class Search:
         left = self.graph.remaining(number, goal)
         found = self._bound_of.get(left)
         if found is None:
-            found = self._bound_of[left] = self.bound_of(self.graph.remainders[left])
+            rate = self._costs.bound_at(left) if self.objective is Objective.TIME else None
+            found = self._bound_of[left] = self._bound_at(rate, self.graph.remainders[left])
         return found
 
     def bound_of(self, left: Remaining) -> int:
         """What all that is left to do costs at least."""
+        return self._bound_at(self._costs.rate_bound(left) if self.objective is Objective.TIME else None, left)
+
+    def _bound_at(self, rate: Rate | None, left: Remaining) -> int:
         wire = self._needed(left)
         if left.summed:
             summed, devices = map(self.graph.mesh.product, (left.summed, left.axes))
             wire = max(wire, received_to_add(self.total_bytes, summed, left.block, devices))
-        time = self._costs.rate_bound(left).time_ps(self.total_bytes) if self.objective is Objective.TIME else 0
-        return self.objective.price(time, wire, steps=0)
+        return self.objective.price(0 if rate is None else rate.time_ps(self.total_bytes), wire, steps=0)
 
     def _routes(self, number: int, goal: int | None, last: Arrival | None) -> list[tuple[int, int, Route]]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 from shardc.cost.model import CostModel, picoseconds
@@ -131,9 +132,8 @@ def _run(part: _Part, schedule: Schedule, model: CostModel, objective: Objective
 def _cost(move: UnevenExchange, before: Array, model: CostModel) -> StepCost:
     size = before.local_bytes(model.mesh)
     wire = wire_bytes(move, before.sharding, model.mesh, size)
-    return StepCost(
-        wire, 0, model.emitted(move, block_of(before, model.mesh)).seconds(size), model.formula(move, before)
-    )
+    time = model.emitted(move, block_of(before, model.mesh)).seconds(size)
+    return StepCost(wire, 0, time, partial(model.formula, move, before))
 
 
 def _counted(objective: Objective, costs: Iterator[StepCost] | Sequence[StepCost]) -> int:

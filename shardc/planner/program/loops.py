@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from shardc.cost import formulas
 from shardc.cost.model import picoseconds
@@ -138,7 +139,7 @@ class _Looped:
         sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
         after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
         time = self.progress.problem.model.local_s(0, 2 * before.local_bytes(self.program.mesh), before.dtype)
-        cost = StepCost(0, 0, time, formulas.of_memory([before, after]))
+        cost = StepCost(0, 0, time, partial(formulas.of_memory, [before, after]))
         (turned,) = self._append(Einsum(), (value,), [after], cost, f"rows along {self.loop.dim}")
         return turned
 

@@ -127,8 +127,8 @@ def _over_idle_axes(
     links of X and Z. But `A[I_X, J] → A[I, J]` stays one AllGather over X: over Y and Z as well it takes a third of
     the time, and brings more.
     """
-    axes, wire = planning.axes(program), plain.cost.wire_bytes
-    if not wire or not only_moves(program) or axes == planning.axes(program, with_idle=False):
+    wire = plain.cost.wire_bytes
+    if not wire or not only_moves(program) or not planning.has_idle(program):
         return None
     limit = planning.objective.clearly_less(picoseconds(plain.cost.time_s))
     below = limit if is_alone(program) else None

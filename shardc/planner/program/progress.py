@@ -163,15 +163,10 @@ class PartialPlan:
         return waiting + peak_bytes(block, program.mesh)
 
     def _builder(self, number: int, problem: Problem, name: str, in_digits: Chosen) -> Builder:
-        names = self._taken()
+        names = _taken(problem.program, self.values)
         return Builder(
             problem, list(self.values), list(self.steps), number, name, names, in_digits=in_digits, done=dict(self.done)
         )
-
-    def _taken(self) -> set[str]:
-        """The names that a new value must not bear."""
-        names = {bound.name for bound in self.problem.program.results}
-        return names | {array.name for array in self.problem.program.inputs} | {array.name for array in self.values}
 
     def declare(self, wanted: set[str]) -> None:
         """Inputs with a written sharding are values from their first use on."""
@@ -257,16 +252,23 @@ class PartialPlan:
         self, number: int, statement: Statement, problem: Problem, size: int, own: tuple[Table, int]
     ) -> Callable[[], Iterator[Strategy]]:
         """Every strategy, of a planner that knows what there was before the statement, within a budget of its own."""
-        before = replace(
-            problem.afresh(),
-            held={name: list(held) for name, held in problem.held.items()},
-            shardings=list(problem.shardings),
-            alike=dict(problem.alike),
-            budget=Budget(LISTED, LISTED),
-        )
+        held = {name: list(held) for name, held in problem.held.items()}
+        shardings, alike = list(problem.shardings), dict(problem.alike)
         values = tuple(self.values[:size])
-        taken = self._taken()
-        return lambda: strategies(before, statement, number, values, taken, candidates(before, statement, own))
+
+        def find() -> Iterator[Strategy]:
+            own_budget = Budget(LISTED, LISTED)
+            before = replace(problem.afresh(), held=held, shardings=shardings, alike=alike, budget=own_budget)
+            taken = _taken(before.program, values)
+            return strategies(before, statement, number, values, taken, candidates(before, statement, own))
+
+        return find
+
+
+def _taken(program: Program, values: Sequence[Array]) -> set[str]:
+    """The names that a new value must not bear."""
+    named = {bound.name for bound in program.results} | {array.name for array in program.inputs}
+    return named | {array.name for array in values}
 
 
 def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:

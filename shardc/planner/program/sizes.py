@@ -46,7 +46,7 @@ def _missing(program: Program) -> list[list[str]]:
 
 def unit_of(program: Program, same: Iterable[str]) -> int:
     """What the size of these dims is to be a multiple of."""
-    return math.lcm(*(program.mesh.product(axes) for dim in same for axes, _ in program.shardings_of(dim)))
+    return math.lcm(*(program.mesh.product(axes) for dim, axes, _ in program.subscripts if dim in same))
 
 
 def _up(size: int, unit: int) -> int:

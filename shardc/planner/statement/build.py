@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
@@ -170,21 +171,17 @@ class Builder:
         axes = mesh.ordered(axis for array in arrays[:-1] for axis in array.sharding.sharded)
         peak = flops / model.chip.peak(work.dtype)
         if time > peak:
-            formula = formulas.of_memory(arrays)
-        else:
-            formula = formulas.of_product(work.dims, axes, work.contracts, work.dtype)
-        return StepCost(0, flops, time, formula)
+            return StepCost(0, flops, time, partial(formulas.of_memory, arrays))
+        return StepCost(0, flops, time, partial(formulas.of_product, work.dims, axes, work.contracts, work.dtype))
 
     def move(self, value: int, move: Move, name: str, rule: str, whole: tuple[str, ...] | None = None) -> int:
         """`whole` are the dims that the formula names, where the array has digits of them."""
-        mesh, before = self.problem.mesh, self.values[value]
+        mesh, model, before = self.problem.mesh, self.problem.model, self.values[value]
         size = before.local_bytes(mesh)
-        cost = StepCost(
-            wire_bytes(move, before.sharding, mesh, size),
-            0,
-            self.problem.model.emitted(move, block_of(before, mesh)).seconds(size),
-            self.problem.model.formula(move, replace(before, dims=before.dims if whole is None else whole)),
-        )
+        wire = wire_bytes(move, before.sharding, mesh, size)
+        time = model.emitted(move, block_of(before, mesh)).seconds(size)
+        named = before if whole is None or whole == before.dims else replace(before, dims=whole)
+        cost = StepCost(wire, 0, time, partial(model.formula, move, named))
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
         return self.append(move, (value,), after, cost, rule)
 

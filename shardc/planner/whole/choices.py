@@ -19,9 +19,9 @@ def may_gain(program: Program, planning: Planning) -> bool:
         return False
     if _shared(program) or _open_between(program):
         return True
-    by_time = planning.objective is Objective.TIME
-    has_idle = by_time and planning.axes(program) != planning.axes(program, with_idle=False)
-    return has_idle and computed(program) > 0 and (computed(program) > 1 or _has_holes(program))
+    if planning.objective is not Objective.TIME or not computed(program):
+        return False
+    return (computed(program) > 1 or _has_holes(program)) and planning.has_idle(program)
 
 
 def computed(program: Program) -> int:
