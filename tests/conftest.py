@@ -1,13 +1,14 @@
 """Settings of all tests. In CI hypothesis draws the same examples each time; elsewhere it looks for new ones.
 
 Tests marked `exhaustive` go through a whole space, or draw much more than their quick siblings do. They run with
-`--exhaustive`, as CI does. Tests marked `devices` use eight simulated
-devices, started here before any of them touches JAX; those marked `tpu` need the TPU's compiler, libtpu. The others
-need neither.
+`--exhaustive`, as CI does. Tests marked `devices` use eight simulated devices, started here before any of them touches
+JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither. Whatever compiles takes long: of one
+such test's many cases a run without `--exhaustive` takes one in `ONE_IN`, spread over all of them.
 """
 
 import os
 import sys
+from collections import Counter
 from importlib import util
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hypothesis import settings
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
+ONE_IN = 4  # of a compiled test's cases, in a run without --exhaustive
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("default", deadline=None, max_examples=DRAWN)
 settings.register_profile("ci", deadline=None, max_examples=DRAWN, derandomize=True)
@@ -31,9 +33,24 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--exhaustive"):
         return
-    left = [item for item in items if item.get_closest_marker("exhaustive")]
-    items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
-    config.hook.pytest_deselected(items=left)
+    taken = taken_quickly([item for item in items if not item.get_closest_marker("exhaustive")])
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
+    items[:] = [item for item in items if item.nodeid in taken]
+
+
+def taken_quickly(items):
+    """The tests of a quick run; of each that compiles, its first case and every `ONE_IN`-th after."""
+    seen, taken = Counter(), set()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if seen[test] % ONE_IN == 0 or not compiles(item):
+            taken.add(item.nodeid)
+        seen[test] += 1
+    return taken
+
+
+def compiles(item):
+    return any(item.get_closest_marker(name) for name in ("devices", "tpu"))
 
 
 @pytest.fixture(autouse=True)

@@ -250,8 +250,8 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new(tmp_path):
 def test_many_runs_with_one_target_leave_one_whole_file(tmp_path):
     target = tmp_path / "out.py"
     command = [sys.executable, "-m", "shardc", "emit", MATMUL, *MESH, "-o", str(target), "--force"]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(8)]
-    assert [process.wait() for process in processes] == [0] * 8
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0] * 4
     whole = subprocess.run(command[:-3], capture_output=True, text=True, check=True).stdout
     assert target.read_text(encoding="utf-8") == whole
     assert [path.name for path in tmp_path.iterdir()] == ["out.py"]

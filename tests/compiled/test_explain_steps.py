@@ -19,7 +19,7 @@ from steps import KINDS, PLANTED, Step, steps
 pytestmark = pytest.mark.devices
 
 few = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
-many = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def explained(step):

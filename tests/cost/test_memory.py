@@ -114,7 +114,7 @@ def assert_one_figure(question, part, other):
     assert all(least <= min([peak, *kept]) for least in refused)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
 @example(HOLES, 0.5, 0.9)
 def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, part, other):
@@ -122,7 +122,7 @@ def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, p
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(questions(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
 def test_every_advice_works(question, part, other):
     assert_one_figure(question, part, other)

@@ -140,7 +140,7 @@ def test_drawn_programs(bench, case):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(partial_programs())
 def test_many_drawn_programs(bench, case):
     assert bench.outcome(case) == bench.EQUAL

@@ -139,7 +139,7 @@ def test_any_scatter_is_numpys_on_every_shard(slice_, share, dtype, dim):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(*ANY_SCATTER)
 def test_many_scatters_are_numpys_on_every_shard(slice_, share, dtype, dim):
     check_scatter(slice_, share, dtype, dim)

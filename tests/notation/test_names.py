@@ -20,7 +20,7 @@ from shardc.ir.names import GREEK
 from shardc.notation import parse, print_program
 from shardc.simulate import reference, sample_inputs
 
-LAWS = settings(max_examples=60, deadline=None)
+LAWS = settings(max_examples=25, deadline=None)
 MESH = {"X": 2, "Y": 2}
 SIZES = {"B": 4, "T": 8, "S": 8, "D": 16, "E": 12}
 

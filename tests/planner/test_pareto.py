@@ -132,7 +132,7 @@ def of(found, objective):
     return round(found.cost.time_s, 14) if objective == "time" else found.cost.wire_bytes
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(PLANNED, st.sampled_from(["time", "bytes"]))
 def test_each_point_is_a_plan_and_its_peak_as_memory_gives_it_again(case, objective):
     front = plan(case, objective=objective).pareto()
@@ -144,7 +144,7 @@ def test_each_point_is_a_plan_and_its_peak_as_memory_gives_it_again(case, object
     assert [point.schedule for point in front[-1].pareto()] == [front[-1].schedule]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(PLANNED, st.sampled_from(["time", "bytes"]), st.floats(0.3, 1.2))
 def test_under_a_limit_a_front_has_no_better_points_and_all_keep_it(case, objective, part):
     free = plan(case, objective=objective)
