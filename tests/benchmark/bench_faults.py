@@ -154,6 +154,7 @@ FAULTS = (*IN_CODE, "a shard of another device", "a dropped scale")
 @contextmanager
 def planted(fault: str) -> Iterator[list[str]]:
     """The fault in what is compiled meanwhile: the first call that it fits. Yields the calls that it was put in."""
+    from shardc.emit.call import applied
     from shardc.emit.call import callable as emitter
     from shardc.emit.exprs import Call, Line, Name
 
@@ -168,7 +169,7 @@ def planted(fault: str) -> Iterator[list[str]]:
         if hit or not isinstance(called, Name) or called.name not in names:
             return code
         hit.append(called.name)
-        emitter._BARE["fault"] = change(emitter._resolve(called.name))
+        applied._BARE["fault"] = change(applied._resolve(called.name))
         return replace(code, expr=Call(Name("fault"), code.expr.args))
 
     emitter.body = body
@@ -176,7 +177,7 @@ def planted(fault: str) -> Iterator[list[str]]:
         yield hit
     finally:
         emitter.body = right
-        emitter._BARE.pop("fault", None)
+        applied._BARE.pop("fault", None)
 
 
 @dataclass(frozen=True)
