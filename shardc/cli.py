@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shardc.commands.chips import chips
 from shardc.commands.expressions import Commands
 from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.options import Options, with_options
+from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
 from shardc.errors import FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
 from shardc.io import streams
@@ -73,6 +75,7 @@ def check(inputs: tuple[str, ...], strict: bool, **values: Any) -> int:
     help="Plan at each of these sizes, or at each split X*Y=64 of devices among axes; twice for every combination.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="The rows of a sweep as CSV.")
+@with_proof
 @with_options
 def plan(
     argument: str,
@@ -82,9 +85,12 @@ def plan(
     passes: bool,
     swept: tuple[str, ...],
     as_csv: bool,
+    prove: bool,
     **values: Any,
 ) -> int:
     """Steps, cases, costs, alternatives, bound."""
+    if prove and (swept or pareto or passes):
+        raise click.UsageError("--prove is of one plan, shown as one: give no --sweep, --pareto or --passes")
     if swept:
         if top is not None or pareto or gantt or passes:
             raise click.UsageError("--sweep shows a row for each plan: give no --top, --pareto, --gantt or --passes")
@@ -105,7 +111,7 @@ def plan(
         front = found.pareto()
         _print(front.to_json() if options.json else str(front))
         return 0
-    _print(found.to_json(top) if options.json else found.table(top or 3))
+    _print(shown(found, top, options.json, prove))
     if gantt and not options.json:
         from shardc.compiled.replay.gantt import gantt as drawn
         from shardc.compiled.replay.predicted import predicted
@@ -144,8 +150,9 @@ def _show_passes(text: str, program: Program, found: Plan, as_json: bool) -> int
 @click.argument("argument", metavar="INPUT")
 @click.option("-o", "--output", metavar="FILE", help="Write the module here instead of to stdout.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@with_proof
 @with_options
-def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
+def emit(argument: str, output: str | None, force: bool, prove: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
     options = Options.of(values)
     if output is not None:
@@ -155,6 +162,9 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
     for note in () if options.json else found.notes:
         streams.say(f"note: {in_line(note)}")
     text = found.source()
+    proof = proved(found, text, asked=prove)
+    if prove:
+        streams.say(f"note: {proof}")
     if output is not None:
         write_output(text, output, sources=options.files(argument), force=force)
         text = ""
@@ -169,20 +179,21 @@ def emit(argument: str, output: str | None, force: bool, **values: Any) -> int:
 @click.argument("argument", metavar="INPUT")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs' values.")
 @click.option("--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The most it may take.")
+@with_proof
 @with_options
-def run(argument: str, seed: int, seconds: int, **values: Any) -> int:
+def run(argument: str, seed: int, seconds: int, prove: bool, **values: Any) -> int:
     """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch, 6 if not checkable."""
     from shardc.machines.run import run as run_schedule
 
     options = Options.of(values)
     found = options.plan(options.parse(argument), small=True)
-
+    proof = proved(found, found.source(), asked=prove)
     report = run_schedule(found.schedule, seed, seconds, streams.say)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
-        _print_json(fields)
+        _print_json(in_fields(fields, proof) if prove else fields)
     else:
-        _print(f"{found.table(1)}\n\n{report}")
+        _print("\n\n".join([found.table(1), str(report), *([str(proof)] if prove else [])]))
     return {"equal": 0, "not equal": MISMATCH, "not checkable": LIMIT}[report.verdict.value]
 
 
@@ -281,22 +292,7 @@ def explain(target: str, chip: str | None, topology: str | None, devices: int | 
     return 0
 
 
-@shardc.command()
-@click.option("--profile", type=click.Choice(["book", "spec"]), default="book", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="With the source of every constant.")
-def chips(profile: str, as_json: bool) -> int:
-    """The hardware table: peak rates, memory, links."""
-    from shardc.cost import CHIPS
-    from shardc.report.chips import as_fields, chip_table
-
-    rows = [row.in_profile(profile) for row in CHIPS.values()]
-    if as_json:
-        _print_json([as_fields(row) for row in rows], indent=None)
-    else:
-        _print(chip_table(rows))
-    return 0
-
-
+shardc.add_command(chips)
 shardc.add_command(report)
 
 

@@ -74,6 +74,7 @@ CODES: dict[str, str] = {
     "SHC410": "no plan keeps the memory limit",
     "SHC409": "too many simulated devices",
     "SHC411": "a run that would take too much memory or time",
+    "SHC412": "a proof that would take too long, or that code is not followed for",
     "SHC501": "no such file",
     "SHC502": "the path is a directory",
     "SHC503": "the file cannot be read",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from shardc.compiled.compare import Comparison
     from shardc.compiled.verify import Verification
+    from shardc.proving import Proof
     from shardc.report.pictures import Picture
 
     Whole = np.ndarray[Any, Any]
@@ -166,6 +167,18 @@ class Plan(Shown):
         from shardc.emit import source
 
         return source(self.schedule, self._model.chip.name)
+
+    def prove(self) -> Proof:
+        """Whether the plan and its emitted text are the program, for every value, on every device: `proving.prove`.
+
+        >>> from shardc import plan
+        >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
+        >>> found.prove().holds
+        True
+        """
+        from shardc.proving import prove
+
+        return prove(self.schedule, self.source())
 
     def compile(self, mesh: Any = None) -> Callable[..., Any]:
         """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).

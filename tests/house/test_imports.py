@@ -23,6 +23,7 @@ ROOMS = {
     "simulate": {"ir", "rules", "numpy"},
     "emit": {"ir", "lowering", "notation", "simulate", "jax", "numpy"},
     "machines": {"ir", "simulate", "emit", "jax", "numpy"},
+    "proving": {"ir", "lowering"},  # not emit: it reads the text. Not numpy: `emit` starts fast
     "testing": {
         *{"ir", "rules", "cost", "simulate", "emit", "interface", "api", "results", "planner", "machines"},
         *{"hypothesis", "networkx", "numpy", "jax"},
@@ -33,14 +34,14 @@ ROOMS = {
     },
     "report": {"ir", "rules", "lowering", "cost", "planner", "compiled", "io", "tabulate", "drawsvg"},
     "results": {
-        *{"ir", "cost", "planner", "simulate", "emit", "compiled", "report", "interface"},
+        *{"ir", "cost", "planner", "simulate", "emit", "proving", "compiled", "report", "interface"},
         *{"jax", "numpy"},
     },
     "backward": {"ir", "notation"},
     "pipeline": {"ir", "notation", "lowering", "emit", "report"},
     "api": {"ir", "notation", "cost", "planner", "emit", "machines", "compiled", "interface", "results"},
     "sweeping": {"api", "results", "interface", "ir", "io", "report", "tabulate"},
-    "commands": {"api", "results", "interface", "io", "ir", "planner", "click"},
+    "commands": {"api", "results", "interface", "io", "ir", "planner", "cost", "report", "proving", "click"},
     "cli": {
         *{
             "api",
