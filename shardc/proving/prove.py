@@ -20,10 +20,11 @@ from shardc.ir.sharding import Array, Sharding
 from shardc.lowering.lower import lower
 from shardc.proving.calls import Fault
 from shardc.proving.devices import Devices, Held, laid_out
+from shardc.proving.laid import Laid
 from shardc.proving.meaning import drawn, plan_on, program_on
 from shardc.proving.reduced import Reduced, reduced
 from shardc.proving.tensors import Tensor, sum_of
-from shardc.proving.text import Laid, Module, Unread
+from shardc.proving.text import Module, Unread
 
 UNASKED = 300_000  # products and moves of elements, of a proof that nobody asked for: a few hundredths of a second
 ASKED = 100_000_000

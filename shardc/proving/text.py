@@ -19,7 +19,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
 from shardc.proving import calls
 from shardc.proving.calls import Fault, require
-from shardc.proving.devices import Devices, Held, alone
+from shardc.proving.devices import Devices, Held, alone, laid_out
+from shardc.proving.laid import Extent, InForce, Laid, Zeros
 from shardc.proving.meaning import row, stacked
 from shardc.proving.tensors import Tensor, broadcast, shaped, transposed
 
@@ -30,51 +31,6 @@ _HELPERS = ("apart", "together", "alike")  # which change types, and are not che
 
 class Unread(Exception):
     """What is not followed here: nothing is known of such code."""
-
-
-class Extent(int):
-    """The size of an array: with whole parts and multiples, which `reduced` knows of, and nothing else."""
-
-    def __floordiv__(self, parts: int) -> Extent:
-        require(self % parts == 0, f"{int(self)} in {parts} parts")
-        return Extent(int(self) // parts)
-
-    def __mul__(self, times: int) -> Extent:
-        return Extent(int(self) * times)
-
-    __rmul__ = __mul__
-
-    def __add__(self, other: int) -> Extent:
-        raise Fault("a size and another number are added")
-
-    __radd__ = __sub__ = __rsub__ = __add__
-
-
-@dataclass(frozen=True)
-class Laid:
-    """An array as `jax.jit` has it: blocks, and how they lie on a mesh."""
-
-    held: Held
-    sharding: Sharding
-    devices: Devices
-
-    def lies_as(self, sharding: Sharding, devices: Devices) -> bool:
-        if self.devices == devices:
-            return _wide(self.sharding, self.devices.mesh) == _wide(sharding, devices.mesh)
-        return _blocks(self.sharding, self.devices) == _blocks(sharding, devices)
-
-
-def _wide(sharding: Sharding, mesh: Mesh) -> Sharding:
-    """Without axes of one device."""
-    return Sharding(
-        tuple(tuple(axis for axis in axes if mesh.size(axis) > 1) for axes in sharding.dims),
-        frozenset(axis for axis in sharding.unreduced if mesh.size(axis) > 1),
-    )
-
-
-def _blocks(sharding: Sharding, devices: Devices) -> list[tuple[int, ...]]:
-    require(not sharding.unreduced, "partial sums on another mesh")
-    return [sharding.block_of(place, devices.mesh) for place in devices.places]
 
 
 @dataclass(frozen=True)
@@ -110,7 +66,7 @@ class Module:
             "jax.shard_map": self._mapped,
             "jax.lax.with_sharding_constraint": self._constrained,
             "jax.sharding.Mesh": lambda sizes, names: Mesh(tuple(zip(names, sizes, strict=True))),
-            "jnp.zeros": lambda shape, out_sharding: _Zeros(self.devices.mesh),
+            "jnp.zeros": lambda shape, out_sharding: Zeros(self.devices.mesh),
             "jnp.inf": float("inf"),
             "np.arange": calls.arange,
             "np.roll": calls.rolled,
@@ -232,7 +188,7 @@ class Module:
             return tuple(map(Extent, of.shape))
         if isinstance(of, Held | Tensor) and name in _METHODS:
             return partial(_METHODS[name], of)
-        if isinstance(of, Held | Laid | Tensor | str | _Zeros | _Devices | Mesh):
+        if isinstance(of, Held | Laid | Tensor | str | Zeros | InForce | Mesh):
             return of if name in ("abstract_mesh", "sharding", "mesh") else getattr(of, name)
         raise Fault(f"{dotted} of a {type(of).__name__}")
 
@@ -304,7 +260,20 @@ class Module:
         return tuple(Laid(each, spec, devices) for each, spec in zip(found, out_specs, strict=True))
 
     def _auto(self, function: Any, wanted: Any, *given: Any) -> Any:
-        return self._constrained(function(*given), wanted)
+        """Left to XLA's partitioner a function is one of whole arrays, whatever XLA moves; a fine mesh is set in one
+        that says so."""
+        if any(isinstance(node, ast.With) for node in function.node.body):
+            return self._constrained(function(*given), wanted)
+        one = Module(Devices(Mesh(())), self.literals, self.functions)
+        one.names |= {"jnp.einsum": partial(calls.einsum, is_split=True)}
+        one.names |= {"jax.lax.with_sharding_constraint": lambda x, sharding: x, "P.UNCONSTRAINED": None}
+        found = _Function(function.node, one)(*(Held((x.whole(),), x.held.dtype) for x in given))
+        if not isinstance(wanted, tuple):
+            return self._laid(found, wanted)
+        return tuple(map(self._laid, found, wanted))
+
+    def _laid(self, found: Held, sharding: Sharding) -> Laid:
+        return Laid(laid_out(found.blocks[0], sharding, found.dtype, self.devices, "split"), sharding, self.devices)
 
     def _constrained(self, given: Any, wanted: Any) -> Any:
         """What is given lies so already: XLA would move it otherwise, and nothing of that is planned."""
@@ -317,21 +286,6 @@ class Module:
         """On one device partial sums are the sum."""
         require(len(self.devices) == 1, "a reshard of the compiler's own")
         return Laid(given.held, wanted, self.devices)
-
-
-class _Zeros:
-    """`jnp.zeros((), out_sharding=P()).sharding.mesh`, by which code asks for the mesh in force."""
-
-    def __init__(self, mesh: Mesh) -> None:
-        self.devices = _Devices(mesh)
-
-
-class _Devices:
-    def __init__(self, mesh: Mesh) -> None:
-        self.mesh = mesh
-
-    def reshape(self, sizes: Any) -> tuple[int, ...]:
-        return (sizes,) if isinstance(sizes, int) else tuple(sizes)
 
 
 def _called(name: str, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:

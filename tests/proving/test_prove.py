@@ -16,9 +16,11 @@ from hypothesis import HealthCheck, given, settings
 
 import shardc
 from shardc.cli import _status
+from shardc.emit import source
 from shardc.emit.steps import calls
 from shardc.lowering.forms import Gathered, Scattered
 from shardc.lowering.lower import lower
+from shardc.lowering.together import candidates
 from shardc.proving import UNASKED, Verdict, prove
 from shardc.proving.reduced import reduced
 from shardc.testing import matmuls, partial_programs, programs, reshards
@@ -97,6 +99,23 @@ def test_every_form_is_proved_in_small(name):
     small = reduced(plan.schedule, lower(plan.schedule))
     assert plan.prove().holds
     assert max(small.sizes.values()) <= 32 and small.work < UNASKED / 10
+
+
+@pytest.mark.parametrize("name", ["two products", "a softmax", "a loop"])
+def test_what_is_left_to_the_partitioner_is_proved(name):
+    """Products with their collectives as one, and whole programs; a bug in the einsum is seen there too."""
+    text = {
+        "two products": "H[B_Y, F_X] = In[B_Y, D_X] · V[D_Y, F_X]; G = gelu(H); Out[B_Y, D_X] = G · W[F_X, D_Y]",
+        "a softmax": "S[B_Y, T] = softmax_T(In[B_Y, D_X] · W[D_X, T])",
+        "a loop": FORMS["a loop"][0],
+    }[name]
+    plan = planned(text, {"X": 4, "Y": 2}, idle="keep", dims={"L": 3} if "for L" in text else None)
+    forms = [replace(ordered, together=(group,)) for ordered, group in candidates(plan.schedule)]
+    for schedule in (*forms, replace(plan.schedule, by_xla=True)):
+        right = source(schedule, "v5e")
+        wrong = right.replace('jnp.einsum("bd', 'jnp.einsum("db')
+        assert "auto_axes" in right and prove(schedule, right).holds
+        assert prove(schedule, wrong).verdict is Verdict.WRONG
 
 
 def test_dims_of_one_array_stay_apart_and_renamed_ones_together():
