@@ -95,6 +95,7 @@ def plan(
     dcn: Mapping[str, int] | str | None = None,
     wraparound: Mapping[str, bool | str] | str | None = None,
     idle: str | None = None,
+    tuned: bool = False,
     name: str = "<expression>",
 ) -> Plan:
     """The cheapest plan of a program, by `objective`: "time" or "bytes" (of the wire).
@@ -105,7 +106,9 @@ def plan(
     against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
     drops (n-1)/n. Mesh axes that the text does not name are used where that is cheaper (`idle` "use"), or left alone
     ("keep", the default with `formula` "book"). `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410
-    if no plan that is found keeps it. Dims without a size get 4096. Raises ShardcError.
+    if no plan that is found keeps it. Dims without a size get 4096. `tuned`: what `shardc tune` keeps, the plan, form
+    or program of XLA's own that replays fastest as the TPU's compiler leaves it, on `topology` (needs libtpu). Raises
+    ShardcError.
 
     >>> found = plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="f32")
     >>> [step.op for step in found.steps], found.cost.wire_bytes
@@ -122,7 +125,8 @@ def plan(
     )
     if isinstance(text, Program) and any(option is not None for option in (mesh, dims, dtype, topology)):
         raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
-    return planned(sizes.large(program), hardware, objective, idle)
+    found = planned(sizes.large(program), hardware, objective, idle)
+    return found.tune().plan if tuned else found
 
 
 def planned(

@@ -15,6 +15,7 @@ from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.options import Options, with_options
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
+from shardc.commands.tune import tune
 from shardc.errors import FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
 from shardc.io import streams
 from shardc.io.files import check_output, read_input, write_output
@@ -294,6 +295,7 @@ def explain(target: str, chip: str | None, topology: str | None, devices: int | 
 
 shardc.add_command(chips)
 shardc.add_command(report)
+shardc.add_command(tune)
 
 
 def _idle(flag: str, given: bool, where: str) -> None:

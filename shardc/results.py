@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from shardc.compiled.compare import Comparison
+    from shardc.compiled.tune.tuned import Tuned
     from shardc.compiled.verify import Verification
     from shardc.proving import Proof
     from shardc.report.pictures import Picture
@@ -219,6 +220,22 @@ class Plan(Shown):
 
         return compare(self._found, self._model, self._asked.model, rounds)
 
+    def tune(self, few: int = 4, say: Callable[[str], None] = lambda line: None) -> Tuning:
+        """The fastest of this plan, `few` others, each in its forms, and XLA's own program: compiled for the plan's
+        topology (needs libtpu, and no TPU), replayed, and kept on disk by content.
+
+        `say` is told what is compiled. Raises ShardcError: SHC224 without a topology, SHC311 without libtpu.
+        """
+        from shardc.compiled.tune import plans
+        from shardc.compiled.tune.tune import tune
+
+        count_of(few, "few", 0)
+        asked = self._asked
+        tuned = tune(self._found, plans.Asked(asked.model, asked.objective, asked.memory, asked.idle), few, say)
+        best = tuned.best.candidate.found
+        note = f"tuned: {tuned.best.candidate.label} replays fastest of {len(tuned.tried)} candidates"
+        return Tuning(Plan(replace(best, notes=(*best.notes, note)), asked), tuned)
+
     def pareto(self, points: int = MAX_POINTS) -> Front:
         """Leaner plans of the program, each slower (by bytes: of more wire bytes) than the one before it.
 
@@ -273,6 +290,17 @@ class Plan(Shown):
         from shardc import simulate
 
         return _bare(simulate.reference(self.program, arrays))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The plan that replays fastest, and what was tried."""
+
+    plan: Plan
+    tried: Tuned
+
+    def __str__(self) -> str:
+        return str(self.tried)
 
 
 class Front(Sequence[Plan]):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, ReduceScatter
 from shardc.ir.folds import last_uses
 from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together
-from shardc.ir.sharding import SUM
+from shardc.ir.sharding import SUM, spell_axes
 from shardc.lowering.flow import untyped_along
 
 
@@ -126,3 +126,13 @@ def _is_crossed_by_sums(schedule: Schedule, group: Together) -> bool:
     made = {value: place for place, step in enumerate(block.steps) for value in step.results}
     held = (v for cut in (group.first, group.last + 1) for v, n in made.items() if n < cut <= last.get(v, -1))
     return any(block.values[value].sharding.unreduced for value in held)
+
+
+def spelled(schedule: Schedule, group: Together) -> str:
+    """`AllGather_X and Einsum as one, XLA's to split`."""
+    steps = schedule.steps[group.first : group.last + 1]
+    names = [step.name + (f"_{spell_axes(step.op.axes)}" if step.op.axes else "") for step in steps]
+    return f"{', '.join(names)} {_HOW[group.how]}"
+
+
+_HOW = {How.PARTITIONER: "left to XLA", How.RING: "as a ring"}

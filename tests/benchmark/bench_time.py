@@ -1,6 +1,6 @@
 """Replayed time at real sizes, ours over XLA's: products and blocks of a model, drawn from a seed.
 
-    python tests/benchmark/bench_time.py [--products 40] [--blocks 14] [--seed 0] [--json FILE]
+    python tests/benchmark/bench_time.py [--products 40] [--blocks 14] [--seed 0] [--tuned] [--json FILE]
 
 Drawn are the slice (v5e:4x4, v5p:2x2x2, v5p:4x4x4), a mesh of one to three axes on it, dims of 4,096 to 32,768, and
 for each axis where it stands: by one of the four cases, anywhere, or nowhere. Planned by time, compiled for the slice
@@ -8,6 +8,7 @@ for each axis where it stands: by one of the four cases, anywhere, or nowhere. P
 once is kept on disk, by its content.
 
 Ratios are ours ÷ XLA's of replayed time, their mean is geometric. `priced` is the plan's own time, over its replay's.
+With `--tuned` also what `shardc tune` keeps, of a few plans in their forms and XLA's own program.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
@@ -89,6 +91,8 @@ class Row:
     temporary: int = 0
     xla_temporary: int = 0
     steps: tuple[str, ...] = ()
+    tuned_s: float = 0.0
+    kept: str = ""
     refused: str = ""
 
     @property
@@ -194,12 +198,13 @@ def _sizes(mesh: str) -> dict[str, int]:
     return {name: int(size) for name, _, size in (part.partition("=") for part in mesh.split(","))}
 
 
-def replayed(case: Case) -> Row:
-    """The plan and XLA's own program, compiled or read from what was kept, and replayed."""
+def replayed(case: Case, few: int | None = None) -> Row:
+    """The plan and XLA's own program, compiled or read from what was kept, and replayed; tuned with so `few` plans."""
     plan = shardc.plan(_program(case))
     try:
         with caught_stderr():
             ours, theirs = sides(plan)
+            best = None if few is None else plan.tune(few).tried.best
     except shardc.ShardcError as error:
         return Row(case, refused=str(error).splitlines()[0])
     assert ours.memory is not None and theirs.memory is not None
@@ -215,6 +220,7 @@ def replayed(case: Case) -> Row:
         ours.memory.temporary_bytes,
         theirs.memory.temporary_bytes,
         tuple(f"{step.op}_{''.join(step.axes)} {step.time_s * 1e6:,.0f} µs → {step.result}" for step in plan.steps),
+        *(() if best is None else (best.replayed_s, best.candidate.label)),
     )
 
 
@@ -245,6 +251,19 @@ def table(rows: list[Row]) -> str:
     return tabulate(lines, headers=headers, disable_numparse=True, colalign=("left", *["right"] * 7))
 
 
+def tuned_table(rows: list[Row]) -> str:
+    """Of what tuning keeps."""
+    lines = []
+    for section in dict.fromkeys(row.case.section for row in rows):
+        part = [row for row in rows if row.case.section == section and row.tuned_s]
+        ratios, above = [row.tuned_s / row.xla_s for row in part], [row for row in part if row.tuned_s > row.xla_s]
+        kept = Counter("XLA" if row.kept == "XLA" else "a form" if "left" in row.kept else "steps" for row in part)
+        figures = (f"{_mean(ratios):.3f}", f"{max(ratios):.3f}", len(above))
+        lines.append((section, len(part), *figures, *(kept[name] for name in ("steps", "a form", "XLA"))))
+    headers = ("tuned", "cases", "÷ XLA, mean", "worst", "above 1.00", "kept: steps", "a form", "XLA's own")
+    return tabulate(lines, headers=headers, disable_numparse=True, colalign=("left", *["right"] * 7))
+
+
 def _mean(ratios: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, ratios)))
 
@@ -269,17 +288,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--products", type=int, default=40)
     parser.add_argument("--blocks", type=int, default=14)
+    parser.add_argument("--tuned", action="store_true", help="also what tuning keeps")
+    parser.add_argument("--few", type=int, default=2, help="plans that are tuned beside the first")
     parser.add_argument("--worst", type=int, default=12, help="how many losses to show")
     parser.add_argument("--json", metavar="FILE", help="every figure of every case")
     options = parser.parse_args()
     start, rows = time.perf_counter(), list[Row]()
     for case in cases(options.seed, options.products, options.blocks):
-        rows.append(replayed(case))
+        rows.append(replayed(case, options.few if options.tuned else None))
         print(f"{len(rows)}, {time.perf_counter() - start:.0f} s: {case.text}", file=sys.stderr)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"seed": options.seed, "rows": [asdict(row) for row in rows]}, file, ensure_ascii=False, indent=1)
     print(f"seed {options.seed}, {len(rows)} cases, {time.perf_counter() - start:.0f} s\n\n{table(rows)}")
+    if options.tuned:
+        print(f"\n{tuned_table(rows)}")
     print("\n".join(["\nabove XLA's, the worst first:", *losses(rows, options.worst)]))
 
 

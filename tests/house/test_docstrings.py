@@ -58,7 +58,7 @@ def test_an_example_that_is_wrong_is_seen():
 
 # --- what has no example, and what only looks like one
 
-NEEDS_A_COMPILER = {"Plan.verify"}  # libtpu, which is not everywhere: tests/tpu
+NEEDS_A_COMPILER = {"Plan.verify", "Plan.tune"}  # libtpu, which is not everywhere: tests/tpu
 
 
 def public():

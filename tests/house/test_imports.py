@@ -29,7 +29,7 @@ ROOMS = {
         *{"hypothesis", "networkx", "numpy", "jax"},
     },
     "compiled": {
-        *{"ir", "rules", "cost", "planner", "io", "emit", "machines", "interface"},
+        *{"ir", "rules", "lowering", "cost", "planner", "io", "emit", "machines", "interface"},
         *{"numpy", "tabulate"},
     },
     "report": {"ir", "rules", "lowering", "cost", "planner", "compiled", "io", "tabulate", "drawsvg"},
@@ -41,7 +41,9 @@ ROOMS = {
     "pipeline": {"ir", "notation", "lowering", "emit", "report"},
     "api": {"ir", "notation", "cost", "planner", "emit", "machines", "compiled", "interface", "results"},
     "sweeping": {"api", "results", "interface", "ir", "io", "report", "tabulate"},
-    "commands": {"api", "results", "interface", "io", "ir", "planner", "cost", "report", "proving", "click"},
+    "commands": {
+        *{"api", "results", "interface", "io", "ir", "machines", "planner", "cost", "report", "proving", "click"},
+    },
     "cli": {
         *{
             "api",

@@ -1,0 +1,44 @@
+"""`shardc tune`: the plan, the form, or XLA's own program that replays fastest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from shardc.commands.expressions import Subcommand
+from shardc.commands.options import Options, with_options
+from shardc.errors import in_lines
+from shardc.io import streams
+from shardc.io.files import check_output, write_output
+from shardc.io.text import json_text
+
+
+@click.command(cls=Subcommand)
+@click.argument("argument", metavar="INPUT")
+@click.option("-o", "--output", metavar="FILE", help="Write the module that is kept here.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option("--few", type=click.IntRange(min=0, max=32), default=4, show_default=True, help="Plans beside the first.")
+@with_options
+def tune(argument: str, output: str | None, force: bool, few: int, **values: Any) -> int:
+    """Compile the best plans and forms and XLA's own program for --topology, replay each, keep the fastest."""
+    from shardc.machines.progress import Progress
+
+    options = Options.of(values)
+    if output is not None:
+        check_output(output, sources=options.files(argument), force=force)
+    elif force:
+        streams.say("warning: --force does nothing without -o")
+    found = options.plan(options.parse(argument))
+    with Progress(streams.say) as progress:
+        tuning = found.tune(few, progress)
+    if output is not None:
+        write_output(tuning.plan.source(), output, sources=options.files(argument), force=force)
+    if options.json:
+        fields = {"plan": json.loads(tuning.plan.to_json(1)), "tuned": tuning.tried.to_json()}
+        text = json_text(fields, indent=1)
+    else:
+        text = f"{tuning.plan.table(1)}\n\n{tuning}"
+    streams.result(in_lines(text))
+    return 0

@@ -1,0 +1,115 @@
+"""What is tried: the best few plans of a program, each in its forms, and the program left to XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from shardc.cost.model import LinkModel
+from shardc.cost.sums import cost_of
+from shardc.cost.together import time_together
+from shardc.errors import ShardcError
+from shardc.ir.legal import faults_of
+from shardc.ir.plan import Block, Schedule, Together
+from shardc.ir.program import Program
+from shardc.lowering.together import candidates, spelled
+from shardc.planner import Idle, Objective, PlannedProgram, PlannedStatement, plan_program, planned_at_once
+from shardc.planner.budget import Spent
+from shardc.planner.options import Options
+
+XLA = "XLA"
+FAR = 1.5  # a strategy of a price so many times the plan's is not tried
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a plan answers; the model is that of the mesh as given."""
+
+    model: LinkModel
+    objective: Objective
+    memory: int | None
+    idle: Idle
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan in one form: where it is from, what of it is done as one."""
+
+    name: str
+    how: str
+    found: PlannedProgram
+    predicted_s: float | None  # None: no price is known of what is XLA's choice
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {self.how}" if self.how else self.name
+
+
+def plans(found: PlannedProgram, asked: Asked, few: int) -> Iterator[Candidate]:
+    """The plan, and up to so many others, of which no two have the same steps."""
+    seen = set[object]()
+    for name, each in _every(found, asked):
+        key = (each.schedule.by, tuple((step.op, step.operands, step.results) for step in each.schedule.steps))
+        if key in seen or (asked.memory is not None and each.cost.peak_bytes > asked.memory):
+            continue
+        seen.add(key)
+        yield Candidate(name, "", each, each.cost.time_s)
+        if len(seen) > few:
+            return
+
+
+def by_xla(found: PlannedProgram, asked: Asked) -> Candidate:
+    """The program left to XLA, on the mesh as given."""
+    uncut = found
+    if found.schedule.by is not None:
+        uncut = plan_program(found.schedule.program if found.whole is None else found.whole.program, asked.model)
+    return Candidate(XLA, "", replace(uncut, schedule=replace(uncut.schedule, by_xla=True)), None)
+
+
+def forms(plan: Candidate) -> Iterator[tuple[Schedule, Together, Candidate]]:
+    """A plan with one of its products done together with collectives, each by itself."""
+    for ordered, group in candidates(plan.found.schedule):
+        yield ordered, group, together(plan, replace(ordered, together=(group,)))
+
+
+def together(plan: Candidate, schedule: Schedule) -> Candidate:
+    """A plan with the groups of this schedule."""
+    found = replace(plan.found, schedule=schedule)
+    how = "; ".join(spelled(schedule, group) for group in schedule.together)
+    return Candidate(plan.name, how, found, time_together(schedule))
+
+
+def _every(found: PlannedProgram, asked: Asked) -> Iterator[tuple[str, PlannedProgram]]:
+    """Plans by several ways to plan, the likely ones first."""
+    program = (found.whole or found.schedule).program
+    yield "the plan", found
+    yield from _made("idle axes used", lambda: _with_idle(program, asked)) if asked.idle is Idle.USE else ()
+    yield from ((f"strategy {n}", each) for n, each in enumerate(_strategies(found), 2))
+    yield from _made("on whole axes", lambda: plan_program(program, asked.model, asked.objective, idle=asked.idle))
+    other = Objective.BYTES if asked.objective is Objective.TIME else Objective.TIME
+    yield from _made(f"by {other.value}", lambda: plan_program(program, asked.model, other, idle=asked.idle))
+
+
+def _made(name: str, make: Callable[[], PlannedProgram]) -> Iterator[tuple[str, PlannedProgram]]:
+    try:
+        yield name, make()
+    except (ShardcError, Spent):
+        return
+
+
+def _with_idle(program: Program, asked: Asked) -> PlannedProgram:
+    return planned_at_once(program, asked.model, asked.objective, Options(idle=True))
+
+
+def _strategies(found: PlannedProgram) -> Iterator[PlannedProgram]:
+    """Other ways to do the one statement of a program, the cheapest first."""
+    if len(found.statements) != 1 or not isinstance(found.statements[0], PlannedStatement) or found.schedule.by:
+        return
+    schedule = found.schedule
+    for strategy in found.statements[0].cheapest(4)[1:]:
+        if not strategy.steps or strategy.time_s > FAR * found.cost.time_s:
+            continue
+        block = Block(strategy.values, schedule.inputs, (strategy.steps[-1].result,), strategy.steps)
+        other = replace(schedule, block=block)
+        if not list(faults_of(other)):
+            yield replace(found, schedule=other, cost=cost_of(other))

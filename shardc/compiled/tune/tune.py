@@ -1,0 +1,154 @@
+"""Compiles the best few plans of a program in their forms, and the program left to XLA; replays all; keeps the best.
+
+    1  the plans and XLA's own program        every one compiled and replayed
+    2  of the fastest plan, each product      left to XLA with collectives beside it, one group at a time
+    3  of each product the group that gained  all of them at once
+
+What is kept is never slower in replay than XLA's own program, which is one of those tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shardc.compiled.compilers import slice_mesh
+from shardc.compiled.hlo.text import UnreadableHlo
+from shardc.compiled.tune.made import Made, made
+from shardc.compiled.tune.plans import XLA, Asked, Candidate, by_xla, forms, plans, together
+from shardc.compiled.tune.tuned import Tried, Tuned
+from shardc.cost.model import LinkModel
+from shardc.errors import ShardcError
+from shardc.ir.plan import Einsum, Schedule, Together
+from shardc.lowering.together import may_be_cut
+from shardc.machines.libtpu import other_libtpu, reading
+from shardc.machines.tpu import lower_schedule
+from shardc.planner import Objective, PlannedProgram
+
+FEW = 4  # plans beside the first
+AT_ONCE = 2  # compilations
+Say = Callable[[str], None]
+
+
+def tune(found: PlannedProgram, asked: Asked, few: int = FEW, say: Say = lambda line: None) -> Tuned:
+    """What is tried of a plan, and which is the fastest. Needs a slice and libtpu: SHC224, SHC311.
+
+    Raises the compiler's refusal (SHC308) where it refuses every candidate.
+    """
+    trial = _Trial(asked, say)
+    whole = [by_xla(found, asked)] if _is_for_xla(found) else []
+    trial.all([*plans(found, asked, few), *whole])
+    fastest = min((each for each in trial.tried if each.candidate.name != XLA), key=trial.rank)
+    if fastest.side is not None:
+        _in_forms(fastest, trial)
+    best = min(range(len(trial.tried)), key=lambda place: trial.rank(trial.tried[place]))
+    if trial.tried[best].side is None:
+        assert trial.errors
+        raise trial.errors[0]
+    notes = (
+        other_libtpu() if whole else (*other_libtpu(), "jax.jit has no way to say unreduced: XLA's own is not tried")
+    )
+    return Tuned(tuple(trial.tried), best, notes)
+
+
+def _is_for_xla(found: PlannedProgram) -> bool:
+    schedule = found.whole or found.schedule
+    return may_be_cut(replace(schedule, by=None))
+
+
+def _in_forms(plan: Tried, trial: _Trial) -> None:
+    """Each group by itself, then of each product the best of those that gained."""
+    alone = list(forms(plan.candidate))
+    tried = trial.all([candidate for _, _, candidate in alone])
+    gains: dict[int, tuple[float, Schedule, Together]] = {}
+    for (ordered, group, _), each in zip(alone, tried, strict=True):
+        product = _product_of(ordered, group)
+        known = gains.get(product)
+        if each.replayed_s < (plan.replayed_s if known is None else known[0]):
+            gains[product] = (each.replayed_s, ordered, group)
+    if len(gains) > 1:
+        trial.all([together(plan.candidate, _all_of(plan.candidate.found.schedule, gains))])
+
+
+def _product_of(schedule: Schedule, group: Together) -> int:
+    """The value that a group's product leaves."""
+    steps = schedule.steps[group.first : group.last + 1]
+    return next(step.result for step in steps if isinstance(step.op, Einsum))
+
+
+def _all_of(schedule: Schedule, gains: dict[int, tuple[float, Schedule, Together]]) -> Schedule:
+    """All groups at once, on the steps in an order in which each is in one piece."""
+    steps, groups = list(schedule.steps), list[tuple[int, ...]]()
+    for _, ordered, group in gains.values():
+        values = tuple(step.results[0] for step in ordered.steps[group.first : group.last + 1])
+        first = next(n for n, step in enumerate(steps) if isinstance(step.op, Einsum) and step.results[0] in values)
+        inside = [step for step in steps if step.results[0] in values]
+        before = [step for step in steps[:first] if step not in inside]
+        steps = [*before, *inside, *(step for step in steps[first:] if step not in inside)]
+        groups.append(values)
+    places = {step.results[0]: place for place, step in enumerate(steps)}
+    how = next(iter(gains.values()))[2].how
+    spans = sorted((min(places[v] for v in values), max(places[v] for v in values)) for values in groups)
+    block = replace(schedule.block, steps=tuple(steps))
+    return replace(schedule, block=block, together=tuple(Together(first, last, how) for first, last in spans))
+
+
+@dataclass(slots=True)
+class _Trial:
+    """Compiles and replays, and keeps what came out, in order."""
+
+    asked: Asked
+    say: Say
+    tried: list[Tried] = field(default_factory=list)
+    errors: list[ShardcError] = field(default_factory=list)
+    meshes: dict[Any, Any] = field(default_factory=dict)
+
+    def rank(self, tried: Tried) -> tuple[float, ...]:
+        """What is kept has the least of this: what keeps the memory limit before all; of equals one whose steps are
+        known, and the first."""
+        side, memory = tried.side, self.asked.memory
+        if side is None:
+            return (float("inf"),)
+        over = memory is not None and side.memory is not None and side.memory.total_bytes > memory
+        both = (tried.replayed_s, side.wire_bytes)
+        ordered = both[::-1] if self.asked.objective is Objective.BYTES else both
+        return (over, *ordered, tried.candidate.name == XLA)
+
+    def all(self, candidates: Iterable[Candidate]) -> list[Tried]:
+        """Every one of these, some at a time."""
+        given = list(candidates)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            started = [pool.submit(made, *self._lowered(each)) for each in given]
+            found = list[Tried]()
+            for candidate, future in zip(given, started, strict=True):
+                self._tell(candidate, len(found), len(given))
+                found.append(self._tried(candidate, future.result))
+                self.tried.append(found[-1])
+        return found
+
+    def _tell(self, candidate: Candidate, done: int, count: int) -> None:
+        best = min((each.replayed_s for each in self.tried), default=float("inf"))
+        so_far = "" if best == float("inf") else f", the best so far {best * 1e6:,.0f} µs"
+        self.say(f"… compiling {done + 1} of {count}: {candidate.label}{so_far}")
+
+    def _tried(self, candidate: Candidate, wait: Callable[[], Made]) -> Tried:
+        try:
+            with reading(UnreadableHlo):
+                return Tried(candidate, wait().side(candidate.label, self._model(candidate)))
+        except ShardcError as error:
+            self.errors.append(error)
+            return Tried(candidate, None, str(error).splitlines()[0])
+
+    def _model(self, candidate: Candidate) -> LinkModel:
+        by = candidate.found.schedule.by
+        model = self.asked.model if by is None else self.asked.model.refined(by)
+        assert model is not None, "the plan is priced by it"
+        return model
+
+    def _lowered(self, candidate: Candidate) -> tuple[Any, Any]:
+        schedule, by = candidate.found.schedule, candidate.found.schedule.by
+        if by not in self.meshes:
+            self.meshes[by] = slice_mesh(schedule.mesh, self._model(candidate))
+        return lower_schedule(schedule, self.meshes[by]), self.meshes[by]

@@ -1,0 +1,113 @@
+"""Tuning: what is tried, what is kept, and that it is never slower in replay than XLA's own."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import shardc
+from shardc import cli
+from shardc.compiled.compare import Side
+from shardc.compiled.replay.timeline import Timeline
+from shardc.compiled.tune.plans import Asked, by_xla, forms, plans
+from shardc.compiled.tune.tuned import Tried, Tuned
+from shardc.cost.allocation import Allocation
+from shardc.errors import ShardcError
+from shardc.ir.legal import faults_of
+from shardc.planner import Idle, Objective
+
+TEXT, MESH = "In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X=4,Y=4"
+DIMS = "B=16384,D=8192,F=16384"
+
+
+def planned(**options):
+    return shardc.plan(TEXT, mesh=MESH, dims=DIMS, topology="v5e:4x4", **options)
+
+
+def asked(plan, **changes):
+    return replace(Asked(plan._model, Objective.TIME, None, Idle.USE), **changes)
+
+
+def test_plans_differ_and_are_legal():
+    plan = planned()
+    found = list(plans(plan._found, asked(plan), 4))
+    assert found[0].name == "the plan" and 1 < len(found) <= 5
+    assert len({tuple((step.op, step.operands) for step in each.found.schedule.steps) for each in found}) == len(found)
+    assert not [fault for each in found for fault in faults_of(each.found.schedule)]
+    assert len(list(plans(plan._found, asked(plan), 0))) == 1
+
+
+def test_forms_are_legal_and_priced_no_higher_than_their_steps():
+    plan = planned()
+    (first, *_) = plans(plan._found, asked(plan), 0)
+    found = [candidate for _, _, candidate in forms(first)]
+    assert [each.how for each in found] == [
+        "AllGather_Y, Einsum left to XLA",
+        "AllGather_X, Einsum left to XLA",
+        "AllGather_Y, AllGather_X, Einsum left to XLA",
+    ]
+    assert all(not list(faults_of(each.found.schedule)) for each in found)
+    assert all(each.predicted_s < first.predicted_s for each in found)
+
+
+def test_what_is_left_to_xla_is_on_the_mesh_as_given():
+    plan = planned()
+    whole = by_xla(plan._found, asked(plan))
+    assert whole.found.schedule.by_xla and whole.found.schedule.by is None and whole.predicted_s is None
+
+
+def test_the_table_and_the_json_tell_what_was_refused_and_what_is_kept():
+    plan = planned()
+    candidates = [*plans(plan._found, asked(plan), 0), by_xla(plan._found, asked(plan))]
+    side = Side("", (), Allocation(1, 1, 2_000_000), Timeline((), (), 5 * 10**6))
+    tuned = Tuned((Tried(candidates[0], None, "too large"), Tried(candidates[1], side)), 1)
+    assert [line.split()[-1] for line in str(tuned).splitlines()[2:]] == ["refused", "kept"]
+    fields = json.loads(json.dumps(tuned.to_json()))
+    assert fields["kept"] == 1 and fields["candidates"][0]["refused"] == "too large"
+    assert fields["candidates"][1]["replayed_s"] == 5e-6 and fields["candidates"][1]["predicted_s"] is None
+
+
+def test_without_a_slice_there_is_nothing_to_tune_for():
+    with pytest.raises(ShardcError, match="no slice to compile for") as caught:
+        shardc.plan(TEXT, mesh=MESH, dims=DIMS, tuned=True)
+    assert caught.value.code == "SHC224"
+
+
+@pytest.mark.tpu
+def test_the_command_keeps_a_module_and_tells_of_each_candidate(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("libtpu")
+    monkeypatch.setenv("SHARDC_CACHE", str(tmp_path / "cache"))
+    words = ["tune", "A[I, J_X] · B[J_X, K] → C[I_X, K]", "--mesh", "X=4", "--topology", "v5e:2x2", "--few", "0"]
+    module = tmp_path / "kept.py"
+    assert cli._status([*words, "--dims", "I=512,J=512,K=512", "--json", "-o", str(module)]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)["tuned"]
+    times = {(each["plan"], each["form"]): each["replayed_s"] for each in found["candidates"]}
+    assert {*times} == {("the plan", ""), ("XLA", ""), ("the plan", "Einsum, ReduceScatter_X left to XLA")}
+    assert min(times.values()) == found["candidates"][found["kept"]]["replayed_s"] <= times["XLA", ""]
+    assert "def program(A, B)" in module.read_text(encoding="utf-8")
+    assert all(line.startswith("… compiling ") for line in err.splitlines())
+
+
+@pytest.mark.exhaustive
+@pytest.mark.tpu
+def test_what_is_kept_is_never_slower_than_xla(tmp_path, monkeypatch):
+    pytest.importorskip("libtpu")
+    monkeypatch.setenv("SHARDC_CACHE", str(tmp_path))
+    said = []
+    tuning = planned().tune(0, said.append)
+    by_name = {each.candidate.label: each for each in tuning.tried.tried}
+    blocking, xla = by_name["the plan"], by_name["XLA"]
+    kept = tuning.tried.best
+    assert kept.replayed_s <= xla.replayed_s < 0.85 * blocking.replayed_s
+    assert kept.side.wire_bytes <= blocking.side.wire_bytes and kept.side.memory.temporary_bytes < 2e7
+    assert kept.candidate.how.endswith("left to XLA"), "of equals the one whose steps are known"
+    assert said[0] == "… compiling 1 of 2: the plan" and len(said) == len(tuning.tried.tried)
+    assert tuning.plan.notes[-1].startswith("tuned: the plan, AllGather")
+    assert "auto_axes" in tuning.plan.source() and json.loads(tuning.plan.to_json())["notes"] == [*tuning.plan.notes]
+    made = len(list(tmp_path.iterdir()))
+    assert planned().tune(0).tried.to_json() == tuning.tried.to_json()
+    assert len(list(tmp_path.iterdir())) == made, "nothing is compiled twice"
+    compared = tuning.plan.compare()
+    assert compared.ours.timeline.step_s == kept.replayed_s
+    assert compared.theirs.timeline.step_s == xla.replayed_s, "what is tried as XLA's is what jax.jit alone makes"
