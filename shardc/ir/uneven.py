@@ -28,7 +28,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 
 MAX_NUMBERS = 2**15  # in the tables of an exchange, which are written out in the code: some 100 kB of text
-MAX_ROUNDS = 64
+MAX_ROUNDS = 128
 
 Pair: TypeAlias = tuple[int, int]  # from which device to which
 _Edges: TypeAlias = list[dict[int, int]]  # of each sender its receivers, and how many cells they are still to get

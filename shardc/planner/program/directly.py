@@ -39,12 +39,24 @@ class _Run:
     saved: int  # what the objective counts
 
 
-def directly(planned: PlannedProgram, model: CostModel, objective: Objective) -> PlannedProgram | None:
-    """The plan with runs of moves as one each; None where none is cheaper so."""
+@dataclass(frozen=True, slots=True)
+class Directly:
+    """The plan with runs of moves as one each; None where none is cheaper so. And what the objective counts that
+    exchanges would save at most which are too long to be written."""
+
+    planned: PlannedProgram | None
+    unwritten: int
+
+
+def directly(planned: PlannedProgram, model: CostModel, objective: Objective) -> Directly:
     schedule = planned.schedule
-    runs = [run for chain in _chains(schedule) if (run := _best(chain, schedule, model, objective)) is not None]
-    if not runs:
-        return None
+    found = [_best(chain, schedule, model, objective) for chain in _chains(schedule)]
+    runs = [run for run, _ in found if run is not None]
+    return Directly(_with(runs, planned, objective) if runs else None, sum(unwritten for _, unwritten in found))
+
+
+def _with(runs: Sequence[_Run], planned: PlannedProgram, objective: Objective) -> PlannedProgram:
+    schedule = planned.schedule
     changed = _replaced(schedule, runs)
     statements = tuple(
         _led_by(changed, each, number, objective)
@@ -86,16 +98,21 @@ class _Part:
     most: int
 
 
-def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
-    """The part of a chain that saves most as one move. Rounds are worked out of those alone that may save more."""
-    best: _Run | None = None
+def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> tuple[_Run | None, int]:
+    """The part of a chain that saves most as one move, and what others would save beyond it that are too long to be
+    written. Rounds are worked out of those alone that may save more."""
+    best, saved, unwritten = None, 0, 0
     for part in sorted(_parts(chain, schedule, model, objective), key=lambda part: part.most, reverse=True):
-        if best is not None and best.saved >= part.most:
+        if best is not None and saved >= part.most:
             break
-        found = _run(part, schedule, model, objective)
-        if found is not None and (best is None or found.saved > best.saved):
-            best = found
-    return best
+        move = uneven_exchange(part.before.sharding, part.after.sharding.dims, schedule.mesh)
+        if move is None:
+            unwritten = max(unwritten, part.most)
+            continue
+        found = _run(part, move, schedule, model, objective)
+        if found is not None and found.saved > saved:
+            best, saved = found, found.saved
+    return best, max(0, unwritten - saved)
 
 
 def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> Iterator[_Part]:
@@ -116,12 +133,9 @@ def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objectiv
             yield _Part(steps, before, after, most)
 
 
-def _run(part: _Part, schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
-    """These steps as one move, if it is short enough to be written, and cheaper."""
+def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
+    """These steps as one move, if it is cheaper."""
     before = part.before
-    move = uneven_exchange(before.sharding, part.after.sharding.dims, schedule.mesh)
-    if move is None:
-        return None
     if untyped_by(move, before.sharding) and any(isinstance(step.op, Loop) for step in schedule.steps):
         return None  # what a loop takes has to say where it is equal
     cost, spent = _cost(move, before, model), _counted(objective, (step.cost for step in part.steps))

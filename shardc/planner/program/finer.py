@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from shardc.cost.model import CostModel
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement, refined, refinement
+from shardc.ir.uneven import MAX_NUMBERS, MAX_ROUNDS
 from shardc.planner.budget import CUT, Budget
 from shardc.planner.meshes.cuts import MARGIN, common_factors, joined, worth_cutting
 from shardc.planner.meshes.idle import is_alone
@@ -60,20 +61,30 @@ class Finer:
         for by in factors[:MAX_DEEP] if by_bytes else ():
             if not self._is_at_bound(best) and by.fine.devices << len(by.fine.axes) <= MAX_ROUTED:
                 best = self._tried(best, by, Method.ROUTES_IN_DIGITS)
-        best = self._in_pieces(best)
+        directly_done = directly(self.whole, self.model, self.planning.objective)
+        best = self._in_pieces(best, directly_done.planned)
         if best.planned is None:
             assert refused is not None
             return Refused(min(refused.least, *best.peaks)) if best.peaks else refused
-        return self._plainer(best.planned)
+        return self._telling(self._plainer(best.planned), directly_done.unwritten)
 
-    def _in_pieces(self, best: _Best) -> _Best:
+    def _in_pieces(self, best: _Best, found: PlannedProgram | None) -> _Best:
         """Or moves as one exchange in unequal pieces, on the mesh as it is."""
-        found = directly(self.whole, self.model, self.planning.objective)
         if found is None:
             return best
         if self.memory is not None and found.cost.peak_bytes > self.memory:
             return replace(best, peaks=(*best.peaks, found.cost.peak_bytes))
         return replace(best, planned=found) if found.measure(self.planning.objective) < best.limit else best
+
+    def _telling(self, planned: PlannedProgram, unwritten: int) -> PlannedProgram:
+        """The plan, which says so where an exchange that is too long to be written would be clearly better."""
+        objective, spent = self.planning.objective, planned.measure(self.planning.objective)
+        least = self.whole.measure(objective) - unwritten
+        if not unwritten or least >= objective.clearly_less(spent):
+            return planned
+        note = "an exchange in unequal pieces is too long to be written: it would take more than "
+        note += f"{MAX_ROUNDS} rounds, or {MAX_NUMBERS} numbers; gap up to {spent / max(1, least):.2f}"
+        return replace(planned, notes=(*planned.notes, note))
 
     def _is_at_bound(self, best: _Best) -> bool:
         return best.limit <= self.whole.bound_bytes
