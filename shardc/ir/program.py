@@ -336,6 +336,16 @@ def every_statement(program: Program) -> Iterator[Statement]:
     return (each for each in nested(program.statements) if isinstance(each, Statement))
 
 
+def repeated_statements(program: Program, times: int = 1) -> Iterator[tuple[Statement, int]]:
+    """Every statement that binds a name, and how often it is done."""
+    for each in program.statements:
+        if isinstance(each, Statement):
+            yield each, times
+        else:
+            (trips,) = program.shape((each.dim,))
+            yield from repeated_statements(program.inside(each), times * trips)
+
+
 def straight(program: Program) -> tuple[Statement, ...]:
     """The statements of a program without loops."""
     found = tuple(each for each in program.statements if isinstance(each, Statement))

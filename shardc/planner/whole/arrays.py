@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shardc.ir.dtypes import DType
-from shardc.ir.program import Named, Pattern, Program, Statement, Use, straight, uses
+from shardc.ir.program import For, Named, Pattern, Program, Statement, Use, bound_by, read_by
 from shardc.ir.sharding import Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.whole.prices import NEVER, States, Table, states
@@ -24,6 +25,7 @@ class Lying:
 
     node: int
     places: Places
+    times: int  # how often a move from here is done: in a loop once for each trip
 
     @property
     def is_given(self) -> bool:
@@ -52,6 +54,11 @@ class Entity:
     @property
     def sources(self) -> list[Lying]:
         return [*self.bases, *self.asked.values(), *([] if self.copy is None else [self.copy])]
+
+    @property
+    def times(self) -> int:
+        """How often what is done with it is done."""
+        return self.bases[-1].times
 
     @property
     def gains_by_a_copy(self) -> bool:
@@ -89,17 +96,25 @@ def is_free(pattern: Pattern) -> bool:
     return not pattern.unreduced and all(axes is None for axes in pattern.dims)
 
 
-def use_counts(program: Program) -> dict[str | int, int]:
-    """How often each array is used: of inputs by name, of statements by number. A moved array stays the same one."""
-    first: dict[str, str | int] = {array.name: array.name for array in program.inputs}
-    found: dict[str | int, int] = dict.fromkeys(first.values(), 0)
-    for number, statement in enumerate(straight(program)):
-        for use in uses(statement.expr):
-            found[first[use.name]] += 1
-        moved = moved_by(statement.expr)
-        first[statement.name] = number if moved is None else first[moved.name]
-        found.setdefault(number, 0)
+def use_counts(program: Program) -> Counter[str | tuple[int, str]]:
+    """How often each array is used: inputs by name, others by the number of their statement and their name.
+
+    A moved array stays the same one; for a loop, which may use it in each trip, an array counts twice.
+    """
+    first: dict[str, str | tuple[int, str]] = {array.name: array.name for array in program.inputs}
+    found = Counter[str | tuple[int, str]]()
+    for number, each in enumerate(program.statements):
+        for name in read_by(each):
+            found[first[name]] += 2 if isinstance(each, For) else 1
+        moved = moved_by(each.expr) if isinstance(each, Statement) else None
+        first |= {made.name: (number, made.name) if moved is None else first[moved.name] for made in bound_by(each)}
     return found
+
+
+def leaving(program: Program) -> set[tuple[int, str]]:
+    """The outputs: of each the number of its statement, and its name."""
+    every = [(number, bound.name) for number, each in enumerate(program.statements) for bound in bound_by(each)]
+    return {every[result] for result in program.outputs}
 
 
 def moved_by(expr: object) -> Use | None:
@@ -135,3 +150,21 @@ class Line:
     entity: Entity
     copy_of: str | None = None
     is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLines:
+    """The same of a loop: the lines of its body, and where what it reads of outside lies first."""
+
+    loop: For
+    number: int
+    lines: list[Line | LoopLines]
+    given: tuple[tuple[Entity, Lying], ...]
+
+
+def every_line(lines: Sequence[Line | LoopLines]) -> Iterator[Line]:
+    for line in lines:
+        if isinstance(line, LoopLines):
+            yield from every_line(line.lines)
+        else:
+            yield line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardc.ir.program import Call, Expr, For, Pattern, Product, Program, every_statement, operands, uses
+from shardc.ir.program import Call, Expr, For, Pattern, Product, Program, every_statement, operands, read_by
 from shardc.planner.objective import Objective
 from shardc.planner.planning import Planning
 
@@ -15,9 +15,7 @@ def may_gain(program: Program, planning: Planning) -> bool:
     Where one leaves open how its result lies for a later one, or several use an array. And by time, where something
     lies open and some axes are written nowhere, but may be used: what is shared over those takes less.
     """
-    if any(isinstance(each, For) for each in program.statements):  # a loop is planned where it stands
-        return False
-    if _shared(program) or _open_between(program):
+    if any(_shared(each) or _open_between(each) for each in _blocks(program)):
         return True
     if planning.objective is not Objective.TIME or not computed(program):
         return False
@@ -39,8 +37,16 @@ def _every(expr: Expr) -> Iterator[Expr]:
         waiting += operands(found)
 
 
+def _blocks(program: Program) -> Iterator[Program]:
+    """The program, and the bodies of its loops as programs of their own."""
+    yield program
+    for each in program.statements:
+        if isinstance(each, For):
+            yield from _blocks(program.inside(each))
+
+
 def _shared(program: Program) -> bool:
-    names = [use.name for statement in every_statement(program) for use in uses(statement.expr)]
+    names = [name for each in program.statements for name in read_by(each)]
     return len(names) > len(set(names))
 
 

@@ -11,6 +11,11 @@ the way takes. Of what is used once and lies open no node is needed: it lies as 
     Q = x[B_X, D] · Wq;  K = x · Wk      x ── way of Q       x has one state, the copy before Q any: if it is whole,
                                          │ ╲                 K has it for nothing, and one gather is paid
                                          copy ── way of K
+
+A loop's body is part of the same graph, its tables times the trips; what is carried has one node, which the first trip
+is given, each trip begins at, and the last leaves. What is done to fixed arrays alone is done once, before the loop.
+
+    for L { x = relu(x · W) }      x before ── carried ══ way of x · W ══ way of relu ══ carried        ══ in each trip
 """
 
 from __future__ import annotations
@@ -20,89 +25,114 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Statement, Use, operands, straight
-from shardc.planner.paths.search import Search
+from shardc.ir.program import (
+    Call,
+    Expr,
+    For,
+    Input,
+    Named,
+    Pattern,
+    Product,
+    Program,
+    Statement,
+    Use,
+    bound_by,
+    every_statement,
+    operands,
+)
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
-from shardc.planner.statement.nodes import named_moves
-from shardc.planner.whole.arrays import Entity, Line, Lying, fresh, is_free, moved_by, use_counts
+from shardc.planner.whole.arrays import (
+    Entity,
+    Line,
+    LoopLines,
+    Lying,
+    fresh,
+    is_free,
+    leaving,
+    moved_by,
+    use_counts,
+)
 from shardc.planner.whole.digits import DigitWays, End
-from shardc.planner.whole.eliminate import Factor
 from shardc.planner.whole.local import local_ways
-from shardc.planner.whole.prices import NEVER, Prices, Scale, Table, between
-
-MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
-
-
-class TooWide(Exception):
-    """No state is left to a node: what is asked for cannot be, or is not among the shardings looked at."""
+from shardc.planner.whole.nodes import Nodes, repeated
+from shardc.planner.whole.prices import NEVER, Prices, Scale
 
 
 @dataclass(slots=True)
 class FactorGraph:
-    """The nodes and tables of one program, and the lines to be planned once each node has its state."""
+    """The nodes of one program, and the lines to be planned once each node has its state."""
 
     problem: Problem
-    scale: Scale
-    prices: Prices  # between the shardings of each array, as far as they are known
+    nodes: Nodes
     digits: DigitWays | None = None  # where products are to be looked at in digits, too
-    sizes: list[int] = field(default_factory=list)
-    factors: list[Factor] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Line | LoopLines] = field(default_factory=list)
     given: dict[str, tuple[Entity, Lying]] = field(default_factory=dict)
     taken: list[tuple[Entity, Lying]] = field(default_factory=list)  # what operations take
     _arrays: dict[str, Entity] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _now: int = 0
+    _times: int = 1  # how often what is looked at is done
 
     @classmethod
     def of(cls, problem: Problem, scale: Scale, prices: Prices, digits: DigitWays | None = None) -> FactorGraph:
-        graph, program = cls(problem, scale, prices, digits), problem.program
+        graph, program = cls(problem, Nodes(problem, scale, prices), digits), problem.program
         counts = use_counts(program)
-        graph._taken = {array.name for array in program.inputs} | {made.name for made in straight(program)}
+        graph._taken = {array.name for array in program.inputs} | {made.name for made in every_statement(program)}
         for array in program.inputs:
             graph._give(array, counts[array.name])
-        for number, statement in enumerate(straight(program)):
-            graph._now = number
-            graph._state(statement, number in program.outputs, counts[number])
+        graph._block(program, {})
         return graph
 
     @property
-    def entries(self) -> int:
-        """Of all tables."""
-        return sum(factor.table.size for factor in self.factors)
+    def scale(self) -> Scale:
+        return self.nodes.scale
 
     # --- statements
 
     def _give(self, array: Input, left: int) -> None:
         search = self.problem.search(array.dims, array.dtype)
         entity = Entity(search, array.name, array.dims, array.dtype, array.pattern.unreduced, left)
-        entity.bases.append(self._lying(entity, array.pattern))
+        entity.bases.append(self.nodes.lying(entity, array.pattern, 1))
         self.given[array.name] = entity, entity.bases[0]
         self._arrays[array.name] = entity
 
-    def _state(self, statement: Statement, is_output: bool, left: int) -> None:
+    def _block(self, program: Program, homes: dict[str, Lying]) -> None:
+        """A program's statements, or a loop's; `homes` are where its results lie that have a node already."""
+        counts, outputs = use_counts(program), leaving(program)
+        for number, each in enumerate(program.statements):
+            self._now = number
+            own = {bound.name for bound in bound_by(each) if (number, bound.name) in outputs}
+            left = {bound.name: counts[number, bound.name] for bound in bound_by(each)}
+            if isinstance(each, For):
+                self._loop(program, each, left, own, {name: homes[name] for name in own & homes.keys()})
+            else:
+                home = homes.get(each.name) if own else None
+                self._state(each, bool(own), left[each.name], home)
+
+    def _state(self, statement: Statement, is_output: bool, left: int, home: Lying | None) -> None:
         expr, pattern = statement.expr, statement.pattern
         moved = moved_by(expr)
         if moved is not None:
-            self._moved(statement, moved, is_output)
+            self._moved(statement, moved, is_output, home)
             return
         taken, entity = self._operation(expr, statement.name, pattern)
         fixed = isinstance(expr, Named) or (isinstance(expr, Product) and expr.local)
         with_sums = not is_output and is_free(pattern)
         is_open = with_sums and not fixed and left < 2
         if not is_open:
-            home, made = self._lying(entity, pattern, with_sums), entity.bases[0]
+            made = entity.bases[0]
+            home = self.nodes.lying(entity, pattern, made.times, with_sums) if home is None else home
             if fixed:
-                self._stay(made, home)
+                self.nodes.stay(made, home)
             else:
-                self._move(entity, [made], home)
+                self.nodes.move(entity, [made], home)
             entity.bases = [home]
         entity.left, entity.name = left, statement.name
         self._arrays[statement.name] = entity
         self._write(replace(statement, expr=taken), entity.bases[0], entity, is_open)
 
-    def _moved(self, statement: Statement, use: Use, is_output: bool) -> None:
+    def _moved(self, statement: Statement, use: Use, is_output: bool, home: Lying | None) -> None:
         """`B[I, J_X] = A`, or by a collective's name: the same array, which from here on lies there as well.
 
         `B = A` is another name for what lies there: nothing moves, and later statements read it by this name.
@@ -113,7 +143,8 @@ class FactorGraph:
             to = self._asked(entity, use) or entity.bases[-1]
             entity.left -= 1
         else:
-            to = self._lying(entity, statement.pattern)
+            times = self._times if isinstance(expr, Named) else entity.times
+            to = self.nodes.lying(entity, statement.pattern, times) if home is None else home
             self._brought(expr, use, entity, to)
             entity.bases.append(to)
         entity.name, entity.dims = statement.name, statement.dims
@@ -122,13 +153,71 @@ class FactorGraph:
     def _brought(self, expr: Expr, use: Use, entity: Entity, to: Lying) -> None:
         """The price of a move, of any kind or of the one that is named."""
         if isinstance(expr, Named):
-            self._by_name(expr, entity, self._asked(entity, use) or entity.bases[-1], to)
+            self.nodes.by_name(expr, entity, self._asked(entity, use) or entity.bases[-1], to)
             entity.left -= 1
         else:
             self._use(entity, use, to)
 
     def _write(self, statement: Statement, lying: Lying, entity: Entity, is_open: bool = False) -> None:
         self.lines.append(Line(statement, self._now, lying, entity, is_open=is_open))
+
+    # --- loops
+
+    def _loop(
+        self, program: Program, loop: For, left: dict[str, int], outputs: set[str], homes: dict[str, Lying]
+    ) -> None:
+        """A loop: its body among the nodes, and its results."""
+        inside, around = program.inside(loop), (self._arrays, self.lines, self._now, self._times)
+        self._times *= self.problem.program.shape((loop.dim,))[0]
+        counts = use_counts(inside)
+        carried = {
+            bound.name: homes.get(bound.name) or self._carried(bound.name, bound.pattern, bound.name in outputs)
+            for bound in bound_by(loop)
+            if bound.name in loop.carried
+        }
+        arrays, lines = dict(self._arrays), list[Line | LoopLines]()
+        given = [self._within(loop, array, counts[array.name], carried) for array in loop.takes]
+        self._arrays = {array.name: entity for array, entity in zip(loop.takes, given, strict=True)}
+        self.lines = lines
+        self._block(inside, carried)
+        row = {bound.name: bound.dims for each in loop.body for bound in bound_by(each)}
+        left_by, (_, self.lines, self._now, self._times) = self._arrays, around
+        self._arrays = arrays
+        for bound in bound_by(loop):
+            entity, lying = left_by[bound.name], left_by[bound.name].bases[-1]
+            after = self._like(entity, bound.name, bound.dims, left[bound.name])
+            after.bases = [
+                carried.get(bound.name) or self.nodes.rows((entity, row[bound.name]), lying, after, loop.dim)
+            ]
+            after.bases = [replace(base, times=self._times) for base in after.bases]
+            self._arrays[bound.name] = after
+        self.lines.append(LoopLines(loop, self._now, lines, tuple((one, one.bases[0]) for one in given)))
+
+    def _carried(self, name: str, pattern: Pattern, is_output: bool) -> Lying:
+        """The one sharding of what is carried, to which it is brought before the loop."""
+        entity = self._arrays[name]
+        found = self.nodes.lying(entity, pattern, self._times, with_sums=not is_output and is_free(pattern))
+        self.nodes.move(entity, entity.sources, found)
+        return found
+
+    def _within(self, loop: For, array: Input, left: int, carried: dict[str, Lying]) -> Entity:
+        """What a body has of an array around it."""
+        outer = self._arrays[array.name]
+        outer.left, outer.is_used = outer.left - 1, True
+        if array.name in loop.fixed:
+            return replace(outer, name=array.name, left=left, bases=list(outer.bases), asked=dict(outer.asked))
+        found = self._like(outer, array.name, array.dims, left)
+        if array.name in carried:
+            found.bases = [carried[array.name]]
+        else:
+            dims = next(scanned.dims for scanned in loop.scanned if scanned.name == array.name)
+            found.bases = [self.nodes.rows((outer, dims), base, found, loop.dim) for base in outer.bases]
+        found.bases = [replace(base, times=self._times) for base in found.bases]
+        return found
+
+    def _like(self, entity: Entity, name: str, dims: tuple[str, ...], left: int) -> Entity:
+        """An array of the same kind, with other dims."""
+        return Entity(self.problem.search(dims, entity.dtype), name, dims, entity.dtype, entity.partial, left)
 
     # --- operations
 
@@ -143,7 +232,7 @@ class FactorGraph:
         ways, partial = local_ways(self.problem, expr, search, [(e.search, e.partial) for e in entities])
         made = Entity(search, name, expr.dims, expr.dtype, partial, 1)
         every = [entity.states.place for entity in (*entities, made)]
-        table = [self._between(entity) for entity in (*entities, made)]
+        table = [self.nodes.between(entity) for entity in (*entities, made)]
         ways = [
             (way, price)
             for way, price in ways
@@ -153,12 +242,13 @@ class FactorGraph:
             )
         ]
         ways += self._in_digits(expr, found, made, pattern, ways)
-        node = self._node(len(ways))
-        self._factor((node,), np.array([self.scale.of_price(price) for _, price in ways], dtype=np.int64))
+        node, times = self.nodes.node(len(ways)), max((entity.times for entity in entities), default=1)
+        prices = np.array([self.scale.of_price(price) for _, price in ways], dtype=np.int64)
+        self.nodes.add((node,), repeated(prices, times))
         taken = replace(expr, operands=tuple(self._bare(use, entity) for use, entity in found))
         self._take(expr, found, ways, node)
         results = np.array([made.states.place[way.result] for way, _ in ways], dtype=np.int64)
-        made.bases.append(Lying(node, results))
+        made.bases.append(Lying(node, results, times))
         return taken, made
 
     def _in_digits(
@@ -177,9 +267,9 @@ class FactorGraph:
             exact = None if use.pattern is None else use.pattern.exact
             lie = [lying.places for lying in (*entity.bases, *entity.asked.values())]
             places = [int(place) for some in lie for place in some] if exact is None else [entity.place(exact)]
-            ends.append(End.of(entity.search, entity.states, self._between(entity), places))
-        goals = made.choices(pattern, False, self._between(made))
-        ends.append(End.of(made.search, made.states, self._between(made), [int(place) for place in goals]))
+            ends.append(End.of(entity.search, entity.states, self.nodes.between(entity), places))
+        goals = made.choices(pattern, False, self.nodes.between(made))
+        ends.append(End.of(made.search, made.states, self.nodes.between(made), [int(place) for place in goals]))
         return self.digits.of(expr, ends, ways)
 
     def _operand(self, expr: Expr, name: str) -> tuple[Use, Entity]:
@@ -199,11 +289,12 @@ class FactorGraph:
         """The price of each operand's coming to lie as each way takes it."""
         before: list[tuple[Entity, Lying]] = []
         for at, ((use, entity), operand) in enumerate(zip(found, operands(expr), strict=True)):
-            to = Lying(node, np.array([entity.states.place[way.at[at]] for way, _ in ways], dtype=np.int64))
+            places = np.array([entity.states.place[way.at[at]] for way, _ in ways], dtype=np.int64)
+            to = Lying(node, places, entity.times)
             others = [lying for other, lying in before if other is entity]
             if isinstance(expr, Product) and expr.local and isinstance(operand, Use):
                 entity.left -= 1
-                self._stay(self._asked(entity, use) or entity.bases[-1], to)
+                self.nodes.stay(self._asked(entity, use) or entity.bases[-1], to)
             else:
                 self._use(entity, use, to, others)
             before.append((entity, to))
@@ -211,13 +302,13 @@ class FactorGraph:
 
     def _collective(self, named: Named, use: Use, entity: Entity) -> tuple[Expr, Entity]:
         """A collective by its name within an expression, or of an expression."""
-        source = self._asked(entity, use) or entity.bases[-1]
+        source, free = self._asked(entity, use) or entity.bases[-1], Pattern.free(len(named.dims))
         if not isinstance(named.operand, Use):
-            source = self._lying(entity, Pattern.free(len(named.dims)), with_sums=True)
-            self._move(entity, entity.sources, source)
+            source = self.nodes.lying(entity, free, entity.times, with_sums=True)
+            self.nodes.move(entity, entity.sources, source)
         made = Entity(entity.search, "", named.dims, named.dtype, entity.partial, 1)
-        to = self._lying(made, Pattern.free(len(named.dims)), with_sums=True)
-        self._by_name(named, entity, source, to)
+        to = self.nodes.lying(made, free, self._times, with_sums=True)
+        self.nodes.by_name(named, entity, source, to)
         made.bases.append(to)
         return replace(named, operand=self._bare(use, entity)), made
 
@@ -228,16 +319,16 @@ class FactorGraph:
 
     # --- where arrays lie
 
-    def _use(self, entity: Entity, use: Use, to: Lying, others: list[Lying] | None = None) -> None:
+    def _use(self, entity: Entity, use: Use, to: Lying, others: Sequence[Lying] = ()) -> None:
         """The price of an array's coming to lie as a node says, from where it is, or was moved to for `others`."""
         entity.left -= 1
         point = self._asked(entity, use)
         if point is not None:
-            self._move(entity, [point], to)
+            self.nodes.move(entity, [point], to)
         else:
             if entity.gains_by_a_copy:
                 self._keep(entity)
-            self._move(entity, entity.sources, to, others)
+            self.nodes.move(entity, entity.sources, to, others)
         entity.is_used = True
 
     def _asked(self, entity: Entity, use: Use) -> Lying | None:
@@ -247,81 +338,20 @@ class FactorGraph:
             return None
         place = entity.place(exact)
         if place not in entity.asked:
-            point = Lying(self._node(1), np.array([place], dtype=np.int64))
-            self._move(entity, entity.sources, point)
+            point = Lying(self.nodes.node(1), np.array([place], dtype=np.int64), entity.times)
+            self.nodes.move(entity, entity.sources, point)
             entity.asked[place] = point
         return entity.asked[place]
 
     def _keep(self, entity: Entity) -> None:
         """A copy, for this use and later ones."""
-        copy = self._lying(entity, Pattern.free(len(entity.dims)), with_sums=True)
-        self._move(entity, entity.sources, copy)
+        copy = self.nodes.lying(entity, Pattern.free(len(entity.dims)), entity.times, with_sums=True)
+        self.nodes.move(entity, entity.sources, copy)
         entity.copy = copy
         name, dims = fresh(entity.name, self._taken), entity.dims
         use = Use(entity.name, dims, None, entity.dtype)
         kept = Statement(name, dims, Pattern.free(len(dims)), use, entity.dtype, name)
         self.lines.append(Line(kept, self._now, copy, entity, copy_of=entity.name))
-
-    def _move(self, entity: Entity, sources: list[Lying], to: Lying, others: list[Lying] | None = None) -> None:
-        """The table of moving from the cheapest of some places to another."""
-        table = self._between(entity)
-        given = [source for source in sources if source.is_given]
-        open_ones = [source for source in sources if not source.is_given]
-        while len(open_ones) > 1 and self._size([*open_ones, to]) > MOST_TOGETHER:
-            open_ones.pop(0)
-        found = np.full(len(to.places), NEVER, dtype=np.int64)
-        for source in given:
-            found = np.minimum(found, table[source.places[0], to.places])
-        for other in others or ():
-            found = np.minimum(found, table[other.places, to.places])
-        for at, source in enumerate(open_ones):
-            shape = [1] * len(open_ones)
-            shape[at] = len(source.places)
-            found = np.minimum(found, table[np.ix_(source.places, to.places)].reshape(*shape, len(to.places)))
-        self._factor((*(source.node for source in open_ones), to.node), found)
-
-    def _stay(self, made: Lying, to: Lying) -> None:
-        """What is not to be moved."""
-        if made.node != to.node:
-            alike = made.places[:, None] == to.places[None, :]
-            self._factor((made.node, to.node), np.where(alike, 0, NEVER).astype(np.int64))
-
-    def _by_name(self, named: Named, entity: Entity, source: Lying, to: Lying) -> None:
-        """The prices of the moves that a collective's name allows."""
-        every, found = entity.states, np.full((len(source.places), len(to.places)), NEVER, dtype=np.int64)
-        column = {int(place): at for at, place in enumerate(to.places)}
-        for row, place in enumerate(source.places):
-            for target, price in named_moves(named, every.numbers[place], entity.search):
-                at = column.get(every.place.get(target, -1))
-                if at is not None:
-                    found[row, at] = min(int(found[row, at]), self.scale.of_price(price))
-        self._factor((source.node, to.node), found)
-
-    # --- nodes and tables
-
-    def _lying(self, entity: Entity, pattern: Pattern, with_sums: bool = False) -> Lying:
-        """A node with a state for each sharding that matches a pattern."""
-        places = entity.choices(pattern, with_sums, self._between(entity))
-        return Lying(self._node(len(places)), places)
-
-    def _node(self, size: int) -> int:
-        if not size:
-            raise TooWide
-        self.sizes.append(size)
-        return len(self.sizes) - 1
-
-    def _size(self, lying: list[Lying]) -> int:
-        return int(np.prod([len(each.places) for each in lying]))
-
-    def _factor(self, nodes: tuple[int, ...], table: Table) -> None:
-        self.factors.append(Factor(nodes, np.ascontiguousarray(table)))
-
-    def _between(self, entity: Entity) -> Table:
-        search: Search = entity.search
-        key = (search.shape, search.total_bytes)
-        if key not in self.prices:
-            self.prices[key] = between(search, self.scale)
-        return self.prices[key]
 
 
 def _says_nothing(pattern: Pattern) -> bool:

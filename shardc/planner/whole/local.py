@@ -10,9 +10,9 @@ from shardc.ir.program import Call, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
+from shardc.planner.products.functions import function_of
 from shardc.planner.products.ways import Way, every_way
 from shardc.planner.products.work import Work
-from shardc.rules.functions import applied
 from shardc.rules.products import placements
 
 MOST_WAYS = 3000  # of one operation; where there are more, its operands are no partial sums
@@ -48,7 +48,7 @@ def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Ways
     linear = linear_operands(expr.function, expr.numbers)
     sums = frozenset[str]().union(*(below[place][1] for place in linear))
     dims = [operand.dims for operand in expr.operands]
-    every = tuple(dict.fromkeys(dim for some in dims for dim in some))
+    every = tuple(dict.fromkeys(dim for some in dims or [expr.dims] for dim in some))
     found = list[tuple[Way, int]]()
     for placed in _placed(around.coarse_pool, len(every), sums):
         axes_of = dict(zip(every, placed.dims, strict=True))
@@ -57,10 +57,13 @@ def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Ways
             around.refined(Sharding(tuple(axes_of[dim] for dim in some), over))
             for some, over in zip(dims, partial, strict=True)
         ]
-        result = applied(expr.function, expr.over, dims, expr.dims, lie, expr.numbers)
+        if not dims:  # positions along a dim: each device counts its own
+            found.append((Way((), around.number(around.refined(placed)), 1), problem.objective.price(0, 0)))
+            continue
+        result = function_of(expr, dims, below[0][0], lie)
         if result is not None:
             at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
-            found.append((Way(at, around.number(result), 1), problem.objective.price(0, 0)))
+            found.append((Way(at, around.number(result[0]), 1), result[1]))
     return found, sums
 
 

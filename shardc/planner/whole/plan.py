@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
-from shardc.ir.program import Expr, Product, Program, operands, straight
+from shardc.ir.program import Expr, Product, Program, operands, repeated_statements
 from shardc.planner.meshes.idle import width
 from shardc.planner.objective import Objective
 from shardc.planner.options import Options
@@ -21,15 +21,16 @@ from shardc.planner.planning import Planning
 from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work
 from shardc.planner.statement.gaps import arithmetic
-from shardc.planner.whole.arrays import Entity, Lying
+from shardc.planner.whole.arrays import Entity, Lying, every_line
 from shardc.planner.whole.choices import computed
 from shardc.planner.whole.digits import DigitWays
 from shardc.planner.whole.eliminate import Factor, Solved, solve
-from shardc.planner.whole.factor_graph import FactorGraph, TooWide
+from shardc.planner.whole.factor_graph import FactorGraph
+from shardc.planner.whole.nodes import TooWide
 from shardc.planner.whole.prices import NEVER, Prices, Scale
 from shardc.planner.whole.prune import prune
 from shardc.planner.whole.realise import as_written, exact, merged
-from shardc.planner.whole.rewrites import Rewritten, in_other_orders
+from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders
 from shardc.rules.products import count_placements
 
 MOST_OPERATIONS = 400
@@ -101,12 +102,9 @@ class _Task:
     def best_order(self) -> Choice:
         """The order of each statement's products that costs least, one statement after another."""
         best, left = self.solved(Rewritten.of(self.problem.program)), MOST_ENTRIES
-        for name in [statement.name for statement in straight(self.problem.program)]:
-            names = [statement.name for statement in straight(best.rewritten.program)]
-            if names.count(name) != 1:
-                continue
-            for other in self._promising(in_other_orders(best.rewritten, names.index(name)), best):
-                left -= best.graph.entries
+        for path in every_path(self.problem.program.statements):
+            for other in self._promising(in_other_orders(best.rewritten, path), best):
+                left -= best.graph.nodes.entries
                 if left < 0:
                     return best
                 found = self.solved(other)
@@ -116,7 +114,11 @@ class _Task:
     def leaner(self, choice: Choice, per_byte: float) -> Choice:
         """The best states where each byte that a device holds has a price: of inputs, results, and what is taken."""
         graph = choice.graph
-        holding = [*graph.given.values(), *((line.entity, line.lying) for line in graph.lines), *graph.taken]
+        holding = [
+            *graph.given.values(),
+            *((line.entity, line.lying) for line in every_line(graph.lines)),
+            *graph.taken,
+        ]
         priced = [
             Factor((lying.node,), np.minimum(per_byte * _local_bytes(entity, lying), NEVER / 64).astype(np.int64))
             for entity, lying in holding
@@ -130,13 +132,14 @@ class _Task:
         """
         found = sorted(((self._arithmetic(other), at, other) for at, other in enumerate(others)), key=itemgetter(0, 1))
         most = self.scale.first(best.solved.price) if self.problem.objective is Objective.TIME else None
-        if best.graph.entries > FEW:
+        if best.graph.nodes.entries > FEW:
             most = self._arithmetic(best.rewritten) + 1
         return [other for time, _, other in found if most is None or time < most]
 
     def _arithmetic(self, rewritten: Rewritten) -> int:
         """Picoseconds of all products at least."""
-        return sum(arithmetic(self.problem, statement.expr) for statement in straight(rewritten.program))
+        every = repeated_statements(rewritten.program)
+        return sum(times * arithmetic(self.problem, statement.expr) for statement, times in every)
 
     def planned(self, choice: Choice) -> PlannedProgram | None:
         """The plan of a choice, told by the statements as written."""
@@ -169,10 +172,10 @@ def _local_bytes(entity: Entity, lying: Lying) -> NDArray[np.int64]:
 
 def _solved(graph: FactorGraph, more: Sequence[Factor] = ()) -> Solved:
     """The best states; of many, after those are gone that no best assignment has."""
-    factors = [*graph.factors, *more]
-    if graph.entries < FEW:
-        return solve(graph.sizes, factors)
-    pruned = prune(graph.sizes, factors)
+    nodes, factors = graph.nodes, [*graph.nodes.factors, *more]
+    if nodes.entries < FEW:
+        return solve(nodes.sizes, factors)
+    pruned = prune(nodes.sizes, factors)
     found = solve(pruned.sizes, pruned.factors)
     return replace(found, states=tuple(int(kept[at]) for kept, at in zip(pruned.kept, found.states, strict=True)))
 
@@ -191,18 +194,18 @@ def _scale(problem: Problem) -> Scale | None:
     program, model = problem.program, problem.model
     everywhere = AllReduce(tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1))
     time = wire = 0
-    for statement in straight(program):
+    for statement, times in repeated_statements(program):
         waiting: list[Expr] = [statement.expr]
         while waiting:
             expr = waiting.pop()
             waiting += operands(expr)
             size = _bytes(program, expr)
-            wire += 4 * size
-            time += 4 * (model.rate(everywhere).time_ps(size) if everywhere.axes else 0)
+            wire += 4 * size * times
+            time += 4 * (model.rate(everywhere).time_ps(size) if everywhere.axes else 0) * times
             if isinstance(expr, Product):
                 work = Work.of(program, expr)
                 moved = size + sum(_bytes(program, operand) for operand in expr.operands)
-                time += picoseconds(model.local_s(work.total, moved, work.dtype))
+                time += picoseconds(model.local_s(work.total, moved, work.dtype)) * times
     return Scale.of(problem.objective, time + 1, wire + 1)
 
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.cost.model import PICO, picoseconds
-from shardc.ir.plan import Schedule, Step, Strategy
-from shardc.ir.program import Expr, Pattern, Program, Statement, straight
+from shardc.ir.plan import Block, Loop, Step, Strategy
+from shardc.ir.program import Expr, For, Input, Pattern, Program, Statement
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.objective import Objective
-from shardc.planner.planned import PlannedProgram, PlannedStatement, ranking
-from shardc.planner.whole.arrays import Entity, Line, Lying
-from shardc.planner.whole.rewrites import Rewritten, with_arrays
+from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, ranking
+from shardc.planner.whole.arrays import Entity, Line, LoopLines, Lying, every_line
+from shardc.planner.whole.rewrites import Rewritten, Told, with_arrays
 
 LISTED = 16  # alternatives of each operation, of a statement that has several
 
@@ -31,48 +31,79 @@ class Exact:
     """
 
     program: Program
-    numbers: tuple[int, ...]
+    told: tuple[Told, ...]
     copies: dict[str, str]
 
 
 def exact(
-    rewritten: Rewritten, given: Mapping[str, tuple[Entity, Lying]], lines: Sequence[Line], states: Sequence[int]
+    rewritten: Rewritten,
+    given: Mapping[str, tuple[Entity, Lying]],
+    lines: Sequence[Line | LoopLines],
+    states: Sequence[int],
 ) -> Exact:
     """What the states of the nodes say, as a program. `given` are its inputs."""
-    program, held = rewritten.program, dict[int, set[Sharding]]()
-    inputs = []
-    for array in program.inputs:
-        entity, lying = given[array.name]
-        found = _sharding(entity, lying, states)
-        held[id(entity)] = {found}
-        inputs.append(replace(array, pattern=Pattern.exactly(found)))
-    statements, numbers = list[Statement](), list[int]()
-    for line in lines:
-        found, known = _sharding(line.entity, line.lying, states), held.setdefault(id(line.entity), set())
-        if line.copy_of is not None and found in known:
-            continue
-        known.add(found)
-        statements.append(replace(line.statement, pattern=Pattern.exactly(found)))
-        numbers.append(rewritten.numbers[line.number])
+    program = rewritten.program
+    inputs = _inputs(program.inputs, [given[array.name] for array in program.inputs], states)
+    statements, told = _block(lines, [*given.values()], rewritten.told, states)
     outputs = tuple(program.results[number].name for number in program.outputs)
-    copies = {line.statement.name: line.copy_of for line in lines if line.copy_of is not None}
-    asked = replace(program, inputs=tuple(inputs), statements=tuple(statements), returns=outputs)
-    return Exact(asked, tuple(numbers), copies)
+    copies = {line.statement.name: line.copy_of for line in every_line(lines) if line.copy_of is not None}
+    return Exact(replace(program, inputs=inputs, statements=statements, returns=outputs), told, copies)
 
 
-def merged(asked: Exact, lines: Sequence[Line]) -> Exact:
+def _inputs(inputs: Sequence[Input], given: Sequence[tuple[Entity, Lying]], states: Sequence[int]) -> tuple[Input, ...]:
+    lies = [_sharding(entity, lying, states) for entity, lying in given]
+    return tuple(replace(array, pattern=Pattern.exactly(found)) for array, found in zip(inputs, lies, strict=True))
+
+
+def _block(
+    lines: Sequence[Line | LoopLines],
+    given: Sequence[tuple[Entity, Lying]],
+    told: Sequence[Told],
+    states: Sequence[int],
+) -> tuple[tuple[Statement | For, ...], tuple[Told, ...]]:
+    """The statements of a program, or of a loop's body; a copy that lies as the array does already is none."""
+    held = {id(entity): {_sharding(entity, lying, states)} for entity, lying in given}
+    statements, numbers = list[Statement | For](), list[Told]()
+    for line in lines:
+        own = told[line.number]
+        if isinstance(line, LoopLines):
+            body, inside = _block(line.lines, line.given, own.inside, states)
+            takes = _inputs(line.loop.takes, line.given, states)
+            statements.append(replace(line.loop, body=body, takes=takes))
+            numbers.append(replace(own, inside=inside))
+            continue
+        found, known = _sharding(line.entity, line.lying, states), held.setdefault(id(line.entity), set())
+        if line.copy_of is None or found not in known:
+            known.add(found)
+            statements.append(replace(line.statement, pattern=Pattern.exactly(found)))
+            numbers.append(own)
+    return tuple(statements), tuple(numbers)
+
+
+def merged(asked: Exact, lines: Sequence[Line | LoopLines]) -> Exact:
     """The same with what is open made within the one statement that uses it, which then is planned as a whole."""
-    opened = {line.statement.name for line in lines if line.is_open}
-    made: dict[str, Expr] = {}
-    statements, numbers = list[Statement](), list[int]()
-    for statement, number in zip(straight(asked.program), asked.numbers, strict=True):
-        expr = with_arrays(statement.expr, made)
-        if statement.name in opened:
-            made[statement.name] = expr
+    opened = {line.statement.name for line in every_line(lines) if line.is_open}
+    statements, told = _merged(asked.program.statements, asked.told, opened)
+    return replace(asked, program=replace(asked.program, statements=statements), told=told)
+
+
+def _merged(
+    statements: Sequence[Statement | For], told: Sequence[Told], opened: set[str]
+) -> tuple[tuple[Statement | For, ...], tuple[Told, ...]]:
+    made, kept, numbers = dict[str, Expr](), list[Statement | For](), list[Told]()
+    for each, own in zip(statements, told, strict=True):
+        if isinstance(each, For):
+            body, inside = _merged(each.body, own.inside, opened)
+            kept.append(replace(each, body=body))
+            numbers.append(replace(own, inside=inside))
+            continue
+        expr = with_arrays(each.expr, made)
+        if each.name in opened:
+            made[each.name] = expr
         else:
-            statements.append(replace(statement, expr=expr))
-            numbers.append(number)
-    return replace(asked, program=replace(asked.program, statements=tuple(statements)), numbers=tuple(numbers))
+            kept.append(replace(each, expr=expr))
+            numbers.append(own)
+    return tuple(kept), tuple(numbers)
 
 
 def _sharding(entity: Entity, lying: Lying, states: Sequence[int]) -> Sharding:
@@ -81,46 +112,97 @@ def _sharding(entity: Entity, lying: Lying, states: Sequence[int]) -> Sharding:
 
 def as_written(program: Program, found: PlannedProgram, asked: Exact, objective: Objective) -> PlannedProgram:
     """The plan of such a program, told by the statements as they were written."""
-    block, numbers = found.schedule.block, asked.numbers
-    steps = tuple(replace(step, statement=numbers[step.statement]) for step in block.steps)
-    values = tuple(replace(array, name=asked.copies.get(array.name, array.name)) for array in block.values)
-    told = replace(found.schedule, program=program, block=replace(block, steps=steps, values=values))
-    statements = tuple(
-        _statement(statement, [at for at, n in enumerate(numbers) if n == number], found, told, objective)
-        for number, statement in enumerate(straight(program))
-    )
+    block = _told_block(found.schedule.block, asked.told, asked.copies)
+    teller = _Teller(asked.copies, objective)
+    statements = teller.statements(program.statements, found.statements, found.schedule.block, asked.told)
+    told = replace(found.schedule, program=program, block=block)
     return replace(found, schedule=told, statements=statements)
 
 
-def _statement(
-    written: Statement, parts: list[int], found: PlannedProgram, told: Schedule, objective: Objective
-) -> PlannedStatement:
-    planned = [each for at in parts if isinstance(each := found.statements[at], PlannedStatement)]
-    cases: dict[str, int] = {}
-    for each in planned:
-        cases |= {axis: max(case, cases.get(axis, 1)) for axis, case in each.cases.items()}
-    gap = next((each.gap for each in planned if each.gap is not None), None)
-    listed = _Listed(found.schedule, told, parts, planned)
-    return PlannedStatement(written.text, cases, listed.every, ranking(objective), False, gap)
+def _told_block(block: Block, told: Sequence[Told], copies: Mapping[str, str]) -> Block:
+    steps = list[Step]()
+    for step in block.steps:
+        own, op = told[step.statement], step.op
+        if isinstance(op, Loop):
+            op = replace(op, body=_told_block(op.body, own.inside, copies))
+        steps.append(replace(step, op=op, statement=own.number))
+    return replace(block, steps=tuple(steps), values=_named(block.values, copies))
+
+
+def _named(values: Sequence[Array], copies: Mapping[str, str]) -> tuple[Array, ...]:
+    return tuple(replace(array, name=copies.get(array.name, array.name)) for array in values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """What the statements as written are told by."""
+
+    copies: Mapping[str, str]
+    objective: Objective
+
+    def statements(
+        self,
+        written: Sequence[Statement | For],
+        planned: Sequence[PlannedStatement | PlannedLoop],
+        block: Block,
+        told: Sequence[Told],
+    ) -> tuple[PlannedStatement | PlannedLoop, ...]:
+        found = list[PlannedStatement | PlannedLoop]()
+        for number, each in enumerate(written):
+            parts = [at for at, own in enumerate(told) if own.number == number]
+            if isinstance(each, For):
+                found.append(self._loop(each, parts[0], planned, block, told))
+            else:
+                found.append(self._statement(each, parts, planned, block))
+        return tuple(found)
+
+    def _loop(
+        self,
+        loop: For,
+        part: int,
+        planned: Sequence[PlannedStatement | PlannedLoop],
+        block: Block,
+        told: Sequence[Told],
+    ) -> PlannedLoop:
+        own = planned[part]
+        assert isinstance(own, PlannedLoop)
+        bodies = (step.op.body for step in block.steps if step.statement == part and isinstance(step.op, Loop))
+        body = next(bodies, Block((), (), (), ()))  # of no steps, if nothing that is left is needed
+        return PlannedLoop(loop.text, self.statements(loop.body, own.statements, body, told[part].inside))
+
+    def _statement(
+        self,
+        written: Statement,
+        parts: list[int],
+        every: Sequence[PlannedStatement | PlannedLoop],
+        block: Block,
+    ) -> PlannedStatement:
+        planned = [each for at in parts if isinstance(each := every[at], PlannedStatement)]
+        cases: dict[str, int] = {}
+        for each in planned:
+            cases |= {axis: max(case, cases.get(axis, 1)) for axis, case in each.cases.items()}
+        gap = next((each.gap for each in planned if each.gap is not None), None)
+        listed = _Listed(block.steps, _named(block.values, self.copies), parts, planned)
+        return PlannedStatement(written.text, cases, listed.every, ranking(self.objective), False, gap)
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
     """A statement's own steps, then these with one of its operations done another way, the cheapest first."""
 
-    schedule: Schedule
-    told: Schedule
+    steps: tuple[Step, ...]  # of all statements beside this one
+    values: tuple[Array, ...]
     parts: list[int]
     planned: list[PlannedStatement]
 
     def every(self) -> Iterator[Strategy]:
-        yield self._strategy(self.told.values, self._own)
+        yield self._strategy(self.values, self._own)
         others = (self._others(at, planned) for at, planned in zip(self.parts, self.planned, strict=True))
         yield from heapq.merge(*others, key=lambda strategy: (strategy.time_s, strategy.wire_bytes))
 
     @property
     def _own(self) -> list[Step]:
-        return [step for step in self.schedule.steps if step.statement in self.parts]
+        return [step for step in self.steps if step.statement in self.parts]
 
     def _others(self, part: int, planned: PlannedStatement) -> Iterator[Strategy]:
         mine = [step for step in self._own if step.statement == part]
@@ -130,9 +212,9 @@ class _Listed:
     def _instead(self, mine: list[Step], other: Strategy) -> Strategy:
         """The own steps, but for one operation's those of another strategy; its values come after all others."""
         own = self._own
-        made, count = {step.result for step in other.steps}, len(self.told.values)
+        made, count = {step.result for step in other.steps}, len(self.values)
         number = {value: count + place for place, value in enumerate(sorted(made))}
-        values = (*self.told.values, *(other.values[value] for value in sorted(made)))
+        values = (*self.values, *(other.values[value] for value in sorted(made)))
         steps = [_renumbered(step, number) for step in other.steps]
         first = own.index(mine[0]) if mine else len(own)
         after = [step for step in own[first:] if step not in mine]

@@ -12,11 +12,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeAlias
 
 from shardc.ir.chains import chain_of, orders
-from shardc.ir.program import Expr, Named, Product, Program, Use, operands, straight, uses
+from shardc.ir.program import Expr, For, Named, Product, Program, Statement, Use, bound_by, operands, read_by, uses
 from shardc.planner.statement.orders import MAX_ORDERS
 from shardc.planner.whole.arrays import is_free
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The number of the statement as written by which another is told; of a loop also those of its body."""
+
+    number: int
+    inside: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +33,67 @@ class Rewritten:
     """A program, and of each of its statements the one as written."""
 
     program: Program
-    numbers: tuple[int, ...]
+    told: tuple[Told, ...]
 
     @classmethod
     def of(cls, program: Program) -> Rewritten:
-        return cls(program, tuple(range(len(program.statements))))
+        return cls(program, _as_they_are(program.statements))
+
+    def within(self, number: int) -> Rewritten:
+        """The body of a loop."""
+        loop = self.program.statements[number]
+        assert isinstance(loop, For)
+        return Rewritten(self.program.inside(loop), self.told[number].inside)
+
+    def with_body(self, number: int, body: Rewritten) -> Rewritten:
+        """With another body of a loop."""
+        statements, told = list(self.program.statements), list(self.told)
+        loop = statements[number]
+        assert isinstance(loop, For)
+        statements[number] = replace(loop, body=body.program.statements)
+        told[number] = replace(told[number], inside=body.told)
+        return Rewritten(replace(self.program, statements=tuple(statements)), tuple(told))
 
 
-def in_other_orders(found: Rewritten, number: int) -> Iterator[Rewritten]:
+def _as_they_are(statements: tuple[Statement | For, ...]) -> tuple[Told, ...]:
+    return tuple(
+        Told(number, _as_they_are(each.body) if isinstance(each, For) else ()) for number, each in enumerate(statements)
+    )
+
+
+Path: TypeAlias = tuple[int, ...]  # to a statement as written: its number, in a loop that of the loop before it
+
+
+def every_path(statements: tuple[Statement | For, ...], before: Path = ()) -> Iterator[Path]:
+    """To each statement that binds a name, those in loops too."""
+    for number, each in enumerate(statements):
+        if isinstance(each, For):
+            yield from every_path(each.body, (*before, number))
+        else:
+            yield (*before, number)
+
+
+def in_other_orders(found: Rewritten, path: Path) -> Iterator[Rewritten]:
     """With a chain of one statement in each order; the products that it alone uses are made in it."""
-    statements = straight(found.program)
-    made = _inlinable(found.program, number)
-    expr = with_arrays(statements[number].expr, made)
-    widest = max(map(_width, (statement.expr for statement in statements)))
+    at = next((at for at, told in enumerate(found.told) if told.number == path[0]), None)
+    if at is None:  # it is made in another
+        return
+    if len(path) > 1:
+        yield from (found.with_body(at, other) for other in in_other_orders(found.within(at), path[1:]))
+        return
+    statements = found.program.statements
+    made = _inlinable(found.program, at)
+    expr = with_arrays(_straight(statements[at]).expr, made)
+    widest = max(_width(each.expr) for each in statements if isinstance(each, Statement))
     for product in _chains(expr):
         for other in islice(orders(chain_of(product)), MAX_ORDERS):
             if (made or other != product) and _width(other) <= widest:
-                yield _with(found, number, _replaced(expr, product, other), set(made))
+                yield _with(found, at, _replaced(expr, product, other), set(made))
+
+
+def _straight(statement: Statement | For) -> Statement:
+    assert isinstance(statement, Statement)
+    return statement
 
 
 def _width(expr: Expr) -> int:
@@ -49,13 +102,18 @@ def _width(expr: Expr) -> int:
     return max([meeting, *map(_width, operands(expr))])
 
 
-def _with(found: Rewritten, number: int, expr: Expr, gone: set[str]) -> Rewritten:
+def _with(found: Rewritten, at: int, expr: Expr, gone: set[str]) -> Rewritten:
     """With another expression of one statement, and without some statements."""
     program = found.program
-    changed = (replace(made, expr=expr) if at == number else made for at, made in enumerate(straight(program)))
-    kept = [(made, at) for made, at in zip(changed, found.numbers, strict=True) if made.name not in gone]
-    statements, numbers = zip(*kept, strict=True)
-    return Rewritten(replace(program, statements=statements), numbers)
+    statements: list[Statement | For] = list(program.statements)
+    statements[at] = replace(_straight(statements[at]), expr=expr)
+    kept = [
+        (made, told)
+        for made, told in zip(statements, found.told, strict=True)
+        if isinstance(made, For) or made.name not in gone
+    ]
+    made, told = zip(*kept, strict=True)
+    return Rewritten(replace(program, statements=made), told)
 
 
 def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
@@ -72,13 +130,16 @@ def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
 
 def _inlinable(program: Program, number: int) -> dict[str, Product]:
     """The products that this statement alone uses, once, and that lie as the planner likes."""
-    counts = Counter(use.name for statement in straight(program) for use in uses(statement.expr))
-    bound = Counter(statement.name for statement in straight(program))
+    statements = program.statements
+    counts = Counter(name for each in statements for name in read_by(each))
+    bound = Counter(made.name for each in statements for made in bound_by(each))
     inputs = {array.name for array in program.inputs}
     outputs = {program.results[at].name for at in program.outputs}
     found: dict[str, Product] = {}
-    wanted = [straight(program)[number].expr]
-    for statement in reversed(straight(program)[:number]):
+    wanted = [_straight(statements[number]).expr]
+    for statement in reversed(statements[:number]):
+        if isinstance(statement, For):
+            continue
         name, expr = statement.name, statement.expr
         once = counts[name] == 1 and bound[name] == 1 and name not in inputs and name not in outputs
         if not once or not is_free(statement.pattern) or not isinstance(expr, Product) or expr.local:

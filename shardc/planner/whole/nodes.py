@@ -1,0 +1,131 @@
+"""Nodes and the tables between them, and the prices of moving arrays from node to node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from shardc.ir.program import Named, Pattern
+from shardc.ir.sharding import Sharding
+from shardc.planner.problem import Problem
+from shardc.planner.statement.nodes import named_moves
+from shardc.planner.whole.arrays import Entity, Lying
+from shardc.planner.whole.eliminate import Factor
+from shardc.planner.whole.prices import NEVER, Prices, Scale, Table, between
+
+MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
+
+
+class TooWide(Exception):
+    """No state is left to a node: what is asked for cannot be, or is not among the shardings looked at."""
+
+
+@dataclass(slots=True)
+class Nodes:
+    """The nodes and tables of one program."""
+
+    problem: Problem
+    scale: Scale
+    prices: Prices  # between the shardings of each array, as far as they are known
+    sizes: list[int] = field(default_factory=list)
+    factors: list[Factor] = field(default_factory=list)
+
+    @property
+    def entries(self) -> int:
+        """Of all tables."""
+        return sum(factor.table.size for factor in self.factors)
+
+    def node(self, size: int) -> int:
+        if not size:
+            raise TooWide
+        self.sizes.append(size)
+        return len(self.sizes) - 1
+
+    def add(self, nodes: tuple[int, ...], table: Table) -> None:
+        self.factors.append(Factor(nodes, np.ascontiguousarray(table)))
+
+    def lying(self, entity: Entity, pattern: Pattern, times: int, with_sums: bool = False) -> Lying:
+        """A node with a state for each sharding that matches a pattern."""
+        places = entity.choices(pattern, with_sums, self.between(entity))
+        return Lying(self.node(len(places)), places, times)
+
+    def between(self, entity: Entity) -> Table:
+        search = entity.search
+        key = (search.shape, search.total_bytes)
+        if key not in self.prices:
+            self.prices[key] = between(search, self.scale)
+        return self.prices[key]
+
+    # --- tables
+
+    def move(self, entity: Entity, sources: Sequence[Lying], to: Lying, others: Sequence[Lying] = ()) -> None:
+        """The table of moving from the cheapest of some places to another; `others` are states of the same node."""
+        table = self.between(entity)
+        given = [source for source in sources if source.is_given]
+        open_ones = [source for source in sources if not source.is_given]
+        while len(open_ones) > 1 and _size([*open_ones, to]) > MOST_TOGETHER:
+            open_ones.pop(0)
+        found = np.full(len(to.places), NEVER, dtype=np.int64)
+        for source in given:
+            found = np.minimum(found, repeated(table[source.places[0], to.places], source.times))
+        for other in others:
+            found = np.minimum(found, repeated(table[other.places, to.places], other.times))
+        for at, source in enumerate(open_ones):
+            shape = [1] * len(open_ones)
+            shape[at] = len(source.places)
+            moves = repeated(table[np.ix_(source.places, to.places)], source.times)
+            found = np.minimum(found, moves.reshape(*shape, len(to.places)))
+        self.add((*(source.node for source in open_ones), to.node), found)
+
+    def stay(self, made: Lying, to: Lying) -> None:
+        """What is not to be moved."""
+        if made.node != to.node:
+            alike = made.places[:, None] == to.places[None, :]
+            self.add((made.node, to.node), np.where(alike, 0, NEVER).astype(np.int64))
+
+    def by_name(self, named: Named, entity: Entity, source: Lying, to: Lying) -> None:
+        """The prices of the moves that a collective's name allows."""
+        every, found = entity.states, np.full((len(source.places), len(to.places)), NEVER, dtype=np.int64)
+        column = {int(place): at for at, place in enumerate(to.places)}
+        for row, place in enumerate(source.places):
+            for target, price in named_moves(named, every.numbers[place], entity.search):
+                at = column.get(every.place.get(target, -1))
+                if at is not None:
+                    found[row, at] = min(int(found[row, at]), self.scale.of_price(price))
+        self.add((source.node, to.node), repeated(found, to.times))
+
+    # --- loops
+
+    def rows(self, whole: tuple[Entity, tuple[str, ...]], lying: Lying, other: Entity, dim: str) -> Lying:
+        """Where a row along a dim lies of an array with these dims, or all rows of it: by the same node.
+
+        Each device has all of the dim: states in which it has not are ruled out.
+        """
+        entity, dims = whole
+        places = np.array([_row(entity, dims, int(place), other, dim) for place in lying.places], dtype=np.int64)
+        if (places < 0).all():
+            raise TooWide
+        if (places < 0).any():
+            self.add((lying.node,), np.where(places < 0, NEVER, 0).astype(np.int64))
+        return replace(lying, places=np.where(places < 0, places.max(), places))
+
+
+def repeated(table: Table, times: int) -> Table:
+    """The prices of what is done in each trip of a loop."""
+    return table if times == 1 else np.where(table > NEVER // times, NEVER, table * times)
+
+
+def _row(entity: Entity, dims: tuple[str, ...], place: int, other: Entity, dim: str) -> int:
+    """The place of another array's sharding that has the same axes on the same dims; -1 where the one along which
+    there are rows is sharded."""
+    sharding = entity.search.graph.shardings[entity.states.numbers[place]]
+    axes = dict(zip(dims, sharding.dims, strict=True))
+    if axes.get(dim):
+        return -1
+    return other.place(Sharding(tuple(axes.get(each, ()) for each in other.dims), sharding.unreduced))
+
+
+def _size(lying: Sequence[Lying]) -> int:
+    return int(np.prod([len(each.places) for each in lying]))
