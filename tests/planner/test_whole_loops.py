@@ -1,4 +1,4 @@
-"""Loops planned whole: against every choice of what their text leaves free, bodies, carried and stacked arrays alike."""
+"""Loops planned whole: against every choice of what their text leaves free, within loops and around them."""
 
 import sys
 from itertools import product
