@@ -178,15 +178,20 @@ class _Looped:
         return self._split(state.schedule().block, state.given, around, statements)
 
     def _given(self, state: PartialPlan, array: Input, before: Lies) -> Iterator[tuple[int, int]]:
-        """What the body has of an array: all that is held of it around; carried, in one sharding."""
+        """What the body has of an array: all that is held of it around, by any name; carried, in one sharding."""
         shape = self.program.shape(array.dims)
         if array.name in self.loop.carried:
             if array.name in before:
                 state.hold(Array(array.name, array.dims, shape, before[array.name], array.dtype))
             return
-        for outer in reversed(self.progress.problem.held.get(array.name, [])):
+        problem = self.progress.problem
+        held = problem.held.get(array.name, [])
+        every = dict.fromkeys(value for outer in held for value in problem.alike.get(outer, (outer,)))
+        for outer in reversed(every):
             whole = self.progress.values[outer]
             axes = dict(zip(whole.dims, whole.sharding.dims, strict=True))
+            if axes.get(self.loop.dim):  # no device has all rows
+                continue
             sharding = Sharding(tuple(axes[dim] for dim in array.dims), whole.sharding.unreduced)
             state.hold(Array(array.name, array.dims, shape, sharding, array.dtype))
             yield len(state.values) - 1, outer

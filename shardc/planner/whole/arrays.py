@@ -96,6 +96,11 @@ def is_free(pattern: Pattern) -> bool:
     return not pattern.unreduced and all(axes is None for axes in pattern.dims)
 
 
+def says_nothing(pattern: Pattern) -> bool:
+    """The same, where there is something to say: of `T[]` there is one way."""
+    return pattern.exact is None and is_free(pattern)
+
+
 def use_counts(program: Program) -> Counter[str | tuple[int, str]]:
     """How often each array is used: inputs by name, others by the number of their statement and their name.
 

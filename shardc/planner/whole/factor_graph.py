@@ -51,12 +51,13 @@ from shardc.planner.whole.arrays import (
     is_free,
     leaving,
     moved_by,
+    says_nothing,
     use_counts,
 )
 from shardc.planner.whole.digits import DigitWays, End
 from shardc.planner.whole.local import local_ways
 from shardc.planner.whole.nodes import Nodes, repeated
-from shardc.planner.whole.prices import NEVER, Prices, Scale
+from shardc.planner.whole.prices import Prices, Scale
 
 
 @dataclass(slots=True)
@@ -139,7 +140,7 @@ class FactorGraph:
         """
         entity, expr = self._arrays[use.name], statement.expr
         self._arrays[statement.name] = entity
-        if isinstance(expr, Use) and not is_output and _says_nothing(statement.pattern):
+        if isinstance(expr, Use) and not is_output and says_nothing(statement.pattern):
             to = self._asked(entity, use) or entity.bases[-1]
             entity.left -= 1
         else:
@@ -231,16 +232,7 @@ class FactorGraph:
         entities = [entity for _, entity in found]
         ways, partial = local_ways(self.problem, expr, search, [(e.search, e.partial) for e in entities])
         made = Entity(search, name, expr.dims, expr.dtype, partial, 1)
-        every = [entity.states.place for entity in (*entities, made)]
-        table = [self.nodes.between(entity) for entity in (*entities, made)]
-        ways = [
-            (way, price)
-            for way, price in ways
-            if all(
-                at in place and prices[place[at], place[at]] < NEVER
-                for at, place, prices in zip((*way.at, way.result), every, table, strict=True)
-            )
-        ]
+        ways = self.nodes.possible(ways, (*entities, made))
         ways += self._in_digits(expr, found, made, pattern, ways)
         node, times = self.nodes.node(len(ways)), max((entity.times for entity in entities), default=1)
         prices = np.array([self.scale.of_price(price) for _, price in ways], dtype=np.int64)
@@ -352,8 +344,3 @@ class FactorGraph:
         use = Use(entity.name, dims, None, entity.dtype)
         kept = Statement(name, dims, Pattern.free(len(dims)), use, entity.dtype, name)
         self.lines.append(Line(kept, self._now, copy, entity, copy_of=entity.name))
-
-
-def _says_nothing(pattern: Pattern) -> bool:
-    """Whether the text leaves it open how an array lies: of `T[]` there is one way."""
-    return pattern.exact is None and is_free(pattern)

@@ -10,6 +10,7 @@ import numpy as np
 from shardc.ir.program import Named, Pattern
 from shardc.ir.sharding import Sharding
 from shardc.planner.problem import Problem
+from shardc.planner.products.ways import Way
 from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor
@@ -57,6 +58,18 @@ class Nodes:
         if key not in self.prices:
             self.prices[key] = between(search, self.scale)
         return self.prices[key]
+
+    def possible(self, ways: Sequence[tuple[Way, int]], arrays: Sequence[Entity]) -> list[tuple[Way, int]]:
+        """The ways whose operands and result, which these arrays are, can lie so."""
+        known = [(entity.states.place, self.between(entity)) for entity in arrays]
+        return [
+            (way, price)
+            for way, price in ways
+            if all(
+                at in place and table[place[at], place[at]] < NEVER
+                for at, (place, table) in zip((*way.at, way.result), known, strict=True)
+            )
+        ]
 
     # --- tables
 
