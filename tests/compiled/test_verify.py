@@ -10,7 +10,10 @@ from shardc.compiled.verify import match
 
 MESH = {"X": 2, "Y": 2, "Z": 2}
 PLAN = shardc.plan(
-    "A[I, J_X] · B[J_X, K] → C[I_X, K]; C[I_X, K] → D[I, K]", mesh=MESH, dims={"I": 1024, "J": 1024, "K": 1024}
+    "A[I, J_X] · B[J_X, K] → C[I_X, K]; C[I_X, K] → D[I, K]",
+    mesh=MESH,
+    dims={"I": 1024, "J": 1024, "K": 1024},
+    idle="keep",
 )
 STEPS = [(number, step) for number, step in enumerate(PLAN.schedule.steps) if step.cost.wire_bytes]
 

@@ -75,6 +75,7 @@ def test_what_is_left_open_keeps_idle_axes_too(text, objective):
     [
         ("A[I_X, J] → A[I_Y, J]", "time"),
         ("A[I, J_X] · B[J_X, K] → C[I, K]", "bytes"),
+        ("A[I, J_X] · B[J_X, K] → C[I, K]", "time"),
         ("T = A[I, J] · B[J, K]; C[I, L] = T · D[K, L]", "time"),
     ],
 )

@@ -15,7 +15,7 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
 from shardc.ir.sharding import Sharding, spell
-from shardc.planner import Objective, plan_program
+from shardc.planner import Idle, Objective, plan_program
 from shardc.rules.moves import moves
 from shardc.testing import meshes, shardings
 
@@ -39,8 +39,8 @@ def program(mesh, operands, name, dims, sharding):
     return Program(mesh, tuple(SIZES.items()), F32, inputs, (statement,))
 
 
-def cost(made, objective, name="v5p"):
-    return plan_program(made, LinkModel.of(made.mesh, chip(name)), objective)
+def cost(made, objective, name="v5p", idle=Idle.USE):
+    return plan_program(made, LinkModel.of(made.mesh, chip(name)), objective, idle=idle)
 
 
 def by(objective, found):
@@ -61,7 +61,8 @@ def test_a_plan_costs_at_most_gathering_all_multiplying_and_slicing(case, name):
     for objective in Objective:
         best = cost(program(mesh, [("A", "IJ", a), ("B", "JK", b)], "C", "IK", c), objective, name)
         gathers = [program(mesh, [("A", "IJ", a)], "A", "IJ", whole), program(mesh, [("B", "JK", b)], "B", "JK", whole)]
-        local = cost(program(mesh, [("A", "IJ", whole), ("B", "JK", whole)], "C", "IK", whole), objective, name)
+        product = program(mesh, [("A", "IJ", whole), ("B", "JK", whole)], "C", "IK", whole)
+        local = cost(product, objective, name, Idle.KEEP)  # all of it on every device
         everything = sum(by(objective, cost(made, objective, name)) for made in gathers) + local.cost.compute_s * (
             objective is Objective.TIME
         )

@@ -1,4 +1,4 @@
-"""Mesh axes that a program does not write: searched by bytes, and by time for what lies open or only moves.
+"""Mesh axes that a program does not write: searched by bytes, and by time where that takes clearly less.
 
 An idle axis saves bytes: a reduction over X is cheaper on slices over idle Y, which are gathered afterwards. Several
 of them save most together, as if they were one axis as large as all: what is gathered over S and T at the end does
