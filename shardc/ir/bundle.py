@@ -9,23 +9,9 @@ The other way about, an axis seen as several, is `ir.refine`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import assert_never
+from dataclasses import dataclass
 
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-    UnevenExchange,
-)
+from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 
@@ -62,13 +48,4 @@ class Bundle:
 
     def move(self, move: Move) -> Move:
         """A move of the coarse mesh on the mesh itself."""
-        match move:
-            case AllGather() | ReduceScatter() | AllToAll() | Slice() | AllReduce():
-                return replace(move, axes=self.all_axes(move.axes))
-            case JointGather() | JointScatter():
-                return replace(move, parts=tuple((dim, self.all_axes(axes)) for dim, axes in move.parts))
-            case JointExchange() | CollectivePermute() | DirectExchange() | UnevenExchange():
-                axes = self.mesh.ordered(self.all_axes(move.axes))
-                return replace(move, axes=axes, dims=tuple(map(self.all_axes, move.dims)))
-            case _:
-                assert_never(move)
+        return move.over(self.all_axes, self.mesh)

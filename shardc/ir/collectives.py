@@ -1,92 +1,119 @@
 """The collectives, as the rewrites of a sharding that they are.
 
 Dims are positions, so that one move serves every array of its rank. Each class shows its rewrite
-and, for L local bytes before the step over n devices, the bytes that each device receives; and it has its facts, the
-axes that it goes over, and the dims `on` which it gathers, scatters, slices, or lays what it exchanges.
+and, for L local bytes before the step over n devices, the bytes that each device receives. It says all that is asked of
+a move on its own:
+
+    facts, axes     its kind; the axes that it goes over
+    on              the dims on which it gathers, scatters, slices, or lays what it exchanges
+    check           IllegalMove if the sharding does not allow it
+    leaves          the sharding after it
+    wire_bytes      received by the busiest device
+    turns           in how many collectives it is done; of unequal ones, as long as that many equal ones
+    over            the same over other axes, as `ir.bundle` asks
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, TypeAlias, assert_never
+from typing import ClassVar, TypeAlias
 
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import (
+    AT_ONCE,
+    OnDim,
+    OnDims,
+    Renaming,
+    ToDims,
+    Turns,
+    reduced,
+    require,
+    require_minor,
+    require_unreduced,
+    required_tails,
+)
 from shardc.ir.sharding import SUM, Axes, Sharding
 from shardc.ir.uneven import cells, timetable
 
-
-class IllegalMove(ValueError):
-    """The sharding does not allow the move. A bug of ours, unless the user named the collective."""
+_Dims: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AllGather:
+class AllGather(OnDim):
     """`A[I_XY] → A[I_X]` over Y: the minor axes of a dim come off. (n−1)·L."""
 
     facts: ClassVar[Facts] = Facts(Kind.GATHER, "AllGather")
 
-    axes: Axes
-    dim: int
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require_minor(before.dims[self.dim], self.axes)
 
-    @property
-    def on(self) -> tuple[int, ...]:
-        return (self.dim,)
+    def leaves(self, before: Sharding) -> Sharding:
+        return before.with_dim(self.dim, before.dims[self.dim][: -len(self.axes)])
+
+    def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        return (mesh.product(self.axes) - 1) * local_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class JointGather:
-    """`A[I_X, J_Y] → A[I, J]` over X and Y in one AllGather, so that the links of both carry. (n−1)·L.
-
-    `parts` are (dim, its minor axes), in order of the dims, two at least.
-    """
+class JointGather(OnDims):
+    """`A[I_X, J_Y] → A[I, J]` over X and Y in one AllGather, so that the links of both carry. (n−1)·L."""
 
     facts: ClassVar[Facts] = Facts(Kind.GATHER, "AllGather")
 
-    parts: tuple[tuple[int, Axes], ...]
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require(len(self.parts) > 1, "one dim is an AllGather's")
+        for dim, axes in self.parts:
+            require_minor(before.dims[dim], axes)
 
-    @property
-    def axes(self) -> Axes:
-        return tuple(axis for _, axes in self.parts for axis in axes)
+    def leaves(self, before: Sharding) -> Sharding:
+        for dim, axes in self.parts:
+            before = before.with_dim(dim, before.dims[dim][: -len(axes)])
+        return before
 
-    @property
-    def on(self) -> tuple[int, ...]:
-        return tuple(dim for dim, _ in self.parts)
+    def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        return (mesh.product(self.axes) - 1) * local_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class ReduceScatter:
+class ReduceScatter(OnDim):
     """`A[I_X]{U_Y} → A[I_XY]` over Y: partial sums become sums, shared out. (n−1)/n·L."""
 
     facts: ClassVar[Facts] = Facts(Kind.SCATTER, "ReduceScatter")
 
-    axes: Axes
-    dim: int
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require_unreduced(before, self.axes)
 
-    @property
-    def on(self) -> tuple[int, ...]:
-        return (self.dim,)
+    def leaves(self, before: Sharding) -> Sharding:
+        return reduced(before, self.axes).with_dim(self.dim, before.dims[self.dim] + self.axes)
+
+    def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        return _all_but_own(self.axes, mesh, local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class JointScatter:
-    """`A[I, J]{U_XY} → A[I_X, J_Y]` over X and Y in one ReduceScatter, so that the links of both carry. (n−1)/n·L.
-
-    `parts` are (dim, its new minor axes), in order of the dims, two at least.
-    """
+class JointScatter(OnDims):
+    """`A[I, J]{U_XY} → A[I_X, J_Y]` over X and Y in one ReduceScatter, so that the links of both carry. (n−1)/n·L."""
 
     facts: ClassVar[Facts] = Facts(Kind.SCATTER, "ReduceScatter")
 
-    parts: tuple[tuple[int, Axes], ...]
-
     @property
-    def axes(self) -> Axes:
-        return tuple(axis for _, axes in self.parts for axis in axes)
+    def dim_by_dim(self) -> tuple[ReduceScatter, ...]:
+        """`A[I, J]{U_XY} → A[I_X, J_Y]` as a ReduceScatter for each dim."""
+        return tuple(ReduceScatter(axes, dim) for dim, axes in self.parts)
 
-    @property
-    def on(self) -> tuple[int, ...]:
-        return tuple(dim for dim, _ in self.parts)
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require(len(self.parts) > 1, "one dim is a ReduceScatter's")
+        require_unreduced(before, self.axes)
+
+    def leaves(self, before: Sharding) -> Sharding:
+        for move in self.dim_by_dim:
+            before = move.leaves(before)
+        return before
+
+    def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        return _all_but_own(self.axes, mesh, local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +124,23 @@ class AllReduce:
     """
 
     facts: ClassVar[Facts] = Facts(Kind.SUM, "AllReduce")
-    on: ClassVar[tuple[int, ...]] = ()
+    on: ClassVar[_Dims] = ()
+    turns: ClassVar[Turns] = AT_ONCE
 
     axes: Axes
     reduction: str = SUM
+
+    def over(self, renamed: Renaming, _: Mesh) -> AllReduce:
+        return replace(self, axes=renamed(self.axes))
+
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require_unreduced(before, self.axes, self.reduction)
+
+    def leaves(self, before: Sharding) -> Sharding:
+        return reduced(before, self.axes)
+
+    def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        return _all_but_own(self.axes, mesh, 2 * local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,35 +148,54 @@ class AllToAll:
     """`A[I_X, J] → A[I, J_X]` over X: the minor axes of one dim go to the end of another. (n−1)/n·L."""
 
     facts: ClassVar[Facts] = Facts(Kind.EXCHANGE, "AllToAll")
+    turns: ClassVar[Turns] = AT_ONCE
 
     axes: Axes
     source: int
     dim: int
 
     @property
-    def on(self) -> tuple[int, ...]:
+    def on(self) -> _Dims:
         return (self.dim,)
+
+    def over(self, renamed: Renaming, _: Mesh) -> AllToAll:
+        return replace(self, axes=renamed(self.axes))
+
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require(self.source != self.dim, "an AllToAll needs two dims")
+        require_minor(before.dims[self.source], self.axes)
+
+    def leaves(self, before: Sharding) -> Sharding:
+        taken = before.with_dim(self.source, before.dims[self.source][: -len(self.axes)])
+        return taken.with_dim(self.dim, taken.dims[self.dim] + self.axes)
+
+    def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        return _all_but_own(self.axes, mesh, local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class JointExchange:
+class JointExchange(ToDims):
     """`A[I_XY, J, K] → A[I, J_X, K_Y]` in one AllToAll: tails of dims become tails of others. (n−1)/n·L.
 
     n counts the devices over the axes that change dims, `axes`. Every device keeps one of its n pieces.
     """
 
     facts: ClassVar[Facts] = Facts(Kind.EXCHANGE, "AllToAll", is_named=False)
-
-    axes: Axes
-    dims: tuple[Axes, ...]
+    turns: ClassVar[Turns] = AT_ONCE
 
     @property
-    def on(self) -> tuple[int, ...]:
+    def on(self) -> _Dims:
         return tuple(dim for dim, some in enumerate(self.dims) if not set(some).isdisjoint(self.axes))
+
+    def check(self, before: Sharding, mesh: Mesh) -> None:
+        require(keeps_some(required_tails(self, before, mesh)), "the axes of some dim change places")
+
+    def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        return _all_but_own(self.axes, mesh, local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class CollectivePermute:
+class CollectivePermute(ToDims):
     """`A[I_XY] → A[I_YX]`: whole blocks change devices; local shapes stay. L.
 
     Device (x, y) of X=2, Y=2 holds block 2x + y and wants block 2y + x: (0,1) and (1,0) swap,
@@ -145,14 +204,25 @@ class CollectivePermute:
     """
 
     facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
-    on: ClassVar[tuple[int, ...]] = ()
+    on: ClassVar[_Dims] = ()
+    turns: ClassVar[Turns] = AT_ONCE
 
-    axes: Axes
-    dims: tuple[Axes, ...]
+    def check(self, before: Sharding, mesh: Mesh) -> None:
+        after = Sharding(self.dims)
+        require(set(after.sharded) == set(before.sharded), "a permute keeps the sharded axes")
+        require(after.blocks(mesh) == before.blocks(mesh), "a permute keeps the local shape")
+
+    def wire_bytes(self, before: Sharding, mesh: Mesh, local_bytes: int) -> int:
+        # Two orders of the axes that exceed 1 give some device another block.
+        stays = all(
+            [a for a in old if mesh.size(a) > 1] == [a for a in new if mesh.size(a) > 1]
+            for old, new in zip(before.dims, self.dims, strict=True)
+        )
+        return 0 if stays else local_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class DirectExchange:
+class DirectExchange(ToDims):
     """`A[I_X, J_Y] → A[I_YX, J]`: pieces of blocks change devices, in `rounds` CollectivePermutes of one piece. L.
 
     On X=2, Y=2 device (x, y) holds half x of the rows, half y of the columns, and wants quarter 2y + x of the
@@ -161,16 +231,26 @@ class DirectExchange:
     would be a CollectivePermute. The sharded axes are the same before and after, as there.
     """
 
-    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False)
-    on: ClassVar[tuple[int, ...]] = ()
+    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False, cuts=True)
+    on: ClassVar[_Dims] = ()
 
-    axes: Axes
-    dims: tuple[Axes, ...]
     rounds: int
+
+    @property
+    def turns(self) -> Turns:
+        return Turns(self.rounds, 1, self.rounds)
+
+    def check(self, before: Sharding, mesh: Mesh) -> None:
+        cuts = required_tails(self, before, mesh)
+        require(self.rounds == pieces(cuts), "the rounds are as many as the pieces of a block")
+        require(not keeps_some(cuts), "where devices keep some, an AllToAll moves less")
+
+    def wire_bytes(self, _: Sharding, __: Mesh, local_bytes: int) -> int:
+        return local_bytes  # some device keeps nothing
 
 
 @dataclass(frozen=True, slots=True)
-class UnevenExchange:
+class UnevenExchange(ToDims):
     """`A[I_X] → A[I_Y]`, `A[I_X, J_Y] → A[I_Y, J_X]` on X=2, Y=3: pieces of blocks of whatever sizes. R/C·L.
 
     The blocks of both shardings cut the array into cells: see `ir.uneven`. A block has C = `cells` of them, and the
@@ -178,11 +258,9 @@ class UnevenExchange:
     another, `rounds`. Any sharding leads to any other so.
     """
 
-    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False)
-    on: ClassVar[tuple[int, ...]] = ()
+    facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False, cuts=True)
+    on: ClassVar[_Dims] = ()
 
-    axes: Axes
-    dims: tuple[Axes, ...]
     cells: int
     rounds: tuple[int, ...]
 
@@ -190,19 +268,32 @@ class UnevenExchange:
     def brings(self) -> int:
         return sum(self.rounds)
 
+    @property
+    def turns(self) -> Turns:
+        return Turns(len(self.rounds), self.brings, self.cells * len(self.rounds))
+
+    def check(self, before: Sharding, mesh: Mesh) -> None:
+        require(not before.unreduced, "partial sums are not exchanged")
+        require(self == uneven_exchange(before, self.dims, mesh), "the cells, or rounds, are not as many")
+
+    def wire_bytes(self, _: Sharding, __: Mesh, local_bytes: int) -> int:
+        return local_bytes * self.brings // self.cells
+
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(OnDim):
     """`A[I] → A[I_X]`: each device keeps its block of what all of X hold. 0."""
 
-    facts: ClassVar[Facts] = Facts(Kind.SLICE, "Slice")
+    facts: ClassVar[Facts] = Facts(Kind.SLICE, "Slice", cuts=True)
 
-    axes: Axes
-    dim: int
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require(not before.used & set(self.axes), "only an axis that holds copies can be sliced")
 
-    @property
-    def on(self) -> tuple[int, ...]:
-        return (self.dim,)
+    def leaves(self, before: Sharding) -> Sharding:
+        return before.with_dim(self.dim, before.dims[self.dim] + self.axes)
+
+    def wire_bytes(self, _: Sharding, __: Mesh, ___: int) -> int:
+        return 0
 
 
 Move: TypeAlias = (
@@ -225,80 +316,8 @@ COLLECTIVE_NAMES: dict[str, type[Move]] = {
 
 def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
     """The sharding that a move leaves; IllegalMove if the sharding does not allow it."""
-    match move:
-        case AllGather(axes, dim):
-            return before.with_dim(dim, _without_minor(before.dims[dim], axes))
-        case JointGather(parts):
-            _require(len(parts) > 1, "one dim is an AllGather's")
-            for dim, axes in parts:
-                before = before.with_dim(dim, _without_minor(before.dims[dim], axes))
-            return before
-        case ReduceScatter(axes, dim):
-            reduced = _reduce(before, axes)
-            return reduced.with_dim(dim, reduced.dims[dim] + axes)
-        case JointScatter(parts):
-            _require(len(parts) > 1, "one dim is a ReduceScatter's")
-            reduced = _reduce(before, move.axes)
-            for dim, axes in parts:
-                reduced = reduced.with_dim(dim, reduced.dims[dim] + axes)
-            return reduced
-        case AllReduce(axes, reduction):
-            return _reduce(before, axes, reduction)
-        case AllToAll(axes, source, dim):
-            _require(source != dim, "an AllToAll needs two dims")
-            taken = before.with_dim(source, _without_minor(before.dims[source], axes))
-            return taken.with_dim(dim, taken.dims[dim] + axes)
-        case JointExchange(axes, dims):
-            after = _exchanged(before, axes, dims, mesh)
-            _require(keeps_some(tails(before.dims, dims, mesh)), "the axes of some dim change places")
-            return after
-        case DirectExchange(axes, dims, rounds):
-            after = _exchanged(before, axes, dims, mesh)
-            cuts = tails(before.dims, dims, mesh)
-            _require(rounds == pieces(cuts), "the rounds are as many as the pieces of a block")
-            _require(not keeps_some(cuts), "where devices keep some, an AllToAll moves less")
-            return after
-        case UnevenExchange():
-            _require(not before.unreduced, "partial sums are not exchanged")
-            _require(move == uneven_exchange(before, move.dims, mesh), "the cells, or rounds, are not as many")
-            return Sharding(move.dims)
-        case CollectivePermute(_, dims):
-            after = Sharding(dims, before.unreduced, before.reduction)
-            _require(set(after.sharded) == set(before.sharded), "a permute keeps the sharded axes")
-            _require(after.blocks(mesh) == before.blocks(mesh), "a permute keeps the local shape")
-            return after
-        case Slice(axes, dim):
-            _require(not before.used & set(axes), "only an axis that holds copies can be sliced")
-            return before.with_dim(dim, before.dims[dim] + axes)
-        case _:
-            assert_never(move)
-
-
-def wire_bytes(move: Move, before: Sharding, mesh: Mesh, local_bytes: int) -> int:
-    """The bytes received by the busiest device, for `local_bytes` per device before the move."""
-    n = mesh.product(move.axes)
-    match move:
-        case AllGather() | JointGather():
-            return (n - 1) * local_bytes
-        case ReduceScatter() | JointScatter() | AllToAll() | JointExchange():
-            return (n - 1) * local_bytes // n
-        case AllReduce():
-            return 2 * (n - 1) * local_bytes // n
-        case CollectivePermute(_, dims):
-            # Two orders of the axes that exceed 1 give some device another block.
-            stays = all(
-                [a for a in old if mesh.size(a) > 1] == [a for a in new if mesh.size(a) > 1]
-                for old, new in zip(before.dims, dims, strict=True)
-            )
-            return 0 if stays else local_bytes
-        case DirectExchange():
-            return local_bytes  # some device keeps nothing
-        case UnevenExchange():
-            return local_bytes * move.brings // move.cells
-        case Slice():
-            return 0
-        case _:
-            assert_never(move)
+    move.check(before, mesh)
+    return move.leaves(before)
 
 
 def uneven_exchange(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:
@@ -316,67 +335,6 @@ def in_one_round(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> Uneven
     return UnevenExchange(moved(parts, mesh), dims, grid.block, (grid.asked,)) if grid.asked else None
 
 
-def one_dim_at_a_time(move: Move) -> tuple[Move, ...]:
-    """`A[I, J]{U_XY} → A[I_X, J_Y]` as a ReduceScatter for each dim; whatever is no scatter as it is."""
-    match move:
-        case JointScatter(parts):
-            return tuple(ReduceScatter(axes, dim) for dim, axes in parts)
-        case AllGather() | JointGather() | ReduceScatter() | AllReduce() | Slice():
-            return (move,)
-        case AllToAll() | JointExchange() | CollectivePermute() | DirectExchange() | UnevenExchange():
-            return (move,)
-        case _:
-            assert_never(move)
-
-
-class Turns(NamedTuple):
-    """So many collectives one after another, each of above/below of a block."""
-
-    times: int
-    above: int
-    below: int
-
-
-def turns(move: Move) -> Turns:
-    """In how many collectives a move is done, by what it is; of unequal ones as long as that many equal ones."""
-    match move:
-        case DirectExchange():
-            return Turns(move.rounds, 1, move.rounds)
-        case UnevenExchange():
-            return Turns(len(move.rounds), move.brings, move.cells * len(move.rounds))
-        case AllGather() | JointGather() | ReduceScatter() | JointScatter() | AllReduce() | Slice():
-            return _AT_ONCE
-        case AllToAll() | JointExchange() | CollectivePermute():
-            return _AT_ONCE
-        case _:
-            assert_never(move)
-
-
-_AT_ONCE = Turns(1, 1, 1)
-
-
-def _exchanged(before: Sharding, axes: Axes, dims: tuple[Axes, ...], mesh: Mesh) -> Sharding:
-    after = Sharding(dims)
-    _require(not before.unreduced, "partial sums are not exchanged")
-    _require(set(after.sharded) == set(before.sharded), "an exchange keeps the sharded axes")
-    parts = tails(before.dims, dims, mesh)
-    _require(axes == moved(parts, mesh), "the axes are not those that change places")
-    _require((pieces(parts) or 1) > 1, "the blocks cannot be cut and joined so")
-    return after
-
-
-def _without_minor(axes: Axes, minor: Axes) -> Axes:
-    _require(bool(minor) and axes[-len(minor) :] == minor, "the axes are not the minor axes of the dim")
-    return axes[: -len(minor)]
-
-
-def _reduce(before: Sharding, axes: Axes, reduction: str = SUM) -> Sharding:
-    _require(bool(axes) and before.unreduced.issuperset(axes), "the value is not unreduced over these axes")
-    _require(before.reduction == reduction, f"the value is no partial {reduction}")
-    left = before.unreduced.difference(axes)
-    return Sharding(before.dims, left, reduction if left else SUM)
-
-
-def _require(condition: bool, reason: str) -> None:
-    if not condition:
-        raise IllegalMove(reason)
+def _all_but_own(axes: Axes, mesh: Mesh, local_bytes: int) -> int:
+    n = mesh.product(axes)
+    return (n - 1) * local_bytes // n

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from shardc.ir.collectives import IllegalMove
 from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import IllegalMove
 from shardc.ir.sharding import Axes, Sharding
 
 T = TypeVar("T")

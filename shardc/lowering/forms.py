@@ -28,7 +28,6 @@ from shardc.ir.collectives import (
     Move,
     Slice,
     UnevenExchange,
-    turns,
 )
 from shardc.ir.digits import Reshape
 from shardc.ir.facts import Kind
@@ -52,7 +51,7 @@ class Call:
 
 def at_once(move: Move) -> Call:
     """A move as it is, whatever a compiler makes of it."""
-    times, above, below = turns(move)
+    times, above, below = move.turns
     return Call(move.facts.kind, Round(move.axes), above, below, times)
 
 

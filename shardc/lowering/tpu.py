@@ -10,24 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    ReduceScatter,
-    Slice,
-    UnevenExchange,
-)
-from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import DTYPES, DType
-from shardc.ir.plan import Apply, Einsum, Loop, Op
+from shardc.ir.plan import Einsum, Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.target import Shape, Target
 from shardc.lowering.tiles import LANES
@@ -182,28 +168,10 @@ def copies_rows(piece: Shape, joined: int) -> bool:
 @seen("0.0.42.1", "a Slice that only products read is part of them")
 def slices_as_it_reads(op: Op) -> bool:
     """Whether a step takes a part of its operand without a copy of that part."""
-    match op:
-        case Einsum():
-            return True
-        case Apply() | Reshape() | Loop() | AllGather() | JointGather() | ReduceScatter() | JointScatter():
-            return False
-        case AllReduce() | AllToAll() | JointExchange() | CollectivePermute():
-            return False
-        case DirectExchange() | UnevenExchange() | Slice():
-            return False
-        case _:
-            assert_never(op)
+    return isinstance(op, Einsum)
 
 
 @seen("0.0.42.1", "one Slice after another is one Slice, and so is one before pieces are cut out")
 def cuts_what_it_reads(op: Op) -> bool:
     """Whether a step begins by cutting its operand."""
-    match op:
-        case Slice() | DirectExchange() | UnevenExchange():
-            return True
-        case Einsum() | Apply() | Reshape() | Loop() | AllGather() | JointGather() | ReduceScatter() | JointScatter():
-            return False
-        case AllReduce() | AllToAll() | JointExchange() | CollectivePermute():
-            return False
-        case _:
-            assert_never(op)
+    return op.facts.cuts

@@ -13,7 +13,6 @@ from shardc.ir.collectives import (
     AllReduce,
     AllToAll,
     CollectivePermute,
-    IllegalMove,
     JointGather,
     JointScatter,
     Move,
@@ -23,6 +22,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import IllegalMove
 from shardc.ir.program import Call, Expr, Named, Pattern, Product, Statement, Use, operands
 from shardc.ir.sharding import Axes, Sharding, spell, spell_axes
 

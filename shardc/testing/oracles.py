@@ -21,7 +21,6 @@ from shardc.ir.collectives import (
     ReduceScatter,
     Slice,
     apply,
-    wire_bytes,
 )
 from shardc.ir.laws import product_law
 from shardc.ir.mesh import Mesh
@@ -111,7 +110,7 @@ def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int, uneven: bool = Fal
             after = apply(move, before, mesh)
             if not after.divides(shape, mesh):
                 continue
-            weight = wire_bytes(move, before, mesh, local)
+            weight = move.wire_bytes(before, mesh, local)
             _lighter(graph, before, after, weight)
     for before, after in permutations([s for s in graph if not s.unreduced], 2):
         fit = set(before.sharded) == set(after.sharded) and _fit(before.blocks(mesh), after.blocks(mesh))

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardc.errors import ShardcError
-from shardc.ir.collectives import IllegalMove
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import IllegalMove
 from shardc.simulate import IllegalStep
 from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide, distinct
 

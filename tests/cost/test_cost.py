@@ -12,7 +12,7 @@ from shardc.cost.formulas import evaluate
 from shardc.cost.layout import LINE, RING
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice, wire_bytes
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Einsum, Step, StepCost
@@ -36,12 +36,13 @@ BEFORE = Sharding.of([["X", "Y"], []])
     ],
 )
 def test_wire_bytes_of_800_local_bytes(move, before, expected):
-    assert wire_bytes(move, before, MESH, 800) == expected
+    assert move.wire_bytes(before, MESH, 800) == expected
 
 
 def test_a_permute_along_axes_of_one_moves_nothing():
     mesh = Mesh.of({"X": 4, "Z": 1})
-    assert wire_bytes(CollectivePermute(("X", "Z"), (("Z", "X"),)), Sharding.of([["X", "Z"]]), mesh, 800) == 0
+    move = CollectivePermute(("X", "Z"), (("Z", "X"),))
+    assert move.wire_bytes(Sharding.of([["X", "Z"]]), mesh, 800) == 0
 
 
 def microseconds(move, local_bytes, mesh, name, layout=None, **options):

@@ -37,7 +37,10 @@ APART = {
 }
 # Where one move is told from all others, and why that is right whatever is added.
 ALONE = {
-    "planner/statement/build.py": ({"Slice"}, "two Slices of one dim are one"),
+    "planner/statement/build.py": (
+        {"Slice", "JointScatter"},
+        "two Slices of one dim are one; one scatter over dims is several",
+    ),
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
     "emit/steps/variables.py": ({"UnevenExchange"}, "it alone takes names for its tables"),
 }

@@ -16,7 +16,6 @@ from shardc.ir.collectives import (
     ReduceScatter,
     Slice,
     apply,
-    wire_bytes,
 )
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
@@ -196,7 +195,7 @@ def test_law_17_a_move_over_an_axis_of_size_1_is_free_and_changes_no_block():
         start = scatter(numbered(shape), array(before, shape), mesh)
         for move in all_moves(before, mesh):
             if move.axes == ("One",):
-                assert wire_bytes(move, before, mesh, 96) == 0
+                assert move.wire_bytes(before, mesh, 96) == 0
                 np.testing.assert_array_equal(do([move], start, before, mesh, shape)[0], start)
 
 

@@ -10,9 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shardc.ir import uneven
-from shardc.ir.collectives import IllegalMove, UnevenExchange, apply, uneven_exchange, wire_bytes
+from shardc.ir.collectives import UnevenExchange, apply, uneven_exchange
 from shardc.ir.exchange import moved, tails
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import IllegalMove
 from shardc.ir.sharding import Sharding
 from shardc.ir.uneven import cells, timetable
 from shardc.rules.products import placements
@@ -81,7 +82,7 @@ def test_what_it_brings_is_what_some_device_needs_and_does_not_hold(case, times)
     assume(move is not None)
     shape = tuple(size * times for size in least_shape(mesh, source, target))
     local = math.prod(source.local_shape(shape, mesh)) * 4
-    assert wire_bytes(move, source, mesh, local) == needed_bytes(mesh, shape, source, target, 4)
+    assert move.wire_bytes(source, mesh, local) == needed_bytes(mesh, shape, source, target, 4)
     assert apply(move, source, mesh) == target
 
 

@@ -12,11 +12,12 @@ import shardc
 from shardc import simulate
 from shardc.cost import LinkModel, chip
 from shardc.cost.formulas import evaluate
-from shardc.ir.collectives import DirectExchange, IllegalMove, JointExchange, apply, wire_bytes
+from shardc.ir.collectives import DirectExchange, JointExchange, apply
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.exchange import needed, pieces, tails
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import IllegalMove
 from shardc.ir.program import Input, Pattern, Program, Statement, Use
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program
@@ -145,7 +146,7 @@ def test_an_exchange_between_any_two_arrangements(sizes, rank):
         assert new.sharding.dims == after
         blocks = step(move, [simulate.expected_blocks(whole, old, mesh)], [old], new, mesh)
         assert_equal_on_every_device(blocks, whole, new, mesh)
-        wire = wire_bytes(move, old.sharding, mesh, old.local_bytes(mesh))
+        wire = move.wire_bytes(old.sharding, mesh, old.local_bytes(mesh))
         assert wire == needed_bytes(mesh, shape, old.sharding, new.sharding, INT.bytes)
         kinds.add(type(move).__name__)
     assert {"DirectExchange", "CollectivePermute"} <= kinds

@@ -17,9 +17,10 @@ from shardc.cost import LinkModel, chip
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
 from shardc.ir import collectives, functions
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, IllegalMove, JointScatter, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointScatter, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import IllegalMove
 from shardc.ir.plan import Block, Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc import simulate
-from shardc.ir.collectives import AllReduce, IllegalMove, apply
+from shardc.ir.collectives import AllReduce, apply
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import IllegalMove
 from shardc.ir.sharding import MAX, Sharding
 from shardc.rules.products import placements
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from shardc.cost.bounds import rate_bound
 from shardc.cost.model import CostModel, Rate
-from shardc.ir.collectives import Move, apply, wire_bytes
+from shardc.ir.collectives import Move, apply
 from shardc.ir.digits import Reshape, reshaped
 from shardc.ir.facts import Kind
 from shardc.lowering.scatters import LocalBlock
@@ -154,7 +154,7 @@ class EdgeCosts:
             else:
                 if move.facts.communicates:
                     parts = mesh.product(move.axes)
-                    wire = wire_bytes(move, sharding, mesh, parts)  # linear, as of an Edge
+                    wire = move.wire_bytes(sharding, mesh, parts)  # linear, as of an Edge
                     rate = self.model.emitted(move, self._block(sharding.blocks(mesh), places))
                     legs.append(Leg(rate, before, wire, parts))
                 sharding = apply(move, sharding, mesh)

@@ -11,25 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from shardc.ir.bundle import Bundle
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-    UnevenExchange,
-    apply,
-    wire_bytes,
-)
+from shardc.ir.collectives import Move, Slice
 from shardc.ir.exchange import kept_of_dim, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
@@ -180,18 +165,8 @@ class Graph:
 
     def _edge(self, move: Move, before: Sharding) -> Edge:
         parts = self.mesh.product(move.axes)
-        # wire_bytes is linear: for L = parts it is the numerator over `parts`.
-        wire = wire_bytes(move, before, self.mesh, parts)
-        match move:
-            case (
-                CollectivePermute(_, dims) | JointExchange(_, dims) | DirectExchange(_, dims) | UnevenExchange(_, dims)
-            ):
-                after = self._number(dims, before.unreduced)  # from the rules, so that nothing is to be checked
-            case AllGather() | JointGather() | ReduceScatter() | JointScatter() | AllReduce() | AllToAll() | Slice():
-                after = self.number(apply(move, before, self.mesh))
-            case _:
-                assert_never(move)
-        return Edge(after, move, wire, parts)
+        # From the rules, so that no move is to be checked. Wire bytes are linear: for L = parts, the numerator.
+        return Edge(self.number(move.leaves(before)), move, move.wire_bytes(before, self.mesh, parts), parts)
 
 
 @lru_cache(maxsize=64)

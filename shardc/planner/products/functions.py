@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from shardc.ir.collectives import AllReduce, wire_bytes
+from shardc.ir.collectives import AllReduce
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Call
 from shardc.ir.sharding import Axes, Sharding
@@ -35,5 +35,5 @@ def _all_reduces(expr: Call, dims: tuple[str, ...], search: Search, lies: Shardi
     pairs = zip(dims, search.shape, lies.blocks(search.graph.mesh), strict=True)
     size = math.prod(size // parts for dim, size, parts in pairs if dim not in expr.over) * expr.dtype.bytes
     move = AllReduce(axes)
-    wire = wire_bytes(move, lies, search.graph.mesh, size)
+    wire = move.wire_bytes(lies, search.graph.mesh, size)
     return FUNCTIONS[expr.function].across * search.objective.price(search.model.rate(move).time_ps(size), wire)

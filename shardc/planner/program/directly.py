@@ -17,7 +17,7 @@ from itertools import combinations
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
-from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange, wire_bytes
+from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
 from shardc.ir.sharding import Array
@@ -145,7 +145,7 @@ def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel
 
 def _cost(move: UnevenExchange, before: Array, model: CostModel) -> StepCost:
     size = before.local_bytes(model.mesh)
-    wire = wire_bytes(move, before.sharding, model.mesh, size)
+    wire = move.wire_bytes(before.sharding, model.mesh, size)
     time = model.emitted(move, block_of(before, model.mesh)).seconds(size)
     return StepCost(wire, 0, time, partial(model.formula, move, before))
 

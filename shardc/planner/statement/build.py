@@ -8,12 +8,10 @@ from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
 from shardc.ir.collectives import (
+    JointScatter,
     Move,
     Slice,
     apply,
-    one_dim_at_a_time,
-    turns,
-    wire_bytes,
 )
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DType
@@ -178,7 +176,7 @@ class Builder:
         """`whole` are the dims that the formula names, where the array has digits of them."""
         mesh, model, before = self.problem.mesh, self.problem.model, self.values[value]
         size = before.local_bytes(mesh)
-        wire = wire_bytes(move, before.sharding, mesh, size)
+        wire = move.wire_bytes(before.sharding, mesh, size)
         time = model.emitted(move, block_of(before, mesh)).seconds(size)
         named = before if whole is None or whole == before.dims else replace(before, dims=whole)
         cost = StepCost(wire, 0, time, partial(model.formula, move, named))
@@ -221,7 +219,7 @@ class Builder:
         self, move: Move, table: Table, dims: tuple[str, ...], product: Product | None, cases: dict[str, int]
     ) -> str:
         number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)
-        many = turns(move).times
+        many = move.turns.times
         rounds = f", {many} rounds" if many > 1 else ""
         if product is not None:
             return _before_product(move, dims, product, number) + rounds
@@ -275,7 +273,7 @@ def _one_dim_at_a_time(moves: list[Move | Reshape]) -> list[Move | Reshape]:
     """`A[I, J]{U_XY} → A[I_X, J_Y]` as a ReduceScatter for each dim."""
     found: list[Move | Reshape] = []
     for move in moves:
-        found += [move] if isinstance(move, Reshape) else one_dim_at_a_time(move)
+        found += move.dim_by_dim if isinstance(move, JointScatter) else [move]
     return found
 
 

@@ -1,0 +1,113 @@
+"""What moves have in common: the dims that they are on, their axes under other names, and what is asked before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, TypeAlias
+
+from shardc.ir.exchange import Tail, moved, pieces, tails
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import SUM, Axes, Sharding
+
+Renaming: TypeAlias = Callable[[Iterable[str]], Axes]  # gives the axes that each of these stands for
+
+
+class IllegalMove(ValueError):
+    """The sharding does not allow the move. A bug of ours, unless the user named the collective."""
+
+
+class Turns(NamedTuple):
+    """So many collectives one after another, each of above/below of a block."""
+
+    times: int
+    above: int
+    below: int
+
+
+AT_ONCE = Turns(1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class OnDim:
+    """A move along one dim, at once."""
+
+    axes: Axes
+    dim: int
+
+    @property
+    def on(self) -> tuple[int, ...]:
+        return (self.dim,)
+
+    @property
+    def turns(self) -> Turns:
+        return AT_ONCE
+
+    def over(self, renamed: Renaming, _: Mesh) -> Self:
+        return replace(self, axes=renamed(self.axes))
+
+
+@dataclass(frozen=True, slots=True)
+class OnDims:
+    """A move along several dims, at once. `parts` are (dim, its minor axes), in order of the dims, two at least."""
+
+    parts: tuple[tuple[int, Axes], ...]
+
+    @property
+    def axes(self) -> Axes:
+        return tuple(axis for _, axes in self.parts for axis in axes)
+
+    @property
+    def on(self) -> tuple[int, ...]:
+        return tuple(dim for dim, _ in self.parts)
+
+    @property
+    def turns(self) -> Turns:
+        return AT_ONCE
+
+    def over(self, renamed: Renaming, _: Mesh) -> Self:
+        return replace(self, parts=tuple((dim, renamed(axes)) for dim, axes in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class ToDims:
+    """A move to these axes of every dim; those that change places are `axes`, in the order of the mesh."""
+
+    axes: Axes
+    dims: tuple[Axes, ...]
+
+    def over(self, renamed: Renaming, mesh: Mesh) -> Self:
+        return replace(self, axes=mesh.ordered(renamed(self.axes)), dims=tuple(map(renamed, self.dims)))
+
+    def leaves(self, before: Sharding) -> Sharding:
+        return Sharding(self.dims, before.unreduced, before.reduction)
+
+
+def require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise IllegalMove(reason)
+
+
+def require_minor(axes: Axes, minor: Axes) -> None:
+    require(bool(minor) and axes[-len(minor) :] == minor, "the axes are not the minor axes of the dim")
+
+
+def require_unreduced(before: Sharding, axes: Axes, reduction: str = SUM) -> None:
+    require(bool(axes) and before.unreduced.issuperset(axes), "the value is not unreduced over these axes")
+    require(before.reduction == reduction, f"the value is no partial {reduction}")
+
+
+def required_tails(move: ToDims, before: Sharding, mesh: Mesh) -> tuple[Tail, ...]:
+    """The tails of an exchange of pieces of equal sizes."""
+    require(not before.unreduced, "partial sums are not exchanged")
+    require(set(Sharding(move.dims).sharded) == set(before.sharded), "an exchange keeps the sharded axes")
+    found = tails(before.dims, move.dims, mesh)
+    require(move.axes == moved(found, mesh), "the axes are not those that change places")
+    require((pieces(found) or 1) > 1, "the blocks cannot be cut and joined so")
+    return found
+
+
+def reduced(before: Sharding, axes: Axes) -> Sharding:
+    """Partial over these axes no more."""
+    left = before.unreduced.difference(axes)
+    return Sharding(before.dims, left, before.reduction if left else SUM)
