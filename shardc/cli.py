@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shardc.commands.checking import check
 from shardc.commands.chips import chips
 from shardc.commands.expressions import Commands
 from shardc.commands.failures import bug, refuse, usage
@@ -48,18 +49,6 @@ def shardc(context: click.Context) -> int:
         streams.say(context.get_help())
         return USAGE
     return 0
-
-
-@shardc.command()
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option("--strict", is_flag=True, help="Warnings are errors.")
-@with_options
-def check(inputs: tuple[str, ...], strict: bool, **values: Any) -> int:
-    """Is it legal? Exit 0, or every fault of every input, each with a caret, and the worst one's status."""
-    from shardc.commands.checking import checked
-
-    options = Options.of(values)
-    return max(checked(argument, options, strict) for argument in inputs)
 
 
 @shardc.command()
@@ -293,6 +282,7 @@ def explain(target: str, chip: str | None, topology: str | None, devices: int | 
     return 0
 
 
+shardc.add_command(check)
 shardc.add_command(chips)
 shardc.add_command(report)
 shardc.add_command(tune)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from shardc.backward.terms import Dims, printed
 from shardc.backward.walk import Line, Walk
-from shardc.ir.program import Input, Pattern, Program, straight
+from shardc.ir.expressions import Pattern
+from shardc.ir.program import Input, Program, straight
 from shardc.notation import parse
 
 

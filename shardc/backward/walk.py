@@ -24,8 +24,9 @@ from shardc.backward.terms import (
 )
 from shardc.ir.calls import arguments
 from shardc.ir.dtypes import DType, Kind
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, straight, uses
+from shardc.ir.program import Input, Program, Statement, straight
 from shardc.ir.scalars import Scalar
 from shardc.notation import print_number
 

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+import click
+
+from shardc.commands.expressions import Subcommand
 from shardc.commands.failures import refuse
-from shardc.commands.options import Options
+from shardc.commands.options import Options, with_options
 from shardc.errors import SEMANTICS, ShardcError, in_line, in_lines
 from shardc.io import streams
 from shardc.io.files import read_input
 from shardc.io.text import json_text
 
 
-def checked(argument: str, options: Options, strict: bool) -> int:
+@click.command(cls=Subcommand)
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option("--strict", is_flag=True, help="Warnings are errors.")
+@with_options
+def check(inputs: tuple[str, ...], strict: bool, **values: Any) -> int:
+    """Is it legal? Exit 0, or every fault of every input, each with a caret, and the worst one's status."""
+    options = Options.of(values)
+    return max(_checked(argument, options, strict) for argument in inputs)
+
+
+def _checked(argument: str, options: Options, strict: bool) -> int:
     """The exit status of one input; `strict` makes warnings faults."""
     from shardc.api import faults_beside
 

@@ -145,7 +145,7 @@ def side_of_text(name: str, text: str, memory: Allocation | None, model: LinkMod
     return Side(name, tallied(found), memory, replay(module, model))
 
 
-def compare(
+def comparison_of(
     ours: Any,
     theirs: Any,
     model: LinkModel,

@@ -26,7 +26,7 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     from shardc.compiled import read_hlo
     from shardc.compiled.compare import memory_of
     from shardc.compiled.hlo.text import UnreadableHlo
-    from shardc.compiled.verify import verify
+    from shardc.compiled.verify import verification_of
     from shardc.machines import tpu
     from shardc.machines.libtpu import other_libtpu, reading
 
@@ -36,7 +36,7 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     assert memory is not None, "the TPU's compiler says what it allocates"
     name = f"{model.chip.name}:{'x'.join(map(str, _topology(model).shape))}"
     with reading(UnreadableHlo):
-        verified = verify(schedule, found.cost, name, read_hlo(compiled.as_text()), memory, model)
+        verified = verification_of(schedule, found.cost, name, read_hlo(compiled.as_text()), memory, model)
     return replace(verified, notes=other_libtpu())
 
 
@@ -49,7 +49,7 @@ def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: i
     Both compiled for the model's slice, if it has one; else for simulated devices, and run there, `rounds` times
     each in turns. Raises ShardcError: SHC212 for unreduced inputs or outputs, which jit cannot be told of.
     """
-    from shardc.compiled.compare import compare
+    from shardc.compiled.compare import comparison_of
     from shardc.compiled.explain.remat import rematerializations
     from shardc.compiled.hlo.text import UnreadableHlo
     from shardc.emit.call import placing
@@ -70,7 +70,9 @@ def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: i
     warnings = [_warning(one) for one in rematerializations(caught.text, whole.mesh)]
     warnings += other_libtpu() if on_slice else ()
     with reading(UnreadableHlo):
-        return compare(ours, theirs, model, given, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings)
+        return comparison_of(
+            ours, theirs, model, given, bound_wire_bytes=found.bound_bytes, rounds=timed, warnings=warnings
+        )
 
 
 def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: str | None = None) -> Explanation:
@@ -78,7 +80,7 @@ def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: st
 
     Raises ShardcError: SHC308 where it cannot be traced or compiled.
     """
-    from shardc.compiled.explain.explain import explain
+    from shardc.compiled.explain.explain import explanation_of
     from shardc.compiled.hlo.text import UnreadableHlo
     from shardc.machines.jitted import lower, mesh_of
     from shardc.machines.libtpu import other_libtpu, reading
@@ -89,7 +91,7 @@ def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: st
     with caught_stderr():  # what a TPU's runtime has to say where there is no TPU
         onto = None if topology is None else slice_mesh(mesh, model, warns=True)
     with reading(UnreadableHlo):
-        explained = explain(lower(jitted, args, onto), model)
+        explained = explanation_of(lower(jitted, args, onto), model)
     return explained if onto is None else replace(explained, notes=(*explained.notes, *other_libtpu()))
 
 

@@ -203,7 +203,7 @@ def _uncombined(matches: list[StepMatch]) -> list[StepMatch]:
     return sorted([*found, *missing], key=lambda match: match.step)
 
 
-def verify(
+def verification_of(
     schedule: Schedule, cost: Cost, topology: str, module: Module, memory: Allocation, model: LinkModel
 ) -> Verification:
     """The plan of a schedule beside its compiled module, which allocates so much on each device."""

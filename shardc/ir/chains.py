@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shardc.ir.program import Expr, Product, operands
+from shardc.ir.expressions import Expr, Product, operands
 
 MAX_OPERANDS = 6  # a longer chain is multiplied as written
 

@@ -21,14 +21,16 @@ from typing import TypeAlias, assert_never
 
 from shardc.ir.collectives import Move, apply
 from shardc.ir.digits import Reshape
+from shardc.ir.expressions import Pattern, uses
 from shardc.ir.facts import Kind
 from shardc.ir.folds import every_block
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
 from shardc.ir.move import IllegalMove
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step, operands_of
-from shardc.ir.program import For, Pattern, Program, Statement, bound_by, classes, every_statement, uses
+from shardc.ir.program import For, Program, Statement, bound_by, every_statement
 from shardc.ir.sharding import Array, Sharding, with_dim
+from shardc.ir.sizes import classes
 
 
 @dataclass(frozen=True, slots=True)

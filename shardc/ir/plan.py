@@ -20,10 +20,11 @@ from typing import ClassVar, TypeAlias
 from shardc.ir.calls import holds, linear_operands, meeting, no_room, whole
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
+from shardc.ir.expressions import Call
 from shardc.ir.facts import Facts, Kind
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Program
+from shardc.ir.program import Program
 from shardc.ir.refine import Refinement
 from shardc.ir.scalars import Number, number
 from shardc.ir.sharding import Array, Axes

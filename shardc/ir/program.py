@@ -1,130 +1,23 @@
-"""What to compute, on whole arrays: statements over expressions, every name resolved.
+"""What to compute, on whole arrays: statements over expressions.
 
     program    = mesh, sizes, inputs, statements, returns
     statement  = name[dims: pattern] = expr
                | For       statements, once for each index of a dim
-    expr       = Use      a named array, in the sharding asked for
-               | Product  one or two operands; dims that the result lacks are summed
-               | Call     an elementwise function, or one over named dims
-               | Named    a collective that the user fixed
 
-Products are pairwise and read from the left: `A · B · C` is `(A · B) · C`. `ir.chains` says in which other orders
-that means the same.
+Expressions are in `ir.expressions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
-from shardc.errors import ShardcError, Span
+from shardc.errors import Span
 from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Expr, Named, Pattern, Use, dims_named, uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.scalars import Scalar, sizes_in
-from shardc.ir.sharding import SUM, Axes, Sharding, spell_dim, spell_unreduced
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A sharding in which some dims may be left to the planner (None)."""
-
-    dims: tuple[Axes | None, ...]
-    unreduced: frozenset[str] = frozenset()
-
-    @classmethod
-    def free(cls, rank: int) -> Pattern:
-        return cls((None,) * rank)
-
-    @classmethod
-    def exactly(cls, sharding: Sharding) -> Pattern:
-        return cls(sharding.dims, sharding.unreduced)
-
-    @property
-    def exact(self) -> Sharding | None:
-        """The one sharding that matches, if every dim is given."""
-        given = tuple(axes for axes in self.dims if axes is not None)
-        return Sharding(given, self.unreduced) if len(given) == len(self.dims) else None
-
-    def matches(self, sharding: Sharding) -> bool:
-        partial = sharding.reduction == SUM and self.unreduced == sharding.unreduced
-        return partial and all(
-            wanted is None or wanted == axes for wanted, axes in zip(self.dims, sharding.dims, strict=True)
-        )
-
-    def along(self, place: int) -> Pattern:
-        """The pattern of an array with one more dim at that place, which each device holds whole."""
-        return Pattern((*self.dims[:place], (), *self.dims[place:]), self.unreduced)
-
-    def without(self, place: int) -> Pattern:
-        """The pattern of an array without the dim at that place."""
-        return Pattern((*self.dims[:place], *self.dims[place + 1 :]), self.unreduced)
-
-    def spell(self, dims: tuple[str, ...]) -> str:
-        inside = ", ".join(spell_dim(dim, axes) for dim, axes in zip(dims, self.dims, strict=True))
-        return f"[{inside}]" + spell_unreduced(sorted(self.unreduced))
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """An array by name. `pattern` is None for a bare name: whatever sharding it has, or is best.
-
-    `dims` may be other names than the array's own, place by place: `x[B, S, D]` of `x[B, T, D]`.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    pattern: Pattern | None
-    dtype: DType
-    span: Span | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """`A[I, J] · B[J, K]`, or a sum over dims of one operand (`sum_J A[I, J]`).
-
-    `dims` are the result's. A dim of both operands and not of the result is contracted, of both and of the
-    result batched, of one and not of the result summed. `local` forbids communication (`·_LOCAL`).
-    """
-
-    operands: tuple[Expr, ...]
-    dims: tuple[str, ...]
-    dtype: DType
-    local: bool = False
-    span: Span | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function of `ir.functions`; `over` are the dims it runs along (`softmax_J`), `numbers` the arguments that are
-    no operands (see `ir.calls`).
-
-    Of several operands, any may lack dims of the others; `dims` are all of theirs. `index_T` has none.
-    """
-
-    function: str
-    operands: tuple[Expr, ...]
-    dims: tuple[str, ...]
-    dtype: DType
-    over: tuple[str, ...] = ()
-    numbers: tuple[Scalar | None, ...] = ()
-    span: Span | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A collective that the user wrote: `AllGather_X(…)`. None where the brackets are to say it."""
-
-    collective: str  # a key of ir.collectives.COLLECTIVE_NAMES
-    axes: Axes | None
-    dim: str | None
-    operand: Expr
-    dims: tuple[str, ...]
-    dtype: DType
-    span: Span | None = field(default=None, compare=False)
-
-
-Expr: TypeAlias = Use | Product | Call | Named
+from shardc.ir.sharding import Axes, spell_dim
+from shardc.ir.sizes import not_divisible, shared_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,37 +185,6 @@ def _subscripts(dims: tuple[str, ...], pattern: Pattern, span: Span | None) -> I
     return ((dim, axes, span) for dim, axes in zip(dims, pattern.dims, strict=True) if axes)
 
 
-def shared_sizes(sizes: Mapping[str, int], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The sizes that dims have from others whose place they name; SHC206 where the two differ."""
-    found: dict[str, int] = {}
-    for dims in classes(pairs):
-        given = {dim: sizes[dim] for dim in dims if dim in sizes}
-        if len(set(given.values())) > 1:
-            raise _two_sizes(given)
-        found |= {dim: size for size in set(given.values()) for dim in dims if dim not in given}
-    return found
-
-
-def classes(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """The dims that the pairs join, directly or by way of others, in order."""
-    found: list[list[str]] = []
-    for pair in pairs:
-        joined = [some for some in found if not set(pair).isdisjoint(some)]
-        found = [some for some in found if some not in joined]
-        found.append(list(dict.fromkeys([*(dim for some in joined for dim in some), *pair])))
-    return found
-
-
-def _two_sizes(given: Mapping[str, int]) -> ShardcError:
-    (one, size), *others = given.items()
-    other, another = next(pair for pair in others if pair[1] != size)
-    return ShardcError(
-        "SHC206",
-        f"`{other}` names the same dim of an array as `{one}`: {another} is not {size}",
-        help=f"give both one size, or leave `{other}` without one",
-    )
-
-
 def nested(statements: tuple[Statement | For, ...]) -> Iterator[Statement | For]:
     """Statements in order, after a loop those of its body."""
     for each in statements:
@@ -407,39 +269,6 @@ def same_array(statement: Statement) -> bool:
     return isinstance(below, Use) and below.name == statement.name and below.dims == statement.dims
 
 
-def operands(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly below one."""
-    match expr:
-        case Use():
-            return ()
-        case Named(operand=operand):
-            return (operand,)
-        case Product(operands=below) | Call(operands=below):
-            return below
-
-
-def uses(expr: Expr) -> Iterator[Use]:
-    """Every array that an expression names, from the left."""
-    waiting = [expr]  # a product of a thousand terms is a tree a thousand deep, too deep to recurse into
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, Use):
-            yield found
-        waiting += reversed(operands(found))
-
-
-def dims_named(expr: Expr) -> Iterator[str]:
-    """The dims that an expression names by themselves: `index_T`, `|D|`."""
-    waiting = [expr]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, Call):
-            yield from found.dims if not found.operands else ()
-            for scalar in found.numbers:
-                yield from sorted(sizes_in(scalar)) if scalar is not None else ()
-        waiting += reversed(operands(found))
-
-
 def axes_written(program: Program) -> frozenset[str]:
     """Every mesh axis that the program names in brackets."""
     patterns = [array.pattern for array in program.inputs] + [each.pattern for each in every_statement(program)]
@@ -455,17 +284,3 @@ def check_divisible(program: Program) -> None:
         dim, axes, span = min(wrong, key=lambda each: program.dims.index(each[0]))
         span = dict(program.spans).get(spell_dim(dim, axes), span)
         raise not_divisible(dim, sizes[dim], axes, mesh, span)
-
-
-def not_divisible(dim: str, size: int, axes: Axes, mesh: Mesh, span: Span | None) -> ShardcError:
-    parts = mesh.product(axes)
-    spelled = ", ".join(f"`{axis}` = {mesh.size(axis)}" for axis in axes)
-    many = "axes" if len(axes) > 1 else "axis"
-    total = f" ({parts} together)" if len(axes) > 1 else ""
-    return ShardcError(
-        "SHC204",
-        f"dim `{dim}` = {size} is not divisible by mesh {many} {spelled}{total}",
-        span=span,
-        note=f"{size} mod {parts} = {size % parts}",
-        help=f"make {dim} {-(-size // parts) * parts}, or drop `{spell_dim('', axes)}`",
-    )

@@ -13,8 +13,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, For, Input, Named, Pattern, Product, Program, Statement, Use, pinned
+from shardc.ir.program import For, Input, Program, Statement, pinned
 from shardc.ir.sharding import Axes, Sharding
 
 

@@ -24,8 +24,9 @@ from shardc.emit.exprs import Name, call
 from shardc.emit.steps import local
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import Kind
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.plan import Schedule, applied
-from shardc.ir.program import Call, Expr, For, Named, Pattern, Product, Program, Statement, Use, bound_by
+from shardc.ir.program import For, Program, Statement, bound_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines.tpu import arguments_of, compiled
 

@@ -113,7 +113,7 @@ class RunReport:
         return "\n".join(f"{output.sharding}: {output.shards} {where}, {output}" for output in self.outputs)
 
 
-def compare(
+def report_of(
     schedule: Schedule,
     wholes: Sequence[Any],
     results: Sequence[Any],

@@ -10,11 +10,11 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
-from shardc.machines.comparison import OutputReport, RunReport, Verdict, compare
+from shardc.machines.comparison import OutputReport, RunReport, Verdict, report_of
 from shardc.machines.foresight import MOST_SECONDS, check_room, foresee
 from shardc.machines.progress import Progress
 
-__all__ = ["MAX_SIMULATED", "OutputReport", "RunReport", "Verdict", "compare", "run", "simulated_mesh"]
+__all__ = ["MAX_SIMULATED", "OutputReport", "RunReport", "Verdict", "report_of", "run", "simulated_mesh"]
 
 MAX_SIMULATED = 512
 
@@ -39,7 +39,7 @@ def run(
         mesh = simulated_mesh(schedule, schedule.given_mesh)
         wholes = simulate.sample_inputs(schedule.program, seed)
         results = _computed(schedule, wholes, mesh, seed)
-        return compare(schedule, wholes, results, now, seed)
+        return report_of(schedule, wholes, results, now, seed)
 
 
 def _computed(schedule: Schedule, wholes: Sequence[Any], mesh: Any, seed: int) -> tuple[Any, ...]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from lark import Token
 from lark.exceptions import VisitError
-from lark.visitors import Transformer_NonRecursive
 
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.collectives import COLLECTIVE_NAMES
-from shardc.ir.names import GREEK, KEYWORDS, check_name
+from shardc.ir.names import KEYWORDS, check_name
 from shardc.notation import tree
-from shardc.notation.literals import number_of, size_of
+from shardc.notation.declarations import Declarations
+from shardc.notation.literals import number_of
+from shardc.notation.places import Kids, plain
 from shardc.notation.scan import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
@@ -25,12 +26,6 @@ MAX_LOOPS = 8  # in each other
 INDEX = "index_"  # with a dim, `index_T`: the positions along it
 _COMPARED = {"≤": "<=", "≥": ">=", "≠": "!=", "le": "<=", "leq": "<=", "ge": ">=", "geq": ">=", "ne": "!=", "neq": "!="}
 _COMPARED |= {"lt": "<", "gt": ">"}
-_FONT = re.compile(r"\\[a-z]+[ \t]*\{[ \t]*([\w']+)[ \t]*\}")
-_BRACED = re.compile(r"\{[ \t]*([\w']+)[ \t]*\}")
-_GREEK = re.compile(r"\\([A-Za-z]+)(?![A-Za-z])(?![ \t]*\{)[ \t]*")
-_PRIME = re.compile(r"\^\\prime|\^\{\\prime\}")
-
-Kids: TypeAlias = list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,75 +44,19 @@ def build(source: Source, parsed: Tree[Any]) -> Any:
         raise wrapped.orig_exc from None
 
 
-class _Builder(Transformer_NonRecursive[Any, Any]):
-    """One method a rule. `kids` holds every token, so that spans reach to the last bracket."""
+class _Builder(Declarations):
+    """One method a rule."""
 
     def __init__(self, source: Source) -> None:
-        super().__init__()
-        self.source = source
+        super().__init__(source)
         self.terms = 0
         self.depths: dict[int, int] = {}
         self.kept: list[object] = []  # keeps what `depths` knows by id alive
         self.loops: dict[int, int] = {}  # how deep each is
         self.nested: list[object] = []  # keeps what `loops` knows by id alive
 
-    # --- declarations
-
     def start(self, kids: Kids) -> tree.Tree:
         return tree.Tree(tuple(kid for kid in kids if not isinstance(kid, Token)))
-
-    def size(self, kids: Kids) -> tuple[str, Span]:
-        span = self._around(kids)
-        return "".join(kids), span
-
-    def binding(self, kids: Kids) -> tuple[str, Span, str, Span]:
-        name, _, (digits, place) = kids
-        return self._name(name), self._span(name), digits, place
-
-    def pair(self, kids: Kids) -> tuple[str, Span, str, Span]:
-        name, _, (digits, place) = kids
-        span = self._span(name)
-        return name[1:-1], Span(self.source, span.start + 1, span.end - 1), digits, place
-
-    def mesh_call(self, kids: Kids) -> tree.MeshDecl:
-        return self._mesh([kid for kid in kids if isinstance(kid, tuple)], self._around(kids))
-
-    def mesh_body(self, kids: Kids) -> tree.MeshDecl:
-        if isinstance(kids[0], tree.MeshDecl):
-            return kids[0]
-        return self._mesh([kid for kid in kids if isinstance(kid, tuple)], self._around(kids))
-
-    def mesh(self, kids: Kids) -> tree.MeshDecl:
-        declared: tree.MeshDecl = kids[-1]
-        return replace(declared, span=self._around(kids))
-
-    def dims_body(self, kids: Kids) -> tree.DimsDecl:
-        bindings = [kid for kid in kids if isinstance(kid, tuple)]
-        sizes = tuple((name, size_of(digits, "dim", name, "SHC209", place)) for name, _, digits, place in bindings)
-        for name, place, _, _ in bindings:
-            check_name(name, "dim", place)
-        return tree.DimsDecl(sizes, self._around(kids), tuple(place for _, place, _, _ in bindings))
-
-    def dims(self, kids: Kids) -> tree.DimsDecl:
-        declared: tree.DimsDecl = kids[-1]
-        return replace(declared, span=self._around(kids))
-
-    def word(self, kids: Kids) -> tree.WordDecl:
-        keyword, value = kids
-        return tree.WordDecl(str(keyword), str(value), self._around(kids), self._span(value))
-
-    def _mesh(self, bindings: list[tuple[str, Span, str, Span]], span: Span) -> tree.MeshDecl:
-        axes = []
-        seen: set[str] = set()
-        for name, place, digits, size_place in bindings:
-            check_name(name, "axis", place)
-            if name in seen:
-                raise ShardcError(
-                    "SHC203", f"mesh axis `{name}` is declared twice", span=place, help="name each axis once"
-                )
-            seen.add(name)
-            axes.append((name, size_of(digits, "mesh axis", name, "SHC203", size_place)))
-        return tree.MeshDecl(tuple(axes), span)
 
     # --- arrays
 
@@ -279,7 +218,7 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
     def named(self, kids: Kids) -> tree.Expr:
         place = self._span(kids[0])
         subscript = kids[1].names if isinstance(kids[1], _Names) else ()
-        made = tree.Named(_plain(kids[0]), subscript, kids[-1], self._around(kids), place)
+        made = tree.Named(plain(kids[0]), subscript, kids[-1], self._around(kids), place)
         return self._deep(made, [kids[-1]], 1)
 
     def loop(self, kids: Kids) -> tree.For:
@@ -322,33 +261,6 @@ class _Builder(Transformer_NonRecursive[Any, Any]):
         self.depths[id(made)] = depth
         self.kept.append(made)
         return made
-
-    # --- tokens
-
-    def _name(self, token: Token) -> str:
-        return _plain(token)
-
-    def _span(self, token: Token) -> Span:
-        return Span(self.source, token.start_pos or 0, token.end_pos or 0)
-
-    def _around(self, kids: Kids) -> Span:
-        """From the first child to the last."""
-        return self._places(kids[0])[0].to(self._places(kids[-1])[-1])
-
-    def _places(self, kid: Any) -> list[Span]:
-        if isinstance(kid, Token):
-            return [self._span(kid)]
-        if isinstance(kid, tuple):
-            return [part for part in kid if isinstance(part, Span)]
-        return [kid.span]
-
-
-def _plain(token: str) -> str:
-    r"""A name without its dress: `\text{In}` → `In`, `W_\text{in}` → `W_in`, `I_{XY}` → `I_XY`, `\sigma'` → `σ'`."""
-    if "\\" in token:
-        token = _GREEK.sub(lambda found: GREEK.get(found[1], found[0]), _PRIME.sub("'", token))
-        token = _FONT.sub(r"\1", token)
-    return _BRACED.sub(r"\1", token)
 
 
 def _reserved(name: str, span: Span) -> ShardcError:

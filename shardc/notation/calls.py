@@ -14,8 +14,8 @@ from shardc.ir.calls import holds, meeting, no_room, places, result_type
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.dtypes import DTYPES, DType, Kind, is_dtype, promoted
 from shardc.ir.dtypes import dtype as dtype_of
+from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import FUNCTIONS, NAMED, Function, Gives
-from shardc.ir.program import Call, Expr, Named, Product, Use
 from shardc.ir.scalars import Folded, Literal, Scalar, Size, is_whole, number, sizes_in
 from shardc.notation import tree
 from shardc.notation.scope import listed

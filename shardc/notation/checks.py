@@ -20,10 +20,11 @@ from shardc.ir.collectives import (
     Slice,
     apply,
 )
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.move import IllegalMove
-from shardc.ir.program import Call, Expr, Named, Pattern, Product, Statement, Use, operands
+from shardc.ir.program import Statement
 from shardc.ir.sharding import Axes, Sharding, spell, spell_axes
 
 

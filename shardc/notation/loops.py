@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from shardc.errors import ShardcError, Span
-from shardc.ir.program import For, Input, Pattern, Scanned, Statement, bound_by, read_by
+from shardc.ir.expressions import Pattern
+from shardc.ir.program import For, Input, Scanned, Statement, bound_by, read_by
 from shardc.ir.sharding import spell_dim
 from shardc.notation import tree
 from shardc.notation.printer import print_loop

@@ -13,8 +13,8 @@ from typing import assert_never
 
 from shardc.errors import ShardcError, Span
 from shardc.ir.dtypes import DTYPES, DType, Kind, accumulator
+from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import COMPARISONS, FUNCTIONS
-from shardc.ir.program import Call, Expr, Named, Product, Use
 from shardc.ir.scalars import Literal, Size
 from shardc.ir.sharding import Axes
 from shardc.notation import calls, tree

@@ -7,37 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardc.errors import ShardcError, Source, Span, nearest
-from shardc.ir.dtypes import DTYPES, DType
-from shardc.ir.dtypes import dtype as dtype_of
+from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import (
-    Bound,
-    Call,
-    Expr,
-    For,
-    Input,
-    Named,
-    Pattern,
-    Product,
-    Program,
-    Statement,
-    Use,
-    check_divisible,
-    every_statement,
-    shared_sizes,
-    uses,
-)
+from shardc.ir.program import Bound, For, Input, Program, Statement, check_divisible, every_statement
+from shardc.ir.sizes import shared_sizes
 from shardc.notation import slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
+from shardc.notation.declared import check_axes, declared, dtype, word
 from shardc.notation.loops import bind_anew, check_carried, resolve_loop
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
 from shardc.notation.returns import check_returns, unreturned
-from shardc.notation.scope import Known, Scope, listed, lost_subscripts, part
+from shardc.notation.scope import Known, Scope, listed, part
 from shardc.notation.unnamed import with_names
 
-DEFAULT_DTYPE = DTYPES["bf16"]
 MAX_ARRAY_BYTES = 2**63
 
 
@@ -56,15 +41,15 @@ class Options:
 
 def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
     parsed = with_names(parsed)
-    mesh, sizes, words = _declared(parsed)
+    mesh, sizes, words = declared(parsed)
     if options.exact:
         check_agreement(parsed, options.mesh, options.sizes, options.dtypes)
     mesh = options.mesh if options.mesh is not None else mesh
-    _check_axes(mesh)
+    check_axes(mesh)
     sizes |= options.sizes
     stems = slips.stems(parsed, mesh, sizes)
-    scope = Scope(mesh, sizes, options.dtype or _dtype(words), options.dtypes, stems)
-    lost = lost_subscripts(parsed, mesh, sizes)
+    scope = Scope(mesh, sizes, options.dtype or dtype(words), options.dtypes, stems)
+    lost = slips.lost_subscripts(parsed, mesh, sizes)
     if lost is not None:
         raise lost
     statements = _statements(parsed.items, scope)
@@ -76,8 +61,8 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         scope.dtype,
         tuple(scope.inputs),
         statements,
-        options.chip or _word(words, "chip"),
-        options.topology or _word(words, "topology"),
+        options.chip or word(words, "chip"),
+        options.topology or word(words, "topology"),
         check_returns(parsed, scope.arrays, statements),
         spans=tuple(scope.spans.items()),
     )
@@ -88,68 +73,6 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
     check_divisible(program)
     _check_bytes(program)
     return program
-
-
-# --- declarations
-
-
-def _declared(parsed: tree.Tree) -> tuple[Mesh, dict[str, int], dict[str, tree.WordDecl]]:
-    mesh: Mesh | None = None
-    sizes: dict[str, int] = {}
-    words: dict[str, tree.WordDecl] = {}
-    for item in parsed.items:
-        match item:
-            case tree.MeshDecl(axes, span):
-                if mesh is not None:
-                    raise ShardcError("SHC203", "a second mesh", span=span, help="declare one mesh, with all its axes")
-                mesh = _mesh(axes, span)
-            case tree.DimsDecl(declared, _, spans):
-                for (name, size), span in zip(declared, spans, strict=True):
-                    _one_size(sizes, name, size, span)
-            case tree.WordDecl(keyword, value, span):
-                if keyword in words and words[keyword].value != value:
-                    raise ShardcError(
-                        "SHC101", f"`{keyword}` is declared twice", span=span, help=f"keep one `{keyword}`"
-                    )
-                words[keyword] = item
-    return mesh or Mesh(()), sizes, words
-
-
-def _mesh(axes: tuple[tuple[str, int], ...], span: Span | None) -> Mesh:
-    try:
-        return Mesh(axes)
-    except ShardcError as error:
-        raise error.at(span) from None
-
-
-def _check_axes(mesh: Mesh) -> None:
-    """`I_XY` must not have two readings."""
-    for name in mesh.names:
-        if len(name) > 1 and all(letter in mesh for letter in name):
-            raise ShardcError(
-                "SHC203",
-                f"mesh axis `{name}` reads as the axes {', '.join(f'`{letter}`' for letter in name)}",
-                help=f"rename `{name}`",
-            )
-
-
-def _one_size(sizes: dict[str, int], name: str, size: int, span: Span | None) -> None:
-    if sizes.setdefault(name, size) != size:
-        raise ShardcError(
-            "SHC206",
-            f"dim `{name}` has two sizes, {sizes[name]} and {size}",
-            span=span,
-            help="keep one of them, or give the second dim another name",
-        )
-
-
-def _dtype(words: Mapping[str, tree.WordDecl]) -> DType:
-    word = words.get("dtype")
-    return DEFAULT_DTYPE if word is None else dtype_of(word.value, word.value_span)
-
-
-def _word(words: Mapping[str, tree.WordDecl], keyword: str) -> str | None:
-    return words[keyword].value if keyword in words else None
 
 
 # --- statements

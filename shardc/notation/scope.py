@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.dtypes import DType
 from shardc.ir.dtypes import dtype as dtype_of
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.names import check_name
-from shardc.ir.program import Input, Pattern, Use
+from shardc.ir.program import Input
 from shardc.ir.sharding import Axes, spell_dim
 from shardc.notation import slips, tree
 
@@ -310,36 +311,6 @@ def _sharded_loop(loop: str, array: tree.Array, axes: Axes) -> ShardcError:
         note="each device makes every trip, so that it holds every index of what a loop takes",
         help=f"write `{loop}`, and shard another dim; or reshard `{array.name}` before the loop",
     )
-
-
-def lost_subscripts(parsed: tree.Tree, mesh: Mesh, sizes: Mapping[str, int]) -> ShardcError | None:
-    """`A[IX, J]` where I is a dim and X an axis: pasted from a page that lost its subscripts."""
-    written = list(slips.written_dims(parsed))
-    known = set(sizes) | {dim.name.partition("_")[0] for dim in written}
-    lost: dict[str, str] = {}
-    first: Span | None = None
-    for dim in written:
-        repair = None if dim.name in sizes or dim.axes or dim.free else _repair(dim.name, mesh, known)
-        if repair is not None:
-            first = first or dim.span
-            lost[dim.name] = repair
-    if not lost:
-        return None
-    return ShardcError(
-        "SHC221",
-        "lost subscripts in " + ", ".join(f"`{name}`" for name in lost),
-        span=first,
-        help="write " + ", ".join(f"`{repair}`" for repair in lost.values()),
-    )
-
-
-def _repair(word: str, mesh: Mesh, known: set[str]) -> str | None:
-    """`IXY` → `I_XY`, at the longest known dim."""
-    for cut in range(min(len(word) - 1, 64), 0, -1):
-        name, part = word[:cut], word[cut:]
-        if name in known and (part in mesh or all(letter in mesh for letter in part)):
-            return f"{name}_{part}"
-    return None
 
 
 def listed(dims: Iterable[str]) -> str:

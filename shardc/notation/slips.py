@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from shardc.errors import nearest
+from shardc.errors import ShardcError, Span, nearest
+from shardc.ir.expressions import uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import For, Program, every_statement, nested, uses
+from shardc.ir.program import For, Program, every_statement, nested
 from shardc.notation import tree
 
 
@@ -141,3 +142,33 @@ def unused_dtypes(dtypes: Mapping[str, object], names: Iterable[str]) -> Iterato
 def _asked(name: str, others: Iterable[str]) -> str:
     near = nearest(name, (other for other in others if other != name))
     return f"; did you mean `{near}`?" if near else ""
+
+
+def lost_subscripts(parsed: tree.Tree, mesh: Mesh, sizes: Mapping[str, int]) -> ShardcError | None:
+    """`A[IX, J]` where I is a dim and X an axis: pasted from a page that lost its subscripts."""
+    written = list(written_dims(parsed))
+    known = set(sizes) | {dim.name.partition("_")[0] for dim in written}
+    lost: dict[str, str] = {}
+    first: Span | None = None
+    for dim in written:
+        repair = None if dim.name in sizes or dim.axes or dim.free else _repair(dim.name, mesh, known)
+        if repair is not None:
+            first = first or dim.span
+            lost[dim.name] = repair
+    if not lost:
+        return None
+    return ShardcError(
+        "SHC221",
+        "lost subscripts in " + ", ".join(f"`{name}`" for name in lost),
+        span=first,
+        help="write " + ", ".join(f"`{repair}`" for repair in lost.values()),
+    )
+
+
+def _repair(word: str, mesh: Mesh, known: set[str]) -> str | None:
+    """`IXY` → `I_XY`, at the longest known dim."""
+    for cut in range(min(len(word) - 1, 64), 0, -1):
+        name, part = word[:cut], word[cut:]
+        if name in known and (part in mesh or all(letter in mesh for letter in part)):
+            return f"{name}_{part}"
+    return None

@@ -8,8 +8,9 @@ from typing import assert_never
 
 from shardc.ir.calls import arguments
 from shardc.ir.dtypes import Kind
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.functions import COMPARISONS, FUNCTIONS
-from shardc.ir.program import Call, Expr, Input, Named, Pattern, Product, Program, Statement, Use, operands
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.scalars import Folded, Literal, Scalar, Size
 from shardc.ir.sharding import spell_axes
 from shardc.notation import tree

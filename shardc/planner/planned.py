@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import chain, islice
 
 from shardc.cost.model import picoseconds
+from shardc.ir.expressions import uses
 from shardc.ir.plan import Cost, Schedule, Strategy
-from shardc.ir.program import Statement, uses
+from shardc.ir.program import Statement
 from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.objective import Objective
 

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Product, Program
+from shardc.ir.program import Program
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import QUICK, Budget
 from shardc.planner.meshes.idle import idle_together

@@ -13,8 +13,9 @@ from typing import Any, assert_never
 import numpy as np
 
 from shardc.ir.calls import arguments
+from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import FUNCTIONS, Gives
-from shardc.ir.program import Call, Expr, For, Named, Product, Program, Use, bound_by
+from shardc.ir.program import For, Program, bound_by
 from shardc.ir.scalars import number
 from shardc.simulate.arguments import converted, program_inputs
 from shardc.simulate.blocks import Values

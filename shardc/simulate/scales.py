@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from shardc.ir.calls import places
 from shardc.ir.dtypes import DType, Kind
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Gives
-from shardc.ir.program import Call, Expr, For, Named, Product, Program, Statement, Use, every_statement, operands
+from shardc.ir.program import For, Program, Statement, every_statement
 from shardc.ir.scalars import number
 
 Sizes = NDArray[np.float64]  # a number for each input, and a constant

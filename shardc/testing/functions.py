@@ -13,7 +13,7 @@ from shardc import api, simulate
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
-from shardc.machines.comparison import OutputReport, Verdict, blocks_of, compare
+from shardc.machines.comparison import OutputReport, Verdict, blocks_of, report_of
 from shardc.results import Plan
 from shardc.testing.rewrites import axes_in
 from shardc.testing.sides import units_of
@@ -92,7 +92,7 @@ def _assert_matches(function: Callable[..., Any], schedule: Schedule, seed: int)
     where = f"on mesh {schedule.given_mesh or 'of one device'}; {_sizes_of(schedule.program)}"
     if len(results) != len(schedule.outputs):
         raise AssertionError(f"{where}: {len(results)} results, and {len(schedule.outputs)} outputs")
-    report = compare(schedule, wholes, results, seed=seed)
+    report = report_of(schedule, wholes, results, seed=seed)
     expected = simulate.reference(schedule.program, wholes)
     for number, output, result, whole in zip(schedule.outputs, report.outputs, results, expected, strict=True):
         if output.verdict is not Verdict.EQUAL:

@@ -17,8 +17,9 @@ from tabulate import tabulate
 
 from shardc.cost import LinkModel, chip
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, PlannedProgram, plan_with_subaxes
 from shardc.rules.products import placements

@@ -203,12 +203,12 @@ class Trial:
 
     def report(self, program: Callable[..., Any], seed: int, given: Callable[[list[Any]], list[Any]] = list) -> Any:
         """What `run` says of the program on inputs of this seed, or on what is given in their place."""
-        from shardc.machines.run import compare, placed
+        from shardc.machines.run import placed, report_of
 
         wholes = simulate.sample_inputs(self.schedule.program, seed)
         arguments = placed(self.schedule, given(wholes), self.mesh)
         results = program(*arguments)
-        return compare(self.schedule, wholes, results if isinstance(results, tuple) else (results,))
+        return report_of(self.schedule, wholes, results if isinstance(results, tuple) else (results,))
 
     def with_fault(self, fault: str, seed: int = 0) -> Any | None:
         """The report of a faulty run; None where the program has no room for the fault."""

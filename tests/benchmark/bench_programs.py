@@ -20,7 +20,8 @@ from tabulate import tabulate
 import shardc
 from shardc.cost import CHIPS, LinkModel
 from shardc.errors import ShardcError
-from shardc.ir.program import Pattern, Program
+from shardc.ir.expressions import Pattern
+from shardc.ir.program import Program
 from shardc.planner import Objective, PlannedProgram, plan_program, planned_at_once
 from shardc.planner.whole.arrays import is_free
 from shardc.testing.oracles import all_shardings

@@ -21,7 +21,7 @@ import shardc
 from shardc import simulate
 from shardc.emit.call.placing import from_blocks, make_mesh, spec_of
 from shardc.ir.functions import FUNCTIONS
-from shardc.machines.run import Verdict, compare
+from shardc.machines.run import Verdict, report_of
 from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, partial_programs
 
 EQUAL, NOT_CHECKABLE = "equal on every shard", "not checkable in f32"
@@ -92,7 +92,7 @@ def check(plan: shardc.Plan) -> bool:
     with jax.set_mesh(devices):
         emitted = results(scope["program"], placed)
     for way, got in (("called", called), ("emitted", emitted)):
-        report = compare(schedule, wholes, got)
+        report = report_of(schedule, wholes, got)
         assert report.verdict is not Verdict.NOT_EQUAL, f"{way}: {report}"
         checkable = checkable and report.ok
     return checkable

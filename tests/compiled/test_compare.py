@@ -10,7 +10,7 @@ import pytest
 
 import shardc
 from shardc.compiled import compilers
-from shardc.compiled.compare import compare, side_of
+from shardc.compiled.compare import comparison_of, side_of
 from shardc.compiled.replay.gantt import gantt, trace
 from shardc.machines import tpu
 from shardc.machines.baseline import compile_baseline
@@ -36,7 +36,7 @@ def compared(text, mesh, dims, slice_name):
     plan = shardc.plan(text, mesh=mesh, dims=dims, topology=slice_name, dtype="bf16")
     devices = slice_mesh(plan)
     ours, theirs = tpu.compile_schedule(plan.schedule, devices), compile_baseline(plan.schedule, devices)
-    return plan, compare(ours, theirs, plan._model, bound_wire_bytes=plan.bound.wire_bytes)
+    return plan, comparison_of(ours, theirs, plan._model, bound_wire_bytes=plan.bound.wire_bytes)
 
 
 @pytest.mark.parametrize("case", [REDUCE, MLP, EXCHANGE, SMALL], ids=["reduce", "mlp", "exchange", "small"])

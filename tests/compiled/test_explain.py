@@ -17,7 +17,7 @@ import pytest
 from jax import P
 
 import shardc
-from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.explain import explanation_of
 from shardc.compiled.explain.findings import GATHERED, PLANNED, REMATERIALIZED, SUMMED, TWICE
 from shardc.compiled.explain.notated import Unsaid
 from shardc.compiled.explain.wish import program_of
@@ -53,7 +53,7 @@ def mesh_of_kind(mesh=TWO, explicit=False):
 
 
 def explained(function, *args):
-    return explain(lower(function, args), LinkModel.of(mesh_of(args), CHIPS["v5p"]))
+    return explanation_of(lower(function, args), LinkModel.of(mesh_of(args), CHIPS["v5p"]))
 
 
 def model(name, wasteful):
@@ -152,7 +152,7 @@ def test_what_is_lost_sight_of_is_judged_with_the_whole_function():
     model = LinkModel.of(mesh_of((x,)), CHIPS["v5p"])
     for function, judged in ((jnp.tanh, 3 * 16 * 8 * 4), (jnp.sin, 0)):  # of which the notation has one
         lowered = replace(lower(jax.jit(function, out_shardings=lies), (x,)), text=lost)
-        found = explain(lowered, model)
+        found = explanation_of(lowered, model)
         assert (found.judged_bytes, found.wire_bytes, found.findings) == (judged, 3 * 16 * 8 * 4, ())
         assert [left.why for left in found.not_judged] == ["goes into custom-call `odd`"] * (not judged)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from shardc.compiled import collectives
-from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.explain import explanation_of
 from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED
 from shardc.cost import CHIPS, LinkModel
 from shardc.machines.jitted import lower, mesh_of
@@ -27,7 +27,7 @@ def explained(step):
     mesh = jax.make_mesh((2, 4), ("X", "Y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     function, *args = step.made(mesh)
     lowered = lower(function, args)
-    return explain(lowered, LinkModel.of(mesh_of(args), CHIPS["v5p"])), collectives(lowered.text, mesh_of(args))
+    return explanation_of(lowered, LinkModel.of(mesh_of(args), CHIPS["v5p"])), collectives(lowered.text, mesh_of(args))
 
 
 def every_byte_is_accounted_for(found, counted):

@@ -13,7 +13,7 @@ from jax import P
 
 import shardc
 from shardc.compiled import collectives
-from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.explain import explanation_of
 from shardc.compiled.explain.findings import GATHERED, PLANNED, REMATERIALIZED, SUMMED
 from shardc.cost import Layout, LinkModel
 from shardc.cost.topology import lay, topology
@@ -44,7 +44,7 @@ def slice_mesh(mesh, name):
 def explained(function, *args, on):
     """The arguments lie on a mesh of no devices; the slice's are put in their place."""
     mesh, found = mesh_of(args), topology(on)
-    return explain(lower(function, args, slice_mesh(mesh, on)), LinkModel.of(mesh, found.chip, Layout(found)))
+    return explanation_of(lower(function, args, slice_mesh(mesh, on)), LinkModel.of(mesh, found.chip, Layout(found)))
 
 
 def abstract(on):
@@ -152,7 +152,7 @@ def laws_hold(step, on):
     function, *args = step.made(abstract(on))
     mesh, found = mesh_of(args), topology(on)
     lowered = lower(function, args, slice_mesh(mesh, on))
-    said = explain(lowered, LinkModel.of(mesh, found.chip, Layout(found)))
+    said = explanation_of(lowered, LinkModel.of(mesh, found.chip, Layout(found)))
     total = sum(one.total_bytes for one in collectives(lowered.text, mesh))
     assert said.judged_bytes + sum(left.wire_bytes for left in said.not_judged) == total == said.wire_bytes
     assert said.not_judged == (), str(said)

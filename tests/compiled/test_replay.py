@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shardc
-from shardc.compiled.compare import compare, tallied
+from shardc.compiled.compare import comparison_of, tallied
 from shardc.compiled.hlo.collectives import Collective, Reader
 from shardc.compiled.hlo.text import read_hlo
 from shardc.compiled.replay.gantt import gantt, trace
@@ -626,7 +626,7 @@ def compiled(lines, memory=(4, 5, 6)):
 def test_a_comparison_has_both_sides_and_their_ratios():
     model = LinkModel.of(RING, V5P)
     theirs = [gather("g"), gather("h"), permute("p", shift(4, 1))]
-    found = compare(
+    found = comparison_of(
         compiled([gather("g")]),
         compiled(theirs, memory=(4, 5, 12)),
         model,
@@ -651,7 +651,7 @@ def test_a_comparison_has_both_sides_and_their_ratios():
 
 
 def test_a_comparison_without_memory_or_measurement():
-    found = compare(compiled([], memory=None), compiled([gather("g")], memory=None), LinkModel.of(RING, V5P))
+    found = comparison_of(compiled([], memory=None), compiled([gather("g")], memory=None), LinkModel.of(RING, V5P))
     assert "temporary" not in str(found) and "measured" not in str(found)
     assert found.to_json()["measured"] is None and found.ours.collectives == ()
 

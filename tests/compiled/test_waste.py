@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shardc.compiled import Reader, collectives, read_hlo
 from shardc.compiled.explain import digits
 from shardc.compiled.explain.change import Start, axes_of, change_of, coordinates
-from shardc.compiled.explain.explain import explain
+from shardc.compiled.explain.explain import explanation_of
 from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED, TWICE
 from shardc.compiled.explain.flow import At, Flow, layouts_of
 from shardc.compiled.explain.indices import Scope
@@ -42,7 +42,7 @@ class Lowered:
 
 
 def explained(text, mesh=MESH, **given):
-    return explain(Lowered(text, mesh, **given), LinkModel.of(mesh, CHIPS["v5p"]))
+    return explanation_of(Lowered(text, mesh, **given), LinkModel.of(mesh, CHIPS["v5p"]))
 
 
 def program(*lines, devices=8, computations=""):

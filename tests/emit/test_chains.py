@@ -6,7 +6,7 @@ import pytest
 import shardc
 from shardc import simulate
 from shardc.emit.call.placing import from_blocks, make_mesh, spec_of
-from shardc.machines.run import compare
+from shardc.machines.run import report_of
 
 pytestmark = pytest.mark.devices
 
@@ -38,7 +38,7 @@ def run(mesh, text, dtype, objective):
         blocks = simulate.scatter(whole, array, plan.schedule.given_mesh).astype(array.dtype.jax)
         flat = blocks.reshape(-1, *blocks.shape[len(plan.mesh) :])
         placed.append(from_blocks(list(flat), array, devices, jax.NamedSharding(devices, spec_of(array.sharding))))
-    return compare(plan.schedule, wholes, [plan.compile(devices)(*placed)])
+    return report_of(plan.schedule, wholes, [plan.compile(devices)(*placed)])
 
 
 @pytest.mark.parametrize("objective", ["time", "bytes"])

@@ -14,7 +14,7 @@ from shardc.emit.call.placing import from_blocks, make_mesh, spec_of
 from shardc.emit.exprs import Attr, BinOp, Call, Const, Index, Items, Keyword, Loop, Name
 from shardc.emit.steps import moves as emitted_moves
 from shardc.emit.steps.moves import slice_of
-from shardc.machines.run import compare
+from shardc.machines.run import report_of
 
 pytestmark = pytest.mark.devices
 
@@ -44,7 +44,7 @@ def refused_by(text, dtype="int32", mesh=MESH):
         return "types"
     if result.shape != plan.schedule.values[plan.schedule.outputs[0]].shape:
         return "shapes"
-    if not compare(plan.schedule, wholes, [result]).ok:
+    if not report_of(plan.schedule, wholes, [result]).ok:
         return "values"
     lowered = sum(c.total_bytes for c in collectives(program.lower(*placed).as_text()))
     return None if lowered == plan.cost.wire_bytes else "bytes"
@@ -196,7 +196,7 @@ def test_the_outputs_keep_their_order():
     devices = make_mesh(plan.schedule.given_mesh)
     wholes = simulate.sample_inputs(plan.program)
     results = plan.compile(devices)(*arguments(plan, wholes, devices))
-    assert compare(plan.schedule, wholes, results).ok
+    assert report_of(plan.schedule, wholes, results).ok
     assert [result.sharding.spec for result in results] == [jax.P("X", None), jax.P(None, "Y")]
 
 
@@ -253,9 +253,9 @@ def test_one_wrong_shard_is_seen(device):
     devices, array = make_mesh(plan.schedule.given_mesh), plan.schedule.values[0]
     blocks = simulate.expected_blocks(whole, array, plan.schedule.mesh).astype(np.int32).reshape(8, 8, 16).copy()
     sharding = jax.NamedSharding(devices, spec_of(array.sharding))
-    assert compare(plan.schedule, wholes, [from_blocks(list(blocks), array, devices, sharding)]).ok
+    assert report_of(plan.schedule, wholes, [from_blocks(list(blocks), array, devices, sharding)]).ok
     blocks[device, 3, 5] += 1
-    assert not compare(plan.schedule, wholes, [from_blocks(list(blocks), array, devices, sharding)]).ok
+    assert not report_of(plan.schedule, wholes, [from_blocks(list(blocks), array, devices, sharding)]).ok
 
 
 def test_a_reshard_is_remembered_by_type_as_well():

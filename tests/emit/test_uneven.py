@@ -14,10 +14,11 @@ from shardc.emit.text.source import source
 from shardc.errors import ShardcError
 from shardc.ir.collectives import uneven_exchange
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Schedule, Step, StepCost
-from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.lowering.flow import untyped_along
 from shardc.rules.products import placements

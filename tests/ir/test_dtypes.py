@@ -13,7 +13,7 @@ import shardc
 from shardc import simulate
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES, accumulator, promoted
-from shardc.machines.run import Verdict, compare, run
+from shardc.machines.run import Verdict, report_of, run
 
 pytestmark = pytest.mark.devices
 
@@ -214,9 +214,9 @@ def test_what_is_rounded_is_within_bounds_that_tell_one_part_of_a_sum_from_none(
         whole = random.integers(-4095, 4096, shape) / (1 if array.dtype.kind.value == "int" else 4096)
         wholes.append(whole.astype(jnp.dtype(array.dtype.jax)))
     program = plan.compile()
-    assert compare(plan.schedule, wholes, [program(*wholes)]).verdict is Verdict.EQUAL
+    assert report_of(plan.schedule, wholes, [program(*wholes)]).verdict is Verdict.EQUAL
     without = np.concatenate([np.zeros_like(wholes[1][:8]), wholes[1][8:]])
-    assert compare(plan.schedule, wholes, [program(wholes[0], without)]).verdict is Verdict.NOT_EQUAL
+    assert report_of(plan.schedule, wholes, [program(wholes[0], without)]).verdict is Verdict.NOT_EQUAL
 
 
 def test_gradients_have_the_types_of_the_operands():

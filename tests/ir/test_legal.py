@@ -10,9 +10,9 @@ from hypothesis import given, settings
 import shardc
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather
+from shardc.ir.expressions import Pattern
 from shardc.ir.legal import PROGRAM, SCHEDULE, faults_of
 from shardc.ir.plan import How, Together
-from shardc.ir.program import Pattern
 from shardc.ir.sharding import Sharding
 from shardc.testing import programs
 

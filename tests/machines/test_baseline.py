@@ -16,7 +16,7 @@ from shardc.emit.call import placing
 from shardc.errors import ShardcError
 from shardc.machines.baseline import compile_baseline, jitted, with_auto_axes
 from shardc.machines.measure import interleaved, measured
-from shardc.machines.run import compare, simulated_mesh
+from shardc.machines.run import report_of, simulated_mesh
 from shardc.machines.stderr import caught_stderr
 
 pytestmark = pytest.mark.devices
@@ -64,7 +64,7 @@ def test_every_shard_is_what_the_program_means(text, dtype, mesh):
     arrays = [schedule.values[number] for number in schedule.inputs]
     results = jitted(schedule, automatic)(*on_devices(wholes, arrays, automatic))
     results = results if isinstance(results, tuple) else (results,)
-    report = compare(schedule, wholes, results)
+    report = report_of(schedule, wholes, results)
     assert report.ok, str(report)
     for result, number in zip(results, schedule.outputs, strict=True):
         assert placing.sharding_of(result.sharding.spec, result.ndim) == schedule.values[number].sharding

@@ -19,7 +19,7 @@ from shardc.compiled.hlo.stablehlo import collectives
 from shardc.emit.call.placing import from_blocks, make_mesh, spec_of
 from shardc.ir.collectives import DirectExchange
 from shardc.ir.sharding import Sharding, spell
-from shardc.machines.run import compare
+from shardc.machines.run import report_of
 from shardc.rules.products import placements
 
 pytestmark = pytest.mark.devices
@@ -141,7 +141,7 @@ def executed(text, mesh, dtype="int32", objective="time"):
     results = program(*placed)
     results = results if isinstance(results, tuple) else (results,)
     jax.block_until_ready(results)
-    return plan, program, placed, compare(plan.schedule, wholes, results)
+    return plan, program, placed, report_of(plan.schedule, wholes, results)
 
 
 def foreseen(schedule):
@@ -195,14 +195,14 @@ def test_a_dropped_sum_is_seen(monkeypatch):
     half[0][:, : half[0].shape[1] // 2] = 0
     devices = make_mesh(plan.schedule.given_mesh)
     result = plan.compile(devices)(*arguments(plan, half, devices))
-    assert not compare(plan.schedule, wholes, [result]).ok
+    assert not report_of(plan.schedule, wholes, [result]).ok
 
 
 def test_a_result_of_another_shape_or_type_is_seen():
     plan = shardc.plan("A[I_X, J] → A[I, J]", mesh=TWO, dims=SIZES, dtype="f32")
     wholes = simulate.sample_inputs(plan.program)
     for wrong in (wholes[0][:, :8].astype(np.float32), wholes[0].astype(np.int32)):
-        report = compare(plan.schedule, wholes, [jnp.asarray(wrong)])
+        report = report_of(plan.schedule, wholes, [jnp.asarray(wrong)])
         assert not report.ok
         assert "NOT EQUAL" in str(report)
 
@@ -221,7 +221,7 @@ def test_results_that_are_one_value_are_told_apart_by_name(text):
     assert len(set(plan.schedule.outputs)) == 1
     wholes = simulate.sample_inputs(plan.program)
     results = plan.compile()(*(whole.astype(np.int32) for whole in wholes))
-    told = [output.sharding for output in compare(plan.schedule, wholes, results).outputs]
+    told = [output.sharding for output in report_of(plan.schedule, wholes, results).outputs]
     assert told == [array.sharding for array in plan.outputs]
     assert told == [str(array) for array in plan.schedule.results]
     assert [name.split("[")[0] for name in told] == [plan.program.results[at].name for at in plan.program.outputs]

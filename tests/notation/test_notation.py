@@ -11,8 +11,9 @@ import pytest
 
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Call, Named, Pattern, Product, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Named, Pattern, Product, Program, Use
+from shardc.ir.program import Program
 from shardc.notation import parse, parse_dims, parse_mesh, parse_tree, print_program, print_tree
 
 MESH = Mesh.of({"X": 2, "Y": 4})

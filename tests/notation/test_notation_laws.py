@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shardc.errors import CODES, ShardcError, Span
+from shardc.ir.expressions import Pattern, Product, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.notation import parse, parse_tree, print_program, print_tree, spelled, tree
 from shardc.notation.faults import MAX_FAULTS, every_fault
 

@@ -14,9 +14,9 @@ from shardc import simulate
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
+from shardc.ir.expressions import Product, operands
 from shardc.ir.laws import product_law
 from shardc.ir.plan import Block, Einsum, Schedule
-from shardc.ir.program import Product, operands
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program
 from shardc.testing import Case, all_shardings, assert_equal_on_every_device, assert_schedule_legal, meshes, shardings

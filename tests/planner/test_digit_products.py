@@ -14,8 +14,8 @@ from shardc.api import parse
 from shardc.cost import LinkModel, chip
 from shardc.ir.collectives import CollectivePermute, DirectExchange
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import operands
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import operands
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective
 from shardc.planner.digits.products import _Task

@@ -16,9 +16,10 @@ from shardc.ir.collectives import DirectExchange, JointExchange, apply
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.exchange import needed, pieces, tails
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.move import IllegalMove
-from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program
 from shardc.rules.moves import exchange

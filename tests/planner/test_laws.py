@@ -12,8 +12,9 @@ from shardc.cost import Layout, LinkModel, chip
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce, apply
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Pattern, Product, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Idle, Objective, plan_program
 from shardc.rules.moves import moves

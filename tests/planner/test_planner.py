@@ -15,9 +15,10 @@ from shardc import simulate
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Schedule
-from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program
 from shardc.testing import (

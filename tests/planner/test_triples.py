@@ -8,8 +8,9 @@ import pytest
 from shardc import simulate
 from shardc.cost import LinkModel, chip
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Pattern, Product, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Input, Pattern, Product, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program
 from shardc.rules.products import placements

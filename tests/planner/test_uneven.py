@@ -13,8 +13,9 @@ from shardc.cost import LinkModel, chip
 from shardc.cost.formulas import evaluate
 from shardc.ir.collectives import UnevenExchange
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.ir.uneven import timetable
 from shardc.planner import Objective, plan_with_subaxes

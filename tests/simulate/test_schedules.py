@@ -12,9 +12,10 @@ import pytest
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Call, Named, Pattern, Product, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Schedule, Step, StepCost
-from shardc.ir.program import Call, Input, Named, Pattern, Product, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding
 from shardc.simulate import gather, reference, run, sample_inputs, trace
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc import simulate
 from shardc.ir.dtypes import DTYPES
-from shardc.machines.comparison import Verdict, compare
+from shardc.machines.comparison import Verdict, report_of
 from shardc.simulate import Coins
 from shardc.simulate.stochastic import Inexact, Precision
 from shardc.simulate.tolerance import spread_of
@@ -104,7 +104,7 @@ def tried(plan, seed=0, change=lambda blocks: blocks):
     found = simulate.run(schedule, wholes, coins=Nearest())
     arrays = [schedule.values[number] for number in schedule.outputs]
     results = [held(change(blocks), array, schedule.mesh) for blocks, array in zip(found, arrays, strict=True)]
-    return compare(schedule, wholes, results)
+    return report_of(schedule, wholes, results)
 
 
 def planned(case, dtype):
@@ -159,7 +159,7 @@ def test_a_block_with_scores_that_nothing_scales_is_checkable(dtype):
     wholes = simulate.sample_inputs(plan.program)
     (blocks,) = simulate.run(wrong.schedule, wholes, coins=Nearest())
     array = wrong.schedule.values[wrong.schedule.outputs[0]]
-    report = compare(plan.schedule, wholes, [held(blocks, array, wrong.schedule.mesh)])
+    report = report_of(plan.schedule, wholes, [held(blocks, array, wrong.schedule.mesh)])
     assert report.verdict is Verdict.NOT_EQUAL, report
 
 
@@ -194,6 +194,6 @@ def test_a_result_of_another_type_is_not_equal_and_its_json_is_finite():
     plan = shardc.plan("A[I_X] → A[I]", mesh=MESH, dims="I=8", dtype="bf16")
     wholes = simulate.sample_inputs(plan.program)
     result = SimpleNamespace(shape=(8,), dtype=SimpleNamespace(name="float32"), addressable_shards=[])
-    report = compare(plan.schedule, wholes, [result])
+    report = report_of(plan.schedule, wholes, [result])
     assert report.verdict is Verdict.NOT_EQUAL and report.max_error is None
     assert "float32" in json.loads(json.dumps(report.to_json(), allow_nan=False))["outputs"][0]["reason"]

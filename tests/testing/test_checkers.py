@@ -9,9 +9,10 @@ import pytest
 
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Call, Pattern, Product, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Schedule, Step, StepCost
-from shardc.ir.program import Call, Input, Pattern, Product, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding
 from shardc.simulate import IllegalStep, ReplicaMismatch, expected_blocks, reference, run, sample_inputs, scatter
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, function_law, product_law

@@ -60,7 +60,7 @@ class Lowered(Protocol):
     def flops(self) -> float: ...
 
 
-def explain(lowered: Lowered, model: LinkModel) -> Explanation:
+def explanation_of(lowered: Lowered, model: LinkModel) -> Explanation:
     """Reads a compiled function, prices it and looks for waste. Raises UnreadableHlo."""
     module = read_hlo(lowered.text)
     parts = parts_of(Reader(module, lowered.mesh))

@@ -16,10 +16,11 @@ from shardc.compiled.replay.pricing import price
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.names import KEYWORDS
 from shardc.ir.plan import Cost
-from shardc.ir.program import Input, Pattern, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, planned_at_once
 

@@ -13,8 +13,9 @@ from shardc.compiled.explain.change import dim_names
 from shardc.compiled.explain.notated import ODD, Dim, Node, Trace, Unsaid, Value
 from shardc.compiled.explain.search import array_name
 from shardc.cost.model import LinkModel
+from shardc.ir.expressions import Call, Expr, Pattern, Product, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Call, Expr, Input, Pattern, Product, Program, Statement, Use
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner import PlannedProgram, plan_program
 

@@ -15,9 +15,10 @@ from shardc.emit.call.placing import sharding_of, spec_of
 from shardc.emit.call.program import CompiledProgram
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype as find_dtype
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Input, Pattern, Program, Statement, Use, axes_written
+from shardc.ir.program import Input, Program, Statement, axes_written
 from shardc.ir.sharding import Sharding, spell
 from shardc.notation import parse
 

@@ -16,9 +16,10 @@ from typing import TypeAlias
 
 from shardc.ir.dtypes import DType
 from shardc.ir.exchange import needed, received_to_add
+from shardc.ir.expressions import Expr, Named, Product, Use, operands
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Expr, For, Input, Named, Product, Program, Use, bound_by, operands, read_by
+from shardc.ir.program import For, Input, Program, bound_by, read_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.bounds.cuts import by_products, sent
 from shardc.planner.bounds.degrees import Matmul, Operand, received

@@ -14,7 +14,7 @@ from itertools import product
 from operator import itemgetter
 
 from shardc.ir.digits import Reshape, reshaped, shape_after
-from shardc.ir.program import Product
+from shardc.ir.expressions import Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import PLACED, PRICED, Spent
 from shardc.planner.digits.bounds import MovesBound

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from shardc.ir.program import For, Named, Program, Statement, Use, every_statement, nested, operands, uses
+from shardc.ir.expressions import Named, Use, operands, uses
+from shardc.ir.program import For, Program, Statement, every_statement, nested
 from shardc.ir.sharding import Axes
 from shardc.rules.products import count_placements
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Pattern
 from shardc.ir.sharding import Axes, Sharding
 
 

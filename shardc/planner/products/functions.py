@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from shardc.ir.collectives import AllReduce
+from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.program import Call
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.rules.functions import applied, reduced_across

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shardc.ir.dtypes import DType, multiplied
+from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Product, Program
+from shardc.ir.program import Program
 from shardc.ir.sharding import Sharding
 
 

@@ -20,8 +20,9 @@ from shardc.cost import formulas
 from shardc.cost.model import picoseconds
 from shardc.cost.sums import loop_cost
 from shardc.errors import ShardcError
+from shardc.ir.expressions import Pattern, Use
 from shardc.ir.plan import Block, Einsum, Loop, Op, Step, StepCost
-from shardc.ir.program import For, Input, Pattern, Program, Statement, Use, bound_by, pinned
+from shardc.ir.program import For, Input, Program, Statement, bound_by, pinned
 from shardc.ir.sharding import Array, Sharding, with_dim
 from shardc.planner.planned import PlannedLoop, PlannedStatement
 from shardc.planner.program.progress import PartialPlan

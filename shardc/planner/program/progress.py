@@ -10,8 +10,9 @@ from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
+from shardc.ir.expressions import uses
 from shardc.ir.plan import Block, Op, Schedule, Step, StepCost, Strategy
-from shardc.ir.program import Program, Statement, read_by, same_array, uses
+from shardc.ir.program import Program, Statement, read_by, same_array
 from shardc.ir.sharding import Array
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
 from shardc.planner.digits.chosen import Chosen

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from shardc.ir.program import Program, classes
+from shardc.ir.program import Program
+from shardc.ir.sizes import classes
 
 PLANNED = 4096
 

@@ -15,10 +15,11 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Call, Expr, Product, Use
 from shardc.ir.facts import Kind
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Step, StepCost, applied
-from shardc.ir.program import Call, Expr, Input, Product, Use
+from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding
 from shardc.lowering.scatters import block_of
 from shardc.planner.digits.chosen import Chosen, InDigits

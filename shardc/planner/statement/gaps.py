@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from shardc.cost.model import picoseconds
 from shardc.ir.chains import Chain, chain_of
-from shardc.ir.program import Expr, Product, Statement, Use, operands
+from shardc.ir.expressions import Expr, Product, Use, operands
+from shardc.ir.program import Statement
 from shardc.planner.paths.tables import Table
 from shardc.planner.problem import Problem
 from shardc.planner.products.work import Work

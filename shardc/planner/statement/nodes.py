@@ -21,7 +21,7 @@ from typing import assert_never
 from shardc.errors import ShardcError
 from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES
-from shardc.ir.program import Call, Expr, Named, Pattern, Product, Use, operands
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import NODE, WAY
 from shardc.planner.paths.few import few_choices

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import islice, product
 
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
-from shardc.ir.program import Call, Expr, Named, Product, Program, every_statement, operands
+from shardc.ir.expressions import Call, Expr, Named, Product, operands
+from shardc.ir.program import Program, every_statement
 from shardc.planner.paths.tables import Applied, Moved, Multiplied, Table
 
 MAX_ORDERS = 16

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shardc.ir.collectives import AllReduce, Move
+from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Op, StepCost
-from shardc.ir.program import Call
 from shardc.ir.sharding import MAX, SUM, Array, Sharding
 from shardc.rules.functions import reduced_across
 

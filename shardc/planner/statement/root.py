@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shardc.errors import ShardcError
-from shardc.ir.program import Named, Product, Statement
+from shardc.ir.expressions import Named, Product
+from shardc.ir.program import Statement
 from shardc.ir.sharding import spell
 from shardc.planner.paths.few import fitted
 from shardc.planner.paths.tables import Table

@@ -18,7 +18,8 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from shardc.errors import ShardcError
-from shardc.ir.program import Call, Expr, Product, Statement, operands
+from shardc.ir.expressions import Call, Expr, Product, operands
+from shardc.ir.program import Statement
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below

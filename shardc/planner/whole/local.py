@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from shardc.ir.calls import linear_operands
-from shardc.ir.program import Call, Product
+from shardc.ir.expressions import Call, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
