@@ -7,8 +7,6 @@ route of `rules.routes` does, and is one more edge.
 
 from __future__ import annotations
 
-import heapq
-import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,6 +23,7 @@ from shardc.planner.options import CHEAPEST, Method, Options
 from shardc.planner.paths.costs import CostedRoute, Leg, edge_costs
 from shardc.planner.paths.graph import Edge, Graph, Remaining, sharding_graph
 from shardc.planner.paths.path import Arrival, Paths
+from shardc.planner.paths.run import Run, Step
 from shardc.rules.routes import Route, aligned, plainly, route
 
 
@@ -58,11 +57,10 @@ class Search:
             self.total_bytes *= size
         self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
         self._always_divides = self._cap is None and all(size % graph.mesh.devices == 0 for size in shape)
-        self._bounds: dict[int | None, dict[int, int]] = {}  # of each goal, by where from
         self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._closed: dict[tuple[int, int], tuple[int, Route] | None] = {}
         self._divides: dict[int, bool] = {}
-        self._priced: dict[int, list[tuple[int, int, Route]]] = {}
+        self._priced: dict[int, list[Step]] = {}
         self._from: dict[int, Paths] = {}
 
     def divides(self, number: int) -> bool:
@@ -90,56 +88,13 @@ class Search:
         """
         if not self.options.searches:
             return self._closed_paths(seeds, goal)
-        bounds = self._bounds.setdefault(goal, {})
-        price = dict(seeds)
-        last: dict[int, Arrival | None] = dict.fromkeys(seeds)
-        queue = [(cost + self.bound(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())]
-        heapq.heapify(queue)
-        count = len(queue)
-        settled: set[int] = set()
-        most, origin = math.inf if limit is None else limit, {number: number for number in seeds}
-        while queue:
-            bound, _, number = heapq.heappop(queue)
-            if bound > most:
-                break
-            if number in settled:
-                continue
-            settled.add(number)
-            if number == goal:
-                break
-            try:
-                if goal is None and len(seeds) > 1:
-                    for seed, route in self._from_seeds(number, seeds, price[number]):
-                        price[number], last[number], origin[number] = seeds[seed] + route[0], (seed, route[1]), seed
-                onward = [*self._routes(number, goal, last[number]), *self._steps(number)]
-            except Spent:
-                if goal is None or goal not in price:
-                    raise
-                return Paths(price, last, min(bound, price[goal]))
-            here = price[number]
-            for target, added, moves in onward:
-                known, cost, before = price.get(target), here + added, number
-                if known is not None and cost >= known:
-                    continue
-                left = bounds.get(target)
-                if left is None:
-                    left = bounds[target] = self.bound(target, goal)
-                if known is None:
-                    seed = origin[number]
-                    spare = most - seeds[seed] - left
-                    if cost + left > most and (spare < 0 or self.bound(seed, target) > spare):
-                        continue  # not even by a shortcut
-                    cost, before, moves = self._shortcut(seed, seeds[seed], target, goal, (cost, number, moves))
-                if cost + left > most or self._brings_too_much(cost + left):
-                    continue
-                most = cost if target == goal else most
-                price[target], last[target], origin[target] = cost, (before, moves), origin[before]
-                settled.discard(target)  # it may be met again from behind a shortcut
-                count += 1
-                heapq.heappush(queue, (cost + left, count, target))
-        return Paths({number: price[number] for number in price if number in settled}, last)
+        return Run(self, seeds, goal, limit).paths()
 
-    def _brings_too_much(self, price: int) -> bool:
+    def onward(self, number: int, goal: int | None, last: Arrival | None) -> list[Step]:
+        """The route to the goal, and every move."""
+        return [*self._routes(number, goal, last), *self._steps(number)]
+
+    def brings_too_much(self, price: int) -> bool:
         most = self.options.most_wire
         return most is not None and self.objective.wire_bytes(price) > most
 
@@ -183,7 +138,7 @@ class Search:
             wire = max(wire, received_to_add(self.total_bytes, summed, left.block, devices))
         return self.objective.price(0 if rate is None else rate.time_ps(self.total_bytes), wire, steps=0)
 
-    def _routes(self, number: int, goal: int | None, last: Arrival | None) -> list[tuple[int, int, Route]]:
+    def _routes(self, number: int, goal: int | None, last: Arrival | None) -> list[Step]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
@@ -197,26 +152,23 @@ class Search:
             return None
         return self.route(number, goal)
 
-    def _shortcut(
-        self, seed: int, start: int, number: int, goal: int | None, found: tuple[int, int, Route]
-    ) -> tuple[int, int, Route]:
+    def shortcut(self, seed: int, start: int, number: int, goal: int | None, found: Step) -> Step:
         """A route from the seed of a path to the sharding that it just met, if that is cheaper.
 
-        What no search comes by is not tried, so of two searches the wider may find a cheaper path.
-
-        Only where that path brings more bytes than are needed; and in large graphs not on the way to a goal.
+        Only for pairs that the search meets, so that of two searches the wider may find a cheaper path; only where the
+        path found brings more bytes than are needed; and in large graphs not on the way to a goal.
         """
         large = self.graph.is_large
-        if (large and goal is not None) or found[0] <= start + self.bound(seed, number):
+        if (large and goal is not None) or found[1] <= start + self.bound(seed, number):
             return found
-        if self.objective.wire_bytes(found[0] - start) <= self.needed(seed, number):
+        if self.objective.wire_bytes(found[1] - start) <= self.needed(seed, number):
             return found
         if not (large or self.graph.needs_digits(seed, number)):
             return found
         way = self._shorter(seed, number)
-        return found if way is None or start + way[0] >= found[0] else (start + way[0], seed, way[1])
+        return found if way is None or start + way[0] >= found[1] else (seed, start + way[0], way[1])
 
-    def _from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]:
+    def from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]:
         """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
         self._budget.spend(EDGE * len(seeds))
         for seed, start in seeds.items():
@@ -334,7 +286,7 @@ class Search:
         before = 0 if number in self.given else self.local_bytes(number)
         return before + self.local_bytes(target) <= self._cap
 
-    def _steps(self, number: int) -> list[tuple[int, int, Route]]:
+    def _steps(self, number: int) -> list[Step]:
         found = self._priced.get(number)
         if found is None:
             self._budget.spend(NODE)

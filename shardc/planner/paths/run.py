@@ -1,0 +1,103 @@
+"""One search from priced shardings: what is met, the most promising first, and when it ends."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeAlias
+
+from shardc.planner.budget import Spent
+from shardc.planner.paths.path import Arrival, Paths
+from shardc.rules.routes import Route
+
+Step: TypeAlias = tuple[int, int, Route]  # to which sharding, at what price, by which moves
+
+
+class Moves(Protocol):
+    """What a run asks: a Search."""
+
+    def bound(self, number: int, goal: int | None) -> int: ...
+    def onward(self, number: int, goal: int | None, last: Arrival | None) -> Iterable[Step]: ...
+    def from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]: ...
+    def shortcut(self, seed: int, start: int, number: int, goal: int | None, found: Step) -> Step: ...
+    def brings_too_much(self, price: int) -> bool: ...
+
+
+class Run:
+    """A* from seeds up to a goal, if there is one, and if a path there can cost at most the limit; else Dijkstra's.
+
+    Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
+    """
+
+    def __init__(self, moves: Moves, seeds: dict[int, int], goal: int | None, limit: int | None) -> None:
+        self.moves, self.seeds, self.goal = moves, seeds, goal
+        self.price = dict(seeds)
+        self.last: dict[int, Arrival | None] = dict.fromkeys(seeds)
+        self.origin = {number: number for number in seeds}  # from which seed each is reached
+        self.settled: set[int] = set()
+        self.limit = math.inf if limit is None else limit
+        queue = (
+            (cost + moves.bound(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())
+        )
+        self.queue = list(queue)  # by what a path through each costs at least
+        self.count = len(self.queue)
+        heapq.heapify(self.queue)
+
+    def paths(self) -> Paths:
+        """Where the budget ends first, the best path to the goal that is known; raises Spent where none is."""
+        price, goal = self.price, self.goal
+        while self.queue:
+            bound, _, number = heapq.heappop(self.queue)
+            if bound > self.limit:
+                break
+            if number in self.settled:
+                continue
+            self.settled.add(number)
+            if number == goal:
+                break
+            try:
+                onward = self._onward(number)
+            except Spent:
+                if goal is None or goal not in price:
+                    raise
+                return Paths(price, self.last, min(bound, price[goal]))
+            here = price[number]
+            for target, added, route in onward:
+                known = price.get(target)
+                if known is None or here + added < known:
+                    self._meet(number, (target, here + added, route), is_new=known is None)
+        return Paths({number: price[number] for number in price if number in self.settled}, self.last)
+
+    def _onward(self, number: int) -> Iterable[Step]:
+        if self.goal is None and len(self.seeds) > 1:
+            for seed, (cost, route) in self.moves.from_seeds(number, self.seeds, self.price[number]):
+                self._keep(number, self.seeds[seed] + cost, (seed, route))
+        return self.moves.onward(number, self.goal, self.last[number])
+
+    def _meet(self, number: int, found: Step, is_new: bool) -> None:
+        """A cheaper way to a sharding, or the first, to which a shortcut may be cheaper still."""
+        target, cost, route = found
+        before, left = number, self.moves.bound(target, self.goal)
+        if is_new:
+            seed = self.origin[number]
+            if cost + left > self.limit and self._is_out_of_reach(seed, target, left):
+                return
+            shorter = self.moves.shortcut(seed, self.seeds[seed], target, self.goal, (number, cost, route))
+            before, cost, route = shorter
+        if cost + left > self.limit or self.moves.brings_too_much(cost + left):
+            return
+        if target == self.goal:
+            self.limit = cost
+        self._keep(target, cost, (before, route))
+        self.settled.discard(target)  # it may be met again from behind a shortcut
+        self.count += 1
+        heapq.heappush(self.queue, (cost + left, self.count, target))
+
+    def _is_out_of_reach(self, seed: int, target: int, left: int) -> bool:
+        """Whether not even a shortcut may lead through a sharding within the limit."""
+        spent = self.seeds[seed] + left
+        return spent > self.limit or spent + self.moves.bound(seed, target) > self.limit
+
+    def _keep(self, number: int, cost: int, arrival: Arrival) -> None:
+        self.price[number], self.last[number], self.origin[number] = cost, arrival, self.origin[arrival[0]]
