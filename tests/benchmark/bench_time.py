@@ -30,8 +30,9 @@ import shardc
 from shardc.compiled.compare import Side
 from shardc.compiled.compilers import slice_mesh
 from shardc.compiled.tune.made import made
+from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Pattern, Program, every_statement
+from shardc.ir.program import Program, every_statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.machines.baseline import lower_baseline
 from shardc.machines.stderr import caught_stderr

@@ -19,10 +19,11 @@ from shardc.emit.steps.calls import Body
 from shardc.emit.steps.products import product
 from shardc.emit.steps.variables import LONGEST, taken_names
 from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Call, Named, Pattern, Product, Use
+from shardc.ir.expressions import Expr as Asked
 from shardc.ir.names import check_name
 from shardc.ir.plan import Schedule, applied
-from shardc.ir.program import Call, For, Named, Pattern, Product, Program, Statement, Use, bound_by
-from shardc.ir.program import Expr as Asked
+from shardc.ir.program import For, Program, Statement, bound_by
 from shardc.ir.sharding import Array, Sharding
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shardc.ir.program import Product
+from shardc.ir.expressions import Product
 from shardc.planner.digits.products import in_digits
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
