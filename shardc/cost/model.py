@@ -30,10 +30,11 @@ from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import less_one, product, total
 from shardc.cost.network import Network, network
-from shardc.ir.collectives import Move, Turns, turns
+from shardc.ir.collectives import Move
 from shardc.ir.dtypes import DType
 from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.move import Turns
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering.forms import Call, at_once
@@ -165,7 +166,7 @@ class LinkModel:
         return self.network.chip
 
     def rate(self, move: Move) -> Rate:
-        key = type(move), move.axes, turns(move)  # dims play no part
+        key = type(move), move.axes, move.turns  # dims play no part
         found = self._rates.get(key)
         if found is None:
             found = self._rates[key] = self._of_call(at_once(move))

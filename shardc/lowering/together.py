@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, ReduceScatter
+from shardc.ir.collectives import AllReduce
+from shardc.ir.facts import Kind
 from shardc.ir.folds import last_uses
 from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together
 from shardc.ir.sharding import SUM, spell_axes
@@ -91,7 +92,7 @@ def _before(block: Block, place: int) -> list[int]:
     for operand in dict.fromkeys(readers):
         made = next((n for n, step in enumerate(block.steps[:place]) if operand in step.results), None)
         users = [step for step in block.steps if operand in step.operands]
-        if made is not None and isinstance(block.steps[made].op, AllGather | JointGather):
+        if made is not None and block.steps[made].op.facts.kind is Kind.GATHER:
             found += [made] if len(users) == 1 and last.get(operand) == place else []
     return found
 
@@ -106,7 +107,7 @@ def _after(block: Block, place: int) -> list[int]:
 
 
 def _sums(op: Op) -> bool:
-    return isinstance(op, ReduceScatter | JointScatter) or (isinstance(op, AllReduce) and op.reduction == SUM)
+    return op.facts.kind is Kind.SCATTER or (isinstance(op, AllReduce) and op.reduction == SUM)
 
 
 def _gathered(schedule: Schedule, place: int, before: list[int], behind: int) -> tuple[Schedule, Together]:

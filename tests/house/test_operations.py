@@ -41,6 +41,7 @@ ALONE = {
         {"Slice", "JointScatter"},
         "two Slices of one dim are one; one scatter over dims is several",
     ),
+    "lowering/together.py": ({"AllReduce"}, "it alone may be of maxima"),
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
     "emit/steps/variables.py": ({"UnevenExchange"}, "it alone takes names for its tables"),
 }
