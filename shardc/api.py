@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from shardc.errors import ShardcError
 from shardc.interface.arguments import DimsLike, MeshLike, dims_of, dtype_of, idle_of, mesh_of, objective_of, texts
+from shardc.interface.asked import Asked
 from shardc.interface.hardware import Hardware
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
 from shardc.planner import plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
-from shardc.results import Asked, Plan
+from shardc.results import Plan
 
 if TYPE_CHECKING:
     from shardc.compiled.explain.explanation import Explanation
@@ -118,12 +119,9 @@ def plan(
     hardware = Hardware.of(
         chip=chip, formula=formula, profile=profile, map=map, dcn=dcn, wraparound=wraparound, memory=memory
     )
-    program = (
-        text
-        if isinstance(text, Program)
-        else parse(text, mesh=mesh, dims=dims, dtype=dtype, chip=chip, topology=topology, dcn=dcn, name=name)
-    )
-    if isinstance(text, Program) and any(option is not None for option in (mesh, dims, dtype, topology)):
+    given: dict[str, Any] = {"mesh": mesh, "dims": dims, "dtype": dtype, "topology": topology}
+    program = text if isinstance(text, Program) else parse(text, chip=chip, dcn=dcn, name=name, **given)
+    if isinstance(text, Program) and any(option is not None for option in given.values()):
         raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
     found = planned(sizes.large(program), hardware, objective, idle)
     return found.tune().plan if tuned else found

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from shardc.cost import LinkModel
 from shardc.interface.arguments import count_of, mesh_of
+from shardc.interface.asked import Asked
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
-from shardc.planner import Idle, Objective, PlannedProgram, pareto
+from shardc.planner import Objective, PlannedProgram, pareto
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.shown import Shown, front_in_line
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from shardc.report.pictures import Picture
 
     Whole = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan answers."""
-
-    program: Program
-    model: LinkModel
-    objective: Objective
-    memory: int | None
-    idle: Idle
 
 
 class Plan(Shown):

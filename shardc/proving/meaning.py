@@ -9,9 +9,10 @@ from typing import assert_never
 
 from shardc.ir.digits import Reshape, shape_after
 from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
-from shardc.ir.program import Call, Expr, For, Named, Product, Program, Use, bound_by
+from shardc.ir.program import For, Program, bound_by
 from shardc.ir.scalars import number
 from shardc.proving.field import PRIME, element
 from shardc.proving.functions import applied, converted

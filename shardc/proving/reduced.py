@@ -41,8 +41,8 @@ from shardc.ir.exchange import tails
 from shardc.ir.folds import every_block
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step, operands_of
-from shardc.ir.program import classes
 from shardc.ir.sharding import Array
+from shardc.ir.sizes import classes
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered
 from shardc.lowering.scatters import Along
 from shardc.lowering.tpu import FOLD
