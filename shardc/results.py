@@ -41,8 +41,7 @@ class Plan(Shown):
     """
 
     def __init__(self, found: PlannedProgram, asked: Asked) -> None:
-        self._found = found
-        self._asked = asked
+        self._found, self._asked = found, asked
         by = found.schedule.by
         refined = asked.model if by is None else asked.model.refined(by)
         assert refined is not None, "the plan is priced by it"
@@ -262,10 +261,9 @@ class Plan(Shown):
         """
         from shardc import simulate
 
-        blocks = simulate.run(self.schedule, arrays)
-        outputs = [self.schedule.values[number] for number in self.schedule.outputs]
-        mesh = self.schedule.mesh
-        return _bare([simulate.gather(b, array, mesh) for b, array in zip(blocks, outputs, strict=True)])
+        schedule, blocks = self.schedule, simulate.run(self.schedule, arrays)
+        ended = zip(blocks, schedule.outputs, strict=True)
+        return _bare([simulate.gather(each, schedule.values[number], schedule.mesh) for each, number in ended])
 
     def reference(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
         """What the program means, on whole arrays, in int64 or float64.

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shardc.ir.dtypes import DType
-from shardc.ir.program import For, Named, Pattern, Program, Statement, Use, bound_by, read_by
+from shardc.ir.expressions import Named, Pattern, Use
+from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.ir.sharding import Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.whole.prices import NEVER, States, Table, states

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardc.ir.program import Call, Expr, For, Pattern, Product, Program, every_statement, operands, read_by
+from shardc.ir.expressions import Call, Expr, Pattern, Product, operands
+from shardc.ir.program import For, Program, every_statement, read_by
 from shardc.planner.objective import Objective
 from shardc.planner.planning import Planning
 

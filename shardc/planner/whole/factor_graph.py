@@ -25,21 +25,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shardc.ir.program import (
-    Call,
-    Expr,
-    For,
-    Input,
-    Named,
-    Pattern,
-    Product,
-    Program,
-    Statement,
-    Use,
-    bound_by,
-    every_statement,
-    operands,
-)
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
+from shardc.ir.program import For, Input, Program, Statement, bound_by, every_statement
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
 from shardc.planner.whole.arrays import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shardc.ir.program import Named, Pattern
+from shardc.ir.expressions import Named, Pattern
 from shardc.ir.sharding import Sharding
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way

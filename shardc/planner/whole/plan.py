@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
-from shardc.ir.program import Expr, Product, Program, operands, repeated_statements
+from shardc.ir.expressions import Expr, Product, operands
+from shardc.ir.program import Program, repeated_statements
 from shardc.planner.meshes.idle import width
 from shardc.planner.objective import Objective
 from shardc.planner.options import Options

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.cost.model import PICO, picoseconds
+from shardc.ir.expressions import Expr, Pattern
 from shardc.ir.plan import Block, Loop, Step, Strategy
-from shardc.ir.program import Expr, For, Input, Pattern, Program, Statement
+from shardc.ir.program import For, Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.objective import Objective
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, ranking

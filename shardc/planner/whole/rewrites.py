@@ -15,7 +15,8 @@ from itertools import islice
 from typing import TypeAlias
 
 from shardc.ir.chains import chain_of, orders
-from shardc.ir.program import Expr, For, Named, Product, Program, Statement, Use, bound_by, operands, read_by, uses
+from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
+from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.planner.statement.orders import MAX_ORDERS
 from shardc.planner.whole.arrays import is_free
 
