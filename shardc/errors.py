@@ -50,7 +50,6 @@ CODES: dict[str, str] = {
     "SHC222": "unknown function",
     "SHC223": "unknown chip",
     "SHC224": "a topology that does not fit the mesh",
-    "SHC225": "a gradient that does not exist",
     "SHC226": "a loop that cannot be run as it is written",
     "SHC301": "too few devices",
     "SHC302": "the JAX backend has already started",

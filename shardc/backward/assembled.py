@@ -2,74 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from shardc.backward.terms import Dims, printed
-from shardc.backward.walk import Line, Walk
+from shardc.backward.forward import Names, forward, shown
+from shardc.backward.terms import Dims, printed, use
+from shardc.backward.walk import Walk
+from shardc.backward.written import Line, Lines, Written, each_line, every_line, in_use, named
+from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Pattern
-from shardc.ir.program import Input, Program, straight
+from shardc.ir.program import Input, Program, every_statement
 from shardc.notation import parse
+from shardc.notation.printer import print_loop
 
 
-def assembled(program: Program, walk: Walk, wanted: Sequence[Input], whole: bool, remat: bool) -> Program:
+def assembled(program: Program, walk: Walk, wanted: Sequence[Input], whole: bool) -> Program:
     """The text of the lines, parsed; what comes out in another type than its array's is cast, and parsed again."""
-    lines = walk.lines
-    first = _parsed(program, walk, lines, wanted, whole, remat)
-    found = {statement.name: statement.dtype for statement in straight(first)}
-    cast = [
-        replace(line, text=f"{line.dtype}({line.text})")
-        if line.dtype is not None and found[line.name] != line.dtype
-        else line
-        for line in lines
-    ]
-    return first if cast == lines else _parsed(program, walk, cast, wanted, whole, remat)
-
-
-def _parsed(
-    program: Program, walk: Walk, lines: Sequence[Line], wanted: Sequence[Input], whole: bool, remat: bool
-) -> Program:
-    forward = [statement.text for statement in straight(program)] if whole or remat else []
-    known = set(walk.own) if forward else set()
-    spell = _Speller(program, walk, known).spell
-    backward = [
-        f"{line.name}{line.pattern.spell(line.dims)} = {printed(line.text, spell)}"
-        for line in _in_use(lines, walk, wanted)
-    ]
     gradients = [walk.of_name[array.name] for array in wanted]
+    lines = in_use(walk.lines, gradients)
+    after = whole or walk.remat
+    names = Names.of(walk.keys, named(lines), walk.fresh, after)
     outputs = [program.results[number].name for number in program.outputs] if whole else []
-    text = "\n".join([*program.declarations, *forward, *backward, "return " + ", ".join([*outputs, *gradients])])
-    return parse(text, name="<gradient>")
+    before = forward(walk.keys, names) if after else []
+    end = "return " + ", ".join([*outputs, *gradients])
+
+    def text_of(written: Sequence[Written]) -> Program:
+        text = _Text(walk, names, after, {line.name: line.dims for line in every_line(written)})
+        return parse("\n".join([*program.declarations, *before, *text.lines(written), end]), name="<gradient>")
+
+    apart = _apart(lines, walk)
+    first = text_of([one for each in lines for one in each_line(each, lambda line: apart.get(line, (line,)))])
+    types = {statement.name: statement.dtype for statement in every_statement(first)}
+    found = {line: types[apart[line][0].name if line in apart else line.name] for line in every_line(lines)}
+    cast = tuple(one for each in lines for one in each_line(each, lambda line: (_cast(line, found[line]),)))
+    return first if cast == lines and not apart else text_of(cast)
 
 
-def _in_use(lines: Sequence[Line], walk: Walk, wanted: Sequence[Input]) -> list[Line]:
-    """The lines that some gradient asked for needs."""
-    needed = {walk.of_name[array.name] for array in wanted}
-    kept = []
-    for line in reversed(lines):
-        if line.name in needed:
-            kept.append(line)
-            needed |= {part for number, part in enumerate(line.text.split("\0")) if number % 3 == 1}
-    return kept[::-1]
+def _apart(lines: Sequence[Written], walk: Walk) -> Mapping[Line, tuple[Line, Line]]:
+    """What a loop carries in two statements, the second a cast: it has to be of one type in the first text too."""
+    carried = {line.name for line in every_line(lines) if line.again}
+    found: dict[Line, tuple[Line, Line]] = {}
+    for line in every_line(lines):
+        if line.name in carried and line.text != use(line.name, line.dims).text:
+            made = replace(line, name=walk.fresh(line.name))
+            found[line] = made, replace(line, text=f"{line.dtype}({use(made.name, line.dims).text})")
+    return found
 
 
-class _Speller:
+def _cast(line: Line, found: DType) -> Line:
+    return line if line.dtype in (None, found) else replace(line, text=f"{line.dtype}({line.text})")
+
+
+@dataclass(slots=True)
+class _Text:
     """Arrays as the notation writes them: the first use of one that comes in shows how it lies, and its type."""
 
-    def __init__(self, program: Program, walk: Walk, known: set[str]) -> None:
-        self.dtype = program.dtype
-        self.walk = walk
-        self.given = {given: name for name, given in walk.given.items()}
-        self.known = (known | {line.name for line in walk.lines}).difference(self.given)
-        self.bound = {line.name: line.dims for line in walk.lines}
+    walk: Walk
+    names: Names
+    after: bool  # the forward part, whose arrays are known
+    bound: dict[str, Dims]  # what the lines bind, and what comes in where it was named first
+    known: set[str] = field(default_factory=set)
 
-    def spell(self, name: str, dims: Dims) -> str:
-        array = self.given.get(name, name)
-        own = self.walk.own[array] if array in self.walk.own else self.bound[array]
-        brackets = "" if dims == own else Pattern.free(len(dims)).spell(dims)
-        if name in self.known:
-            return name + brackets
+    def lines(self, written: Sequence[Written], loops: Dims = ()) -> Iterator[str]:
+        for each in written:
+            if isinstance(each, Lines):
+                yield print_loop(each.dim, each.down, list(self.lines(each.body, (*loops, each.dim))))
+                continue
+            yield f"{each.name}{each.pattern.spell(each.dims)} = " + printed(
+                each.text, lambda mark, dims: self.spell(mark, dims, loops)
+            )
+            self.known.add(each.name)
+
+    def spell(self, mark: str, dims: Dims, loops: Dims) -> str:
+        name, key = self.names.spelled(mark)
+        own = self.own(name, mark, key)
+        here = tuple(dim for dim in own if dim not in loops)
+        if name in self.known or (key is not None and self.is_bound(key)):
+            self.known.add(name)
+            return name + ("" if dims == here else Pattern.free(len(dims)).spell(dims))
         self.known.add(name)
-        dtype = self.walk.types[array]
-        typed = "" if dtype == self.dtype else f": {dtype}"
-        return f"{name}{typed}{self.walk.patterns[array].spell(dims)}"
+        seen = iter(dims)
+        whole = tuple(dim if dim in loops else next(seen) for dim in own)
+        if key is None or not self.after:
+            self.bound[name] = whole  # that is what it is called from here on
+        return name + self.shown(mark, key, whole)
+
+    def own(self, name: str, mark: str, key: str | None) -> Dims:
+        """The dims of an array, with those of the loops whose rows it has."""
+        if name in self.bound:
+            return self.bound[name]
+        return self.walk.keys.whole(key)[0] if key is not None else self.walk.keys.held[self.came(mark)].dims
+
+    def came(self, mark: str) -> str:
+        """The output whose gradient this is."""
+        return next(key for key, name in self.walk.given.items() if name == mark)
+
+    def is_bound(self, key: str) -> bool:
+        """Whether the forward part binds it under its name; else it is rows of a loop's own."""
+        array = self.walk.keys.held[key]
+        return self.after and (not array.loops or self.names.kept[key] != array.name)
+
+    def shown(self, mark: str, key: str | None, dims: Dims) -> str:
+        if self.after and key is not None:
+            return Pattern.free(len(dims)).spell(dims)
+        key = self.came(mark) if key is None else key
+        return shown(self.walk.program, self.walk.keys.held[key].dtype, self.walk.keys.whole(key)[1], dims)

@@ -10,9 +10,10 @@ becomes, statement by statement from the last to the first,
     dIn[B_X, D] = dTmp ·_F Win[D, F]
     dWin[D, F] = In[B_X, D] ·_B dTmp
 
-The gradient of a product is a product, that of a use is added to those of the other uses. What moves an array has the
-gradient as it is: where it lies is for the brackets to say, and how it comes there for the planner. So the gradient of
-an AllGather is a ReduceScatter, without anybody saying so.
+and of a loop a loop the other way round (`backward.loops`). The gradient of a product is a product, that of a use is
+added to those of the other uses. What moves an array has the gradient as it is: where it lies is for the brackets to
+say, and how it comes there for the planner. So the gradient of an AllGather is a ReduceScatter, without anybody saying
+so.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardc.backward.assembled import assembled
+from shardc.backward.loops import through
 from shardc.backward.walk import Walk
 from shardc.errors import ShardcError, nearest
 from shardc.ir.dtypes import Kind
-from shardc.ir.program import For, Input, Program, straight
+from shardc.ir.program import Input, Program
 
 
 def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = False, remat: bool = False) -> Program:
@@ -31,27 +33,14 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
 
     It takes `dOut`, the inputs and the named arrays of the forward program that it needs; with `remat` no array
     between, but makes these again from the inputs. `whole` is forward and backward as one: it takes the inputs and
-    `dOut`, and leaves the outputs and the gradients. Raises ShardcError: SHC217 for a name that is no input, SHC225
-    for one whose gradient does not exist.
+    `dOut`, and leaves the outputs and the gradients. Raises ShardcError: SHC217 for a name that is no input.
     """
-    _check_straight(program)
     wanted = _wanted(program, wrt)
-    walk = Walk.of(program, wanted)
-    for statement in reversed(straight(program)):
-        walk.through(statement)
+    walk = Walk.of(program, wanted, remat)
+    for each in reversed(walk.keys.body):
+        through(walk, each)
     walk.finish(wanted)
-    return assembled(program, walk, wanted, whole, remat)
-
-
-def _check_straight(program: Program) -> None:
-    loop = next((each for each in program.statements if isinstance(each, For)), None)
-    if loop is not None:
-        raise ShardcError(
-            "SHC225",
-            f"the gradient of a loop, along `{loop.dim}`, is not written as a program",
-            span=loop.span,
-            help="take jax.grad of the compiled program, which goes through the loop",
-        )
+    return assembled(program, walk, wanted, whole)
 
 
 def _wanted(program: Program, wrt: Sequence[str] | None) -> tuple[Input, ...]:

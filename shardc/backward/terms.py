@@ -41,6 +41,11 @@ def number(text: str) -> Term:
     return Term(text, ())
 
 
+def zero(dims: Dims, like: Term) -> Term:
+    """Zeros along dims; a scalar has none to count along, and is an array's like it."""
+    return spread(Term(f"(0 ⊙ index_{dims[0]})", dims[:1]), dims) if dims else times(number("0"), like)
+
+
 def call(name: str, *arguments: Term, over: Dims = (), keeps: bool = True) -> Term:
     """A function by its name, along dims if it runs along any; without `keeps` it leaves none of these."""
     dims = joined(*arguments)

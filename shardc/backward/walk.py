@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.backward.derivatives import DERIVATIVES, fitted
+from shardc.backward.keys import Keys, depending, is_active
 from shardc.backward.terms import (
     Dims,
     Term,
@@ -22,61 +23,46 @@ from shardc.backward.terms import (
     summed,
     use,
 )
+from shardc.backward.written import Line, Written
 from shardc.ir.calls import arguments
-from shardc.ir.dtypes import DType, Kind
+from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.program import Input, Program, Statement, straight
+from shardc.ir.program import Input, Program
 from shardc.ir.scalars import Scalar
 from shardc.notation import print_number
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A statement of the backward program, its text with marks for the arrays."""
-
-    name: str
-    dims: Dims
-    pattern: Pattern
-    text: str
-    dtype: DType | None = None  # to be cast to, if it comes out as another
-
-
 @dataclass(slots=True)
 class Walk:
-    """The gradients so far. `active` are the names that depend on what is asked for."""
+    """The gradients so far. `active` are the keys of what depends on what is asked for; arrays are known by their keys,
+    gradients by their names."""
 
     program: Program
+    keys: Keys
     active: frozenset[str]
-    patterns: dict[str, Pattern]  # how each name lies where it is bound first
-    own: dict[str, Dims]
-    types: dict[str, DType]
     taken: set[str]
+    remat: bool = False
     of_name: dict[str, str] = field(default_factory=dict)  # the name of each gradient
     given: dict[str, str] = field(default_factory=dict)  # of those of outputs, which come in
-    parts: dict[str, list[Term]] = field(default_factory=dict)  # of each name, the gradients of its uses
-    lines: list[Line] = field(default_factory=list)
+    parts: dict[str, list[Term]] = field(default_factory=dict)  # of each array, the gradients of its uses
+    lines: list[Written] = field(default_factory=list)
+    sums: dict[str, str] = field(default_factory=dict)  # gradients that a loop left, each with its array before it
+    rows: set[str] = field(default_factory=set)  # those of them that lie as the array does
 
     @classmethod
-    def of(cls, program: Program, wanted: Iterable[Input]) -> Walk:
-        bound: list[Input | Statement] = [*program.inputs, *straight(program)]
-        patterns = {one.name: one.pattern for one in reversed(bound)}
-        own = {one.name: one.dims for one in reversed(bound)}
-        types = {one.name: one.dtype for one in reversed(bound)}
-        active = {array.name for array in wanted}
-        for statement in straight(program):
-            if any(one.name in active for one in uses(statement.expr)) and statement.dtype.kind is Kind.FLOAT:
-                active.add(statement.name)
-        walk = cls(program, frozenset(active), patterns, own, types, set(own) | set(program.dims))
-        walk.of_name = {name: walk.fresh(f"d{name}") for name in own if name in active}
-        walk.given = {name: walk.of_name[name] for name in walk.outputs()}
-        walk.parts = {name: [use(given, own[name])] for name, given in walk.given.items()}
+    def of(cls, program: Program, wanted: Iterable[Input], remat: bool) -> Walk:
+        keys = Keys.of(program)
+        taken = {array.name for array in keys.held.values()} | set(program.dims)
+        walk = cls(program, keys, depending(keys, [array.name for array in wanted]), taken, remat)
+        names = [program.results[number].name for number in program.outputs]
+        outputs = {keys.last[name]: name for name in names if keys.last[name] in walk.active}
+        walk.given = {key: walk.fresh(f"d{name}") for key, name in outputs.items()}
+        walk.of_name = dict(walk.given)
+        walk.parts = {key: [use(name, keys.held[key].dims)] for key, name in walk.given.items()}
+        for array in wanted:
+            walk.name_of(array.name)
         return walk
-
-    def outputs(self) -> list[str]:
-        """The outputs whose gradients come in."""
-        names = [self.program.results[number].name for number in self.program.outputs]
-        return [name for name in names if name in self.active]
 
     def fresh(self, name: str) -> str:
         while name in self.taken:
@@ -84,26 +70,39 @@ class Walk:
         self.taken.add(name)
         return name
 
-    def through(self, statement: Statement) -> None:
-        """From the gradient of what a statement binds to those of what it uses."""
-        if statement.name not in self.active or statement.name not in self.parts:
-            return
-        if any(one.name == statement.name for one in uses(statement.expr)):  # the same array, in another sharding
-            return
-        self.back(statement.expr, self.total(statement.name))
+    def name_of(self, key: str) -> str:
+        """The name of an array's gradient."""
+        if key not in self.of_name:
+            self.of_name[key] = self.fresh(f"d{self.keys.held[key].name}")
+        return self.of_name[key]
 
-    def total(self, name: str) -> Term:
-        """The sum of the gradients of a name's uses, as an array."""
-        parts = self.parts.pop(name)
-        dims = self.own[name]
-        if len(parts) == 1 and parts[0].is_array and parts[0].dims == dims:
+    def total(self, key: str) -> Term:
+        """The sum of the gradients of an array's uses, as an array."""
+        parts = self.parts.pop(key)
+        array = self.keys.held[key]
+        if len(parts) == 1 and parts[0].is_array and parts[0].dims == array.dims:
             return parts[0]
-        gradient = self.fresh(self.given[name]) if name in self.given else self.of_name[name]
-        self.bind(gradient, dims, _whole(self.patterns[name]), added(parts), self.types[name])
-        return use(gradient, dims)
+        gradient = self.fresh(self.given[key]) if key in self.given else self.name_of(key)
+        self.bind(gradient, array.dims, array.pattern.reduced, added(parts), array.dtype)
+        return use(gradient, array.dims)
 
     def bind(self, name: str, dims: Dims, pattern: Pattern, term: Term, dtype: DType | None = None) -> None:
-        self.lines.append(Line(name, dims, pattern, bare(spread(summed(term, dims), dims)), dtype))
+        self.lines.append(self.line(name, dims, pattern, term, dtype))
+
+    def line(
+        self,
+        name: str,
+        dims: Dims,
+        pattern: Pattern,
+        term: Term,
+        dtype: DType | None = None,
+        *,
+        rows: Dims | None = None,
+        again: bool = False,
+    ) -> Line:
+        """A statement with the term in the order of its dims; or one of an array's `rows`."""
+        text = bare(spread(summed(term, dims), dims))
+        return Line(name, rows or dims, pattern, text, dtype, again)
 
     def named(self, term: Term, name: str) -> Term:
         """The term as an array of a name, so that it is written once."""
@@ -118,20 +117,23 @@ class Walk:
         for array in wanted:
             parts = self.parts.pop(array.name, [])
             name = self.name_for(array, parts)
-            term = added(parts) if parts else call("sum", number("0"))
-            if not parts:
-                term = Term(f"(0 ⊙ {use(array.name, array.dims).text})", array.dims)
-            self.bind(name, array.dims, array.pattern, term, array.dtype)
+            term = added(parts) if parts else Term(f"(0 ⊙ {use(array.name, array.dims).text})", array.dims)
+            if name not in self.rows or not term.is_array:
+                self.bind(name, array.dims, array.pattern, term, array.dtype)
 
     def name_for(self, array: Input, parts: Sequence[Term]) -> str:
         """`dA`; where A goes out as well that name has come in, and is bound anew only if it is the same array."""
-        given = self.given.get(array.name)
-        if given is not None and [part.text for part in parts] != [use(given, array.dims).text]:
-            self.of_name[array.name] = self.fresh(given)
-        return self.of_name[array.name]
+        came = next((name for key, name in self.given.items() if self.keys.held[key].name == array.name), None)
+        name = self.of_name[array.name] if came is None else came
+        if name in self.sums or name in self.given.values():
+            own = self.sums.get(name) == array.name or self.given.get(array.name) == name
+            only = [part.text for part in parts] == [use(name, array.dims).text]
+            name = name if own and only else self.fresh(name)
+        self.of_name[array.name] = name
+        return name
 
     def needs(self, expr: Expr) -> bool:
-        return any(one.name in self.active for one in uses(expr)) and expr.dtype.kind is Kind.FLOAT
+        return is_active(expr, self.active)
 
     def back(self, expr: Expr, gradient: Term) -> None:
         """Adds what an expression's gradient brings to the gradients of the arrays in it."""
@@ -158,9 +160,9 @@ class Walk:
                 assert_never(expr)
 
     def used(self, name: str, dims: Dims, gradient: Term) -> None:
-        own = self.own[name]
+        own = self.keys.held[name].dims
         if dims != own:  # in other names of its dims: bound in these, and used in its own
-            bound = self.fresh(f"d{name}")
+            bound = self.fresh(f"d{self.keys.held[name].name}")
             self.bind(bound, dims, Pattern.free(len(dims)), gradient)
             gradient = use(bound, own)
         self.parts.setdefault(name, []).append(gradient)
@@ -232,8 +234,3 @@ def _is_work(expr: Expr) -> bool:
 
 def _number(scalar: Scalar | None) -> Term | None:
     return None if scalar is None else number(print_number(scalar))
-
-
-def _whole(pattern: Pattern) -> Pattern:
-    """A gradient is no partial sum, whatever its array is."""
-    return Pattern(pattern.dims)

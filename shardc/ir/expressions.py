@@ -48,6 +48,11 @@ class Pattern:
             wanted is None or wanted == axes for wanted, axes in zip(self.dims, sharding.dims, strict=True)
         )
 
+    @property
+    def reduced(self) -> Pattern:
+        """The same dims, and no partial sum."""
+        return Pattern(self.dims)
+
     def along(self, place: int) -> Pattern:
         """The pattern of an array with one more dim at that place, which each device holds whole."""
         return Pattern((*self.dims[:place], (), *self.dims[place:]), self.unreduced)

@@ -57,7 +57,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A block done once for each index of a dim, as `jax.lax.scan` does it.
+    """A block done once for each index of a dim, as `jax.lax.scan` does it; `down` is from the last to the first.
 
     operands   fixed…, carried…, scanned…    as they lie before the loop; what is scanned has the dim first
     the body   takes fixed…, carried…, of each that is scanned the part at the index; gives carried…, stacked…
@@ -72,9 +72,15 @@ class Loop:
 
     dim: str
     trips: int
+    down: bool
     body: Block
     fixed: int  # how many of the operands
     carried: int
+
+    @property
+    def turns(self) -> Sequence[int]:
+        """The indices, in order."""
+        return range(self.trips)[:: -1 if self.down else 1]
 
 
 Local: TypeAlias = Einsum | Apply | Reshape

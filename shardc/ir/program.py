@@ -9,7 +9,7 @@ Expressions are in `ir.expressions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardc.errors import Span
@@ -54,7 +54,7 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`for L { … }`: the body once for each index of a dim.
+    """`for L { … }`: the body once for each index of a dim, from the first to the last; `for -L`, the other way.
 
     `takes` is what the body reads of outside, as inputs of its own: what is fixed (the same in each trip), what is
     carried (bound before, and again inside), what is scanned (has the dim outside, and is taken at the index).
@@ -62,6 +62,7 @@ class For:
     """
 
     dim: str
+    down: bool
     body: tuple[Statement | For, ...]
     takes: tuple[Input, ...]  # fixed…, carried…, scanned…
     carried: tuple[str, ...]
@@ -73,6 +74,10 @@ class For:
     @property
     def fixed(self) -> tuple[str, ...]:
         return tuple(array.name for array in self.takes[: len(self.takes) - len(self.carried) - len(self.scanned)])
+
+    def turns(self, trips: int) -> Sequence[int]:
+        """The indices, in order."""
+        return range(trips)[:: -1 if self.down else 1]
 
     @property
     def leaves(self) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ class _Walk:
 
         first = tuple(self.known[name].array for name in loop.carried)
         rows = tuple(_leading(self.known[array.name].array, array.dims.index(loop.dim)) for array in loop.scanned)
-        carried, stacked = jax.lax.scan(trip, first, rows, length=self.program.shape((loop.dim,))[0])
+        carried, stacked = jax.lax.scan(trip, first, rows, length=self.program.shape((loop.dim,))[0], reverse=loop.down)
         places = [array.dims.index(loop.dim) for array in loop.stacked]
         turned = [jax.numpy.moveaxis(array, 0, place) for array, place in zip(stacked, places, strict=True)]
         left = zip(bound_by(loop), (*carried, *turned), strict=True)

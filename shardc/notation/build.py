@@ -223,7 +223,9 @@ class _Builder(Declarations):
 
     def loop(self, kids: Kids) -> tree.For:
         body = tuple(kid for kid in kids if not isinstance(kid, Token))
-        made = tree.For(self._name(kids[1]), body, self._around(kids), self._span(kids[1]))
+        down = kids[1].type == "MINUS"
+        dim = kids[1 + down]
+        made = tree.For(self._name(dim), body, self._around(kids), self._span(dim), down)
         self.loops[id(made)] = 1 + max((self.loops.get(id(kid), 0) for kid in body), default=0)
         self.nested.append(made)
         if self.loops[id(made)] > MAX_LOOPS:

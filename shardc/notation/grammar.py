@@ -32,7 +32,7 @@ class _Newlines:
                 is_loop = False
             elif token.type in _CLOSING and around:
                 around.pop()
-            is_loop = token.type == "KW_FOR" or (is_loop and token.type == "NAME")
+            is_loop = token.type == "KW_FOR" or (is_loop and token.type in ("MINUS", "NAME"))
             if token.type != "_NL" or token == ";" or not around or around[-1]:
                 yield token
 

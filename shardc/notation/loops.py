@@ -5,6 +5,7 @@ for L {
     H[L, B, D] = x                 bound inside, with L: the rows of all trips (stacked)
     y = x ⊙ b                      bound inside alone: of one trip. b is only read: fixed
 }
+for -L { … }                       the same from the last index to the first
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from shardc.notation import tree
 from shardc.notation.printer import print_loop
 from shardc.notation.scope import Known, Scope, listed
 
-Body = Callable[[Sequence[tree.Statement | tree.For], Scope], tuple[Statement | For, ...]]
+Body = Callable[[Sequence[tree.Item], Scope, Sequence[tree.Item]], tuple[Statement | For, ...]]
 
 
-def resolve_loop(written: tree.For, scope: Scope, later: Iterable[tree.Item], resolved: Body) -> For:
-    """A loop, its body resolved; `later` is what follows it."""
+def resolve_loop(written: tree.For, scope: Scope, later: Sequence[tree.Item], resolved: Body) -> For:
+    """A loop, its body resolved; `later` is what follows it, and what follows the loops around it."""
     dim = _dim(written, scope)
     inside = scope.inside(dim)
-    body = resolved(written.body, inside)
+    body = resolved(written.body, inside, later)
     _stack_what_is_used(inside, later)
     scanned = [name for name, known in inside.outside.items() if dim in known.dims]
     carried = [name for name in inside.outside if name in inside.anew and name not in scanned]
@@ -36,9 +37,9 @@ def resolve_loop(written: tree.For, scope: Scope, later: Iterable[tree.Item], re
     _check_used(written, body, inside, carried)
     _hand_on(inside, carried)
     takes = tuple(_take(name, inside) for name in (*fixed, *carried, *scanned))
-    text = print_loop(dim, [each.text for each in body])
+    text = print_loop(dim, written.down, [each.text for each in body])
     taken = tuple(Scanned(name, inside.outside[name].dims) for name in scanned)
-    return For(dim, body, takes, tuple(carried), taken, stacked, text, written.span)
+    return For(dim, written.down, body, takes, tuple(carried), taken, stacked, text, written.span)
 
 
 def check_carried(result: tree.Array, dims: tuple[str, ...], known: Known, dtype: object, span: Span | None) -> None:

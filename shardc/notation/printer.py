@@ -33,17 +33,18 @@ def _item(item: tree.Item) -> str:
             return f"{keyword} {value}"
         case tree.Statement():
             return print_statement(item)
-        case tree.For(dim, body):
-            return print_loop(dim, [_item(each) for each in body])
+        case tree.For(dim, body, down=down):
+            return print_loop(dim, down, [_item(each) for each in body])
         case tree.Return(names):
             return "return " + ", ".join(names)
         case _:
             assert_never(item)
 
 
-def print_loop(dim: str, body: Iterable[str]) -> str:
+def print_loop(dim: str, down: bool, body: Iterable[str]) -> str:
     """`for L {`, the statements, each in a line of its own, `}`."""
-    return "\n".join([f"for {dim} {{", *("    " + text.replace("\n", "\n    ") for text in body), "}"])
+    inside = ("    " + text.replace("\n", "\n    ") for text in body)
+    return "\n".join([f"for {'-' if down else ''}{dim} {{", *inside, "}"])
 
 
 def print_mesh(axes: Iterable[tuple[str, int]]) -> str:

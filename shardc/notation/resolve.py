@@ -78,14 +78,16 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
 # --- statements
 
 
-def _statements(items: Sequence[tree.Item], scope: Scope) -> tuple[Statement | For, ...]:
-    """What the items bind, in order; declarations are none of them."""
+def _statements(
+    items: Sequence[tree.Item], scope: Scope, later: Sequence[tree.Item] = ()
+) -> tuple[Statement | For, ...]:
+    """What the items bind, in order; declarations are none of them. `later` follows the loop that they are in."""
     found: list[Statement | For] = []
     for place, item in enumerate(items):
         if isinstance(item, tree.Statement):
             found.append(_statement(item, scope))
         elif isinstance(item, tree.For):
-            found.append(resolve_loop(item, scope, items[place + 1 :], _statements))
+            found.append(resolve_loop(item, scope, (*items[place + 1 :], *later), _statements))
     return tuple(found)
 
 

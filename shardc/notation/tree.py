@@ -182,12 +182,13 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`for L { … }`."""
+    """`for L { … }`; `for -L { … }` begins at the last index."""
 
     dim: str
     body: tuple[Statement | For, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
     dim_span: Span | None = field(default=None, compare=False, repr=False)
+    down: bool = False
 
 
 Item: TypeAlias = MeshDecl | DimsDecl | WordDecl | Statement | For | Return

@@ -71,9 +71,10 @@ def _looped(schedule: Schedule, loop: Loop, blocks: list[Values], coins: Coins |
     body, mesh, first = schedule.inside(loop), schedule.mesh, loop.fixed + loop.carried
     fixed, carried, scanned = blocks[: loop.fixed], blocks[loop.fixed : first], blocks[first:]
     rows: list[list[Values]] = []
-    for turn in range(loop.trips):
+    for turn in loop.turns:
         taken = [row(each, turn, mesh) for each in scanned]
         left = run_blocks(body, dict(zip(body.inputs, (*fixed, *carried, *taken), strict=True)), coins)
         carried = left[: loop.carried]
         rows.append(left[loop.carried :])
+    rows = rows[::-1] if loop.down else rows
     return [*carried, *(stacked(each, mesh) for each in zip(*rows, strict=True))]

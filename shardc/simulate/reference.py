@@ -44,13 +44,14 @@ def _looped(loop: For, program: Program, known: dict[str, Values]) -> dict[str, 
     """What is carried as the last trip leaves it, and the rows of all trips."""
     carried = {name: known[name] for name in loop.carried}
     rows: dict[str, list[Values]] = {array.name: [] for array in loop.stacked}
-    for turn in range(program.shape((loop.dim,))[0]):
+    for turn in loop.turns(program.shape((loop.dim,))[0]):
         here = {name: known[name] for name in loop.fixed} | carried
         here |= {array.name: known[array.name].take(turn, array.dims.index(loop.dim)) for array in loop.scanned}
         list(_done(program.inside(loop), here))
         carried = {name: here[name] for name in carried}
         for name in rows:
             rows[name].append(here[name])
+    rows = {name: each[::-1] if loop.down else each for name, each in rows.items()}
     return carried | {array.name: np.stack(rows[array.name], array.dims.index(loop.dim)) for array in loop.stacked}
 
 

@@ -37,6 +37,7 @@ TEXTS = {
     "partial sums": "for L { x[B, D]{U_X} = x[B, D]{U_X} + A[L, B, F_X] ·_F V[F_X, D] }\nOut[B_X, D] = x",
     "the dim last": "for L { x[B_X, D] = x[B_X, D] + A[B, D_Y, L]; S[B_X, L] = sum_D(x) }",
     "nested": "for L { for M { x[B_Y, D] = x[B_Y, D] + relu(W[L, M, D_X]) ⊙ x\n S[L, M, B] = sum_D(x) } }",
+    "the other way round": "for -L { for -M { x[B_Y, D] = relu(x[B_Y, D] - W[L, M, D_X])\n S[L, M, B] = sum_D(x) } }",
     "only repeated": "for L { x[B_X, D] = relu(x[B_X, D] ·_D W[D_Y, F] ·_F V[F, D_Y]) }",
 }
 

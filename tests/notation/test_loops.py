@@ -1,12 +1,13 @@
 """`for L { … }`: what is fixed, carried, scanned and stacked; its text read back; what it must not say."""
 
+import numpy as np
 import pytest
 
-from shardc.backward import grad
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For
 from shardc.notation import parse, parse_tree, print_program, print_tree
+from shardc.simulate import reference
 
 MESH = Mesh.of({"X": 4, "Y": 2})
 LAYER = "x[B_X, D] = relu(x[B_X, D] ·_D W[L, D, F_Y] ·_F V[F, D])"
@@ -145,7 +146,18 @@ def test_loops_are_not_nested_without_end():
     assert caught.value.code == "SHC403"
 
 
-def test_a_loop_has_no_backward_program():
-    with pytest.raises(ShardcError) as caught:
-        grad(program(LAYER))
-    assert caught.value.code == "SHC225" and "jax.grad of the compiled program" in str(caught.value)
+def test_a_loop_may_begin_at_the_last_index():
+    text = "dims L=4, M=2\nfor -L { for -M { x[B] = x[B] ⊙ a[L, M, B] } }\nOut[B] = x"
+    loop = parse(text).statements[0]
+    assert (loop.down, loop.body[0].down) == (True, True)
+    assert parse(str(parse(text))) == parse(text) != parse(text.replace("-", ""))
+    trips = parse("dims L=3, B=2\nfor -L { x[B] = 2 ⊙ x[B] + W[L, B]; S[L, B] = x }")
+    rows = np.array([[1, 2], [3, 4], [5, 6]])
+    left, stacked = reference(trips, [np.zeros(2), rows])
+    assert np.array_equal(left, 4 * rows[2] + 2 * rows[1] + rows[0])
+    assert np.array_equal(stacked, [left, 2 * rows[2] + rows[1], rows[2]])
+
+
+def test_what_an_inner_loop_makes_is_stacked_where_it_is_used_after_both():
+    made = program("for M { h = x[B] ⊙ a[L, M, B]; x = x + h }", after="Out[B, M] = sum_L(h[L, M, B])")
+    assert [rows.dims for rows in made.statements[0].stacked] == [("L", "M", "B")]

@@ -150,7 +150,7 @@ def looped():
     outer = [Array("A", ("L", *v.dims), (3, *v.shape), Sharding(((), *v.sharding.dims)), v.dtype) for v in body.values]
     [one] = body.steps
     cost = replace(one.cost, wire_bytes=3 * one.cost.wire_bytes, time_s=3 * one.cost.time_s)
-    step = Step(Loop("L", 3, body, 0, 0), (0,), (1,), 0, cost)
+    step = Step(Loop("L", 3, False, body, 0, 0), (0,), (1,), 0, cost)
     schedule = replace(found.schedule, block=Block(tuple(outer), (0,), (1,), (step,)))
     view = replace(found._view, steps=steps(schedule.steps, schedule.values, schedule.mesh))
     return Pictured(view, schedule, found._model), one

@@ -117,7 +117,8 @@ class _Writer:
         code = [*trip.unpacked(body.inputs[loop.fixed :], loop.carried), *trip.steps()]
         first = loop.fixed + loop.carried
         operands = Items(given[loop.fixed : first]), Items(given[first:])
-        called = call("jax.lax.scan", Name(TRIP), *operands, length=Const(loop.trips))
+        down = {"reverse": Const(True)} if loop.down else {}
+        called = call("jax.lax.scan", Name(TRIP), *operands, length=Const(loop.trips), **down)
         return [
             Scan(tuple(code), trip.packed(body.outputs, loop.carried), called),
             *self.unpacked(step.results, loop.carried),

@@ -95,7 +95,7 @@ class _Looped:
         arrays = [trip.block.values[number] for number in trip.block.outputs]
         left = [*arrays[: trip.carried], *(with_dim(row, self.loop.dim, self.trips) for row in arrays[trip.carried :])]
         named = [replace(array, name=name) for array, name in zip(left, self.loop.leaves, strict=True)]
-        loop = Loop(self.loop.dim, self.trips, trip.block, trip.fixed, trip.carried)
+        loop = Loop(self.loop.dim, self.trips, self.loop.down, trip.block, trip.fixed, trip.carried)
         values = self._append(loop, operands, named, loop_cost(loop.dim, loop.trips, loop.body), "")
         for value, bound in zip(values, bound_by(self.loop), strict=True):
             self.progress.bind_anew(bound.name, self._turned(value, bound.dims))
@@ -107,7 +107,8 @@ class _Looped:
         self.progress.declare({array.name for array in self.loop.takes})
         held, scanned = self.progress.problem.held, {array.name: array.dims for array in self.loop.scanned}
         left_open = [array for array in self.loop.takes if array.name not in held]
-        given = self._planned({}, {}).given if left_open else {}
+        lies = {name: self.progress.values[held[name][0]].sharding for name in self.loop.carried if name in held}
+        given = self._planned(lies, {}).given if left_open else {}
         for array in left_open:
             sharding, dims = given[array.name], scanned.get(array.name, array.dims)
             if array.name in scanned:
@@ -161,7 +162,7 @@ class _Looped:
         while lies not in tried and len(tried) < MAX_TRIED:
             tried.append(lies)
             trip = self._planned(lies, exact)
-            left = {array.name: array.sharding for array in trip.leaves}
+            left = {name: array.sharding for name, array in zip(self.loop.carried, trip.leaves, strict=True)}
             if left != lies:
                 yield self._planned(lies, lies)
             else:

@@ -1,0 +1,85 @@
+"""Backward programs on eight devices: every shard equal to NumPy's, and the gradients those of jax.grad, unsharded."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import shardc
+from shardc import simulate
+from shardc.machines.run import run
+
+pytestmark = pytest.mark.devices
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = {
+    "layers": {"L": 3, "B": 8, "D": 8, "F": 16},
+    "llama": {"L": 2, "B": 2, "T": 4, "D": 8, "F": 8, "E": 2},
+    "llama_layer": {"B": 2, "T": 4, "D": 8, "F": 8, "E": 2},
+    "mixture_of_experts": {"G": 4, "S": 4, "M": 4, "E": 4, "C": 2, "H": 4},
+    "causal_attention": {"B": 2, "T": 4, "S": 4, "D": 8, "H": 4, "E": 2},
+    "cross_entropy": {"B": 4, "D": 4, "V": 16},
+    "micro_batches": {"M": 3, "B": 8, "D": 8, "F": 4},
+}
+EXACT = {"micro_batches"}  # of integers the sums are integers
+
+
+def parsed(name, **options):
+    text = (EXAMPLES / f"{name}.shard").read_text(encoding="utf-8")
+    return shardc.parse(text, dims=SMALL[name], dtype="f32", **options)
+
+
+def wholes_of(program, name):
+    rng = np.random.default_rng(1)
+    found = {}
+    for array in program.inputs:
+        shape = program.shape(array.dims)
+        whole = rng.integers(-3, 4, shape) if name in EXACT else rng.normal(size=shape) / 2
+        found[array.name] = rng.integers(0, 16, shape) if array.dtype.name == "int32" else whole.astype(np.float32)
+    return found
+
+
+def of_jax(name, whole, wholes):
+    """The gradients of the forward program on one device, by jax.grad."""
+    mesh = {axis: 1 for axis in whole.mesh.names}
+    program = parsed(name, mesh=mesh)
+    compiled = shardc.plan(program, chip="v5e").compile()
+    inputs = [array.name for array in program.inputs]
+    outputs = [program.results[number].name for number in program.outputs]
+
+    def weighed(floats):
+        found = compiled(*(floats.get(name, wholes[name]) for name in inputs))
+        pairs = zip(outputs, found if len(outputs) > 1 else (found,), strict=True)
+        return sum((wholes[f"d{name}"] * one).sum() for name, one in pairs if f"d{name}" in wholes)
+
+    with jax.set_mesh(jax.make_mesh((1,) * len(mesh), tuple(mesh))):
+        return jax.grad(weighed)(
+            {name: jax.numpy.asarray(wholes[name]) for name in inputs if wholes[name].dtype == np.float32}
+        )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_gradients_of_an_example_are_those_of_jax(name):
+    """What is left out, doubled or of another sign is off by as much as it is large, and the tolerance is 1e-4."""
+    whole = shardc.grad(parsed(name), whole=True)
+    wholes = wholes_of(whole, name)
+    found = simulate.reference(whole, [wholes[array.name] for array in whole.inputs])
+    wanted = of_jax(name, whole, wholes)
+    for (array, gradient), one in zip(wanted.items(), found[-len(wanted) :], strict=True):
+        if name in EXACT:
+            np.testing.assert_array_equal(one, np.asarray(gradient), err_msg=array)
+        np.testing.assert_allclose(one, np.asarray(gradient), rtol=1e-4, atol=1e-4, err_msg=array)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "micro_batches",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("layers", "cross_entropy", "causal_attention")),
+    ],
+)
+@pytest.mark.parametrize("remat", [False, True])
+def test_forward_and_backward_on_eight_devices_equal_numpy(name, remat):
+    report = run(shardc.plan(shardc.grad(parsed(name), whole=True, remat=remat), chip="v5e").schedule)
+    assert report.verdict.value == "equal", str(report)
