@@ -77,10 +77,9 @@ class Loop:
     fixed: int  # how many of the operands
     carried: int
 
-    @property
-    def turns(self) -> Sequence[int]:
+    def turns(self, trips: int) -> Sequence[int]:
         """The indices, in order."""
-        return range(self.trips)[:: -1 if self.down else 1]
+        return range(trips)[:: -1 if self.down else 1]
 
 
 Local: TypeAlias = Einsum | Apply | Reshape

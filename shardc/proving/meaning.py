@@ -48,13 +48,14 @@ def _done(program: Program, known: dict[str, Tensor], small: Sizes) -> Iterator[
 def _looped(loop: For, program: Program, known: Mapping[str, Tensor], small: Sizes) -> dict[str, Tensor]:
     carried = {name: known[name] for name in loop.carried}
     rows: dict[str, list[Tensor]] = {array.name: [] for array in loop.stacked}
-    for turn in range(small[loop.dim]):
+    for turn in loop.turns(small[loop.dim]):
         here = {name: known[name] for name in loop.fixed} | carried
         here |= {array.name: row(known[array.name], array.dims.index(loop.dim), turn) for array in loop.scanned}
         list(_done(program.inside(loop), here, small))
         carried = {name: here[name] for name in carried}
         for name, made in rows.items():
             made.append(here[name])
+    rows = {name: each[::-1] if loop.down else each for name, each in rows.items()}
     return carried | {array.name: stacked(rows[array.name], array.dims.index(loop.dim)) for array in loop.stacked}
 
 
@@ -147,10 +148,11 @@ def _results(step: Step, block: Block, known: Mapping[int, Tensor], small: Sizes
 def _trips(loop: Loop, values: Sequence[Tensor], small: Sizes) -> list[Tensor]:
     first, rows = loop.fixed + loop.carried, list[list[Tensor]]()
     carried = list(values[loop.fixed : first])
-    for turn in range(small[loop.dim]):
+    for turn in loop.turns(small[loop.dim]):
         taken = [row(each, 0, turn) for each in values[first:]]
         known = plan_on(loop.body, [*values[: loop.fixed], *carried, *taken], small)
         left = [known[value] for value in loop.body.outputs]
         carried = left[: loop.carried]
         rows.append(left[loop.carried :])
+    rows = rows[::-1] if loop.down else rows
     return [*carried, *(stacked(each, 0) for each in zip(*rows, strict=True))]

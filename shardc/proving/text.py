@@ -225,14 +225,17 @@ class Module:
         blocks = {n: Tensor((size,), tuple(range(n * size, (n + 1) * size))) for n in range(parts)}
         return Held(tuple(blocks[n] for n in self.devices.index(axes)), DTYPES["int32"])
 
-    def _scan(self, trip: Any, carried: tuple[Held, ...], rows: tuple[Held, ...], length: int) -> Any:
+    def _scan(
+        self, trip: Any, carried: tuple[Held, ...], rows: tuple[Held, ...], length: int, reverse: bool = False
+    ) -> Any:
         require(length in self.literals, f"{length} trips, of no dim")
         made: list[tuple[Held, ...]] = []
-        for turn in range(self.literals[length]):
+        turns = range(self.literals[length])
+        for turn in reversed(turns) if reverse else turns:
             taken = tuple(x.each(partial(row, place=0, index=turn)) for x in rows)
             carried, left = trip(carried, taken)
             made.append(left)
-        columns = zip(*made, strict=True)
+        columns = zip(*(made[::-1] if reverse else made), strict=True)
         return carried, tuple(
             Held(alone(lambda *blocks: stacked(blocks, 0), [x.blocks for x in column]), column[0].dtype)
             for column in columns

@@ -71,7 +71,7 @@ def _looped(schedule: Schedule, loop: Loop, blocks: list[Values], coins: Coins |
     body, mesh, first = schedule.inside(loop), schedule.mesh, loop.fixed + loop.carried
     fixed, carried, scanned = blocks[: loop.fixed], blocks[loop.fixed : first], blocks[first:]
     rows: list[list[Values]] = []
-    for turn in loop.turns:
+    for turn in loop.turns(loop.trips):
         taken = [row(each, turn, mesh) for each in scanned]
         left = run_blocks(body, dict(zip(body.inputs, (*fixed, *carried, *taken), strict=True)), coins)
         carried = left[: loop.carried]

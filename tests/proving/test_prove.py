@@ -84,6 +84,7 @@ FORMS = {  # of each form a program that has it, on a mesh
     "a softmax across devices": ("S[B_X, T_Y] = softmax_T(A[B_X, T_Y])", {"X": 2, "Y": 2}),
     "a minimum across devices": ("S[B] = min_T(A[B, T_Y])", {"Y": 4}),
     "positions": ("A[I] = index_I >= 3; C[I_X] = A", {"X": 2}),
+    "a loop the other way round": ("dims L=3\nfor -L { x[B] = exp(x[B] ⊙ W[L, B_X]); S[L, B] = x }", {"X": 2}),
     "a loop": ("for L { x[B_X, D] = relu(x[B_X, D] · W[L, D, E_X] ·_E V[L, E_X, D]) }; return x", {"X": 2}),
 }  # fmt: skip
 
@@ -145,6 +146,7 @@ BUGS = {
     "a sum left out": ("A[I, J]{U_X} → A[I, J]", 'jax.lax.psum(A, "X")', "A"),
     "a sum twice": ("A[I, J]{U_X} → A[I, J]", 'jax.lax.psum(A, "X")', 'jax.lax.psum(jax.lax.psum(A, "X"), "X")'),
     "positions of another dim": ("A[I] = index_I >= 3", "arange(4096", "arange(4095"),
+    "the other way round": ("dims L=5\nfor -L { x[B] = exp(x[B] ⊙ W[L, B]) }; return x", ", reverse=True", ""),
     "trips left out": ("for L { x[B] = exp(x[B] ⊙ W[L, B]) }; return x", "length=5", "length=4"),
     "a function left out": ("B[I_X] = relu(A[I_X])", "jax.nn.relu(A)", "A"),
     "another function": ("B[I_X] = relu(A[I_X])", "jax.nn.relu(A)", "jax.nn.gelu(A)"),
