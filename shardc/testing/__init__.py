@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from shardc.testing.functions import assert_equivalent, assert_matches_reference
     from shardc.testing.laws import LAWS, TRANSPOSES, Law, counterexample, found_when
     from shardc.testing.models import assert_cost_model
+    from shardc.testing.modules import assert_same_module
     from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
     from shardc.testing.partial import partial_programs
     from shardc.testing.rewrites import assert_rewrite, conditions, holds_on
@@ -24,6 +25,7 @@ _HOMES = {
     "shardc.testing.functions": ("assert_equivalent", "assert_matches_reference"),
     "shardc.testing.laws": ("LAWS", "TRANSPOSES", "Law", "counterexample", "found_when"),
     "shardc.testing.models": ("assert_cost_model",),
+    "shardc.testing.modules": ("assert_same_module",),
     "shardc.testing.oracles": (
         *("all_moves", "all_shardings", "matmul_oracle", "needed_bytes", "shortest_path_oracle"),
     ),
@@ -50,6 +52,7 @@ __all__ = [
     "assert_equivalent",
     "assert_matches_reference",
     "assert_rewrite",
+    "assert_same_module",
     "assert_schedule_legal",
     "chips",
     "conditions",

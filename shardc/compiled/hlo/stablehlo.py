@@ -99,9 +99,7 @@ class _Reader:
 
     @classmethod
     def of(cls, text: str, mesh: Mesh | None) -> _Reader:
-        ops, closing = _block(iter([line.strip() for line in text.splitlines()]))
-        if closing or not ops or ops[0].name != "module":
-            raise UnreadableHlo("the text does not begin with `module`")
+        ops = blocks_of_text(text)
         inside = [op for region in ops[0].regions for op in region]
         functions = {found.group(1): op for op in inside if (found := _FUNCTION.match(op.text))}
         meshes = {found.group(1): _hlo_mesh(*found.groups()[1:]) for op in inside if (found := _MESH.match(op.text))}
@@ -150,7 +148,7 @@ class _Reader:
     def _collective(self, op: Op) -> Collective:
         kind, size = op.kind, _operand_bytes(op)
         if kind == "CollectivePermute":
-            groups = _dense("source_target_pairs", op.text)
+            groups = dense("source_target_pairs", op.text)
             members = 2 if any(source != target for source, target in groups) else 1
             axes = axes_of_pairs(groups, self.mesh) if self.mesh else None
         else:
@@ -164,11 +162,19 @@ class _Reader:
     def _groups(self, text: str) -> Groups:
         named = _NAMED.search(text)
         if named is None:
-            return _dense("replica_groups", text) or (tuple(range(self.devices)),)
+            return dense("replica_groups", text) or (tuple(range(self.devices)),)
         if named.group(1) not in self.meshes:
             raise UnreadableHlo(f"no mesh {named.group(1)}")
         axes = (f"'{name}':{part}" if part else f"'{name}'" for name, part in _AXIS.findall(named.group(2)))
         return read_groups(f"{self.meshes[named.group(1)]} {{{','.join(axes)}}}", self.devices)
+
+
+def blocks_of_text(text: str) -> tuple[Op, ...]:
+    """The module, with its functions as operations of its region. Raises UnreadableHlo."""
+    ops, closing = _block(iter([line.strip() for line in text.splitlines()]))
+    if closing or not ops or ops[0].name != "module":
+        raise UnreadableHlo("the text does not begin with `module`")
+    return tuple(ops)
 
 
 def _block(lines: Iterator[str]) -> tuple[list[Op], str]:
@@ -210,7 +216,7 @@ def _hlo_mesh(axes: str, device_ids: str | None) -> str:
     return f"mesh[{axes.replace(' ', '').replace(chr(34), chr(39))}]{ids}"
 
 
-def _dense(attribute: str, text: str) -> Groups:
+def dense(attribute: str, text: str) -> Groups:
     """The rows of a matrix of numbers, of which MLIR prints an even one as one number, and a large one as bytes."""
     found = re.search(attribute + _DENSE, text)
     if not found:
