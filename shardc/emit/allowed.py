@@ -80,6 +80,8 @@ STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
 ALIKE, MAPPED = ("alike", "mapped")
 # The functions of a program in parts: what runs on each device, and what is left to XLA's partitioner.
 RUN, PRODUCT, WHOLE = PARTS = ("run", "product", "whole")
+# What a ring hands to its neighbours, one way and the other, and where it stands.
+STANDS, RIGHT, LEFT = RING = ("stands", "right", "left")
 # Names that a program's variable must not take: those of the module itself, and what Python calls its own.
 MODULE = frozenset({"jax", "jnp", "np", "program"}) | {name for name in NAMES if "." not in name}
 TAKEN = MODULE.union(LOOPED, SCANNED, keyword.kwlist, keyword.softkwlist, dir(builtins))
@@ -211,7 +213,7 @@ def _check_targets(targets: list[ast.expr]) -> None:
     for name in names:
         if len(targets) != 1 or not isinstance(name, ast.Name):
             raise _refused("an assignment of another form")
-        if name.id not in LOOPED and name.id not in SCANNED:
+        if name.id not in (*LOOPED, *SCANNED, *RING):
             check_variable(name.id)
 
 

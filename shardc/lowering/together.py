@@ -19,6 +19,7 @@ from shardc.ir.folds import last_uses
 from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together
 from shardc.ir.sharding import SUM, spell_axes
 from shardc.lowering.flow import untyped_along
+from shardc.lowering.rings import ring_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,11 @@ def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
             for before in ([], *some):
                 if before or behind:
                     ordered, group = _gathered(schedule, place, before, len(behind))
-                    if _is_crossed_by_sums(ordered, group):
-                        continue
-                    yield ordered, group
+                    if not _is_crossed_by_sums(ordered, group):
+                        yield ordered, group
+                    as_ring = replace(group, how=How.RING)
+                    if ring_of(ordered, as_ring) is not None:
+                        yield ordered, as_ring
 
 
 def _before(block: Block, place: int) -> list[int]:

@@ -17,6 +17,7 @@ from shardc.ir.legal import faults_of
 from shardc.planner import Idle, Objective
 
 TEXT, MESH = "In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X=4,Y=4"
+FORMS = ("", "Einsum, ReduceScatter_X left to XLA", "Einsum, ReduceScatter_X as a ring")
 DIMS = "B=16384,D=8192,F=16384"
 
 
@@ -43,7 +44,9 @@ def test_forms_are_legal_and_priced_no_higher_than_their_steps():
     found = [candidate for _, _, candidate in forms(first)]
     assert [each.how for each in found] == [
         "AllGather_Y, Einsum left to XLA",
+        "AllGather_Y, Einsum as a ring",
         "AllGather_X, Einsum left to XLA",
+        "AllGather_X, Einsum as a ring",
         "AllGather_Y, AllGather_X, Einsum left to XLA",
     ]
     assert all(not list(faults_of(each.found.schedule)) for each in found)
@@ -83,7 +86,7 @@ def test_the_command_keeps_a_module_and_tells_of_each_candidate(tmp_path, monkey
     out, err = capsys.readouterr()
     found = json.loads(out)["tuned"]
     times = {(each["plan"], each["form"]): each["replayed_s"] for each in found["candidates"]}
-    assert {*times} == {("the plan", ""), ("XLA", ""), ("the plan", "Einsum, ReduceScatter_X left to XLA")}
+    assert {*times} == {("the plan", form) for form in FORMS} | {("XLA", "")}
     assert min(times.values()) == found["candidates"][found["kept"]]["replayed_s"] <= times["XLA", ""]
     assert "def program(A, B)" in module.read_text(encoding="utf-8")
     assert all(line.startswith("… compiling ") for line in err.splitlines())

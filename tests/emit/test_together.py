@@ -12,6 +12,7 @@ from shardc.emit import source
 from shardc.emit.call import placing
 from shardc.emit.call.program import CompiledProgram
 from shardc.ir.legal import faults_of
+from shardc.ir.plan import How
 from shardc.lowering.together import candidates
 
 pytestmark = pytest.mark.devices
@@ -24,7 +25,15 @@ PRODUCTS = [
     ("X=2,Y=4", "A[I_X, J_Y] · B[J_XY, K] → C[I_X, K_Y]", 1),
     ("X=2,Y=2,Z=2", "A[I_XZ, J] · B[J_Z, K_Y] → C[I_X, K_YZ]", 1),
 ]
-MLP = "H[B_Y, F_X] = In[B_Y, D_X] · W1[D_Y, F_X]; G = gelu(H); Out[B_Y, D_X] = G · W2[F_X, D_Y]"
+RINGS = [
+    "A[I_X, J] · B[J, K_X] → C[I, K_X]",  # gathered, free
+    "A[I, J_X] · B[J, K_X] → C[I, K_X]",  # gathered, summed
+    "A[I, J_X] · B[J_X, K] → C[I_X, K]",  # scattered
+    "A[I, J_X] · B[J_X, K] → C[I, K]",  # summed for all
+]
+# Of each size another text first, for what a quick run takes.
+EVERY_RING = [(RINGS[(place + turn) % 4], size) for turn, size in enumerate((2, 3, 4, 7)) for place in range(4)]
+MLP = "H[B_Y, F_X] = In[B_Y, D_X] · W[D_Y, F_X]; Out[B_Y, F_X] = gelu(H)"
 
 
 def planned(mesh, text, dtype="int32"):
@@ -62,6 +71,16 @@ def test_every_group_is_on_every_shard_what_numpy_says(mesh, text, least):
         holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
 
 
+@pytest.mark.parametrize("text, size", EVERY_RING)
+def test_rings_of_odd_and_even_sizes(text, size):
+    plan = shardc.plan(text, mesh={"X": size}, dims=dict.fromkeys("IJK", 4 * size), dtype="int32", idle="keep")
+    given = inputs(plan)
+    rings = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.RING]
+    assert rings
+    for ordered, group in rings:
+        holds_the_reference(CompiledProgram(replace(ordered, together=(group,)))(*given), plan, given)
+
+
 def test_the_text_is_what_is_applied():
     plan = planned("X=4,Y=2", PRODUCTS[0][1])
     given = inputs(plan)
@@ -78,17 +97,22 @@ def test_the_text_is_what_is_applied():
 def test_gradients_are_those_of_the_steps():
     plan = planned("X=4,Y=2", MLP, "f32")
     given = inputs(plan)
-    (ordered, group), *others = candidates(plan.schedule)
-    grouped = [replace(order, together=(each,)) for order, each in (others[-1],)]
-    schedules = [plan.schedule, replace(ordered, together=(group,)), *grouped, replace(ordered, by_xla=True)]
+    groups = {(step_count(group), group.how): (ordered, group) for ordered, group in candidates(plan.schedule)}
+    assert len(groups) == 3, "a ring; left to XLA with one gather; with two"
+    grouped = [replace(ordered, together=(group,)) for ordered, group in groups.values()]
+    schedules = [plan.schedule, *grouped, replace(plan.schedule, by_xla=True)]
     with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
         values = [plan.schedule.values[number] for number in plan.schedule.inputs]
         placed = [jax.device_put(x / 8, placing.spec_of(v.sharding)) for x, v in zip(given, values, strict=True)]
-        found = [jax.jit(jax.grad(_squared(schedule), argnums=(0, 1, 2)))(*placed) for schedule in schedules]
+        found = [jax.jit(jax.grad(_squared(schedule), argnums=(0, 1)))(*placed) for schedule in schedules]
     for gradients in found[1:]:
         for one, other in zip(gradients, found[0], strict=True):
             assert one.sharding.spec == other.sharding.spec
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
+
+
+def step_count(group):
+    return group.last - group.first + 1
 
 
 def _squared(schedule):
@@ -99,10 +123,10 @@ def _squared(schedule):
 def test_under_axes_that_are_taken_the_steps_are_done_one_by_one():
     plan = planned("X=4", "A[I, J_X] · B[J_X, K] → C[I_X, K]")
     given = inputs(plan)
-    ((ordered, group),) = candidates(plan.schedule)
-    program = CompiledProgram(replace(ordered, together=(group,)))
-    with jax.set_mesh(jax.make_mesh((2, 4), ("Z", "X"))):
-        mapped = jax.shard_map(program, in_specs=(jax.P(), jax.P()), out_specs=jax.P(), axis_names={"Z"})
-        placed = [jax.device_put(given[0], jax.P(None, "X")), jax.device_put(given[1], jax.P("X", None))]
-        found = jax.jit(mapped)(*placed)
-    np.testing.assert_array_equal(np.asarray(found), plan.reference(*given))
+    for ordered, group in candidates(plan.schedule):
+        program = CompiledProgram(replace(ordered, together=(group,)))
+        with jax.set_mesh(jax.make_mesh((2, 4), ("Z", "X"))):
+            mapped = jax.shard_map(program, in_specs=(jax.P(), jax.P()), out_specs=jax.P(), axis_names={"Z"})
+            placed = [jax.device_put(given[0], jax.P(None, "X")), jax.device_put(given[1], jax.P("X", None))]
+            found = jax.jit(mapped)(*placed)
+        np.testing.assert_array_equal(np.asarray(found), plan.reference(*given))

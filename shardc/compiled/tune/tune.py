@@ -21,7 +21,7 @@ from shardc.compiled.tune.plans import XLA, Asked, Candidate, by_xla, forms, pla
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError
-from shardc.ir.plan import Einsum, Schedule, Together
+from shardc.ir.plan import Einsum, How, Schedule, Together
 from shardc.lowering.together import may_be_cut
 from shardc.machines.libtpu import other_libtpu, reading
 from shardc.machines.tpu import lower_schedule
@@ -80,19 +80,18 @@ def _product_of(schedule: Schedule, group: Together) -> int:
 
 def _all_of(schedule: Schedule, gains: dict[int, tuple[float, Schedule, Together]]) -> Schedule:
     """All groups at once, on the steps in an order in which each is in one piece."""
-    steps, groups = list(schedule.steps), list[tuple[int, ...]]()
+    steps, groups = list(schedule.steps), list[tuple[frozenset[int], How]]()
     for _, ordered, group in gains.values():
-        values = tuple(step.results[0] for step in ordered.steps[group.first : group.last + 1])
-        first = next(n for n, step in enumerate(steps) if isinstance(step.op, Einsum) and step.results[0] in values)
+        values = frozenset(step.results[0] for step in ordered.steps[group.first : group.last + 1])
+        place = next(n for n, step in enumerate(steps) if isinstance(step.op, Einsum) and step.results[0] in values)
         inside = [step for step in steps if step.results[0] in values]
-        before = [step for step in steps[:first] if step not in inside]
-        steps = [*before, *inside, *(step for step in steps[first:] if step not in inside)]
-        groups.append(values)
-    places = {step.results[0]: place for place, step in enumerate(steps)}
-    how = next(iter(gains.values()))[2].how
-    spans = sorted((min(places[v] for v in values), max(places[v] for v in values)) for values in groups)
-    block = replace(schedule.block, steps=tuple(steps))
-    return replace(schedule, block=block, together=tuple(Together(first, last, how) for first, last in spans))
+        before, after = ([step for step in part if step not in inside] for part in (steps[:place], steps[place:]))
+        steps = [*before, *inside, *after]
+        groups.append((values, group.how))
+    places = {step.results[0]: place for place, step in enumerate(steps) if step.results}
+    found = [Together(min(places[v] for v in some), max(places[v] for v in some), how) for some, how in groups]
+    in_order = tuple(sorted(found, key=lambda group: group.first))
+    return replace(schedule, block=replace(schedule.block, steps=tuple(steps)), together=in_order)
 
 
 @dataclass(slots=True)

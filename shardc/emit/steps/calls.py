@@ -14,6 +14,7 @@ from shardc.emit.steps.exchanges import joint_exchange, reshape
 from shardc.emit.steps.moves import exchange, gathered, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
 from shardc.emit.steps.pieces import direct_exchange
+from shardc.emit.steps.rings import ring
 from shardc.emit.steps.rounds import uneven_exchange
 from shardc.emit.steps.scattering import scattered
 from shardc.emit.steps.spec import left
@@ -87,11 +88,22 @@ class _Writer:
         return [Line(name.name, one_block(name), str(array))] if array.sharding.unreduced else []
 
     def steps(self) -> list[Code]:
-        again = dict(self.lowering.again)
+        again, rings = dict(self.lowering.again), self._rings()
         found: list[Code] = []
         for number, (step, form) in enumerate(zip(self.schedule.steps, self.lowering.forms, strict=True)):
+            if number in rings:
+                found += [replace(each, step=self.first + number) for each in rings[number]]
+                continue
             lines = self._apart(step, form, again[number]) if number in again else self.step(step, form)
             found += [replace(each, step=self.first + number) for each in lines]
+        return found
+
+    def _rings(self) -> dict[int, list[Code]]:
+        """The lines of what is done as a ring, for the first of its steps; none for the others."""
+        found: dict[int, list[Code]] = {}
+        for group in self.schedule.together:
+            found |= {place: [] for place in range(group.first, group.last + 1)}
+            found[group.first] = ring(self.schedule, group, self.names)
         return found
 
     def step(self, step: Step, form: Form) -> list[Code]:

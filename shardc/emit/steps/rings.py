@@ -1,0 +1,179 @@
+"""A product and a collective over one axis as a ring: partial products, each beside the permutes of the next blocks.
+
+    right = left = W                    every block goes both ways round at once, and is multiplied where it comes by
+    Out = In[:, stands] · W
+    for turn in range(1):               half the ring; of an even one the last block comes from one side alone
+        right, left = to the neighbours     one permute each
+        Out = Out + In[:, stands - turn - 1] · right + In[:, stands + turn + 1] · left
+
+Scattered it is the same backwards: a sum goes round towards the device whose share it is, from both sides, and each
+device on the way adds its partial product. A sum for all is scattered so, and gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardc.emit.allowed import LEFT, PIECE, PLACE, RIGHT, STANDS, TURN
+from shardc.emit.exprs import BinOp, Code, Const, Expr, Items, Line, Loop, Name, axes_argument, call, over, size_of
+from shardc.emit.steps import local
+from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
+from shardc.ir.sharding import Array
+from shardc.lowering.rings import Ring, ring_of
+
+_STANDS, _PLACE, _TURN = Name(STANDS), Name(PLACE), Name(TURN)
+_STEP = {RIGHT: 1, LEFT: -1}  # from a device to its neighbour
+
+
+def ring(schedule: Schedule, group: Together, names: Sequence[str]) -> list[Code]:
+    """The lines of a group."""
+    steps = schedule.steps[group.first : group.last + 1]
+    found = ring_of(schedule, group)
+    assert found is not None, "what is asked for as a ring can be one"
+    product = next(step for step in steps if isinstance(step.op, Einsum))
+    moved = next(step for step in steps if step is not product)
+    writer = _Writer(schedule, found, product, moved, names)
+    begin = Line(STANDS, call("jax.lax.axis_index", axes_argument((found.axis,))), "")
+    return [begin, *(writer.gathered() if found.gathers else writer.scattered())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    schedule: Schedule
+    ring: Ring
+    product: Step
+    moved: Step
+    names: Sequence[str]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return operands_of(self.product, self.schedule.values)
+
+    @property
+    def result(self) -> Array:
+        """The product's, before it is scattered."""
+        return self.schedule.values[self.product.result]
+
+    @property
+    def target(self) -> Name:
+        return Name(self.names[self.product.result if self.ring.gathers else self.moved.result])
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether a gathered dim is summed over: the partial products add up, and else lie one beside another."""
+        return self.ring.dim not in self.result.dims
+
+    def gathered(self) -> Iterator[Code]:
+        own, turns = Name(self.names[self.moved.operands[0]]), (self.ring.size - 1) // 2
+        yield from self._first(own)
+        if turns:
+            yield Line(LEFT, own, "")
+        yield Line(RIGHT, own, "")
+        if turns:
+            right = self._came_by(RIGHT, BinOp(_ahead(self.ring.size - 1), "-", _TURN))
+            yield Loop(turns, (*right, *self._came_by(LEFT, BinOp(_ahead(1), "+", _TURN))))
+        if self.ring.size % 2 == 0:
+            yield from self._came_by(RIGHT, _ahead(self.ring.size // 2))
+        rounded = self._rounded(self.target)
+        if self.is_summed and rounded != self.target:
+            yield Line(self.target.name, rounded, str(self.result))
+
+    def _first(self, own: Name) -> Iterator[Line]:
+        yield Line(PLACE, _STANDS, "")
+        if self.is_summed:
+            yield Line(self.target.name, self._partial(own), str(self.result))
+            return
+        sizes = tuple(Const(size) for size in self.result.local_shape(self.schedule.mesh))
+        empty = call("jax.lax.empty", Items(sizes), local.type_name(self.result.dtype))
+        yield Line(PIECE, self._rounded(self._partial(own)), "")
+        yield Line(self.target.name, empty, str(self.result))
+        yield self._laid()
+
+    def _came_by(self, way: str, place: Expr) -> Iterator[Line]:
+        """From the neighbour, and multiplied."""
+        yield self._sent(way)
+        yield from self._at(place)
+        if self.is_summed:
+            yield Line(self.target.name, BinOp(self.target, "+", self._partial(Name(way))), "")
+            return
+        yield Line(PIECE, self._rounded(self._partial(Name(way))), "")
+        yield self._laid()
+
+    def _laid(self) -> Line:
+        dim = self.result.dims.index(self.ring.dim)
+        start = BinOp(_PLACE, "*", size_of(Name(PIECE), dim))
+        laid = call("jax.lax.dynamic_update_slice_in_dim", self.target, Name(PIECE), start, axis=Const(dim))
+        return Line(self.target.name, laid, "")
+
+    def scattered(self) -> Iterator[Code]:
+        turns, count = (self.ring.size - 1) // 2, self.ring.size
+        if count % 2 == 0:  # the farthest share comes from one side alone
+            yield from self._at(_ahead(count // 2))
+            yield Line(RIGHT, self._share(), "")
+        for way, place in ((RIGHT, turns), (LEFT, count - turns)) if turns else ():
+            begins = way == LEFT or count % 2 == 1
+            yield from () if begins else [self._sent(way)]
+            yield from self._at(_ahead(place))
+            yield Line(way, self._share() if begins else BinOp(Name(way), "+", self._share()), "")
+        if turns > 1:
+            right = self._passed_on(RIGHT, BinOp(_ahead(turns - 1), "-", _TURN))
+            yield Loop(turns - 1, (*right, *self._passed_on(LEFT, BinOp(_ahead(count - turns + 1), "+", _TURN))))
+        yield self._sent(RIGHT)
+        yield from [self._sent(LEFT)] if turns else []
+        yield Line(PLACE, _STANDS, "")
+        came = BinOp(Name(RIGHT), "+", Name(LEFT)) if turns else Name(RIGHT)
+        whole = BinOp(came, "+", self._share())
+        leaves = str(self.schedule.values[self.moved.result])
+        yield Line(self.target.name, whole, "" if self.ring.gathered_after else leaves)
+        if self.ring.gathered_after:
+            yield Line(self.target.name, self._for_all(), leaves)
+
+    def _passed_on(self, way: str, place: Expr) -> Iterator[Line]:
+        """A sum from the neighbour, and what is added to it here."""
+        yield self._sent(way)
+        yield from self._at(place)
+        yield Line(way, BinOp(Name(way), "+", self._share()), "")
+
+    def _for_all(self) -> Expr:
+        dim, axis = Const(self.result.dims.index(self.ring.dim)), axes_argument((self.ring.axis,))
+        return call("jax.lax.all_gather", self.target, axis, axis=dim, tiled=Name("True"), to=Const("invarying"))
+
+    def _at(self, place: Expr) -> Iterator[Line]:
+        """The block that comes next."""
+        yield Line(PLACE, place, "")
+        yield Line(PLACE, BinOp(_PLACE, "%", Const(self.ring.size)), "")
+
+    def _share(self) -> Expr:
+        """The partial product of the rows, or columns, at `place`."""
+        return self._rounded(self._partial(None))
+
+    def _partial(self, block: Name | None) -> Expr:
+        """The product of a block and of what belongs to it of the other operand, both at `place`."""
+        operands = tuple(
+            block if block is not None and value == self.moved.result else self._cut(Name(self.names[value]), array)
+            for value, array in zip(self.product.operands, self.arrays, strict=True)
+        )
+        return local.einsum(self.arrays, operands, self.result)
+
+    def _cut(self, value: Name, array: Array) -> Expr:
+        if self.ring.dim not in array.dims:
+            return value
+        dim = array.dims.index(self.ring.dim)
+        size = over(size_of(value, dim), self.ring.size)
+        start = BinOp(_PLACE, "*", size)
+        return call("jax.lax.dynamic_slice_in_dim", value, start, size, axis=Const(dim))
+
+    def _sent(self, way: str) -> Line:
+        """Every device to its neighbour on that side."""
+        count, step = self.ring.size, _STEP[way]
+        pairs = Items(tuple(Items((Const(k), Const((k + step) % count))) for k in range(count)), "[]")
+        return Line(way, call("jax.lax.ppermute", Name(way), axes_argument((self.ring.axis,)), perm=pairs), "")
+
+    def _rounded(self, value: Expr) -> Expr:
+        summing = local.summing_type(self.arrays, self.result)
+        return value if summing in (None, self.result.dtype) else local.as_type(value, self.result.dtype)
+
+
+def _ahead(count: int) -> Expr:
+    return BinOp(_STANDS, "+", Const(count))
