@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardc.commands.checking import check
+from shardc.commands.check import check
 from shardc.commands.chips import chips
-from shardc.commands.expressions import Commands
+from shardc.commands.completion import complete, completion
+from shardc.commands.expressions import Commands, completed
 from shardc.commands.failures import bug, refuse, usage
+from shardc.commands.fmt import fmt
+from shardc.commands.help import help_
 from shardc.commands.options import Options, with_options
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
@@ -52,7 +55,7 @@ def shardc(context: click.Context) -> int:
 
 
 @shardc.command()
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--top", type=click.IntRange(min=1, max=10**6), help="How many strategies of each statement to show.")
 @click.option("--pareto", is_flag=True, help="Time (or bytes) against memory: the plan, and leaner ones.")
 @click.option("--gantt", is_flag=True, help="Show the plan's predicted timeline.")
@@ -137,7 +140,7 @@ def _show_passes(text: str, program: Program, found: Plan, as_json: bool) -> int
 
 
 @shardc.command()
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("-o", "--output", metavar="FILE", help="Write the module here instead of to stdout.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @with_proof
@@ -166,7 +169,7 @@ def emit(argument: str, output: str | None, force: bool, prove: bool, **values: 
 
 
 @shardc.command()
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs' values.")
 @click.option("--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The most it may take.")
 @with_proof
@@ -188,7 +191,7 @@ def run(argument: str, seed: int, seconds: int, prove: bool, **values: Any) -> i
 
 
 @shardc.command()
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--gantt", is_flag=True, help="Show the compiled program's timeline.")
 @click.option("--trace", metavar="FILE", help="Write the timeline as a Perfetto trace.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
@@ -219,7 +222,7 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
 
 
 @shardc.command()
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--rounds", type=click.IntRange(min=1, max=10**4), default=15, show_default=True, help="Timed runs.")
 @with_options
 def compare(argument: str, rounds: int, **values: Any) -> int:
@@ -237,7 +240,7 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
 
 
 @shardc.command()
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--wrt", metavar="W,V", help="The inputs whose gradients are asked for; else every input of floats.")
 @click.option("--whole", is_flag=True, help="Forward and backward as one program.")
 @click.option("--remat", is_flag=True, help="Make what lies between again from the inputs, instead of keeping it.")
@@ -257,7 +260,7 @@ def grad(argument: str, wrt: str | None, whole: bool, remat: bool, **values: Any
 
 
 @shardc.command()
-@click.argument("target", metavar="MODULE:FUNCTION")
+@click.argument("target", metavar="MODULE:FUNCTION", shell_complete=completed)
 @click.option("--chip", metavar="v5p", help="The chip that prices it, or a TOML file with its constants.")
 @click.option("--topology", metavar="v5p:2x2x2", help="Compile for this slice, with no TPU, instead.")
 @click.option(
@@ -282,10 +285,8 @@ def explain(target: str, chip: str | None, topology: str | None, devices: int | 
     return 0
 
 
-shardc.add_command(check)
-shardc.add_command(chips)
-shardc.add_command(report)
-shardc.add_command(tune)
+for each in (check, chips, completion, fmt, help_, report, tune):
+    shardc.add_command(each)
 
 
 def _idle(flag: str, given: bool, where: str) -> None:
@@ -304,6 +305,7 @@ def _print_json(fields: object, *, indent: int | None = 1) -> None:
 def main() -> None:
     """The entry point. No traceback reaches a user."""
     streams.prepare()
+    complete(shardc)
     sys.exit(_status(sys.argv[1:]))
 
 

@@ -1,33 +1,63 @@
-"""`shardc check`: every fault of an input, and its warnings."""
+"""`shardc check`: every fault of every input, and its warnings; for a reader, or for another program."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-import click
-
-from shardc.commands.expressions import Subcommand
-from shardc.commands.failures import refuse
-from shardc.commands.options import Options, with_options
-from shardc.errors import SEMANTICS, ShardcError, in_line, in_lines
+from shardc.commands.options import Options
+from shardc.errors import CODES, SEMANTICS, ShardcError, in_line, in_lines
 from shardc.io import streams
 from shardc.io.files import read_input
 from shardc.io.text import json_text
 
-
-@click.command(cls=Subcommand)
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option("--strict", is_flag=True, help="Warnings are errors.")
-@with_options
-def check(inputs: tuple[str, ...], strict: bool, **values: Any) -> int:
-    """Is it legal? Exit 0, or every fault of every input, each with a caret, and the worst one's status."""
-    options = Options.of(values)
-    return max(_checked(argument, options, strict) for argument in inputs)
+Format: TypeAlias = Literal["text", "json", "github", "sarif"]
+FORMATS: tuple[Format, ...] = ("text", "json", "github", "sarif")
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def _checked(argument: str, options: Options, strict: bool) -> int:
-    """The exit status of one input; `strict` makes warnings faults."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is to be said of one input. `file` is its path, or empty for an expression; `strict` warnings are errors."""
+
+    file: str
+    strict: bool
+    statements: tuple[str, ...] = ()
+    program: str = ""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    faults: tuple[ShardcError, ...] = ()
+
+    @property
+    def status(self) -> int:
+        if self.faults:
+            return max(fault.exit_code for fault in self.faults)
+        return SEMANTICS if self.strict and self.warnings else 0
+
+    @property
+    def level(self) -> str:
+        """Of its warnings."""
+        return "error" if self.strict else "warning"
+
+
+def check(inputs: Iterable[str], options: Options, strict: bool, form: Format) -> int:
+    """Says what is to be said of each input; the worst status."""
+    if form == "sarif":
+        found = [checked(argument, options, strict) for argument in inputs]
+        streams.result(in_lines(json_text(sarif(found), indent=1)))
+        return max(each.status for each in found)
+    tell = {"text": _tell, "json": _tell_json, "github": _annotate}[form]
+    worst = 0
+    for argument in inputs:
+        one = checked(argument, options, strict)
+        tell(one)
+        worst = max(worst, one.status)
+    return worst
+
+
+def checked(argument: str, options: Options, strict: bool) -> Checked:
     from shardc.api import faults_beside
 
     name = ""
@@ -37,14 +67,110 @@ def _checked(argument: str, options: Options, strict: bool) -> int:
         found = options.plan(program)
     except ShardcError as error:
         faults = faults_beside(error, partial(options.parsed, name=name))
-        return max(refuse(fault, options.json) for fault in faults)
-    where = f"{name}: " if name == argument else ""  # of a file
-    for warning in program.warnings:
-        streams.say(f"{'error' if strict else 'warning'}: {where}{in_line(warning)}")
-    fine = not (strict and program.warnings)
-    if options.json:
-        fields = {"ok": fine, "program": f"{program}\n", "warnings": list(found.notes)}
-        streams.result(in_lines(json_text(fields, indent=None)))
-    elif fine:
-        streams.result(in_lines("\n".join(f"ok: {statement.text}" for statement in program.statements)))
-    return 0 if fine else SEMANTICS
+        return Checked(argument if name in ("", argument) else "", strict, faults=tuple(faults))
+    statements = tuple(statement.text for statement in program.statements)
+    file = argument if name == argument else ""
+    return Checked(file, strict, statements, f"{program}\n", program.warnings, tuple(found.notes))
+
+
+def _tell(found: Checked) -> None:
+    for fault in found.faults:
+        streams.say(fault.render())
+    where = f"{found.file}: " if found.file else ""
+    for warning in found.warnings:
+        streams.say(f"{found.level}: {where}{in_line(warning)}")
+    if not found.status:
+        streams.result(in_lines("\n".join(f"ok: {text}" for text in found.statements)))
+
+
+def _tell_json(found: Checked) -> None:
+    for fault in found.faults:
+        streams.say(in_lines(json_text({"error": fault.to_json()})))
+    if found.faults:
+        return
+    for warning in found.warnings:
+        streams.say(f"{found.level}: {in_line(f'{found.file}: {warning}' if found.file else warning)}")
+    fields = {"ok": not found.status, "program": found.program, "warnings": list(found.notes)}
+    streams.result(in_lines(json_text(fields)))
+
+
+# --- annotations of GitHub's workflows
+
+
+def _annotate(found: Checked) -> None:
+    for fault in found.faults:
+        streams.result(annotation("error", found.file, fault.message, fault))
+    for warning in found.warnings:
+        streams.result(annotation(found.level, found.file, warning))
+
+
+def annotation(level: str, file: str, message: str, fault: ShardcError | None = None) -> str:
+    """`::error file=mlp.shard,line=1,col=3,title=SHC204::dim …`: a line, whatever is in it."""
+    facts: dict[str, object] = {"file": file} if file else {}
+    if fault is not None:
+        facts |= _github_place(fault) | {"title": fault.code}
+        message = "\n".join(part for part in (message, fault.note, fault.help) if part)
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in facts.items())
+    return f"::{level}{' ' if properties else ''}{properties}::{_data(message)}"
+
+
+def _github_place(fault: ShardcError) -> dict[str, object]:
+    if fault.span is None:
+        return {}
+    line, column, until_line, until = _place(fault)
+    end = {"endColumn": until - 1} if until_line == line and until > column else {}  # the last one that is meant
+    return {"line": line, "col": column, **end}
+
+
+def _data(text: str) -> str:
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return in_line(escaped)
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# --- SARIF 2.1.0
+
+
+def sarif(found: Iterable[Checked]) -> dict[str, Any]:
+    """One run: a rule for each code that occurs, a result for each fault and warning."""
+    found = list(found)
+    codes = sorted({fault.code for each in found for fault in each.faults})
+    driver = {"name": "shardc", "rules": [{"id": code, "shortDescription": {"text": CODES[code]}} for code in codes]}
+    results = [result for each in found for result in _results(each)]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _results(found: Checked) -> Iterable[dict[str, Any]]:
+    for fault in found.faults:
+        said = ". ".join(part for part in (fault.message, fault.note, fault.help) if part)
+        place = {"ruleId": fault.code, "locations": _locations(found, fault)}
+        yield {"level": "error", "message": {"text": said}, **place}
+    for warning in found.warnings:
+        yield {"level": found.level, "message": {"text": warning}, "locations": _locations(found, None)}
+
+
+def _locations(found: Checked, fault: ShardcError | None) -> list[dict[str, Any]]:
+    if not found.file:
+        return []
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(found.file)}}
+    if fault is not None and fault.span is not None:
+        names = ("startLine", "startColumn", "endLine", "endColumn")
+        place["region"] = dict(zip(names, _place(fault), strict=True))
+    return [{"physicalLocation": place}]
+
+
+def _uri(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path, errors="surrogateescape")
+
+
+def _place(fault: ShardcError) -> tuple[int, int, int, int]:
+    """Line and column where it begins, and where it has ended."""
+    span = fault.span
+    assert span is not None, "it has a place"
+    return (*span.source.position(span.start), *span.source.position(span.end))

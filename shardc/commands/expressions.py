@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _MARK = "\0"  # no argument of a process can hold it
 _VALUED = re.compile(r"--[a-z][a-z-]*=|-o(?!.*(?:->|→|arrow|\\to))", re.DOTALL)
@@ -18,6 +21,13 @@ class Subcommand(click.Command):
         rest = super().parse_args(ctx, [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args])
         ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
         return rest
+
+
+def completed(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """An input is completed as a file's name."""
+    from click.shell_completion import CompletionItem  # which few need
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 def _unmarked(value: Any) -> Any:

@@ -57,6 +57,13 @@ class Options:
         return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle)
 
 
+profile_option = click.option(
+    "--profile",
+    type=click.Choice(["book", "spec"]),
+    default="book",
+    show_default=True,
+    help="Whose link speeds: the scaling book's, or the vendor's.",
+)
 _SHARED = (
     click.option("--mesh", metavar="X=4,Y=2", help="Mesh axes and their sizes."),
     click.option("--dims", metavar="I=1024,J=4096", help="Sizes of dims."),
@@ -66,10 +73,22 @@ _SHARED = (
     click.option("--map", metavar="X=0,Y=1+2", help="The physical axes on which mesh axes lie."),
     click.option("--dcn", metavar="P=2", help="Axes over the data-centre network."),
     click.option("--wraparound", metavar="X=ring,Y=line", help="Rings and lines, against the chip's rule."),
-    click.option("--profile", type=click.Choice(["book", "spec"]), default="book", show_default=True),
-    click.option("--formula", type=click.Choice(["exact", "book"]), default="exact", show_default=True),
+    profile_option,
+    click.option(
+        "--formula",
+        type=click.Choice(["exact", "book"]),
+        default="exact",
+        show_default=True,
+        help="`book` prices V/W, without (n-1)/n.",
+    ),
     click.option("--memory", metavar="16GB", help="The most bytes that a device may hold at once."),
-    click.option("--objective", type=click.Choice(["time", "bytes"]), default="time", show_default=True),
+    click.option(
+        "--objective",
+        type=click.Choice(["time", "bytes"]),
+        default="time",
+        show_default=True,
+        help="The least time, or the fewest wire bytes.",
+    ),
     click.option(
         "--idle",
         type=click.Choice(["use", "keep"]),

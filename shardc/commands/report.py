@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from shardc.commands.expressions import Subcommand
+from shardc.commands.expressions import Subcommand, completed
 from shardc.commands.options import Options, with_options
 from shardc.errors import in_line
 from shardc.io import streams
@@ -14,7 +14,7 @@ from shardc.io.files import check_output, write_output
 
 
 @click.command(cls=Subcommand)
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of to stdout; FILE.svg is the steps' picture.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--pareto", is_flag=True, help="With time (or bytes) against memory: the plan, and leaner ones.")

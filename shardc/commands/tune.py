@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shardc.commands.expressions import Subcommand
+from shardc.commands.expressions import Subcommand, completed
 from shardc.commands.options import Options, with_options
 from shardc.errors import in_lines
 from shardc.io import streams
@@ -16,7 +16,7 @@ from shardc.io.text import json_text
 
 
 @click.command(cls=Subcommand)
-@click.argument("argument", metavar="INPUT")
+@click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("-o", "--output", metavar="FILE", help="Write the module that is kept here.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--few", type=click.IntRange(min=0, max=32), default=4, show_default=True, help="Plans beside the first.")

@@ -50,6 +50,11 @@ def taken_off(text: str) -> tuple[str, list[str]]:
     return "".join(_parts(text, left_out)), left_out
 
 
+def without_frames(text: str) -> str:
+    """The same without code fences and what sets formulas, as long as before."""
+    return _FRAME.sub(_blank, _FENCE.sub(_blank, text))
+
+
 def _parts(text: str, left_out: list[str]) -> Iterator[str]:
     """The statements, comments and ends, in order. A line inside brackets goes on with what the one before began."""
     depth = 0

@@ -14,7 +14,7 @@ _ASCII = str.maketrans({"·": "*", "→": "->", "⊙": ".*"})
 
 def print_tree(printed: tree.Tree, ascii: bool = False) -> str:
     """The canonical text of a tree, a statement a line; with ASCII signs if asked."""
-    text = "\n".join(_item(item) for item in printed.items) + "\n"
+    text = "\n".join(print_item(item) for item in printed.items) + "\n"
     return text.translate(_ASCII) if ascii else text
 
 
@@ -23,7 +23,8 @@ def print_expr(printed: tree.Expr) -> str:
     return _expr(printed, print_array)
 
 
-def _item(item: tree.Item) -> str:
+def print_item(item: tree.Item) -> str:
+    """A declaration, a statement, a loop."""
     match item:
         case tree.MeshDecl(axes):
             return print_mesh(axes)
@@ -34,7 +35,7 @@ def _item(item: tree.Item) -> str:
         case tree.Statement():
             return print_statement(item)
         case tree.For(dim, body, down=down):
-            return print_loop(dim, down, [_item(each) for each in body])
+            return print_loop(dim, down, [print_item(each) for each in body])
         case tree.Return(names):
             return "return " + ", ".join(names)
         case _:
@@ -44,7 +45,11 @@ def _item(item: tree.Item) -> str:
 def print_loop(dim: str, down: bool, body: Iterable[str]) -> str:
     """`for L {`, the statements, each in a line of its own, `}`."""
     inside = ("    " + text.replace("\n", "\n    ") for text in body)
-    return "\n".join([f"for {'-' if down else ''}{dim} {{", *inside, "}"])
+    return "\n".join([loop_head(dim, down), *inside, "}"])
+
+
+def loop_head(dim: str, down: bool) -> str:
+    return f"for {'-' if down else ''}{dim} {{"
 
 
 def print_mesh(axes: Iterable[tuple[str, int]]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from shardc import cli
+from shardc.commands.checking import annotation
 
 MANY = """mesh X=4
 A[I_X, J] · B[J, K → C[I, K]
@@ -69,3 +70,63 @@ def test_as_json_a_line_each(files: list[str]) -> None:
     errors = [json.loads(line)["error"] for line in result.stderr.splitlines() if line.startswith("{")]
     assert [error["code"] for error in errors][1:] == ["SHC210", "SHC202", "SHC222"]
     assert json.loads(result.stdout)["ok"] is False
+
+
+def test_annotations_of_github(files: list[str]) -> None:
+    """A line for each fault and warning, in its place, whatever is in the message."""
+    result = check(*files, "--format", "github")
+    lines = result.stdout.splitlines()
+    assert result.return_value == 4 and result.stderr == ""
+    assert [line.rpartition("title=")[2][:6] for line in lines if line.startswith("::error")] == [
+        "SHC103", "SHC210", "SHC202", "SHC222", "SHC203",
+    ]  # fmt: skip
+    assert lines[2].startswith(f"::error file={files[0]},line=4,col=10,endColumn=10,title=SHC202::mesh axis `X`")
+    assert f"::warning file={files[1]}::mesh axis `Y` is not used" in lines
+    assert check(files[1], "--strict", "--format", "github").stdout.startswith("::error file=")
+
+
+def test_an_annotation_escapes_what_would_end_it() -> None:
+    assert annotation("error", "a,b:c%.shard", "50 %\nnext\x1b") == (
+        "::error file=a%2Cb%3Ac%25.shard::50 %25%0Anext\\u001b"
+    )
+
+
+def test_sarif(files: list[str]) -> None:
+    """One run, a rule for each code, a result for each fault and warning, each region as in the text."""
+    result = check(*files, "--format", "sarif")
+    log = json.loads(result.stdout)
+    [run] = log["runs"]
+    assert (log["version"], run["columnKind"], result.return_value) == ("2.1.0", "unicodeCodePoints", 4)
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert rules == sorted(set(rules)) == sorted({each["ruleId"] for each in run["results"] if "ruleId" in each})
+    found = {}
+    for each in run["results"]:
+        [place] = each["locations"]
+        region = place["physicalLocation"].get("region")
+        path = place["physicalLocation"]["artifactLocation"]["uri"]
+        assert path in files and each["message"]["text"]
+        if region is not None and region["startLine"] == region["endLine"]:
+            line = Path(path).read_text(encoding="utf-8").splitlines()[region["startLine"] - 1]
+            found[each["ruleId"]] = line[region["startColumn"] - 1 : region["endColumn"] - 1]
+    assert found["SHC202"] == "X" and found["SHC222"] == "tanhh" and "SHC203" in found
+    assert [each["level"] for each in run["results"]].count("warning") == 1
+
+
+def test_a_hook_runs_a_command_that_there_is() -> None:
+    text = (Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    entries = [line.split()[-1] for line in text.splitlines() if line.strip().startswith("entry: shardc")]
+    assert entries == ["check", "fmt"] and set(entries) <= set(cli.shardc.commands)
+
+
+def test_fmt_rewrites_files_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.shard"
+    path.write_text("A[I_X,J]->B[I, J]   # why\n", encoding="utf-8")
+    fmt = ["fmt", str(path)]
+    asked = CliRunner().invoke(cli.shardc, [*fmt, "--check"], standalone_mode=False)
+    assert asked.return_value == 1 and "would rewrite" in asked.stderr and "->" in path.read_text(encoding="utf-8")
+    assert CliRunner().invoke(cli.shardc, fmt, standalone_mode=False).return_value == 0
+    assert path.read_text(encoding="utf-8") == "A[I_X, J] → B[I, J]  # why\n"
+    again = CliRunner().invoke(cli.shardc, [*fmt, "--check"], standalone_mode=False)
+    assert (again.return_value, again.stdout, again.stderr) == (0, "", "")
+    shown = CliRunner().invoke(cli.shardc, ["fmt", "A[I]*B[I]->C[]"], standalone_mode=False)
+    assert shown.stdout == "A[I] · B[I] → C[]\n"
