@@ -66,6 +66,17 @@ def faults_beside(first: ShardcError, read: Callable[[str], object]) -> list[Sha
     return every_fault(first, read)
 
 
+def canonical(text: str, name: str = "<expression>") -> str:
+    """The text in the one spelling of the notation, a statement a line; comments stay. Raises ShardcError.
+
+    >>> print(canonical("A[I_X,J]->B[I,J]   # gathered"), end="")
+    A[I_X, J] → B[I, J]  # gathered
+    """
+    from shardc.notation.layout import formatted
+
+    return formatted(text, name)
+
+
 def check(text: str | Program, **options: Any) -> Program:
     """The program, if it is legal: parsed, divisible, and every result within reach. Options as of `parse`.
 

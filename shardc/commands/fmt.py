@@ -21,11 +21,11 @@ def fmt(inputs: tuple[str, ...], only: bool, as_json: bool) -> int:
 
 
 def _done(argument: str, only: bool, as_json: bool) -> int:
-    from shardc.notation.layout import formatted
+    from shardc.api import canonical
 
     try:
         text, name = read_input(argument)
-        found = formatted(text, name)
+        found = canonical(text, name)
         if name != argument and not only:
             streams.result(in_lines(found.removesuffix("\n")))
         if name != argument or found == text:
