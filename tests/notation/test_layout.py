@@ -18,7 +18,8 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.shard"))
 ITEMS = [
     "mesh X=4,Y=2", "dims I=8 , J=16", "dtype bf16", "A[I_X,J]->B[I, J]", r"C[I] = \text{relu}(D[I_{X,Y}])",
     "$E[I]{U.X} = A[I,J_X]@B[J_X]$", "F[I] = G[I,\n    J] * H[\nJ]", "1. K[I] := L[I]", "M[I_X] → N[I] (not critical)",
-    "for L { x[B] = relu( x[B] ) }", "for L {\n  y[B]=exp(y[B]); z[L,B] = y[B]\n\n}", "for  -L { w[L,B] = x[B]; x[B] = exp(x[B]) }", "return x , y",
+    "for L { x[B] = relu( x[B] ) }", "for L {\n  y[B]=exp(y[B]); z[L,B] = y[B]\n\n}", "return x , y",
+    "for  -L { w[L,B] = x[B] }",
 ]  # fmt: skip
 comments = st.sampled_from(["# said", "#said", "#", "#  two  words ", "## { [ ("])
 between = st.lists(
