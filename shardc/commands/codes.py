@@ -234,7 +234,7 @@ MEANINGS: dict[str, Meaning] = {
     ),
     "SHC412": Meaning(
         "A proof goes through every device and every statement; unasked, `emit` and `run` say so and go on.",
-        'shardc plan "A[I_X, J] · B[J, K] → C[I, K]" --mesh X=4096 --prove',
+        'shardc plan "A[I_X, J] → A[I, J]" --mesh X=65536 --dims I=65536,J=8 --prove',
     ),
     "SHC501": Meaning("An input without brackets is the name of a file.", "shardc check mlp.shrad"),
     "SHC502": Meaning("Name a file in it.", "shardc check ."),
