@@ -254,6 +254,43 @@ def test_gradients_of_drawn_expressions_are_differences(text, seed):
     assert differs(program, shardc.grad(program), seed) < CLOSE
 
 
+RIGHT = ("tanh({0} ⊙ {2})", "sin({0} ⊙ {2} + {1})", "{0} - {1}", "sin({0}) ⊙ {1}", "tanh({2} ⊙ {0})")
+
+
+@st.composite
+def bodies(draw, dims, known, inner):
+    """Statements of a trip, over arrays of one shape: x and y are carried, t is not; rows are taken and left."""
+    names, lines, at = list(known), [], ", ".join(dims)
+    for name in draw(st.lists(st.sampled_from(["x", "y", f"t{len(dims)}"]), min_size=1, max_size=3)):
+        if name in names and name.startswith("t"):
+            continue
+        row = draw(st.sampled_from([f"W{len(dims)}[{at}, B, D_Y]", f"s{len(dims)}[{at}, D]", "b[B_X, D]", "2"]))
+        one, other = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+        names += [name] if name not in names else []
+        lines.append(f"{name}[B_X, D] = {draw(st.sampled_from(RIGHT)).format(one, other, row)}")
+    if inner and draw(st.booleans()):
+        lines.append(draw(loops([*dims, "M"], names)))
+    lines.append(f"S{len(dims)}[{at}, B_X] = sum_D({draw(st.sampled_from(names))})")
+    return [*lines, f"x = 0.5 ⊙ ({' + '.join(names)})"]
+
+
+@st.composite
+def loops(draw, dims=("L",), known=("x", "y")):
+    down = draw(st.sampled_from(["", "-"]))
+    body = draw(bodies(list(dims), list(known), inner=len(dims) == 1))
+    return f"for {down}{dims[-1]} {{\n" + "\n".join(body) + "\n}"
+
+
+@settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=15)
+@given(loops(), st.sampled_from(["keep", "remat", "whole"]), st.integers(0, 3))
+def test_gradients_of_drawn_loops_are_differences(text, how, seed):
+    around = f"x = a[B_X, D] ⊙ 1\ny = sin(a)\n{text}\nOut[B_X, D] = x ⊙ y + a"
+    program = parsed(around, dims={"L": 3, "M": 2, "B": 2, "D": 4})
+    assert (
+        differs(program, shardc.grad(program, remat=how == "remat", whole=how == "whole"), seed) < 100 * CLOSE
+    )  # the third derivatives of loops are large
+
+
 # --- the strategies of the chapter on training
 
 STRATEGIES = json.loads((Path(__file__).parents[1] / "data" / "strategies.json").read_text(encoding="utf-8"))
