@@ -12,7 +12,7 @@ from shardc.ir.expressions import uses
 from shardc.ir.plan import Cost, Schedule, Strategy
 from shardc.ir.program import Statement
 from shardc.planner.bounds.bound import lower_bound
-from shardc.planner.objective import Objective
+from shardc.planner.options import Objective
 
 
 @dataclass(frozen=True, slots=True)

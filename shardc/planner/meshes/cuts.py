@@ -18,7 +18,7 @@ from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement, refinement
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.meshes.idle import only_moves, width_of
-from shardc.planner.objective import Objective
+from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
 from shardc.rules.products import count_placements
 from shardc.rules.routes import route

@@ -5,20 +5,44 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from shardc.planner.budget import Spent
-from shardc.planner.paths.path import Arrival, Paths
+from shardc.ir.collectives import Move
+from shardc.ir.digits import Reshape
 from shardc.rules.routes import Route
 
+Arrival: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
 Step: TypeAlias = tuple[int, int, Route]  # to which sharding, at what price, by which moves
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Cheapest prices from the seeds to every sharding reached, and the last moves to each (None at a seed).
+
+    A search that ended with its budget proves no more than that no path to its goal costs less than the `bound`.
+    """
+
+    price: dict[int, int]
+    last: dict[int, Arrival | None]
+    bound: int | None = None
+
+    def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
+        """The seed from which a sharding is reached, and the moves, in order."""
+        found: list[Move | Reshape] = []
+        arrival = self.last[number]
+        while arrival is not None:
+            number, moves = arrival
+            found += reversed(moves)
+            arrival = self.last[number]
+        return number, found[::-1]
 
 
 class Moves(Protocol):
     """What a run asks: a Search."""
 
     def bound(self, number: int, goal: int | None) -> int: ...
-    def onward(self, number: int, goal: int | None, last: Arrival | None) -> Iterable[Step]: ...
+    def onward(self, number: int, goal: int | None, last: Arrival | None) -> Iterable[Step] | None: ...
     def from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]: ...
     def shortcut(self, seed: int, start: int, number: int, goal: int | None, found: Step) -> Step: ...
     def brings_too_much(self, price: int) -> bool: ...
@@ -44,8 +68,8 @@ class Run:
         self.count = len(self.queue)
         heapq.heapify(self.queue)
 
-    def paths(self) -> Paths:
-        """Where the budget ends first, the best path to the goal that is known; raises Spent where none is."""
+    def paths(self) -> Paths | None:
+        """Where the budget ends first, the best path to the goal that is known; None where none is."""
         price, goal = self.price, self.goal
         while self.queue:
             bound, _, number = heapq.heappop(self.queue)
@@ -56,12 +80,9 @@ class Run:
             self.settled.add(number)
             if number == goal:
                 break
-            try:
-                onward = self._onward(number)
-            except Spent:
-                if goal is None or goal not in price:
-                    raise
-                return Paths(price, self.last, min(bound, price[goal]))
+            onward = self._onward(number)
+            if onward is None:
+                return None if goal is None or goal not in price else Paths(price, self.last, min(bound, price[goal]))
             here = price[number]
             for target, added, route in onward:
                 known = price.get(target)
@@ -69,7 +90,7 @@ class Run:
                     self._meet(number, (target, here + added, route), is_new=known is None)
         return Paths({number: price[number] for number in price if number in self.settled}, self.last)
 
-    def _onward(self, number: int) -> Iterable[Step]:
+    def _onward(self, number: int) -> Iterable[Step] | None:
         if self.goal is None and len(self.seeds) > 1:
             for seed, (cost, route) in self.moves.from_seeds(number, self.seeds, self.price[number]):
                 self._keep(number, self.seeds[seed] + cost, (seed, route))

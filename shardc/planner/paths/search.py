@@ -18,12 +18,10 @@ from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Sharding
 from shardc.lowering.scatters import LocalBlock, depends_on_share
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
-from shardc.planner.objective import Objective
-from shardc.planner.options import CHEAPEST, Method, Options
+from shardc.planner.options import CHEAPEST, Method, Objective, Options
 from shardc.planner.paths.costs import CostedRoute, Leg, edge_costs
 from shardc.planner.paths.graph import Edge, Graph, Remaining, sharding_graph
-from shardc.planner.paths.path import Arrival, Paths
-from shardc.planner.paths.run import Run, Step
+from shardc.planner.paths.run import Arrival, Paths, Run, Step
 from shardc.rules.routes import Route, aligned, plainly, route
 
 
@@ -88,11 +86,17 @@ class Search:
         """
         if not self.options.searches:
             return self._closed_paths(seeds, goal)
-        return Run(self, seeds, goal, limit).paths()
+        found = Run(self, seeds, goal, limit).paths()
+        if found is None:
+            raise Spent
+        return found
 
-    def onward(self, number: int, goal: int | None, last: Arrival | None) -> list[Step]:
-        """The route to the goal, and every move."""
-        return [*self._routes(number, goal, last), *self._steps(number)]
+    def onward(self, number: int, goal: int | None, last: Arrival | None) -> list[Step] | None:
+        """The route to the goal, and every move; None where the budget ends first."""
+        try:
+            return [*self._routes(number, goal, last), *self._steps(number)]
+        except Spent:
+            return None
 
     def brings_too_much(self, price: int) -> bool:
         most = self.options.most_wire

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from shardc.ir.collectives import Move
 from shardc.ir.expressions import Call, Expr, Product, Use
 from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.paths.path import Paths
+from shardc.planner.paths.run import Paths
 from shardc.planner.paths.search import Search
 
 

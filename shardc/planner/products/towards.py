@@ -14,7 +14,7 @@ from functools import cache
 from typing import Protocol
 
 from shardc.planner.budget import BOUND, Budget, Spent
-from shardc.planner.products.ways import Way
+from shardc.planner.products.local import Way
 
 
 class Prices(Protocol):

@@ -24,7 +24,7 @@ from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
 from shardc.lowering.scatters import block_of
 from shardc.planner.bounds.bound import reshard_bound
-from shardc.planner.objective import Objective
+from shardc.planner.options import Objective
 from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
 from shardc.planner.statement.build import NAMED
 

@@ -17,8 +17,7 @@ from shardc.ir.uneven import MAX_NUMBERS, MAX_ROUNDS
 from shardc.planner.budget import CUT, Budget
 from shardc.planner.meshes.cuts import MARGIN, common_factors, joined, worth_cutting
 from shardc.planner.meshes.idle import is_alone
-from shardc.planner.objective import Objective
-from shardc.planner.options import Method, Options
+from shardc.planner.options import Method, Objective, Options
 from shardc.planner.planned import PlannedProgram, Refused
 from shardc.planner.planning import Planning
 from shardc.planner.program.directly import directly

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardc.errors import ShardcError
-from shardc.planner.objective import Objective
+from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
 
 MAX_POINTS = 16

@@ -12,15 +12,13 @@ from shardc.ir.plan import Cost
 from shardc.ir.program import Program, every_statement
 from shardc.planner.budget import Budget
 from shardc.planner.meshes.idle import Idle, is_alone, only_moves
-from shardc.planner.objective import Objective
-from shardc.planner.options import Options
+from shardc.planner.options import Objective, Options
 from shardc.planner.planned import PlannedProgram, Refused
-from shardc.planner.planning import Planning
+from shardc.planner.planning import Planning, may_gain
 from shardc.planner.program import pareto as fronts
-from shardc.planner.program.at_once import planned_at_once
 from shardc.planner.program.finer import Finer
+from shardc.planner.program.in_turn import planned_at_once
 from shardc.planner.program.memory import Limited
-from shardc.planner.whole.choices import may_gain
 
 
 def plan_program(

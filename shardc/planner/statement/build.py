@@ -25,7 +25,7 @@ from shardc.lowering.scatters import block_of
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
-from shardc.planner.products.work import Work
+from shardc.planner.products.local import Work
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.cases import cases_of
 from shardc.rules.routes import Route

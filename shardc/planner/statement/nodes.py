@@ -41,10 +41,9 @@ from shardc.planner.paths.tables import (
 )
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
+from shardc.planner.products.local import Way, Work, every_way
 from shardc.planner.products.placing import Lying, few_ways
 from shardc.planner.products.towards import Towards
-from shardc.planner.products.ways import Way, every_way
-from shardc.planner.products.work import Work
 from shardc.rules.products import count_placements, placements
 
 FEW = 8  # shardings that an operand is held in, at most, for its product to be searched towards a goal
@@ -56,9 +55,9 @@ def table_of(problem: Problem, expr: Expr, wanted: Sharding | None = None) -> Ta
 
     With `wanted`, of a product of two given arrays only what leads to that sharding most cheaply.
     """
-    if isinstance(expr, Product) and len(expr.operands) > 1:
+    if isinstance(expr, Product) and len(expr.operands) > 1 and any(isinstance(o, Product) for o in expr.operands):
         return _chain(problem, chain_of(expr), wanted)
-    return combine(problem, expr, tuple(table_of(problem, operand) for operand in operands(expr)))
+    return combine(problem, expr, tuple(table_of(problem, operand) for operand in operands(expr)), wanted)
 
 
 def table_as_written(problem: Problem, expr: Expr) -> Table:
@@ -77,8 +76,9 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
         below = (tables[pair.left], tables[pair.right])
         expr = chain.multiply(pair, *(table.expr for table in below))
         made = tables.get(pair.whole) or Table(expr, problem.search(expr.dims, expr.dtype), {}, {})
-        whole = wanted if pair.whole == chain.whole else None
-        _seed(problem, made, expr, below, _goal(problem, chain, below, made.search, whole))
+        is_all = len(chain.operands) == 2
+        goal = _goal(problem, expr, below, made.search, wanted, is_all) if pair.whole == chain.whole else None
+        _seed(problem, made, expr, below, goal)
         if made.seeds:
             tables[pair.whole] = made
     if chain.whole not in tables:
@@ -87,12 +87,14 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
 
 
 def _goal(
-    problem: Problem, chain: Chain, below: tuple[Table, ...], search: Search, wanted: Sharding | None
+    problem: Problem, product: Product, below: tuple[Table, ...], search: Search, wanted: Sharding | None, is_all: bool
 ) -> int | None:
-    """The only sharding to be asked of a product, if it is one of two arrays that lie in a few ways."""
-    alone = len(chain.operands) == 2 and not chain.product.local
-    searched = alone and problem.options.largest_step is None and all(len(table.seeds) <= FEW for table in below)
-    if wanted is None or not (searched or (not problem.options.searches and not chain.product.local)):
+    """The only sharding to be asked of a product, if it `is_all` that is multiplied, and its two arrays lie in a few
+    ways."""
+    if wanted is None or product.local or len(below) != 2:
+        return None
+    searched = is_all and problem.options.largest_step is None and all(len(table.seeds) <= FEW for table in below)
+    if problem.options.searches and not searched:
         return None
     goal = search.graph.number(wanted)
     return goal if search.divides(goal) else None
@@ -113,17 +115,20 @@ def _can_afford(problem: Problem, chain: Chain, pair: Pair) -> bool:
     )
 
 
-def combine(problem: Problem, expr: Expr, tables: tuple[Table, ...]) -> Table:
-    """The table of an expression from its operands' tables."""
-    found = table_or_none(problem, expr, tables)
+def combine(problem: Problem, expr: Expr, tables: tuple[Table, ...], wanted: Sharding | None = None) -> Table:
+    """The table of an expression from its operands' tables; with `wanted` as of `table_of`."""
+    found = table_or_none(problem, expr, tables, wanted)
     if found is None:
         raise _impossible(expr)
     return found
 
 
-def table_or_none(problem: Problem, expr: Expr, tables: tuple[Table, ...]) -> Table | None:
+def table_or_none(
+    problem: Problem, expr: Expr, tables: tuple[Table, ...], wanted: Sharding | None = None
+) -> Table | None:
     found = Table(expr, problem.search(expr.dims, expr.dtype), {}, {})
-    _seed(problem, found, expr, tables)
+    goal = _goal(problem, expr, tables, found.search, wanted, is_all=True) if isinstance(expr, Product) else None
+    _seed(problem, found, expr, tables, goal)
     return found if found.seeds else None
 
 

@@ -26,7 +26,7 @@ from shardc.planner.digits.products import chosen_below
 from shardc.planner.meshes.idle import mentioned
 from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, unmoved
 from shardc.planner.problem import Problem
-from shardc.planner.products.ways import Way
+from shardc.planner.products.local import Way
 from shardc.planner.statement.candidate import Candidate
 from shardc.planner.statement.gaps import alone, arithmetic
 from shardc.planner.statement.nodes import local_products, table_as_written, table_of, table_or_none, ways_of

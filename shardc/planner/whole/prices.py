@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from shardc.cost.model import PICO, CostModel, Rate
 from shardc.ir.sharding import Axes, Sharding
 from shardc.lowering.scatters import LocalBlock
-from shardc.planner.objective import Objective
+from shardc.planner.options import Objective
 from shardc.planner.paths.costs import edge_costs
 from shardc.planner.paths.graph import Graph
 from shardc.planner.paths.search import Search

@@ -16,7 +16,7 @@ from shardc.ir.expressions import Expr, Pattern
 from shardc.ir.plan import Block, Loop, Step, Strategy
 from shardc.ir.program import For, Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding
-from shardc.planner.objective import Objective
+from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, ranking
 from shardc.planner.whole.arrays import Entity, Line, LoopLines, Lying, every_line
 from shardc.planner.whole.rewrites import Rewritten, Told, with_arrays
