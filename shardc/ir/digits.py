@@ -9,9 +9,9 @@ cut into single elements: `A[I0, I1_Y]` is no dim I cut into blocks, unless I0 i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
@@ -100,3 +100,25 @@ def _split(axes: Axes, sizes: tuple[int, ...], mesh: Mesh) -> list[Axes]:
         found.append(axes[:count])
         axes = axes[count:]
     return [*found, axes]
+
+
+class Place(NamedTuple):
+    """Of an array in digits: the dim that a digit is of; its size, None for a rest; of a rest what lies above it."""
+
+    dim: int
+    size: int | None
+    above: int
+
+
+def size_at(place: Place, shape: Sequence[int]) -> int:
+    """The elements at a place of an array of this shape."""
+    return shape[place.dim] // place.above if place.size is None else place.size
+
+
+def places_of(split: Reshape) -> list[Place]:
+    """Those of what a reshape into digits leaves."""
+    found: list[Place] = []
+    for dim, sizes in enumerate(split.sizes):
+        found += [Place(dim, size, 1) for size in sizes]
+        found.append(Place(dim, None, math.prod(sizes)))
+    return found

@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from test_imports import ROOT, imported_modules, name_of
 
-MOST = 10
+MOST = 8
 
 
 def texts() -> dict[str, str]:

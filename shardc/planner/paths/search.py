@@ -19,8 +19,7 @@ from shardc.ir.sharding import Sharding
 from shardc.lowering.scatters import LocalBlock, depends_on_share
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
-from shardc.planner.paths.costs import CostedRoute, Leg, edge_costs
-from shardc.planner.paths.graph import Edge, Graph, Remaining, sharding_graph
+from shardc.planner.paths.graph import CostedRoute, Edge, Graph, Leg, Remaining, edge_costs, sharding_graph
 from shardc.planner.paths.run import Arrival, Paths, Run, Step
 from shardc.rules.routes import Route, aligned, plainly, route
 

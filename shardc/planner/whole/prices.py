@@ -1,6 +1,6 @@
 """The least price between all pairs of shardings of one array, as a table.
 
-The moves from sharding to sharding are those that a search takes (`paths.costs`); here all of them are priced at once
+The moves from sharding to sharding are those that a search takes (`paths.graph`); here all of them are priced at once
 and closed under following one another, with the routes in digits where no path of moves brings as little:
 
                     → [I, J]  [I_X, J]  [I, J_X]
@@ -26,8 +26,7 @@ from shardc.cost.model import PICO, CostModel, Rate
 from shardc.ir.sharding import Axes, Sharding
 from shardc.lowering.scatters import LocalBlock
 from shardc.planner.options import Objective
-from shardc.planner.paths.costs import edge_costs
-from shardc.planner.paths.graph import Graph
+from shardc.planner.paths.graph import Graph, edge_costs
 from shardc.planner.paths.search import Search
 from shardc.rules.products import placements
 
