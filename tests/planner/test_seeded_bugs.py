@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -26,9 +27,9 @@ from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
 from shardc.planner import Objective, budget, plan_program, problem
 from shardc.planner.meshes import idle
-from shardc.planner.paths import costs, graph, search
+from shardc.planner.paths import graph, run
 from shardc.planner.products import functions as ways_of_functions
-from shardc.planner.products import ways
+from shardc.planner.products import local
 from shardc.planner.program import finer, progress
 from shardc.planner.program.directly import Directly
 from shardc.planner.statement import build, nodes, root
@@ -53,8 +54,8 @@ DIMS = {"I": 16, "J": 32, "K": 64}
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
     monkeypatch.setattr(problem, "sharding_graph", graph.Graph)
-    monkeypatch.setattr(nodes, "every_way", ways.every_way.__wrapped__)
-    monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
+    monkeypatch.setattr(nodes, "every_way", local.every_way.__wrapped__)
+    monkeypatch.setattr(local, "local_products", products.local_products.__wrapped__)
 
 
 def planned(text, mesh=MESH, dims=DIMS, **options):
@@ -125,13 +126,17 @@ def functions_run_over_sharded_dims(patch):
 
 def rewritten(patch, change):
     """The planner, and it alone, takes a move to leave another sharding."""
-    right = collectives.apply
+    right, edge = collectives.apply, graph.Graph._edge
 
     def apply(move, before, mesh):
         return change(move, before) or right(move, before, mesh)
 
+    def wrong(self, move, before):
+        found, left = edge(self, move, before), change(move, before)
+        return found if left is None else replace(found, target=self.number(left))
+
     patch.setattr(graph, "apply", apply)
-    patch.setattr(costs, "apply", apply)
+    patch.setattr(graph.Graph, "_edge", wrong)
     patch.setattr(build, "apply", apply)
 
 
@@ -340,14 +345,14 @@ def test_axes_that_can_travel_together_do(text):
 def first_found(patch):
     """Greedy: depth first, and the first way found is kept."""
     pop = SimpleNamespace(heapify=heapq.heapify, heappop=list.pop, heappush=list.append)
-    patch.setattr(search, "heapq", pop)
+    patch.setattr(run, "heapq", pop)
 
 
 def dearest_first(patch):
     def heappop(queue):
         return queue.pop(queue.index(max(queue)))
 
-    patch.setattr(search, "heapq", SimpleNamespace(heapify=heapq.heapify, heappop=heappop, heappush=list.append))
+    patch.setattr(run, "heapq", SimpleNamespace(heapify=heapq.heapify, heappop=heappop, heappush=list.append))
 
 
 def test_an_exchange_in_unequal_pieces_left_out_is_missed(monkeypatch):
@@ -481,12 +486,8 @@ def test_an_all_reduce_priced_as_one_gather_is_seen_by_the_law_of_its_parts(monk
 
     parts = planned("A[I_X, J] = ReduceScatter_X(A[I, J]{U_X})\nA[I, J] = AllGather_X(A)").cost.wire_bytes
     assert priced("AllReduce_X") == parts
-    right = build.wire_bytes
-    monkeypatch.setattr(
-        build,
-        "wire_bytes",
-        lambda move, *rest: right(move, *rest) // (2 if isinstance(move, AllReduce) else 1),
-    )
+    right = AllReduce.wire_bytes
+    monkeypatch.setattr(AllReduce, "wire_bytes", lambda self, *rest: right(self, *rest) // 2)
     assert priced("AllReduce_X") != parts
 
 
