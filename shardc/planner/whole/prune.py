@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from shardc.planner.whole.eliminate import Factor, improved
 from shardc.planner.whole.prices import NEVER
 
-ROUNDS = 12
+ROUNDS = 4  # of sharing, before states are left out
+TURNS = 30  # of such rounds at most
+FEW = 2000  # entries of all tables, of which elimination is quicker
+GAINED = 0.01  # of what is between bound and known price a turn gains at least, or it is the last
 SLACK = 1e-9  # of a price, and of NEVER a thousandth of that, may be lost in sums of floats
 _States = NDArray[np.int64]
 
@@ -35,25 +38,48 @@ class Pruned:
         return [len(states) for states in self.kept]
 
 
-def prune(sizes: Sequence[int], factors: Sequence[Factor]) -> Pruned:
-    """Without the states that are above the price of the best assignment that is easily found."""
+def prune(sizes: Sequence[int], factors: Sequence[Factor], few: int = FEW) -> Pruned:
+    """Without the states that are above the price of the best assignment that is easily found.
+
+    Turn after turn, until few are left or the bound no longer rises towards that price.
+    """
+    found = Pruned(tuple(map(np.arange, sizes)), tuple(factors))
     shared = [factor.table.astype(np.float64) for factor in factors]
     of_node = [[at for at, factor in enumerate(factors) if node in factor.nodes] for node in range(len(sizes))]
-    known = NEVER
-    for turn in range(ROUNDS):
-        nodes = range(len(sizes)) if turn % 2 == 0 else range(len(sizes) - 1, -1, -1)
-        for node in nodes:
-            _share(node, of_node[node], factors, shared)
-        if turn % 4 == 3:
-            known = min(known, _assigned(sizes, factors, shared, of_node))
-    least = [float(table.min()) for table in shared]
-    bound, kept = sum(least), list[_States]()
+    known, before = NEVER, -1.0
+    for _ in range(TURNS):
+        for turn in range(ROUNDS):
+            nodes = range(len(sizes)) if turn % 2 == 0 else range(len(sizes) - 1, -1, -1)
+            for node in nodes:
+                _share(node, of_node[node], found.factors, shared)
+        known = min(known, _assigned(found.sizes, found.factors, shared, of_node))
+        bound = sum(float(table.min()) for table in shared)
+        better = _without_the_dear(found, shared, of_node, known)
+        if better is None:  # nothing was found that can be
+            return found
+        found, shared = better
+        entries = sum(table.size for table in shared)
+        if entries <= few or bound - before < GAINED * (known - before):
+            break
+        before = bound
+    return found
+
+
+def _without_the_dear(
+    found: Pruned, shared: list[NDArray[np.float64]], of_node: Sequence[Sequence[int]], known: int
+) -> tuple[Pruned, list[NDArray[np.float64]]] | None:
+    """Without the states of which every assignment costs more than one that is known."""
+    least, kept = [float(table.min()) for table in shared], list[_States]()
+    most = known * (1 + SLACK) + NEVER * SLACK / 1000 - sum(least)
     for node, mine in enumerate(of_node):
-        above = sum((_least(factors[at], shared[at], node) - least[at] for at in mine), np.zeros(sizes[node]))
-        kept.append(np.flatnonzero(bound + above <= known * (1 + SLACK) + NEVER * SLACK / 1000))
+        start = np.zeros(len(found.kept[node]))
+        above = sum((_least(found.factors[at], shared[at], node) - least[at] for at in mine), start)
+        kept.append(np.flatnonzero(above <= most))
     if not all(states.size for states in kept):
-        return Pruned(tuple(map(np.arange, sizes)), tuple(factors))  # nothing was found that can be
-    return Pruned(tuple(kept), tuple(_restricted(factor, kept) for factor in factors))
+        return None
+    tables = [table[np.ix_(*(kept[node] for node in f.nodes))] for f, table in zip(found.factors, shared, strict=True)]
+    factors = tuple(_restricted(factor, kept) for factor in found.factors)
+    return Pruned(tuple(old[states] for old, states in zip(found.kept, kept, strict=True)), factors), tables
 
 
 def _share(node: int, mine: Sequence[int], factors: Sequence[Factor], shared: list[NDArray[np.float64]]) -> None:
