@@ -14,6 +14,9 @@ from shardc.ir.program import Statement
 from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.options import Objective
 
+SHARED = 64  # strategies of a statement that uses an array twice, of which the cheapest are listed: built, their order
+# is another than that in which they are found
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -74,10 +77,11 @@ class PlannedStatement:
 
     def cheapest(self, count: int | None) -> tuple[Strategy, ...]:
         """The first `count` of them, or all."""
-        if count is None or self._shared:
-            return self.alternatives[:count]
-        self._found += islice(self._more, max(0, count - len(self._found)))
-        return tuple(self._found[:count])
+        if count is None:
+            return self.alternatives
+        looked_at = max(count, SHARED) if self._shared else count
+        self._found += islice(self._more, max(0, looked_at - len(self._found)))
+        return (self._sorted(self._found) if self._shared else tuple(self._found))[:count]
 
     def _sorted(self, found: Iterable[Strategy]) -> tuple[Strategy, ...]:
         return tuple(sorted(found, key=self._rank))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
@@ -27,6 +28,8 @@ from shardc.planner.statement.gaps import bound_of
 from shardc.planner.statement.nodes import choices_of
 from shardc.planner.statement.root import cheapest
 from shardc.planner.statement.strategies import candidates, root_table, searched
+
+SHARED = 32  # strategies that are built where a statement uses an array twice; planned whole, all are compared
 
 
 @dataclass(slots=True)
@@ -90,10 +93,11 @@ class PartialPlan:
         """The steps of the first strategy within the limit, or of that which needs least; its result, and the table
         and sharding that it is of."""
         built: Iterable[tuple[Builder, int, tuple[Table, int]]] = self._trials(number, statement, problem)
+        options = self.problem.options
         if shares(statement):
             # The search charges a move of an array for each use; done, it is done once.
-            built = sorted(built, key=lambda trial: self._built_price(trial[0]))
-        options = self.problem.options
+            few = built if options.memory is not None else islice(built, SHARED)
+            built = sorted(few, key=lambda trial: self._built_price(trial[0]))
         if options.memory is None:
             return next(iter(built))
         is_last = number == len(self.problem.program.statements) - 1

@@ -41,20 +41,17 @@ class Solved:
 
 def solve(sizes: Sequence[int], factors: Sequence[Factor], most: int = MOST) -> Solved:
     """The least sum, if no table becomes larger than `most`; else an assignment and a bound."""
-    left, removed = list(factors), list[tuple[int, list[Factor]]]()
-    waiting, bound, exact = list(range(len(sizes))), 0, True
-    while waiting:
-        node = min(waiting, key=lambda each: (_size_without(each, left, sizes), each))
-        waiting.remove(node)
-        mine = [factor for factor in left if node in factor.nodes]
-        left = [factor for factor in left if node not in factor.nodes]
+    of_node = _Tables(sizes, factors)
+    removed, bound, exact = list[tuple[int, list[Factor]]](), 0, True
+    for _ in sizes:
+        node, mine = of_node.next()
         removed.append((node, mine))
         parts = _parts(mine, node, sizes, most)
         exact = exact and len(parts) <= 1
         for part in parts:
             found = _without(part, node, sizes)
             if found.nodes:
-                left.append(found)
+                of_node.add(found)
             else:
                 bound += int(found.table)
     states = _back(removed, sizes)
@@ -64,9 +61,37 @@ def solve(sizes: Sequence[int], factors: Sequence[Factor], most: int = MOST) -> 
     return Solved(tuple(states), price, min(bound, price))
 
 
+class _Tables:
+    """The tables that are left, of each node its own; and how large a table each node's removal would leave."""
+
+    def __init__(self, sizes: Sequence[int], factors: Sequence[Factor]) -> None:
+        self._sizes = sizes
+        self._own: dict[int, list[Factor]] = {node: [] for node in range(len(sizes))}
+        for factor in factors:
+            for node in factor.nodes:
+                self._own[node].append(factor)
+        self._leaves = {node: _size_without(node, own, sizes) for node, own in self._own.items()}
+
+    def next(self) -> tuple[int, list[Factor]]:
+        """The node that leaves the smallest table, and its own, which are gone with it."""
+        node = min(self._leaves, key=lambda each: (self._leaves[each], each))
+        mine = self._own.pop(node)
+        del self._leaves[node]
+        gone = {id(factor) for factor in mine}
+        for other in _around(node, mine):
+            self._own[other] = [factor for factor in self._own[other] if id(factor) not in gone]
+            self._leaves[other] = _size_without(other, self._own[other], self._sizes)
+        return node, mine
+
+    def add(self, factor: Factor) -> None:
+        for node in factor.nodes:
+            self._own[node].append(factor)
+            self._leaves[node] = _size_without(node, self._own[node], self._sizes)
+
+
 def _around(node: int, factors: Sequence[Factor]) -> tuple[int, ...]:
-    """The nodes that meet a node in some table, in order."""
-    return tuple(sorted({other for factor in factors if node in factor.nodes for other in factor.nodes} - {node}))
+    """The nodes that meet a node in some of its tables, in order."""
+    return tuple(sorted({other for factor in factors for other in factor.nodes} - {node}))
 
 
 def _size_without(node: int, factors: Sequence[Factor], sizes: Sequence[int]) -> int:

@@ -84,9 +84,9 @@ class _Task:
             raise TooWide
         return cls(problem, planning, scale, {})
 
-    def solved(self, rewritten: Rewritten) -> Choice:
+    def solved(self, rewritten: Rewritten, known: int = NEVER) -> Choice:
         graph = self._graph(rewritten)
-        return Choice(rewritten, graph, _solved(graph))
+        return Choice(rewritten, graph, _solved(graph, known=known))
 
     def _graph(self, rewritten: Rewritten, digits: DigitWays | None = None) -> FactorGraph:
         problem = replace(self.problem, program=rewritten.program)
@@ -106,7 +106,7 @@ class _Task:
                 left -= best.graph.nodes.entries
                 if left < 0:
                     return best
-                found = self.solved(other)
+                found = self.solved(other, best.solved.price)
                 best = found if found.solved.price < best.solved.price else best
         return best
 
@@ -169,12 +169,17 @@ def _local_bytes(entity: Entity, lying: Lying) -> NDArray[np.int64]:
     return found
 
 
-def _solved(graph: FactorGraph, more: Sequence[Factor] = ()) -> Solved:
-    """The best states; of many, after those are gone that no best assignment has."""
+def _solved(graph: FactorGraph, more: Sequence[Factor] = (), known: int = NEVER) -> Solved:
+    """The best states; of many, after those are gone that no best assignment has.
+
+    Where it is seen that none is as cheap as what is known, no states, at the price of what cannot be.
+    """
     nodes, factors = graph.nodes, [*graph.nodes.factors, *more]
     if nodes.entries < FEW:
         return solve(nodes.sizes, factors)
-    pruned = prune(nodes.sizes, factors)
+    pruned = prune(nodes.sizes, factors, known)
+    if pruned is None:
+        return Solved((), NEVER, NEVER)
     found = solve(pruned.sizes, pruned.factors)
     return replace(found, states=tuple(int(kept[at]) for kept, at in zip(pruned.kept, found.states, strict=True)))
 

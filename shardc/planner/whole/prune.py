@@ -19,9 +19,9 @@ from shardc.planner.whole.eliminate import Factor, improved
 from shardc.planner.whole.prices import NEVER
 
 ROUNDS = 4  # of sharing, before states are left out
-TURNS = 30  # of such rounds at most
+TURNS = 16  # of such rounds at most
 FEW = 2000  # entries of all tables, of which elimination is quicker
-GAINED = 0.01  # of what is between bound and known price a turn gains at least, or it is the last
+GAINED = 0.03  # of what is between bound and known price a turn gains at least, or it is the last
 SLACK = 1e-9  # of a price, and of NEVER a thousandth of that, may be lost in sums of floats
 _States = NDArray[np.int64]
 
@@ -38,28 +38,28 @@ class Pruned:
         return [len(states) for states in self.kept]
 
 
-def prune(sizes: Sequence[int], factors: Sequence[Factor], few: int = FEW) -> Pruned:
-    """Without the states that are above the price of the best assignment that is easily found.
+def prune(sizes: Sequence[int], factors: Sequence[Factor], known: int = NEVER) -> Pruned | None:
+    """Without the states that are above a known price, or that of the best assignment that is easily found.
 
-    Turn after turn, until few are left or the bound no longer rises towards that price.
+    Turn after turn, until few are left or the bound no longer rises towards that price. None where nothing is as cheap
+    as what is known.
     """
     found = Pruned(tuple(map(np.arange, sizes)), tuple(factors))
     shared = [factor.table.astype(np.float64) for factor in factors]
     of_node = [[at for at, factor in enumerate(factors) if node in factor.nodes] for node in range(len(sizes))]
-    known, before = NEVER, -1.0
+    most, before = known, -1.0
     for _ in range(TURNS):
         for turn in range(ROUNDS):
             nodes = range(len(sizes)) if turn % 2 == 0 else range(len(sizes) - 1, -1, -1)
             for node in nodes:
                 _share(node, of_node[node], found.factors, shared)
-        known = min(known, _assigned(found.sizes, found.factors, shared, of_node))
+        most = min(most, _assigned(found.sizes, found.factors, shared, of_node))
         bound = sum(float(table.min()) for table in shared)
-        better = _without_the_dear(found, shared, of_node, known)
-        if better is None:  # nothing was found that can be
-            return found
+        better = _without_the_dear(found, shared, of_node, most)
+        if better is None:
+            return None
         found, shared = better
-        entries = sum(table.size for table in shared)
-        if entries <= few or bound - before < GAINED * (known - before):
+        if sum(table.size for table in shared) <= FEW or bound - before < GAINED * (most - before):
             break
         before = bound
     return found
