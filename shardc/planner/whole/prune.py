@@ -19,9 +19,9 @@ from shardc.planner.whole.eliminate import Factor, improved
 from shardc.planner.whole.prices import NEVER
 
 ROUNDS = 4  # of sharing, before states are left out
-TURNS = 16  # of such rounds at most
+TURNS = 40  # of such rounds at most
 FEW = 2000  # entries of all tables, of which elimination is quicker
-GAINED = 0.03  # of what is between bound and known price a turn gains at least, or it is the last
+GAINED = 0.01  # of what is between bound and known price a turn gains at least, or it is the last
 SLACK = 1e-9  # of a price, and of NEVER a thousandth of that, may be lost in sums of floats
 _States = NDArray[np.int64]
 
