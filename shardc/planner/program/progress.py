@@ -29,7 +29,7 @@ from shardc.planner.statement.nodes import choices_of
 from shardc.planner.statement.root import cheapest
 from shardc.planner.statement.strategies import candidates, root_table, searched
 
-SHARED = 32  # strategies that are built where a statement uses an array twice; planned whole, all are compared
+SHARED = 12  # strategies that are built where a statement uses an array twice; planned whole, all are compared
 
 
 @dataclass(slots=True)
