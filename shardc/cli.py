@@ -244,14 +244,20 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
 @click.option("--wrt", metavar="W,V", help="The inputs whose gradients are asked for; else every input of floats.")
 @click.option("--whole", is_flag=True, help="Forward and backward as one program.")
 @click.option("--remat", is_flag=True, help="Make what lies between again from the inputs, instead of keeping it.")
+@click.option("--selective", is_flag=True, help="In loops, keep products with weights and make the rest again.")
 @with_options
-def grad(argument: str, wrt: str | None, whole: bool, remat: bool, **values: Any) -> int:
+def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bool, **values: Any) -> int:
     """The backward program, in the notation: a statement for each gradient, in its array's sharding."""
+    from shardc.backward import REMATS, Remat
     from shardc.backward import grad as backward
 
     options = Options.of(values)
     names = None if wrt is None else [name.strip() for name in wrt.split(",")]
-    found = backward(options.parse(argument), names, whole=whole, remat=remat)
+    program = options.parse(argument)
+    made: Remat = "selective" if selective else remat
+    if options.hardware["memory"] is not None and not made:
+        made = options.first_within((each, backward(program, names, whole=True, remat=each)) for each in REMATS)
+    found = backward(program, names, whole=whole, remat=made)
     if options.json:
         _print_json({"program": str(found)}, indent=None)
     else:

@@ -20,7 +20,7 @@ def assembled(program: Program, walk: Walk, wanted: Sequence[Input], whole: bool
     """The text of the lines, parsed; what comes out in another type than its array's is cast, and parsed again."""
     gradients = [walk.of_name[array.name] for array in wanted]
     lines = in_use(walk.lines, gradients)
-    after = whole or walk.remat
+    after = whole or walk.remat is True
     names = Names.of(walk.keys, named(lines), walk.fresh, after)
     outputs = [program.results[number].name for number in program.outputs] if whole else []
     before = forward(walk.keys, names) if after else []

@@ -22,18 +22,19 @@ from collections.abc import Sequence
 
 from shardc.backward.assembled import assembled
 from shardc.backward.loops import through
-from shardc.backward.walk import Walk
+from shardc.backward.walk import Remat, Walk
 from shardc.errors import ShardcError, nearest
 from shardc.ir.dtypes import Kind
 from shardc.ir.program import Input, Program
 
 
-def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = False, remat: bool = False) -> Program:
+def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = False, remat: Remat = False) -> Program:
     """The program that leaves `dW` of each of `wrt` (every float input), in W's sharding, from each output's `dOut`.
 
     It takes `dOut`, the inputs and the named arrays of the forward program that it needs; with `remat` no array
-    between, but makes these again from the inputs. `whole` is forward and backward as one: it takes the inputs and
-    `dOut`, and leaves the outputs and the gradients. Raises ShardcError: SHC217 for a name that is no input.
+    between, but makes these again from the inputs, those of a loop in each trip backward; with `remat="selective"` in
+    each trip what is no product with a weight, and keeps the others. `whole` is forward and backward as one: it takes
+    the inputs and `dOut`, and leaves the outputs and the gradients. ShardcError SHC217 for a name that is no input.
     """
     wanted = _wanted(program, wrt)
     walk = Walk.of(program, wanted, remat)

@@ -21,7 +21,7 @@ from shardc.backward.keys import Keyed, Looped, Taken, again
 from shardc.backward.terms import Dims, Term, added, sign, use, uses, zero
 from shardc.backward.walk import Walk
 from shardc.backward.written import Line, Lines, Written, each_line, named
-from shardc.ir.expressions import Pattern
+from shardc.ir.expressions import Expr, Pattern, Product, Use, parts_of
 from shardc.ir.program import Statement
 
 Parts = Sequence[tuple[str, Term]]  # of arrays by their keys
@@ -129,7 +129,7 @@ def _with_made_again(walk: Walk, looped: Looped, body: Sequence[Written]) -> lis
     names: dict[str, str] = {}
     needed = set(named(body))
     for each in reversed(looped.body):
-        if isinstance(each, Statement) and not again(each) and _reach(walk, needed, each.name):
+        if isinstance(each, Statement) and _is_made(walk, each) and _reach(walk, needed, each.name):
             array = walk.keys.held[each.name]
             names[each.name] = walk.fresh(array.name)
             made.append(walk.line(names[each.name], array.dims, each.pattern, walk.term(each.expr), each.dtype))
@@ -140,6 +140,19 @@ def _with_made_again(walk: Walk, looped: Looped, body: Sequence[Written]) -> lis
         return next((names[key] for key in chain if key in names), mark)
 
     return [one for each in (*made[::-1], *body) for one in each_line(each, lambda line: (line.calling(called),))]
+
+
+def _is_made(walk: Walk, statement: Statement) -> bool:
+    """Whether a statement is done again: with `selective` what costs little beside the products with weights."""
+    if again(statement):
+        return False
+    return walk.remat is True or not any(_is_weighed(walk, each) for each in parts_of(statement.expr))
+
+
+def _is_weighed(walk: Walk, expr: Expr) -> bool:
+    """Whether it is a product with an array that all trips read, or read a row of."""
+    pair = expr.operands if isinstance(expr, Product) and len(expr.operands) == 2 else ()
+    return any(isinstance(one, Use) and walk.keys.held[one.name].of is not None for one in pair)
 
 
 def _reach(walk: Walk, needed: Iterable[str], key: str) -> bool:

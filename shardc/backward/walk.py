@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from shardc.backward.derivatives import DERIVATIVES, fitted
 from shardc.backward.keys import Keys, depending, is_active
@@ -32,6 +32,10 @@ from shardc.ir.program import Input, Program
 from shardc.ir.scalars import Scalar
 from shardc.notation import print_number
 
+# What is made again: nothing, all that lies between, or of loops all but products with weights.
+Remat: TypeAlias = bool | Literal["selective"]
+REMATS: tuple[Remat, ...] = (False, "selective", True)  # each computes more than the one before, and keeps less
+
 
 @dataclass(slots=True)
 class Walk:
@@ -42,7 +46,7 @@ class Walk:
     keys: Keys
     active: frozenset[str]
     taken: set[str]
-    remat: bool = False
+    remat: Remat = False
     of_name: dict[str, str] = field(default_factory=dict)  # the name of each gradient
     given: dict[str, str] = field(default_factory=dict)  # of those of outputs, which come in
     parts: dict[str, list[Term]] = field(default_factory=dict)  # of each array, the gradients of its uses
@@ -51,7 +55,7 @@ class Walk:
     rows: set[str] = field(default_factory=set)  # those of them that lie as the array does
 
     @classmethod
-    def of(cls, program: Program, wanted: Iterable[Input], remat: bool) -> Walk:
+    def of(cls, program: Program, wanted: Iterable[Input], remat: Remat) -> Walk:
         keys = Keys.of(program)
         taken = {array.name for array in keys.held.values()} | set(program.dims)
         walk = cls(program, keys, depending(keys, [array.name for array in wanted]), taken, remat)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shardc.errors import ShardcError
 from shardc.io.files import read_input
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from shardc.results import Plan
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Choice = TypeVar("_Choice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,19 @@ class Options:
 
         sized = sizes.small(program) if small else sizes.large(program)
         return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle)
+
+    def first_within(self, choices: Iterable[tuple[_Choice, Program]]) -> _Choice:
+        """Of programs, each of which computes more than the one before, the first that keeps the limit of memory."""
+        for choice, program in choices:
+            try:
+                self.plan(program)
+            except ShardcError as error:
+                if error.code != "SHC410":
+                    raise
+                over = error
+            else:
+                return choice
+        raise over
 
 
 profile_option = click.option(

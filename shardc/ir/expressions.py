@@ -139,23 +139,24 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
             return below
 
 
-def uses(expr: Expr) -> Iterator[Use]:
-    """Every array that an expression names, from the left."""
+def parts_of(expr: Expr) -> Iterator[Expr]:
+    """An expression and every one below it, from the left."""
     waiting = [expr]  # a product of a thousand terms is a tree a thousand deep, too deep to recurse into
     while waiting:
         found = waiting.pop()
-        if isinstance(found, Use):
-            yield found
+        yield found
         waiting += reversed(operands(found))
+
+
+def uses(expr: Expr) -> Iterator[Use]:
+    """Every array that an expression names, from the left."""
+    return (found for found in parts_of(expr) if isinstance(found, Use))
 
 
 def dims_named(expr: Expr) -> Iterator[str]:
     """The dims that an expression names by themselves: `index_T`, `|D|`."""
-    waiting = [expr]
-    while waiting:
-        found = waiting.pop()
+    for found in parts_of(expr):
         if isinstance(found, Call):
             yield from found.dims if not found.operands else ()
             for scalar in found.numbers:
                 yield from sorted(sizes_in(scalar)) if scalar is not None else ()
-        waiting += reversed(operands(found))

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shardc
-from shardc import simulate
+from shardc import cli, simulate
+from shardc.backward import REMATS
 from shardc.backward.derivatives import DERIVATIVES
 from shardc.ir.dtypes import Kind
 from shardc.ir.functions import FUNCTIONS, UNNAMED
@@ -183,6 +184,37 @@ def test_a_backward_program_parses_from_its_text_and_is_planned(name):
     found, wanted = plan.simulate(*arrays), plan.reference(*arrays)
     for one, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, wanted)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+DEEP = """for L {
+    Tmp[B_X, F_Y] = x[B_X, D] ·_D Win[L, D, F_Y]
+    H[B_X, F_Y] = tanh(Tmp)
+    x = x + H ·_F Wout[L, F_Y, D]
+}"""
+
+
+def test_what_a_loop_keeps_is_less_the_more_is_made_again():
+    program = parsed(DEEP, dims={"L": 8, "B": 64, "D": 4, "F": 64})
+    made = {remat: shardc.grad(program, whole=True, remat=remat) for remat in (False, "selective", True)}
+    rows = {remat: {array.name for array in one.statements[0].stacked} for remat, one in made.items()}
+    assert rows == {False: {"x_before", "Tmp", "H"}, "selective": {"x_before", "Tmp"}, True: {"x_before"}}
+    small = parsed(DEEP)
+    assert all(differs(small, shardc.grad(small, whole=True, remat=remat)) < CLOSE for remat in made)
+    plans = [shardc.plan(one, chip="v5e").cost for one in made.values()]
+    assert plans[0].peak_bytes > plans[1].peak_bytes > plans[2].peak_bytes
+    assert plans[0].flops == plans[1].flops < plans[2].flops
+
+
+def test_under_a_limit_of_memory_the_command_makes_again_what_it_must(capsys):
+    sizes = ["--mesh", "X=2,Y=2", "--dims", "L=8,B=64,D=4,F=64", "--dtype", "f32", "--chip", "v5e"]
+    program = parsed(DEEP, dims={"L": 8, "B": 64, "D": 4, "F": 64})
+    peaks = [shardc.plan(shardc.grad(program, whole=True, remat=each), chip="v5e").cost.peak_bytes for each in REMATS]
+    for limit, kept in zip(peaks, (("Tmp[L", "H[L"), ("Tmp[L",), ()), strict=True):
+        assert cli._status(["grad", DEEP, *sizes, "--memory", str(limit)]) == 0
+        printed = capsys.readouterr().out
+        assert [name in printed for name in ("Tmp[L", "H[L")] == [name in kept for name in ("Tmp[L", "H[L")]
+    assert cli._status(["grad", DEEP, *sizes, "--memory", "1kB"]) == 6
+    assert "SHC410" in capsys.readouterr().err
 
 
 def test_each_gradient_lies_as_its_array():
