@@ -8,7 +8,8 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - but an AllReduce adds up where its operand lies;
 - until an output is written its buffer holds other values, not what collectives leave (`cost.heap.Buffers`);
 - each form takes what `lowering.buffers` says: copies, what is between two rounds, pieces on their way;
-- a Slice that only products read is part of them, and one Slice after another is one Slice.
+- a Slice that only products read is part of them, and one Slice after another is one Slice;
+- functions are computed as they are read, or where their operand lay (`lowering.fusion`).
 
 Temporaries share a heap in order of time (`cost.heap`).
 """
@@ -26,6 +27,7 @@ from shardc.ir.plan import Block, Loop, Schedule, Step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.forms import Form, Looped, Lowering
+from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.lower import lower
 
 
@@ -47,13 +49,25 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
 
     The compiler is free to take operands in another order, and takes that which needs less.
     """
-    sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     lowering = lower(schedule) if lowering is None else lowering
+    sizes = [size_of(value, schedule.mesh) for value in schedule.values]
+    given, left = (sum(sizes[number] for number in ends) for ends in (schedule.inputs, schedule.outputs))
+    found = tpu.in_memory(_temporary(schedule, lowering), _collectives(lowering), lowering.target)
+    return Allocation(given, left, found)
+
+
+def _temporary(schedule: Schedule, lowering: Lowering) -> int:
+    """Bytes of temporary buffers, wherever they lie."""
+    sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     forms = {step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)}
-    temporary = min(_Walk(schedule, forms, sizes, steps).temporary_bytes() for steps in _orders(schedule.block))
-    return Allocation(
-        sum(sizes[number] for number in schedule.inputs), sum(sizes[number] for number in schedule.outputs), temporary
-    )
+    return min(_Walk(schedule, forms, sizes, steps).temporary_bytes() for steps in _orders(schedule.block))
+
+
+def _collectives(lowering: Lowering) -> int:
+    """How many collectives there are in the text."""
+    forms = lowering.forms
+    within = sum(_collectives(form.body) for form in forms if isinstance(form, Looped))
+    return within + sum(len(form.calls(lowering.target.mesh)) for form in forms)
 
 
 def _orders(block: Block) -> Iterator[tuple[Step, ...]]:
@@ -86,7 +100,8 @@ class _Walk:
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     users: dict[int, list[Step]] = field(default_factory=dict)
-    inside: dict[int, int] = field(default_factory=dict)  # a Slice inside products: the value it is sliced from
+    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of what has no buffer, what is read in its place
+    products: frozenset[int] = frozenset()  # the results of loops that compute a product
     last: dict[int, Step] = field(default_factory=dict)
 
     def temporary_bytes(self) -> int:
@@ -95,9 +110,11 @@ class _Walk:
                 self.users.setdefault(operand, []).append(step)
         for step in reversed(self.steps):
             if step.op.facts.kind is Kind.SLICE and (self._only_products_read(step.result) or self._is_cut_again(step)):
-                self.inside[step.result] = step.operands[0]
+                self.inside[step.result] = step.operands
+        found = fused(self.schedule.block, self.steps)
+        self.inside, self.products = self.inside | found.inside, found.products
         steps = [step for step in self.steps if not self.inside.keys() & set(step.results)]
-        self.last = {self._whole(operand): step for step in steps for operand in step.operands}
+        self.last = {value: step for step in steps for value in self._read(step)}
         for step in steps:
             self._step(step, self.forms[step.results])
         return self.heap.temporary_bytes
@@ -105,7 +122,12 @@ class _Walk:
     def _step(self, step: Step, form: Form) -> None:
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
-            return self._trips(step, step.op, allocation(self.schedule.inside(step.op), form.body).temporary_bytes)
+            return self._trips(step, step.op, _temporary(self.schedule.inside(step.op), form.body))
+        reused = self._reused(step)
+        if reused is not None:
+            return self._leave(step, self.held.pop(reused))
+        if self._is_turned(step):
+            self.heap.give_back(self.heap.take(self.sizes[step.result], apart=True))
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
         return self._do(step, actions(form, Blocks(before, after, self.schedule.mesh, self._becomes_output(step))))
 
@@ -183,7 +205,7 @@ class _Walk:
 
     def _end(self, step: Step) -> None:
         """Operands that nothing else reads give their buffers back."""
-        for operand in {self._whole(operand) for operand in step.operands}:
+        for operand in self._read(step):
             if self.last[operand] is step and operand in self.held:
                 self.heap.give_back(self.held.pop(operand))
 
@@ -199,10 +221,33 @@ class _Walk:
         users = self.users.get(step.result, [])
         return len(users) == 1 and tpu.cuts_what_it_reads(users[0].op) and not self._is_output(step)
 
-    def _whole(self, value: int) -> int:
-        while value in self.inside:
-            value = self.inside[value]
-        return value
+    def _read(self, step: Step) -> dict[int, None]:
+        """The values in memory that a step reads."""
+        found, waiting = dict[int, None](), list(step.operands)
+        while waiting:
+            value = waiting.pop()
+            if value in self.inside:
+                waiting += self.inside[value]
+            else:
+                found[value] = None
+        return found
+
+    def _reused(self, step: Step) -> int | None:
+        """An operand that nothing reads any more, in whose place the elements of the result come to lie."""
+        value = step.result
+        if self._becomes_output(step) or value in self.products:
+            return None
+        if reads(step, self.schedule.block) is not Reads.ELEMENTS:
+            return None
+        free = (each for each in self._read(step) if each in self.held and self.last[each] is step)
+        alike = (each for each in free if self.sizes[each] == self.sizes[value])
+        return next((each for each in alike if not self.heap.is_output(self.held[each])), None)
+
+    def _is_turned(self, step: Step) -> bool:
+        read = self._read(step)
+        others = any(each not in self.products and each not in self.schedule.inputs for each in read)
+        is_output = self._becomes_output(step) and reads(step, self.schedule.block) is Reads.ELEMENTS
+        return tpu.copies_beside_product(is_output, not self.products.isdisjoint(read), others)
 
     def _is_output(self, step: Step) -> bool:
         return step.result in self.schedule.outputs

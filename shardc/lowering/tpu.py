@@ -165,6 +165,35 @@ def copies_rows(piece: Shape, joined: int) -> bool:
     return piece[-1] % LANES != 0 and joined > 1
 
 
+@seen("0.0.42.1", "functions of a product's result are computed as its tiles are; a loop computes one product")
+def is_computed_in_loop(products_before: bool) -> bool:
+    """Whether a product is computed in the loop that reads it."""
+    return not products_before
+
+
+_ON_CHIP = 2**25  # bytes of temporaries
+_BESIDE = 2**15  # bytes, of each collective
+_ROUNDED = 512
+
+
+@seen(
+    "0.0.42.1",
+    "on v5e, temporaries of up to 42 MB in all took no memory but for some 500 B, of 67 MB they did; on v5p those of "
+    "collectives always do, and each collective takes up to 32 KiB beside",
+)
+def in_memory(size: int, collectives: int, target: Target) -> int:
+    """What temporaries of so many bytes take of memory, in a program with so many collectives."""
+    if target.generation == "v5e" and size <= _ON_CHIP:
+        return _ROUNDED
+    return size + collectives * _BESIDE
+
+
+@seen("0.0.42.1", "an output that is computed with the product it reads is laid out as the product is, then copied")
+def copies_beside_product(is_output: bool, reads_product: bool, reads_others: bool) -> bool:
+    """Whether what is computed of a product's result, which others read as well, is copied."""
+    return is_output and reads_product and not reads_others
+
+
 @seen("0.0.42.1", "a Slice that only products read is part of them")
 def slices_as_it_reads(op: Op) -> bool:
     """Whether a step takes a part of its operand without a copy of that part."""

@@ -1,0 +1,117 @@
+"""What the TPU's compiler computes as it is read, and so keeps no buffer for: one fold over a block, from its end.
+
+    x = A · B; y = gelu(x); z = y ⊙ x; s = sum_F(z)      one loop over the product's tiles: x, y and z lie nowhere
+    x = A · B; m = max_F(x); z = x - m                   x is read in two loops: it lies in memory, z where x lay
+
+A value belongs to the loop of what reads it, if all that read it belong to one. Collectives and products read from
+memory, and outputs lie there. A loop computes one product at most, and what is made of nothing (a mask, positions along
+a dim) is computed in every loop that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import assert_never
+
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    ReduceScatter,
+    Slice,
+    UnevenExchange,
+)
+from shardc.ir.digits import Reshape
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
+from shardc.lowering import tpu
+
+
+class Reads(Enum):
+    """How a step reads its operands."""
+
+    ELEMENTS = auto()  # each once, for an element of its result: it may be part of another's loop
+    SUMS = auto()  # each once, for a smaller result, which lies in memory
+    PRODUCT = auto()  # from memory, tile by tile; what reads its result may do so as the tiles are made
+    MEMORY = auto()  # from memory
+
+
+def reads(step: Step, block: Block) -> Reads:
+    match step.op:
+        case Einsum():
+            return _product(step, block)
+        case Apply(function):
+            row = FUNCTIONS[function]
+            several_times = row.across > 1  # a softmax: a maximum first, then a sum of what it shifts
+            return Reads.MEMORY if several_times else Reads.SUMS if row.over_dims and step.operands else Reads.ELEMENTS
+        case AllGather() | JointGather() | ReduceScatter() | JointScatter() | AllReduce() | AllToAll() | Slice():
+            return Reads.MEMORY
+        case JointExchange() | CollectivePermute() | DirectExchange() | UnevenExchange() | Reshape() | Loop():
+            return Reads.MEMORY
+        case _:
+            assert_never(step.op)
+
+
+def _product(step: Step, block: Block) -> Reads:
+    """Of two arrays that each have a dim of their own; others multiply elements, and may sum."""
+    dims = [set(array.dims) for array in operands_of(step, block.values)]
+    if len(dims) > 1 and dims[0] - dims[1] and dims[1] - dims[0]:
+        return Reads.PRODUCT
+    return Reads.ELEMENTS if set().union(*dims) == set(block.values[step.result].dims) else Reads.SUMS
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Of each value that has no buffer, what is read in its place; and the results of loops that compute a product."""
+
+    inside: dict[int, tuple[int, ...]]
+    products: frozenset[int]
+
+
+def fused(block: Block, steps: Sequence[Step]) -> Fused:
+    """What of some steps of a block has no buffer."""
+    single = [step for step in steps if not isinstance(step.op, Loop)]
+    kinds = {step.result: reads(step, block) for step in single}
+    free = _made_of_nothing(single, kinds)
+    readers: dict[int, list[Step]] = {}
+    for step in steps:
+        for operand in step.operands:
+            readers.setdefault(operand, []).append(step)
+    loop_of, products, inside = dict[int, int](), set[int](), dict[int, tuple[int, ...]]()
+    for step in reversed(single):
+        value, kind = step.result, kinds[step.result]
+        loops = {_loop(reader, kinds, loop_of) for reader in readers.get(value, ())}
+        loop = next(iter(loops), None) if len(loops) == 1 or (value in free and None not in loops) else None
+        if loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT):
+            loop = value  # read by several, or from memory
+        else:
+            inside[value] = step.operands
+        if kind is Reads.PRODUCT and not tpu.is_computed_in_loop(products_before=loop in products):
+            loop = value
+            inside.pop(value, None)
+        loop_of[value] = loop
+        products |= {loop} if kind is Reads.PRODUCT else set()
+    return Fused(inside, frozenset(products))
+
+
+def _loop(reader: Step, kinds: dict[int, Reads], loop_of: dict[int, int]) -> int | None:
+    """The result of the loop that a step reads in; None of one that reads from memory."""
+    if isinstance(reader.op, Loop) or kinds[reader.result] in (Reads.MEMORY, Reads.PRODUCT):
+        return None
+    return loop_of[reader.result]
+
+
+def _made_of_nothing(steps: Sequence[Step], kinds: dict[int, Reads]) -> set[int]:
+    """Values that no array goes into: positions along dims, and what is made of these."""
+    found = set[int]()
+    for step in steps:
+        if kinds[step.result] is Reads.ELEMENTS and found.issuperset(step.operands):
+            found.add(step.result)
+    return found

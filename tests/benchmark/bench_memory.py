@@ -1,0 +1,104 @@
+"""The memory that a plan promises over what its compiled program takes: `python tests/benchmark/bench_memory.py`.
+
+Every example of `examples/` on three slices of TPUs, at its own sizes and with every dim four times as large; and
+chains of functions, drawn from a seed. Needs libtpu. Below 1.000 a promise would be broken: none may be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+from tabulate import tabulate
+
+import shardc
+
+SLICES = {"v5e:2x4": (2, 4), "v5e:4x4": (4, 4), "v5p:2x2x2": (2, 4)}
+UNARY = ("relu", "gelu", "silu", "exp", "tanh", "square", "neg")
+BINARY = ("+", "-", "⊙", "/")
+
+
+def examples() -> Iterator[tuple[str, str, str]]:
+    """A name, a text and the names of its axes."""
+    for path in sorted((Path(__file__).parents[2] / "examples").glob("*.shard")):
+        text = path.read_text(encoding="utf-8")
+        axes = re.findall(r"(\w+)=", next(line for line in text.splitlines() if line.startswith("mesh")))
+        yield path.stem, re.sub(r"(?m)^(mesh|chip|topology) .*$", "", text), axes
+
+
+def larger(text: str, times: int) -> str:
+    """Every dim of more than 8 so many times as large."""
+    dims = re.search(r"(?m)^dims .*$", text)
+    assert dims is not None, "an example says its sizes"
+    grown = re.sub(r"=(\d+)", lambda size: f"={int(size[1]) * (times if int(size[1]) > 8 else 1)}", dims[0])
+    return text.replace(dims[0], grown)
+
+
+def chains(count: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
+    """Products with functions, masks and reductions between, of results that are used once or more."""
+    drawn = random.Random(f"memory {seed}")
+    for number in range(count):
+        lines, held = ["dims B=32768, D=8192, F=16384", "x1[B_X, F_Y] = A[B_X, D] · W[D, F_Y]"], ["x1"]
+        for step in range(2, drawn.randint(3, 7)):
+            one, other = drawn.choice(held), drawn.choice(held)
+            kind = drawn.randrange(6)
+            lines.append(
+                f"x{step} = "
+                + (
+                    f"{drawn.choice(UNARY)}({one})"
+                    if kind < 2
+                    else f"{one} {drawn.choice(BINARY)} {other}"
+                    if kind < 4
+                    else f"{one} ⊙ rsqrt(mean_F(square({other})) + 1e-6)"
+                    if kind == 4
+                    else f"where(index_F >= index_B, {one}, {other})"
+                )
+            )
+            held.append(f"x{step}")
+        end = drawn.choice(("Out[B_X, E] = {} · V[F_Y, E]", "Out[B_X] = sum_F({})", "Out[B_X, F_Y] = softmax_F({})"))
+        lines[0] += ", E=8192" if "E" in end else ""
+        yield f"chain {number}", "\n".join([*lines, end.format(held[-1])]), ["X", "Y"]
+
+
+def row(name: str, text: str, axes: list[str], topology: str) -> list[object]:
+    sizes = dict(zip(axes, SLICES[topology], strict=True))
+    try:
+        found = shardc.plan(text, mesh=sizes, topology=topology).verify()
+    except shardc.ShardcError as error:
+        return [name, topology, None, None, None, error.code]
+    promised, compiled = found.predicted_memory.total_bytes, found.compiled_memory.total_bytes
+    return [name, topology, promised, compiled, promised / compiled, ""]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--chains", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--topology", choices=list(SLICES), action="append")
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    every = list(examples())
+    every += [(f"{name}, 4 times", larger(text, 4), axes) for name, text, axes in every]
+    every += chains(asked.chains, asked.seed)
+    rows = [
+        row(*case, topology) for case in every if asked.only in case[0] for topology in asked.topology or list(SLICES)
+    ]
+    print(
+        tabulate(
+            rows,
+            ["program", "slice", "promised, B", "compiled, B", "÷", "refused"],
+            floatfmt=("", "", ",.0f", ",.0f", ".3f", ""),
+        )
+    )
+    ratios = [ratio for *_, ratio, _ in rows if ratio is not None]
+    within = sum(1 <= ratio <= 1.1 for ratio in ratios)
+    print(f"\nwithin 10 %: {within} of {len(ratios)}; below what is compiled: {sum(r < 1 for r in ratios)}")
+    print(f"mean {statistics.geometric_mean(ratios):.3f}, largest {max(ratios):.3f}, least {min(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()

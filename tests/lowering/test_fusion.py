@@ -1,0 +1,65 @@
+"""What is computed as it is read has no buffer: by hand, and held against the compiler's own figure."""
+
+import pytest
+
+import shardc
+from shardc.cost.allocation import allocation
+from shardc.lowering.fusion import fused
+
+MESH = {"X": 2, "Y": 4}
+DIMS = {"B": 32768, "D": 8192, "F": 16384}
+BLOCK = 32768 * 16384 // 8 * 2
+START = "x[B_X, F_Y] = A[B_X, D] · W[D, F_Y]; "
+LOSS = """Score: f32[B_X, V_Y] = x[B_X, D] · W[D, V_Y]
+Own[B_X] = sum_V(where(index_V == Token: int32[B_X], Score, 0))
+Loss[B_X] = logsumexp_V(Score) - Own"""
+CHAINS = [
+    # One loop: nothing but the sums lies anywhere. The output of a softmax holds what it is made of, but for one copy.
+    ("y = gelu(x); z = y ⊙ x; Out[B_X] = sum_F(gelu(z))", 0),
+    ("y = tanh(x); z = y ⊙ rsqrt(mean_F(square(x)) + 1e-6); Out[B_X] = sum_F(z)", 1),  # x is read in two loops
+    ("y = x ⊙ rsqrt(mean_F(square(x)) + 1e-6); z = y / sqrt(mean_F(square(y))); Out[B_X, F_Y] = softmax_F(z)", 1),
+    ("y = x + x; Out[B_X] = sum_F(y); z = y ⊙ y", 2),  # y, and z as the product lays it out
+]
+
+
+def planned(text, topology, dims=DIMS):
+    return shardc.plan(text, mesh=MESH, dims=dims, topology=topology)
+
+
+@pytest.mark.parametrize(("text", "blocks"), CHAINS)
+def test_buffers_of_chains_by_hand(text, blocks):
+    found = allocation(planned(START + text, "v5p:2x2x2").schedule).temporary_bytes
+    assert blocks * BLOCK <= found <= blocks * BLOCK + 2**18  # what lies along B alone, and what collectives take
+
+
+def test_a_mask_and_what_it_hides_lie_nowhere_but_the_scores_do():
+    schedule = planned(LOSS, "v5e:2x4", {"B": 1024, "D": 512, "V": 2**19}).schedule
+    found = fused(schedule.block, schedule.steps)
+    large = {n for n, a in enumerate(schedule.values) if a.dims == ("B", "V")} - set(found.inside)
+    assert [schedule.values[number].name for number in large] == ["Score"]
+
+
+def test_what_an_output_or_a_collective_reads_has_a_buffer():
+    schedule = planned(START + "y = relu(x); z = gelu(y); Out[B, F] = z; Own[B_X, F_Y] = y", "v5p:2x2x2").schedule
+    inside = fused(schedule.block, schedule.steps).inside
+    read = {operand for step in schedule.steps if step.is_collective for operand in step.operands}
+    assert inside and not inside.keys() & (read | set(schedule.outputs))
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize(
+    ("text", "topology", "dims"),
+    [(LOSS, "v5e:2x4", {"B": 1024, "D": 512, "V": 2**19}), (START + CHAINS[0][0], "v5p:2x2x2", DIMS)],
+)
+def test_a_promise_is_what_is_compiled(text, topology, dims):
+    """Each function in a buffer of its own, the first would be promised 1.8 times as much, the other 2.2 times."""
+    found = planned(text, topology, dims).verify()
+    assert 1 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.01
+
+
+@pytest.mark.tpu
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("text", [text for text, _ in CHAINS[1:]])
+def test_promises_of_chains_are_what_is_compiled(text):
+    found = planned(START + text, "v5p:2x2x2").verify()
+    assert 1 - 1e-3 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.01
