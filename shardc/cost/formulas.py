@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
-from shardc.ir.dtypes import DType
 from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering.forms import Call
 
@@ -55,6 +55,11 @@ def part_of(size: str, brings: int, cells: int) -> str:
     return size if brings == cells else f"{size}·{brings}/{cells}"
 
 
+def added(one: StepCost, other: StepCost) -> str:
+    """Of one time after another."""
+    return " + ".join(cost.formula for cost in (one, other) if cost.time_s) or "0"
+
+
 def over(above: Iterable[str], below: Iterable[str]) -> str:
     return "/".join(["·".join(above) or "1", *below])
 
@@ -70,15 +75,9 @@ def times(size: str, factor: str) -> str:
     return f"{size}·{factor}"
 
 
-def of_product(dims: Iterable[str], axes: Iterable[str], contracts: bool, dtype: DType) -> str:
-    """`2·I·J·K/X / C_peak`: multiply-adds count twice. C_peak is the bf16 rate, C_int8 that of one-byte types."""
-    peak = {1: "C_int8", 2: "C_peak", 4: "(C_peak/2)", 8: "(C_peak/4)"}[dtype.bytes]
-    return over([*(["2"] if contracts else []), *dims], axes) + f" / {peak}"
-
-
-def of_memory(arrays: Sequence[Array]) -> str:
-    """`(2·I·J + 2·J·K) / W_hbm`: every operand and the result once through memory."""
-    return f"({' + '.join(local_bytes(array) for array in arrays)}) / W_hbm"
+def sizes(arrays: Sequence[Array]) -> str:
+    """`2·I·J + 2·J·K`: the bytes of one device's blocks."""
+    return " + ".join(local_bytes(array) for array in arrays)
 
 
 def evaluate(formula: str, names: Mapping[str, float]) -> float:

@@ -25,18 +25,21 @@ from functools import lru_cache
 from typing import Protocol, assert_never
 
 from shardc.cost import formulas
+from shardc.cost.alone import Alone
+from shardc.cost.calibration import calibration
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import less_one, product, total
 from shardc.cost.network import Network, network
 from shardc.ir.collectives import Move
-from shardc.ir.dtypes import DType
 from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.move import Turns
+from shardc.ir.plan import Loop, Op
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes
+from shardc.lowering.copies import of_output, with_copies
 from shardc.lowering.forms import Call, at_once
 from shardc.lowering.lower import form
 from shardc.lowering.scatters import LocalBlock, block_of
@@ -101,12 +104,17 @@ class CostModel(Protocol):
         """The time of a move of this array, as the books would write it; `symbols` has what it names."""
         ...
 
+    def leaves_output_apart(self, op: Op) -> bool:
+        """Whether what an operation leaves is copied to become an output, at a price that is known."""
+        ...
+
     def symbols(self) -> dict[str, float]:
         """The bandwidths (B/s), the peak rates (FLOP/s) and the latency of a hop (s), by their names in formulas."""
         ...
 
-    def local_s(self, flops: int, bytes_moved: int, dtype: DType) -> float:
-        """The time of a local product: FLOPs over peak, or bytes through HBM, whichever is longer."""
+    @property
+    def alone(self) -> Alone:
+        """What a device takes for its own work."""
         ...
 
     def has_parts(self, axis: str) -> bool:
@@ -127,6 +135,7 @@ class LinkModel:
 
     network: Network
     target: Target
+    alone: Alone
     book: bool = False
     _rates: dict[tuple[type[Move], Axes, Turns], Rate] = field(default_factory=dict, init=False, repr=False)
     _emitted: dict[tuple[Call, ...], Rate] = field(default_factory=dict, init=False, repr=False)
@@ -154,7 +163,9 @@ class LinkModel:
         """The same hardware under the axes of a finer mesh; None where parts of axes are not parts of its links."""
         if by not in self._finer:
             network = self.network.refined(by)
-            self._finer[by] = None if network is None else LinkModel(network, self.target.on(by.fine), self.book)
+            self._finer[by] = (
+                None if network is None else LinkModel(network, self.target.on(by.fine), self.alone, self.book)
+            )
         return self._finer[by]
 
     @property
@@ -173,15 +184,20 @@ class LinkModel:
         return found
 
     def emitted(self, move: Move, block: LocalBlock | None) -> Rate:
-        if block is None and not self.target.is_all(move.axes):
+        if block is None and self.alone.measured is None and not self.target.is_all(move.axes):
             return self.rate(move)
         calls = self._calls(move, block)
         if calls not in self._emitted:
             self._emitted[calls] = self._sum(calls)
         return self._emitted[calls]
 
+    def leaves_output_apart(self, op: Op) -> bool:
+        return self.alone.measured is not None and not isinstance(op, Loop) and of_output(form(op, None, self.target))
+
     def _calls(self, move: Move, block: LocalBlock | None) -> tuple[Call, ...]:
-        return form(move, block, self.target).calls(self.mesh)
+        """The collectives of a move's form, and the copies around them where it is known what these take."""
+        found = form(move, block, self.target)
+        return found.calls(self.mesh) if self.alone.measured is None else with_copies(found, self.mesh)
 
     def _sum(self, calls: tuple[Call, ...]) -> Rate:
         found: Rate | None = None
@@ -191,6 +207,8 @@ class LinkModel:
 
     def _of_call(self, call: Call) -> Rate:
         """Of the local bytes before the step."""
+        if call.kind is Kind.LOCAL:
+            return Rate(0, self.alone.laid_s_per_byte(call.pieces) * call.above / call.below)
         levels, part = self.levels_of(call), call.times * call.above / call.below
         rate = self.rate_of(call.kind, levels, call.over.parts(self.mesh))
         return Rate(rate.latency_s * call.times, rate.s_per_byte * part)
@@ -263,6 +281,8 @@ class LinkModel:
 
     def _term(self, call: Call, taken: str, size: int) -> list[str]:
         """The time of one call, which takes so much of the step's block, of so many bytes; nothing if nothing moves."""
+        if call.kind is Kind.LOCAL:
+            return [f"{taken} / W_pieces" if call.pieces else f"{taken} / W_copy"]
         levels, rate = self.levels_of(call), self._of_call(call)
         factor = self._factor(call.kind, levels)
         if factor is None:
@@ -278,16 +298,13 @@ class LinkModel:
         return f"{missing.text} / ({missing.value / factor.value / known.value:.15g}·{known.text})"
 
     def symbols(self) -> dict[str, float]:
-        found = {"T_hop": self.chip.hop_latency, "W_hbm": self.chip.hbm_bandwidth, "C_peak": self.chip.flops}
-        return found | {"C_int8": self.chip.narrow_flops} | self.network.symbols()
-
-    def local_s(self, flops: int, bytes_moved: int, dtype: DType) -> float:
-        return max(flops / self.chip.peak(dtype), bytes_moved / self.chip.hbm_bandwidth)
+        return {"T_hop": self.chip.hop_latency} | self.alone.symbols() | self.network.symbols()
 
 
 @lru_cache(maxsize=64)
 def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool, target: Target) -> LinkModel:
-    return LinkModel(network(mesh, chip, layout), target, book)
+    measured = calibration(chip.name) if target.names_slice and not book else None
+    return LinkModel(network(mesh, chip, layout), target, Alone(chip, measured), book)
 
 
 def _exchanges(levels: tuple[Level, ...], book: bool) -> Iterator[Factor]:

@@ -40,13 +40,17 @@ from shardc.lowering.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One collective as JAX is asked for it, of `above`/`below` of the step's block; so often, of as much each time."""
+    """One collective as JAX is asked for it, of `above`/`below` of the step's block; so often, of as much each time.
+
+    A local one is a copy (`lowering.copies`): of a whole block, or of the `pieces` that an exchange sends and receives.
+    """
 
     kind: Kind
     over: Round
     above: int = 1
     below: int = 1
     times: int = 1
+    pieces: bool = False
 
 
 def at_once(move: Move) -> Call:

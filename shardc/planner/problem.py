@@ -79,14 +79,15 @@ class Problem:
         options = replace(found.options, method=Method.ROUTES)
         return replace(found, options=options, budget=Budget(QUICK, QUICK, is_soft=True))
 
-    def product_price(self, work: Work, parts: int, moved: int) -> int:
+    def product_price(self, work: Work, parts: int, read: int, written: int) -> int:
         """Of a local product alone, shared by so many devices, that reads and writes so many bytes on each."""
-        return self.objective.price(picoseconds(self.model.local_s(work.total // parts, moved, work.dtype)), 0)
+        seconds = self.model.alone.seconds(work.total // parts, read, written, work.dtype)
+        return self.objective.price(picoseconds(seconds), 0)
 
     def way_price(self, work: Work, way: Way, operands: Sequence[Search], result: Search) -> int:
         """The same of a way, whose operands and result are the arrays of these searches."""
-        moved = sum(search.local_bytes(number) for search, number in zip(operands, way.at, strict=True))
-        return self.product_price(work, way.parts, moved + result.local_bytes(way.result))
+        read = sum(search.local_bytes(number) for search, number in zip(operands, way.at, strict=True))
+        return self.product_price(work, way.parts, read, result.local_bytes(way.result))
 
     def graph(self, rank: int) -> Graph:
         return sharding_graph(self.mesh, rank, self.pool, self.together)

@@ -129,10 +129,10 @@ def test_over_dcn_a_chip_has_its_own_egress():
 
 def test_types_run_at_their_own_peak():
     model = LinkModel.of(MESH, chip("v5p"))
-    assert model.local_s(459_000_000_000, 1, DTYPES["bf16"]) == 1e-3  # 4.59e11 FLOP at 4.59e14/s: 1 ms
-    assert model.local_s(459_000_000_000, 1, DTYPES["int8"]) == 5e-4
-    assert model.local_s(459_000_000_000, 1, DTYPES["f32"]) == 2e-3
-    assert model.local_s(1, 2_800_000_000, DTYPES["bf16"]) == 1e-3  # 2.8e9 B at 2.8e12 B/s: 1 ms
+    assert model.alone.seconds(459_000_000_000, 1, 0, DTYPES["bf16"]) == 1e-3  # 4.59e11 FLOP at 4.59e14/s: 1 ms
+    assert model.alone.seconds(459_000_000_000, 1, 0, DTYPES["int8"]) == 5e-4
+    assert model.alone.seconds(459_000_000_000, 0, 1, DTYPES["f32"]) == 2e-3
+    assert model.alone.seconds(1, 800_000_000, 2_000_000_000, DTYPES["bf16"]) == 1e-3  # 2.8e9 B at 2.8e12 B/s: 1 ms
 
 
 def test_wraparound_follows_the_chips_rule():

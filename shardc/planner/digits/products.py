@@ -9,13 +9,16 @@ digits, each by a route of `rules.routes`, which needs no search:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from operator import itemgetter
 
+from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
+from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Product
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.lowering.copies import copies_to_reshape
 from shardc.planner.budget import PLACED, PRICED, Spent
 from shardc.planner.digits.bounds import MovesBound
 from shardc.planner.digits.chosen import Chosen, InDigits
@@ -173,7 +176,7 @@ class _Task:
     placed: list[tuple[Dims, Sharding]]
     searches: tuple[Search, ...]
     work: Work
-    reshapes: int
+    reshapes: int = 0  # the price of seeing the arrays in digits
     _arithmetic: dict[int, int] = field(default_factory=dict)
     _known: dict[tuple[int, Sharding], tuple[int, Route] | None] = field(default_factory=dict)
 
@@ -183,8 +186,22 @@ class _Task:
         arrays = (*expr.operands, expr)
         shapes = [shape_after(digits.op(array.dims), problem.program.shape(array.dims)) for array in arrays]
         searches = (problem.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
-        reshapes = sum(any(digits.op(dims).sizes) for dims, _ in placed)
-        return cls(problem, expr, digits, placed, tuple(searches), Work.of(problem.program, expr), reshapes)
+        found = cls(problem, expr, digits, placed, tuple(searches), Work.of(problem.program, expr))
+        found.reshapes = sum(map(found._reshape, whole, (array.dtype for array in arrays)))
+        return found
+
+    def _reshape(self, whole: tuple[Dims, Sharding], dtype: DType) -> int:
+        """The price of seeing an array of the whole in these digits."""
+        (dims, lies), program, mesh, alone = whole, self.problem.program, self.problem.mesh, self.problem.model.alone
+        split = self.digits.op(dims)
+        if not any(split.sizes):
+            return 0
+        shape, seconds = program.shape(dims), 0.0
+        before = Array("", dims, shape, lies, dtype)
+        after = replace(before, shape=shape_after(split, shape), sharding=reshaped(split, lies, mesh))
+        if alone.measured is not None and copies_to_reshape(before, after, mesh):
+            seconds = before.local_bytes(mesh) * alone.copy_s_per_byte
+        return self.problem.objective.price(picoseconds(seconds), 0)
 
     def bounds(self, axes: Axes) -> list[MovesBound]:
         """What each array costs at least, the result first."""
@@ -199,21 +216,21 @@ class _Task:
     def arithmetic(self, parts: int) -> int:
         """The least price of the product itself, shared by so many devices."""
         if parts not in self._arithmetic:
-            self._arithmetic[parts] = self.problem.product_price(self.work, parts, 0)
+            self._arithmetic[parts] = self.problem.product_price(self.work, parts, 0, 0)
         return self._arithmetic[parts]
 
     def _product(self, placement: Placement) -> int:
         shardings = [placement.operand(dims) for dims, _ in self.placed[:-1]]
         blocks = [*shardings, placement.result(self.expr.dims)]
-        moved = sum(s.local_bytes(s.graph.number(block)) for s, block in zip(self.searches, blocks, strict=True))
-        return self.problem.product_price(self.work, self.work.parts(shardings, self.problem.mesh), moved)
+        *read, written = (s.local_bytes(s.graph.number(block)) for s, block in zip(self.searches, blocks, strict=True))
+        return self.problem.product_price(self.work, self.work.parts(shardings, self.problem.mesh), sum(read), written)
 
     def priced(self, placement: Placement, bounds: tuple[int, ...], below: int) -> InDigits | None:
         """A placement with its moves; None if an exchange does not fit, or needs digits of digits, or it is no cheaper.
 
         `bounds` are of the moves of each array.
         """
-        total = self._product(placement) + self.problem.objective.price(0, 0, steps=self.reshapes) + sum(bounds)
+        total = self._product(placement) + self.reshapes + sum(bounds)
         routes = list[Route]()
         for number, bound in enumerate(bounds):
             found = None if total >= below else self._moved(number, placement)

@@ -311,8 +311,10 @@ class EdgeCosts:
         for move in moves:
             before = mesh.product(sharding.sharded)
             if isinstance(move, Reshape):
-                sharding = reshaped(move, sharding, mesh)
-                places = [*whole] if move.joins else places_of(move)
+                split, apart = (places, sharding) if move.joins else (places_of(move), reshaped(move, sharding, mesh))
+                if self.model.alone.measured is not None and _cuts_last(split, apart.blocks(mesh)):
+                    legs.append(Leg(Rate(0, self.model.alone.copy_s_per_byte), before, 0, 1))
+                sharding, places = reshaped(move, sharding, mesh), [*whole] if move.joins else split
             else:
                 if move.facts.communicates:
                     parts = mesh.product(move.axes)
@@ -333,3 +335,9 @@ class EdgeCosts:
 def edge_costs(graph: Graph, model: CostModel, array: LocalBlock | None) -> EdgeCosts:
     """What searches over a graph have asked for; `array` where prices depend on more than its bytes."""
     return EdgeCosts(graph, model, array)
+
+
+def _cuts_last(places: Sequence[Place], counts: Sequence[int]) -> bool:
+    """Whether a block has several of a digit above the rest of its last dim, so that to see it so is a copy."""
+    above = [(size, n) for (dim, size, _), n in zip(places, counts, strict=True) if dim == places[-1].dim and size]
+    return any(size > count for size, count in above)

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from shardc.cost import formulas
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
@@ -185,8 +184,10 @@ class _Looped:
         order = [before.dims.index(dim) for dim in dims]
         sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
         after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
-        time = self.progress.problem.model.local_s(0, 2 * before.local_bytes(self.program.mesh), before.dtype)
-        cost = StepCost(0, 0, time, partial(formulas.of_memory, [before, after]))
+        alone, size = self.progress.problem.model.alone, before.local_bytes(self.program.mesh)
+        cost = StepCost(
+            0, 0, alone.seconds(0, size, size, before.dtype), partial(alone.memory_formula, [before], after)
+        )
         (turned,) = self._append(Einsum(), (value,), [after], cost, f"rows along {self.loop.dim}")
         return turned
 

@@ -125,7 +125,7 @@ class PartialPlan:
             over_others = problem.options.memory is not None
             for candidate in candidates(problem, statement, own, over_others):
                 builder = self._builder(number, problem, statement.name, candidate.in_digits)
-                value = builder.build(candidate.root, candidate.goal, statement.name)
+                value = builder.build_result(candidate.root, candidate.goal)
                 problem.budget.pay(STRATEGY if candidate.root is not own[0] else 0)
                 yield builder, value, own
         except Spent:

@@ -47,7 +47,7 @@ def strategies(
                 in_digits=candidate.in_digits,
                 joint=joint,
             )
-            builder.build(candidate.root, candidate.goal, statement.name)
+            builder.build_result(candidate.root, candidate.goal)
             strategy = _strategy(builder)
             problem.budget.pay(STRATEGY + STEP * len(strategy.steps))
             if (signature := _signature(strategy)) not in seen:

@@ -21,6 +21,7 @@ from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Step, StepCost, applied
 from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.scatters import block_of
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
@@ -78,7 +79,37 @@ class Builder:
         before = self.values[value]
         sharding = reshaped(op, before.sharding, self.problem.mesh)
         after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
-        return self.append(op, (value,), after, StepCost(), "digits of dims" if not op.joins else "digits joined")
+        copied = copies_to_reshape(before, after, self.problem.mesh)
+        cost = self._copy_cost(after if op.joins else before) if copied else StepCost()
+        return self.append(op, (value,), after, cost, "digits of dims" if not op.joins else "digits joined")
+
+    def _copy_cost(self, array: Array) -> StepCost:
+        """Of laying a block anew."""
+        alone = self.problem.model.alone
+        if alone.measured is None:
+            return StepCost()
+        seconds = array.local_bytes(self.problem.mesh) * alone.copy_s_per_byte
+        return StepCost(0, 0, seconds, partial(alone.copy_formula, array))
+
+    def build_result(self, table: Table, number: int) -> int:
+        """The value of the statement's whole expression; what a collective leaves is copied to become an output."""
+        before = len(self.steps)
+        value, program = self.build(table, number, self.name), self.problem.program
+        if self.name in (program.results[place].name for place in program.outputs):
+            self._copy_to_output(value, before)
+        return value
+
+    def _copy_to_output(self, value: int, first: int) -> None:
+        made = {step.result: place for place, step in enumerate(self.steps) if place >= first}
+        place = made.get(value)
+        while place is not None and isinstance(self.steps[place].op, Reshape):
+            place = made.get(self.steps[place].operands[0])
+        if place is None or not self.problem.model.leaves_output_apart(self.steps[place].op):
+            return
+        step, copy = self.steps[place], self._copy_cost(self.values[value])
+        formula = partial(formulas.added, step.cost, copy)
+        cost = replace(step.cost, time_s=step.cost.time_s + copy.time_s, spelled=formula)
+        self.steps[place] = replace(step, cost=cost)
 
     def _origin(self, table: Table, seed: int, name: str) -> int:
         expr, origin = table.expr, table.origins[seed]
@@ -162,16 +193,16 @@ class Builder:
 
     def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
         """`arrays` are the operands and the result."""
-        mesh, model = self.problem.mesh, self.problem.model
-        work = Work.of(self.problem.program, expr)
-        flops = work.flops([array.sharding for array in arrays[:-1]], mesh)
-        moved = sum(array.local_bytes(mesh) for array in arrays)
-        time = model.local_s(flops, moved, work.dtype)
-        axes = mesh.ordered(axis for array in arrays[:-1] for axis in array.sharding.sharded)
-        peak = flops / model.chip.peak(work.dtype)
-        if time > peak:
-            return StepCost(0, flops, time, partial(formulas.of_memory, arrays))
-        return StepCost(0, flops, time, partial(formulas.of_product, work.dims, axes, work.contracts, work.dtype))
+        mesh, alone = self.problem.mesh, self.problem.model.alone
+        work, (*read, written) = Work.of(self.problem.program, expr), arrays
+        flops = work.flops([array.sharding for array in read], mesh)
+        time = alone.seconds(
+            flops, sum(array.local_bytes(mesh) for array in read), written.local_bytes(mesh), work.dtype
+        )
+        if time > flops / alone.flops_per_s(work.dtype):
+            return StepCost(0, flops, time, partial(alone.memory_formula, read, written))
+        axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
+        return StepCost(0, flops, time, partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype))
 
     def move(self, value: int, move: Move, name: str, rule: str, whole: tuple[str, ...] | None = None) -> int:
         """`whole` are the dims that the formula names, where the array has digits of them."""

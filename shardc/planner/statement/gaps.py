@@ -31,7 +31,7 @@ def arithmetic(problem: Problem, expr: Expr) -> int:
 def alone(problem: Problem, product: Product) -> int:
     """Of one product, shared by all devices."""
     work, devices = Work.of(problem.program, product), problem.mesh.product(problem.pool)
-    return picoseconds(problem.model.local_s(work.total // devices, 0, work.dtype))
+    return picoseconds(problem.model.alone.seconds(work.total // devices, 0, 0, work.dtype))
 
 
 def _in_best_order(problem: Problem, expr: Expr) -> int:

@@ -206,10 +206,11 @@ def _scale(problem: Problem) -> Scale | None:
             size = _bytes(program, expr)
             wire += 4 * size * times
             time += 4 * (model.rate(everywhere).time_ps(size) if everywhere.axes else 0) * times
+            time += picoseconds(12 * size * model.alone.copy_s_per_byte) * times
             if isinstance(expr, Product):
                 work = Work.of(program, expr)
-                moved = size + sum(_bytes(program, operand) for operand in expr.operands)
-                time += picoseconds(model.local_s(work.total, moved, work.dtype)) * times
+                read = sum(_bytes(program, operand) for operand in expr.operands)
+                time += picoseconds(model.alone.seconds(work.total, read, size, work.dtype)) * times
     return Scale.of(problem.objective, time + 1, wire + 1)
 
 

@@ -1,0 +1,82 @@
+"""What a device does alone: products, and what passes through its memory.
+
+    by the data sheet  the longer of FLOPs over the peak, and all bytes over the memory's bandwidth; copies are free
+    as measured        the longer of FLOPs over what products reach, and bytes read plus bytes written, each at its rate
+
+The second where a slice is named, whose compiler was measured (`cost.calibration`): it writes results far below the
+memory's bandwidth, which is what a product that contracts few elements takes, and copies are slower still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from shardc.cost import formulas
+from shardc.cost.calibration import Calibration
+from shardc.cost.chips import Chip
+from shardc.ir.dtypes import DType
+from shardc.ir.sharding import Array
+
+_OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    chip: Chip
+    measured: Calibration | None = None
+
+    def flops_per_s(self, dtype: DType) -> float:
+        """Of products of a type."""
+        if self.measured is None:
+            return self.chip.peak(dtype)
+        known = self.measured
+        return {1: known.int8_flops, 2: known.bf16_flops, 4: known.f32_flops, 8: known.f32_flops / 2}[dtype.bytes]
+
+    def seconds(self, flops: int, read: int, written: int, dtype: DType) -> float:
+        """Of operations of a type, and of so many bytes read and written."""
+        if self.measured is None:
+            return max(flops / self.chip.peak(dtype), (read + written) / self.chip.hbm_bandwidth)
+        through = read / self.measured.read_bandwidth + written / self.measured.write_bandwidth
+        return max(flops / self.flops_per_s(dtype), through)
+
+    @property
+    def copy_s_per_byte(self) -> float:
+        """Of what is copied from one layout to another; by the data sheet nothing is known to be."""
+        return 0.0 if self.measured is None else 1 / self.measured.copy_bandwidth
+
+    def memory_formula(self, read: Sequence[Array], written: Array) -> str:
+        """`(2·I·J + 2·J·K) / W_hbm`; as measured, `(2·I·J) / W_read + 2·J·K / W_write`."""
+        if self.measured is None:
+            return f"({formulas.sizes((*read, written))}) / W_hbm"
+        return f"({formulas.sizes(read)}) / W_read + {formulas.local_bytes(written)} / W_write"
+
+    def laid_s_per_byte(self, pieces: bool) -> float:
+        """Of a block copied, or in pieces before and after an exchange."""
+        if self.measured is None or not pieces:
+            return self.copy_s_per_byte
+        return 1 / self.measured.exchange_bandwidth
+
+    def copy_formula(self, array: Array) -> str:
+        """`2·I·J/X / W_copy`."""
+        return formulas.local_bytes(array) + " / W_copy"
+
+    def product_formula(self, dims: Iterable[str], axes: Iterable[str], contracts: bool, dtype: DType) -> str:
+        """`2·I·J·K/X / C_peak`: multiply-adds count twice. C_peak is the bf16 rate, C_int8 that of one-byte types."""
+        by_sheet = {1: "C_int8", 2: "C_peak", 4: "(C_peak/2)", 8: "(C_peak/4)"}
+        rate = (by_sheet if self.measured is None else _OF_BYTES)[dtype.bytes]
+        return formulas.over([*(["2"] if contracts else []), *dims], axes) + f" / {rate}"
+
+    def symbols(self) -> dict[str, float]:
+        """The rates by their names in formulas."""
+        found = {"W_hbm": self.chip.hbm_bandwidth, "C_peak": self.chip.flops, "C_int8": self.chip.narrow_flops}
+        if self.measured is None:
+            return found
+        known = self.measured
+        found |= {"C_int8": known.int8_flops, "C_bf16": known.bf16_flops, "C_f32": known.f32_flops}
+        return found | {
+            "W_read": known.read_bandwidth,
+            "W_write": known.write_bandwidth,
+            "W_copy": known.copy_bandwidth,
+            "W_pieces": known.exchange_bandwidth,
+        }

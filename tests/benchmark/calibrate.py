@@ -1,0 +1,93 @@
+"""What a device of each generation takes for its own work, by its compiler: `python tests/benchmark/calibrate.py`.
+
+    python tests/benchmark/calibrate.py                 # the table, each figure with the spread of what it is made of
+    python tests/benchmark/calibrate.py --write         # the same, into shardc/cost/calibration.toml
+
+Programs that show one kind of work alone are compiled for a slice with no TPU there, and the cycles that the compiler
+left are read from the replay: large products for each type; products that mostly read, and that mostly write; what a
+gather leaves, copied to an output; the pieces around an exchange. A figure is the middle one of its programs,
+in units per second. Prices on a slice that is named are made of these (`cost.calibration`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import shardc
+from shardc.cost import calibration
+from shardc.machines.libtpu import installed
+
+SLICES = {"v4p": "v4:2x2x1", "v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2", "v7x": "tpu7x:2x2x1"}
+PRODUCT, WIDE = "A[I, J] · B[J, K] → C[I, K]", (8192, 2048, 8192)
+SQUARE = ((4096, 4096, 4096), (8192, 8192, 8192), WIDE, (2048, 8192, 4096))
+READS = ((64, 8192, 8192), (64, 16384, 8192), (8, 8192, 16384))
+WRITES = ((8192, 64, 8192), (16384, 32, 8192), (8192, 128, 16384))
+BLOCKS = ((8192, 8192), (16384, 8192), (8192, 32768))
+GATHERS = ("A[I_X, J] → A[I, J]", "A[I, J_X] → A[I, J]", "A[I_X, J_Y] → A[I, J]")
+EXCHANGES = {
+    "AllToAll_X,J(A[I_X, J]) → A[I, J_X]": 2,
+    "AllToAll_X,I(A[I, J_X]) → A[I_X, J]": 2,
+    "AllToAll_XY,J(A[I_XY, J]) → A[I, J_XY]": 4,
+    "AllToAll_XY,I(A[I, J_XY]) → A[I_XY, J]": 4,
+}
+Rates = dict[str, list[float]]
+
+
+def replayed(text: str, topology: str, sizes: tuple[int, ...], dtype: str = "bf16") -> float:
+    """The seconds that a device computes or copies."""
+    plan = shardc.plan(
+        text, mesh="X=2,Y=2", dims=dict(zip("IJK", sizes, strict=False)), dtype=dtype, topology=topology, idle="keep"
+    )
+    return plan.verify().replayed.compute_s
+
+
+def rates(topology: str) -> Iterator[tuple[str, float]]:
+    """The name of a figure, and what one program shows of it."""
+    for dtype in ("int8", "bf16", "f32"):
+        for i, j, k in SQUARE:
+            text = PRODUCT.replace("C", "C: int32") if dtype == "int8" else PRODUCT
+            yield f"{dtype}_flops", 2 * i * j * k / replayed(text, topology, (i, j, k), dtype)
+    for i, j, k in READS:
+        yield "read_bandwidth", 2 * (i * j + j * k) / replayed(PRODUCT, topology, (i, j, k))
+    for i, j, k in WRITES:
+        yield "write_bandwidth", 2 * i * k / replayed(PRODUCT, topology, (i, j, k))
+    for sizes in BLOCKS:
+        for text in GATHERS:
+            yield "copy_bandwidth", 2 * sizes[0] * sizes[1] / replayed(text, topology, sizes)
+        for text, parts in EXCHANGES.items():
+            yield "exchange_bandwidth", 2 * sizes[0] * sizes[1] / parts / replayed(text, topology, sizes)
+
+
+def measured(topology: str) -> Rates:
+    found: Rates = {}
+    for name, rate in rates(topology):
+        found.setdefault(name, []).append(rate)
+    return found
+
+
+def shown(figure: tuple[str, list[float]]) -> str:
+    name, each = figure
+    return f"{name} = {statistics.median(each):.3g}  # of {len(each)}: {min(each):.2e} to {max(each):.2e}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--chips", default=",".join(SLICES))
+    asked = parser.parse_args()
+    when = f"{datetime.now(UTC):%Y-%m-%d}"
+    lines = [f"# Written by tests/benchmark/calibrate.py from the cycles that libtpu {installed()} left, {when}."]
+    for chip, topology in SLICES.items():
+        if chip in asked.chips.split(","):
+            lines += [f"\n[{chip}]  # compiled for {topology}", *map(shown, measured(topology).items())]
+            print("\n".join(lines), flush=True)
+    if asked.write:
+        Path(calibration.__file__).with_suffix(".toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

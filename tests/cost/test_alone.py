@@ -1,0 +1,84 @@
+"""What a device takes alone: by the data sheet, and as its compiler was measured where a slice is named."""
+
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost.alone import Alone
+from shardc.cost.calibration import calibration
+from shardc.cost.chips import CHIPS
+from shardc.ir.dtypes import DTYPES
+
+MEASURED = [chip for chip in CHIPS if calibration(chip) is not None]
+SIZES = {"I": 8192, "J": 8192, "K": 8192}
+
+
+def planned(text, topology="v5e:2x2", **options):
+    return shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=SIZES, topology=topology, idle="keep", **options)
+
+
+@pytest.mark.parametrize("chip", MEASURED)
+def test_a_measured_device_is_no_faster_than_its_data_sheet(chip):
+    """But in f32, which the compiler multiplies in fewer passes than twice as many."""
+    known, sheet = calibration(chip), CHIPS[chip]
+    assert all(figure > 0 for figure in asdict(known).values())
+    assert known.bf16_flops < sheet.flops and known.int8_flops < sheet.narrow_flops
+    assert known.copy_bandwidth < known.write_bandwidth < known.read_bandwidth < sheet.hbm_bandwidth
+
+
+@given(
+    st.sampled_from(MEASURED), st.sampled_from([*DTYPES.values()]), st.tuples(*[st.integers(0, 2**50)] * 3), st.data()
+)
+def test_more_work_takes_no_less_time(chip, dtype, work, data):
+    if dtype.bytes not in (1, 2, 4, 8):
+        return
+    less = [data.draw(st.integers(0, amount)) for amount in work]
+    for alone in (Alone(CHIPS[chip]), Alone(CHIPS[chip], calibration(chip))):
+        assert alone.seconds(*less, dtype) <= alone.seconds(*work, dtype)
+
+
+@pytest.mark.parametrize("text", ["A[I_X, J] → A[I, J]", "A[I, J_X] · B[J_X, K] → C[I_X, K]", "A[I_X, J] → A[I, J_X]"])
+def test_without_a_slice_and_by_the_book_nothing_is_measured(text):
+    by_book, named = planned(text, formula="book"), planned(text)
+    bare = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=SIZES, chip="v5e", idle="keep")
+    for plan in (by_book, bare):
+        assert not {"W_copy", "W_write", "C_bf16"} & plan.symbols.keys()
+    assert named.cost.time_s > bare.cost.time_s and named.cost.wire_bytes == bare.cost.wire_bytes
+
+
+def test_what_a_gather_leaves_is_copied_to_an_output_and_to_no_product():
+    gathered, used = planned("A[I_X, J] → A[I, J]"), planned("A[I_Y, J_X] · B[J, K_X] → C[I_Y, K_X]")
+    assert gathered.steps[0].formula == "2·I·J·(X-1)/X / W_X + 2·I·J / W_copy"
+    assert [step.op for step in used.steps] == ["AllGather", "Einsum"] and "W_copy" not in used.steps[0].formula
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A[I_X, J] → A[I, J]",  # copied to the output
+        "A[I_X, J_Y] → A[I, J]",  # laid along two dims
+        "A[I, J_X] · B[J_X, K] → C[I, K]{U_X}",  # compute
+        "A[I_X, J] · B[J, K] → C[I_X, K]",
+    ],
+)
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1"])
+def test_what_is_replayed_was_priced(text, topology):
+    plan = planned(text, topology)
+    assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.15)
+
+
+@pytest.mark.tpu
+def test_a_product_of_few_elements_takes_as_long_as_its_result_is_written():
+    thin = shardc.plan(
+        "A[I, J] · B[J, K] → C[I, K]",
+        mesh={"X": 4},
+        dims=SIZES | {"J": 128},
+        topology="v5e:2x2",
+        idle="keep",
+    )
+    assert thin.steps[0].formula == "(2·I·J + 2·J·K) / W_read + 2·I·K / W_write"
+    assert thin.verify().replayed.step_s == pytest.approx(thin.cost.time_s, rel=0.15)
