@@ -7,13 +7,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardc.errors import ShardcError
-from shardc.interface.arguments import DimsLike, MeshLike, dims_of, dtype_of, idle_of, mesh_of, objective_of, texts
+from shardc.interface.arguments import (
+    DimsLike,
+    MeshLike,
+    dims_of,
+    dtype_of,
+    idle_of,
+    mesh_of,
+    objective_of,
+    overlap_of,
+    texts,
+)
 from shardc.interface.asked import Asked
 from shardc.interface.hardware import Hardware
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import plan_program, plan_with_subaxes
+from shardc.planner import overlapped, plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
 from shardc.results import Plan
 
@@ -107,6 +117,7 @@ def plan(
     dcn: Mapping[str, int] | str | None = None,
     wraparound: Mapping[str, bool | str] | str | None = None,
     idle: str | None = None,
+    overlap: str = "auto",
     tuned: bool = False,
     name: str = "<expression>",
 ) -> Plan:
@@ -118,7 +129,9 @@ def plan(
     against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
     drops (n-1)/n. Mesh axes that the text does not name are used where that is cheaper (`idle` "use"), or left alone
     ("keep", the default with `formula` "book"). `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410
-    if no plan that is found keeps it. Dims without a size get 4096. `tuned`: what `shardc tune` keeps, the plan, form
+    if no plan that is found keeps it. Dims without a size get 4096. `overlap` "on"
+    does a product and a collective beside it as one, a ring, where that is priced less; by "auto" only
+    tuning tries it, by "off" nothing does. `tuned`: what `shardc tune` keeps, the plan, form
     or program of XLA's own that replays fastest as the TPU's compiler leaves it, on `topology` (needs libtpu). Raises
     ShardcError.
 
@@ -134,7 +147,7 @@ def plan(
     program = text if isinstance(text, Program) else parse(text, chip=chip, dcn=dcn, name=name, **given)
     if isinstance(text, Program) and any(option is not None for option in given.values()):
         raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
-    found = planned(sizes.large(program), hardware, objective, idle)
+    found = planned(sizes.large(program), hardware, objective, idle, overlap)
     return found.tune().plan if tuned else found
 
 
@@ -143,16 +156,20 @@ def planned(
     hardware: Hardware | None = None,
     objective: str = "time",
     idle: str | None = None,
+    overlap: str = "auto",
     *,
     may_cut: bool = True,
 ) -> Plan:
     """The plan of a program whose sizes are all known; on the mesh as it is unless axes `may_cut`."""
     hardware = Hardware() if hardware is None else hardware
     unnamed = idle_of(idle, hardware.book)
-    asked = Asked(program, hardware.model(program), objective_of(objective), hardware.memory, unnamed)
+    asked = Asked(
+        program, hardware.model(program), objective_of(objective), hardware.memory, unnamed, overlap_of(overlap)
+    )
     search = plan_with_subaxes if may_cut else plan_program
     try:
-        return Plan(search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle), asked)
+        found = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
+        return Plan(overlapped(found, asked.model, asked.overlap), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

@@ -214,12 +214,11 @@ class Plan(Shown):
 
         `say` is told what is compiled. Raises ShardcError: SHC224 without a topology, SHC311 without libtpu.
         """
-        from shardc.compiled.tune import plans
         from shardc.compiled.tune.tune import tune
 
         count_of(few, "few", 0)
         asked = self._asked
-        tuned = tune(self._found, plans.Asked(asked.model, asked.objective, asked.memory, asked.idle), few, say)
+        tuned = tune(self._found, asked, few, say)
         best = tuned.best.candidate.found
         note = f"tuned: {tuned.best.candidate.label} replays fastest of {len(tuned.tried)} candidates"
         return Tuning(Plan(replace(best, notes=(*best.notes, note)), asked), tuned)

@@ -27,6 +27,7 @@ class Options:
     hardware: dict[str, Any]  # of hardware.Hardware
     objective: str
     idle: str | None
+    overlap: str
     json: bool
 
     @classmethod
@@ -35,7 +36,7 @@ class Options:
 
         program = {name: values[name] for name in ("mesh", "dims", "dtype", "chip", "topology")}
         hardware = {name: values[name] for name in Hardware.OPTIONS}
-        return cls(program, hardware, values["objective"], values["idle"], values["as_json"])
+        return cls(program, hardware, values["objective"], values["idle"], values["overlap"], values["as_json"])
 
     def parse(self, argument: str) -> Program:
         return self.parsed(*read_input(argument))
@@ -56,7 +57,7 @@ class Options:
         from shardc.planner.program import sizes
 
         sized = sizes.small(program) if small else sizes.large(program)
-        return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle)
+        return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle, self.overlap)
 
     def first_within(self, choices: Iterable[tuple[_Choice, Program]]) -> _Choice:
         """Of programs, each of which computes more than the one before, the first that keeps the limit of memory."""
@@ -108,6 +109,13 @@ _SHARED = (
         "--idle",
         type=click.Choice(["use", "keep"]),
         help="Whether axes that the text does not name may be used.  [default: use; with --formula book keep]",
+    ),
+    click.option(
+        "--overlap",
+        type=click.Choice(["auto", "on", "off"]),
+        default="auto",
+        show_default=True,
+        help="Products and collectives as one: on, by price; auto, where `tune` finds it faster; off, never.",
     ),
     click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
 )

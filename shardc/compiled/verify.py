@@ -8,6 +8,8 @@ Collectives are compared as they are, but for what is stated here:
 - *in parts*: one step may be several collectives of its kind, whose bytes add up, as an AllGather over all of a
   large slice is, and a ReduceScatter over all of some slices, which are emitted in two;
 - *exchanged*: a ReduceScatter of small shares, or of integers, is emitted as an AllToAll, and added up: the same bytes;
+- *as one*: what a product and the collectives beside it became, where they are done as one, adds up to their bytes;
+- *left to XLA*: of a program that is, as a whole, there is nothing to compare;
 - *padding*: the rows that a padded ReduceScatter puts on the neighbour come back in small permutes, not counted.
 
 One collective may also be put in another's place, by a compiler or by the emitter. Where that takes more bytes it is
@@ -17,7 +19,7 @@ not forgiven; either way it is named (`REWRITES`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.compiled.hlo.collectives import Collective, Reader
@@ -28,7 +30,7 @@ from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
 from shardc.ir.folds import Done, every_step
-from shardc.ir.plan import Cost, Schedule, Step
+from shardc.ir.plan import Cost, Schedule, Step, Together
 from shardc.ir.sharding import Axes, spell_axes
 
 TOLERANCE = 0.01
@@ -138,8 +140,11 @@ class Verification:
 
 def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[StepMatch], list[Collective]]:
     """Each collective of the plan with those that were compiled for it; and what is left over."""
-    every = enumerate(every_step(schedule.block))
-    planned = [(number, done) for number, done in every if done.step.cost.wire_bytes and done.step.is_collective]
+    if schedule.by_xla:
+        return [], []
+    every, as_one = list(enumerate(every_step(schedule.block))), _as_one(schedule)
+    moves = [(number, done) for number, done in every if done.step.cost.wire_bytes and done.step.is_collective]
+    planned = [(number, done) for number, done in moves if done.path not in as_one]
     left = [collective for collective in compiled if collective.total_bytes]
     found: dict[tuple[int, ...], list[Collective]] = {done.path: [] for _, done in planned}
     for collective in list(left):
@@ -153,7 +158,26 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
             found[done.path] = _nameless(done.step, left)
             left = [collective for collective in left if collective not in found[done.path]]
     matches = [_matched(schedule, number, done, tuple(found[done.path])) for number, done in planned]
-    return _uncombined(matches), left
+    grouped = [_together(schedule, group, moves, left) for group in schedule.together]
+    left = [collective for collective in left if not any(collective in match.compiled for match in grouped)]
+    return _uncombined([*matches, *grouped]), left
+
+
+def _as_one(schedule: Schedule) -> set[tuple[int, ...]]:
+    """The paths of the steps that are done as one with others."""
+    return {(place,) for group in schedule.together for place in range(group.first, group.last + 1)}
+
+
+def _together(
+    schedule: Schedule, group: Together, moves: Sequence[tuple[int, Done]], compiled: Sequence[Collective]
+) -> StepMatch:
+    """What a group moves, and what was compiled under the name of one of its steps."""
+    paths = [(place,) for place in range(group.first, group.last + 1)]
+    of = [(number, done.step) for number, done in moves if done.path in paths]
+    became = tuple(collective for collective in compiled if _scope(collective) in paths)
+    axes = schedule.mesh.ordered({axis for _, step in of for axis in step.op.axes})
+    wire = sum(step.cost.wire_bytes for _, step in of)
+    return StepMatch(of[0][0], "+".join(step.name for _, step in of), axes, wire, became, f"as one: {group.how.value}")
 
 
 def _nameless(step: Step, left: list[Collective]) -> list[Collective]:

@@ -1,22 +1,50 @@
-"""The time of a schedule with steps done as one: of each such group the longer of computing and communicating.
+"""The time of a product done as one with collectives beside it.
 
-max(product, collectives) + one hop        where the steps one after another take the sum
+    what is not hidden + max(product / EFFICIENCY, what is hidden) + one hop
+
+Hidden is one collective, that next to the product; of a sum for all the half that scatters. Partial products take
+longer than a whole one, and lay or add what they leave. Replayed in bf16, 16384 × 8192 × 16384 (`shardc tune` shows
+each), a ring of four takes of this price
+
+    v5e:4x4, X=4, Y=4       gathered 0.89, 1.00, 1.02   scattered 0.94   summed for all 1.09
+    v5p:4x4x4, X=4, Y=16    gathered 1.50, 1.01         scattered 1.43   summed for all 1.12
+
+so that it chooses well on v5e, where products are long beside what they leave, and not on v5p: there a ring that is
+asked for (`--overlap on`) may be slower than its steps, and `shardc tune` says so. Over an axis that lies on several
+physical ones a ring uses the links of one: no group over such an axis is chosen by price.
 """
 
 from __future__ import annotations
 
-from shardc.ir.plan import Einsum, Schedule, Step
+from shardc.cost.model import CostModel
+from shardc.ir.facts import Kind
+from shardc.ir.plan import Einsum, Schedule, Step, Together
+from shardc.ir.sharding import Axes
 
-HOP_S = 1e-6  # of a group's first piece, before there is anything to compute beside
+EFFICIENCY = 0.76
 
 
-def time_together(schedule: Schedule) -> float:
-    """Seconds of all steps."""
+def time_together(schedule: Schedule, hop_s: float) -> float:
+    """Seconds of all steps, those of each group as one."""
     grouped = {place for group in schedule.together for place in range(group.first, group.last + 1)}
     alone = sum(step.cost.time_s for place, step in enumerate(schedule.steps) if place not in grouped)
-    return alone + sum(_as_one(schedule.steps[group.first : group.last + 1]) for group in schedule.together)
+    return alone + sum(group_s(schedule, group, hop_s) for group in schedule.together)
 
 
-def _as_one(steps: tuple[Step, ...]) -> float:
-    computing = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum))
-    return max(computing, sum(step.cost.time_s for step in steps) - computing) + HOP_S
+def group_s(schedule: Schedule, group: Together, hop_s: float) -> float:
+    """Seconds of a group."""
+    steps = schedule.steps[group.first : group.last + 1]
+    computing = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum)) / EFFICIENCY
+    moves = [step.cost.time_s for step in steps if not isinstance(step.op, Einsum)]
+    hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
+    return sum(moves) - hidden + max(computing, hidden) + hop_s
+
+
+def blocking_s(steps: tuple[Step, ...]) -> float:
+    """Seconds of steps one after another."""
+    return sum(step.cost.time_s for step in steps)
+
+
+def has_its_links(axes: Axes, model: CostModel) -> bool:
+    """Whether permutes over the axis use all the links that a collective over it has."""
+    return len(axes) == 1 and not model.has_parts(axes[0])

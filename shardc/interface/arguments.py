@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from shardc.errors import ShardcError, nearest
 from shardc.ir.mesh import Mesh
 from shardc.notation import parse_dims, parse_mesh
-from shardc.planner import Idle, Objective
+from shardc.planner import Idle, Objective, Overlap
 
 MeshLike = Mesh | Mapping[str, int] | str
 DimsLike = Mapping[str, int] | str
@@ -73,6 +73,10 @@ def idle_of(name: str | None, book: bool) -> Idle:
     if name is None:
         return Idle.KEEP if book else Idle.USE
     return _word(Idle, "idle", name)
+
+
+def overlap_of(name: str) -> Overlap:
+    return _word(Overlap, "overlap", name)
 
 
 def _word(kind: type[_Word], what: str, name: str) -> _Word:

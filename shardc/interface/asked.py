@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shardc.cost import LinkModel
 from shardc.ir.program import Program
-from shardc.planner import Idle, Objective
+from shardc.planner import Idle, Objective, Overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +18,4 @@ class Asked:
     objective: Objective
     memory: int | None
     idle: Idle
+    overlap: Overlap = Overlap.AUTO

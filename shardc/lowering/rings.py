@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardc.ir.collectives import AllGather, AllReduce, ReduceScatter
+from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
-from shardc.ir.sharding import SUM, Axes
+from shardc.ir.sharding import Axes
 from shardc.lowering.flow import equal_along
 from shardc.lowering.repeats import repeats
 
@@ -45,18 +45,14 @@ def ring_of(schedule: Schedule, group: Together) -> Ring | None:
 
 def _gathering(schedule: Schedule, gather: Step, product: Step) -> Ring | None:
     """The result varies along the axis, as what goes round does: it must not have to be equal there."""
-    if (
-        not isinstance(gather.op, AllGather)
-        or len(set(product.operands)) != 2
-        or (product.seen and not product.seen[0])
-    ):
+    if gather.op.facts.kind is not Kind.GATHER or len(gather.op.on) != 1 or len(set(product.operands)) != 2:
         return None
     axis = _axis(gather.op.axes, schedule.mesh)
     equal = equal_along(schedule.block, schedule.mesh)[product.result]
     if axis is None or axis in equal:
         return None
     arrays = operands_of(product, schedule.values)
-    dim = arrays[product.operands.index(gather.result)].dims[gather.op.dim]
+    dim = arrays[product.operands.index(gather.result)].dims[gather.op.on[0]]
     return Ring(axis, schedule.mesh.size(axis), dim, gathers=True)
 
 
@@ -64,18 +60,14 @@ def _scattering(schedule: Schedule, product: Step, move: Step) -> Ring | None:
     axis, result = _axis(move.op.axes, schedule.mesh), schedule.values[product.result]
     if axis is None or len(set(product.operands)) != 2:
         return None
-    match move.op:
-        case ReduceScatter(_, place):
-            return Ring(axis, schedule.mesh.size(axis), result.dims[place], gathers=False)
-        case AllReduce(_, reduction) if reduction == SUM:
-            count = schedule.mesh.size(axis)
-            shape = zip(result.local_shape(schedule.mesh), result.dims, strict=True)
-            wide = [(size, dim) for size, dim in shape if size % count == 0]
-            if not wide:
-                return None
-            return Ring(axis, count, max(wide, key=lambda pair: pair[0])[1], gathers=False, gathered_after=True)
-        case _:
-            return None
+    count = schedule.mesh.size(axis)
+    if move.op.facts.kind is Kind.SCATTER and len(move.op.on) == 1:
+        return Ring(axis, count, result.dims[move.op.on[0]], gathers=False)
+    shape = zip(result.local_shape(schedule.mesh), result.dims, strict=True)
+    wide = [(size, dim) for size, dim in shape if size % count == 0]
+    if not wide or move.op.facts.kind is not Kind.SUM:  # of a product's partial results it is of no maxima
+        return None
+    return Ring(axis, count, max(wide, key=lambda pair: pair[0])[1], gathers=False, gathered_after=True)
 
 
 def _axis(axes: Axes, mesh: Mesh) -> str | None:

@@ -13,6 +13,7 @@ from shardc.ir.plan import Block, Loop, Schedule
 from shardc.ir.sharding import Array, spell_axes
 from shardc.lowering.forms import Call, Form, Gathered, InRounds, InTurns, Looped, Lowering, Pieces, Plain, Scattered
 from shardc.lowering.scatters import Round
+from shardc.lowering.together import spelled
 
 
 def print_lowering(schedule: Schedule, lowering: Lowering) -> str:
@@ -20,7 +21,8 @@ def print_lowering(schedule: Schedule, lowering: Lowering) -> str:
     found = lowering.target
     sides = "x".join(map(str, found.sides or ()))
     named = f"{found.generation}, {sides}" if found.names_slice else "no slice that is named"
-    return "\n".join([f"for {named}", *_lines(schedule.block, lowering)])
+    as_one = (f"as one: {spelled(schedule, group)}" for group in schedule.together)
+    return "\n".join([f"for {named}", *_lines(schedule.block, lowering), *as_one])
 
 
 def _lines(block: Block, lowering: Lowering) -> Iterator[str]:

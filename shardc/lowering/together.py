@@ -10,7 +10,7 @@ each: what is in between runs under `shard_map`, and the values that cross a cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.ir.collectives import AllReduce
@@ -130,6 +130,22 @@ def _is_crossed_by_sums(schedule: Schedule, group: Together) -> bool:
     made = {value: place for place, step in enumerate(block.steps) for value in step.results}
     held = (v for cut in (group.first, group.last + 1) for v, n in made.items() if n < cut <= last.get(v, -1))
     return any(block.values[value].sharding.unreduced for value in held)
+
+
+def all_of(schedule: Schedule, groups: Sequence[tuple[Schedule, Together]]) -> Schedule:
+    """Several groups at once, of products of their own, on the steps in an order in which each is in one piece."""
+    steps, held = list(schedule.steps), list[tuple[frozenset[int], How]]()
+    for ordered, group in groups:
+        values = frozenset(step.results[0] for step in ordered.steps[group.first : group.last + 1])
+        inside = [step for step in steps if step.results and step.results[0] in values]
+        place = next(n for n, step in enumerate(steps) if step in inside and isinstance(step.op, Einsum))
+        before, after = ([step for step in part if step not in inside] for part in (steps[:place], steps[place:]))
+        steps = [*before, *inside, *after]
+        held.append((values, group.how))
+    places = {step.results[0]: place for place, step in enumerate(steps) if step.results}
+    found = [Together(min(places[v] for v in some), max(places[v] for v in some), how) for some, how in held]
+    in_order = tuple(sorted(found, key=lambda group: group.first))
+    return replace(schedule, block=replace(schedule.block, steps=tuple(steps)), together=in_order)
 
 
 def spelled(schedule: Schedule, group: Together) -> str:

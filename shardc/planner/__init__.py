@@ -4,6 +4,7 @@ from shardc.planner.meshes.idle import Idle
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement
 from shardc.planner.program.in_turn import planned_at_once
+from shardc.planner.program.overlap import Overlap, overlapped
 from shardc.planner.program.pareto import Front
 from shardc.planner.program.plan import pareto, plan_program, plan_with_subaxes
 
@@ -11,9 +12,11 @@ __all__ = [
     "Front",
     "Idle",
     "Objective",
+    "Overlap",
     "PlannedLoop",
     "PlannedProgram",
     "PlannedStatement",
+    "overlapped",
     "pareto",
     "plan_program",
     "plan_with_subaxes",

@@ -40,10 +40,11 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.folds import every_block
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Step, operands_of
 from shardc.ir.sharding import Array
 from shardc.ir.sizes import classes
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered
+from shardc.lowering.rings import ring_of
 from shardc.lowering.scatters import Along
 from shardc.lowering.tpu import FOLD
 
@@ -79,6 +80,7 @@ def reduced(schedule: Schedule, lowering: Lowering, least: int = 2) -> Reduced:
     together = _together(schedule, given, counted)
     walk = _Walk(schedule.mesh, together)
     sizes_of = walk.block(schedule.block, lowering.forms, _inputs(schedule.block))
+    walk.of_rings(schedule)
     small = _smallest(given, together, walk.units, least)
     literals = {given[dim]: small[dim] for dim in counted}
     return Reduced(small, literals, sum(each.volume(small) for each in sizes_of))
@@ -208,6 +210,15 @@ class _Walk:
             for array in operands_of(step, block.values):
                 cuts |= {dim: self.mesh.product(array.axes_of(dim)) for dim in array.dims}
         return _Work(self.mesh.devices, tuple((size, cuts[dim]) for dim, size in dims.items()))
+
+    def of_rings(self, schedule: Schedule) -> None:
+        """A sum for all as a ring is scattered on the way, along a dim that no value shows cut so far."""
+        for group in schedule.together:
+            ring, result = ring_of(schedule, group), schedule.values[schedule.steps[group.first].results[0]]
+            if group.how is How.RING and ring is not None and ring.gathered_after:
+                parts = ring.size * self.mesh.product(result.sharding.dims[result.dims.index(ring.dim)])
+                stands = self.together.get(ring.dim, ring.dim)
+                self.units[stands] = math.lcm(self.units.get(stands, 1), parts)
 
     def _cut(self, array: Array, sizes: Sequence[Size]) -> None:
         for size, axes in zip(sizes, array.sharding.dims, strict=True):

@@ -68,7 +68,7 @@ def _steps(own: Sequence[StepView]) -> str:
             in_bytes(step.wire_bytes),
             in_seconds(step.time_s),
             f"{step.dim}·(…)" if step.steps and step.time_s else step.formula,
-            step.rule,
+            f"{step.rule}; as one: {step.form}" if step.form else step.rule,
         )
         for depth, step in _nested(own)
     ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shardc.cost import CostModel
 from shardc.cost.chips import Chip
 from shardc.io.text import json_text
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Cost, Loop, Step, Strategy, operands_of
+from shardc.ir.plan import Cost, Loop, Schedule, Step, Strategy, operands_of
 from shardc.ir.sharding import Array
 from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement
 from shardc.report.units import in_bytes
@@ -50,6 +50,7 @@ class StepView:
     rule: str
     trips: int = 1
     steps: tuple[StepView, ...] = ()  # of one trip, where the step is a loop
+    form: str = ""  # `ring`, `partitioner`: how it is done as one with the steps beside it of the same form
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         tuple(_array(schedule.given(number), schedule.given_mesh) for number in schedule.inputs),
         tuple(_array(array, schedule.given_mesh) for array in schedule.results),
         tuple(StatementView(statement, mesh) for statement in planned.statements),
-        steps(schedule.steps, schedule.values, mesh),
+        _in_forms(steps(schedule.steps, schedule.values, mesh), schedule),
         planned.cost,
         Bound(planned.bound_bytes),
         model.symbols() | dict(schedule.given_mesh.axes) | dict(mesh.axes) | dict(program.sizes),
@@ -152,6 +153,13 @@ def _warnings(cost: Cost, chip: Chip) -> tuple[str, ...]:
 
 def steps(found: Sequence[Step], values: Sequence[Array], mesh: Mesh) -> tuple[StepView, ...]:
     return tuple(_step(step, values, mesh) for step in found)
+
+
+def _in_forms(found: tuple[StepView, ...], schedule: Schedule) -> tuple[StepView, ...]:
+    """What is done as one says so."""
+    forms = {n: group.how.value for group in schedule.together for n in range(group.first, group.last + 1)}
+    forms |= dict.fromkeys(range(len(found)), "XLA") if schedule.by_xla else {}
+    return tuple(replace(step, form=forms[n]) if n in forms else step for n, step in enumerate(found))
 
 
 def every_view(found: Sequence[StepView]) -> Iterator[StepView]:
@@ -205,6 +213,8 @@ def _statement_fields(statement: StatementView, top: int | None) -> dict[str, An
 def step_fields(step: StepView) -> dict[str, Any]:
     """Of a loop the number of trips and the steps of one as well."""
     found = asdict(step)
+    if not step.form:
+        del found["form"]
     if not step.steps:
         del found["trips"], found["steps"]
     return found | ({"steps": [step_fields(each) for each in step.steps]} if step.steps else {})

@@ -9,12 +9,11 @@ import shardc
 from shardc import cli
 from shardc.compiled.compare import Side
 from shardc.compiled.replay.timeline import Timeline
-from shardc.compiled.tune.plans import Asked, by_xla, forms, plans
+from shardc.compiled.tune.plans import by_xla, forms, plans
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.allocation import Allocation
 from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
-from shardc.planner import Idle, Objective
 
 TEXT, MESH = "In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X=4,Y=4"
 FORMS = ("", "Einsum, ReduceScatter_X left to XLA", "Einsum, ReduceScatter_X as a ring")
@@ -26,7 +25,7 @@ def planned(**options):
 
 
 def asked(plan, **changes):
-    return replace(Asked(plan._model, Objective.TIME, None, Idle.USE), **changes)
+    return replace(plan._asked, **changes)
 
 
 def test_plans_differ_and_are_legal():
@@ -41,7 +40,7 @@ def test_plans_differ_and_are_legal():
 def test_forms_are_legal_and_priced_no_higher_than_their_steps():
     plan = planned()
     (first, *_) = plans(plan._found, asked(plan), 0)
-    found = [candidate for _, _, candidate in forms(first)]
+    found = [candidate for _, _, candidate in forms(first, asked(plan))]
     assert [each.how for each in found] == [
         "AllGather_Y, Einsum left to XLA",
         "AllGather_Y, Einsum as a ring",

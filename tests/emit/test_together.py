@@ -1,5 +1,7 @@
 """Products with their collectives as one, and programs left to XLA: on every shard what NumPy says, gradients too."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import jax
@@ -92,6 +94,17 @@ def test_the_text_is_what_is_applied():
                 values = [plan.schedule.values[number] for number in plan.schedule.inputs]
                 placed = [jax.device_put(x, placing.spec_of(v.sharding)) for x, v in zip(given, values, strict=True)]
                 holds_the_reference(names["program"](*placed), plan, given)
+
+
+@pytest.mark.parametrize("text, size", EVERY_RING)
+def test_rings_are_proved_and_written_as_ruff_leaves_them(text, size, tmp_path):
+    options = {"mesh": {"X": size}, "dims": dict.fromkeys("IJK", 4096 * size), "idle": "keep", "chip": "v5e"}
+    plan = shardc.plan(text, overlap="on", **options)
+    assert plan.schedule.together
+    assert plan.prove().verdict.value == "proved"
+    (tmp_path / "ring.py").write_text(plan.source(), encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--check", tmp_path / "ring.py"]
+    assert subprocess.run(ruff, capture_output=True).returncode == 0
 
 
 def test_gradients_are_those_of_the_steps():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from shardc.cost.model import LinkModel
 from shardc.cost.sums import cost_of
 from shardc.cost.together import time_together
 from shardc.errors import ShardcError
+from shardc.interface.asked import Asked
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Block, Schedule, Together
 from shardc.ir.program import Program
@@ -19,16 +19,6 @@ from shardc.planner.options import Options
 
 XLA = "XLA"
 FAR = 1.5  # a strategy of a price so many times the plan's is not tried
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan answers; the model is that of the mesh as given."""
-
-    model: LinkModel
-    objective: Objective
-    memory: int | None
-    idle: Idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +36,8 @@ class Candidate:
 
 
 def plans(found: PlannedProgram, asked: Asked, few: int) -> Iterator[Candidate]:
-    """The plan, and up to so many others, of which no two have the same steps."""
+    """The plan, its steps by themselves, and up to so many others, of which no two have the same steps."""
+    found = replace(found, schedule=found.schedule.blocking)
     seen = set[object]()
     for name, each in _every(found, asked):
         key = (each.schedule.by, tuple((step.op, step.operands, step.results) for step in each.schedule.steps))
@@ -66,17 +57,17 @@ def by_xla(found: PlannedProgram, asked: Asked) -> Candidate:
     return Candidate(XLA, "", replace(uncut, schedule=replace(uncut.schedule, by_xla=True)), None)
 
 
-def forms(plan: Candidate) -> Iterator[tuple[Schedule, Together, Candidate]]:
+def forms(plan: Candidate, asked: Asked) -> Iterator[tuple[Schedule, Together, Candidate]]:
     """A plan with one of its products done together with collectives, each by itself."""
     for ordered, group in candidates(plan.found.schedule):
-        yield ordered, group, together(plan, replace(ordered, together=(group,)))
+        yield ordered, group, together(plan, replace(ordered, together=(group,)), asked)
 
 
-def together(plan: Candidate, schedule: Schedule) -> Candidate:
+def together(plan: Candidate, schedule: Schedule, asked: Asked) -> Candidate:
     """A plan with the groups of this schedule."""
     found = replace(plan.found, schedule=schedule)
     how = "; ".join(spelled(schedule, group) for group in schedule.together)
-    return Candidate(plan.name, how, found, time_together(schedule))
+    return Candidate(plan.name, how, found, time_together(schedule, asked.model.chip.hop_latency))
 
 
 def _every(found: PlannedProgram, asked: Asked) -> Iterator[tuple[str, PlannedProgram]]:

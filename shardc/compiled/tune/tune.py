@@ -17,15 +17,16 @@ from typing import Any
 from shardc.compiled.compilers import slice_mesh
 from shardc.compiled.hlo.text import UnreadableHlo
 from shardc.compiled.tune.made import Made, made
-from shardc.compiled.tune.plans import XLA, Asked, Candidate, by_xla, forms, plans, together
+from shardc.compiled.tune.plans import XLA, Candidate, by_xla, forms, plans, together
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError
-from shardc.ir.plan import Einsum, How, Schedule, Together
-from shardc.lowering.together import may_be_cut
+from shardc.interface.asked import Asked
+from shardc.ir.plan import Einsum, Schedule, Together
+from shardc.lowering.together import all_of, may_be_cut
 from shardc.machines.libtpu import other_libtpu, reading
 from shardc.machines.tpu import lower_schedule
-from shardc.planner import Objective, PlannedProgram
+from shardc.planner import Objective, Overlap, PlannedProgram
 
 FEW = 4  # plans beside the first
 AT_ONCE = 2  # compilations
@@ -41,7 +42,7 @@ def tune(found: PlannedProgram, asked: Asked, few: int = FEW, say: Say = lambda 
     whole = [by_xla(found, asked)] if _is_for_xla(found) else []
     trial.all([*plans(found, asked, few), *whole])
     fastest = min((each for each in trial.tried if each.candidate.name != XLA), key=trial.rank)
-    if fastest.side is not None:
+    if fastest.side is not None and asked.overlap is not Overlap.OFF:
         _in_forms(fastest, trial)
     best = min(range(len(trial.tried)), key=lambda place: trial.rank(trial.tried[place]))
     if trial.tried[best].side is None:
@@ -60,7 +61,7 @@ def _is_for_xla(found: PlannedProgram) -> bool:
 
 def _in_forms(plan: Tried, trial: _Trial) -> None:
     """Each group by itself, then of each product the best of those that gained."""
-    alone = list(forms(plan.candidate))
+    alone = list(forms(plan.candidate, trial.asked))
     tried = trial.all([candidate for _, _, candidate in alone])
     gains: dict[int, tuple[float, Schedule, Together]] = {}
     for (ordered, group, _), each in zip(alone, tried, strict=True):
@@ -68,30 +69,15 @@ def _in_forms(plan: Tried, trial: _Trial) -> None:
         known = gains.get(product)
         if each.replayed_s < (plan.replayed_s if known is None else known[0]):
             gains[product] = (each.replayed_s, ordered, group)
-    if len(gains) > 1:
-        trial.all([together(plan.candidate, _all_of(plan.candidate.found.schedule, gains))])
+    chosen = [(ordered, group) for _, ordered, group in gains.values()]
+    if len(chosen) > 1:
+        trial.all([together(plan.candidate, all_of(plan.candidate.found.schedule, chosen), trial.asked)])
 
 
 def _product_of(schedule: Schedule, group: Together) -> int:
     """The value that a group's product leaves."""
     steps = schedule.steps[group.first : group.last + 1]
     return next(step.result for step in steps if isinstance(step.op, Einsum))
-
-
-def _all_of(schedule: Schedule, gains: dict[int, tuple[float, Schedule, Together]]) -> Schedule:
-    """All groups at once, on the steps in an order in which each is in one piece."""
-    steps, groups = list(schedule.steps), list[tuple[frozenset[int], How]]()
-    for _, ordered, group in gains.values():
-        values = frozenset(step.results[0] for step in ordered.steps[group.first : group.last + 1])
-        place = next(n for n, step in enumerate(steps) if isinstance(step.op, Einsum) and step.results[0] in values)
-        inside = [step for step in steps if step.results[0] in values]
-        before, after = ([step for step in part if step not in inside] for part in (steps[:place], steps[place:]))
-        steps = [*before, *inside, *after]
-        groups.append((values, group.how))
-    places = {step.results[0]: place for place, step in enumerate(steps) if step.results}
-    found = [Together(min(places[v] for v in some), max(places[v] for v in some), how) for some, how in groups]
-    in_order = tuple(sorted(found, key=lambda group: group.first))
-    return replace(schedule, block=replace(schedule.block, steps=tuple(steps)), together=in_order)
 
 
 @dataclass(slots=True)

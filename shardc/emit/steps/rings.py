@@ -15,8 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardc.emit.allowed import LEFT, PIECE, PLACE, RIGHT, STANDS, TURN
-from shardc.emit.exprs import BinOp, Code, Const, Expr, Items, Line, Loop, Name, axes_argument, call, over, size_of
+from shardc.emit.allowed import JOINED, LEFT, PIECE, PLACE, RIGHT, STANDS, TURN
+from shardc.emit.exprs import (
+    Attr,
+    BinOp,
+    Code,
+    Const,
+    Expr,
+    Items,
+    Line,
+    Loop,
+    Name,
+    axes_argument,
+    call,
+    over,
+    size_of,
+    times,
+)
 from shardc.emit.steps import local
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array
@@ -82,11 +97,14 @@ class _Writer:
     def _first(self, own: Name) -> Iterator[Line]:
         yield Line(PLACE, _STANDS, "")
         if self.is_summed:
-            yield Line(self.target.name, self._partial(own), str(self.result))
+            yield from self._partial(self.target.name, own, str(self.result))
             return
-        sizes = tuple(Const(size) for size in self.result.local_shape(self.schedule.mesh))
-        empty = call("jax.lax.empty", Items(sizes), local.type_name(self.result.dtype))
-        yield Line(PIECE, self._rounded(self._partial(own)), "")
+        dims = enumerate(self.result.dims)
+        sizes = (
+            times(self.ring.size if dim == self.ring.dim else 1, size_of(Name(PIECE), place)) for place, dim in dims
+        )
+        empty = call("jax.lax.empty", Items(tuple(sizes)), Attr(Name(PIECE), "dtype"))
+        yield from self._partial(PIECE, own, rounded=True)
         yield Line(self.target.name, empty, str(self.result))
         yield self._laid()
 
@@ -94,11 +112,11 @@ class _Writer:
         """From the neighbour, and multiplied."""
         yield self._sent(way)
         yield from self._at(place)
+        yield from self._partial(PIECE, Name(way), rounded=not self.is_summed)
         if self.is_summed:
-            yield Line(self.target.name, BinOp(self.target, "+", self._partial(Name(way))), "")
-            return
-        yield Line(PIECE, self._rounded(self._partial(Name(way))), "")
-        yield self._laid()
+            yield Line(self.target.name, _sum(self.target, Name(PIECE)), "")
+        else:
+            yield self._laid()
 
     def _laid(self) -> Line:
         dim = self.result.dims.index(self.ring.dim)
@@ -109,31 +127,37 @@ class _Writer:
     def scattered(self) -> Iterator[Code]:
         turns, count = (self.ring.size - 1) // 2, self.ring.size
         if count % 2 == 0:  # the farthest share comes from one side alone
-            yield from self._at(_ahead(count // 2))
-            yield Line(RIGHT, self._share(), "")
-        for way, place in ((RIGHT, turns), (LEFT, count - turns)) if turns else ():
-            begins = way == LEFT or count % 2 == 1
-            yield from () if begins else [self._sent(way)]
-            yield from self._at(_ahead(place))
-            yield Line(way, self._share() if begins else BinOp(Name(way), "+", self._share()), "")
+            yield from self._begun(RIGHT, count // 2)
+            if turns:
+                yield from self._passed_on(RIGHT, _ahead(turns))
+        elif turns:
+            yield from self._begun(RIGHT, turns)
+        if turns:
+            yield from self._begun(LEFT, count - turns)
         if turns > 1:
             right = self._passed_on(RIGHT, BinOp(_ahead(turns - 1), "-", _TURN))
             yield Loop(turns - 1, (*right, *self._passed_on(LEFT, BinOp(_ahead(count - turns + 1), "+", _TURN))))
         yield self._sent(RIGHT)
         yield from [self._sent(LEFT)] if turns else []
         yield Line(PLACE, _STANDS, "")
-        came = BinOp(Name(RIGHT), "+", Name(LEFT)) if turns else Name(RIGHT)
-        whole = BinOp(came, "+", self._share())
+        yield from self._partial(PIECE, rounded=True)
+        came = _sum(Name(RIGHT), Name(LEFT)) if turns else Name(RIGHT)
         leaves = str(self.schedule.values[self.moved.result])
-        yield Line(self.target.name, whole, "" if self.ring.gathered_after else leaves)
+        yield Line(self.target.name, _sum(came, Name(PIECE)), "" if self.ring.gathered_after else leaves)
         if self.ring.gathered_after:
             yield Line(self.target.name, self._for_all(), leaves)
+
+    def _begun(self, way: str, place: int) -> Iterator[Line]:
+        """A sum where it begins."""
+        yield from self._at(_ahead(place))
+        yield from self._partial(way, rounded=True)
 
     def _passed_on(self, way: str, place: Expr) -> Iterator[Line]:
         """A sum from the neighbour, and what is added to it here."""
         yield self._sent(way)
         yield from self._at(place)
-        yield Line(way, BinOp(Name(way), "+", self._share()), "")
+        yield from self._partial(PIECE, rounded=True)
+        yield Line(way, _sum(Name(way), Name(PIECE)), "")
 
     def _for_all(self) -> Expr:
         dim, axis = Const(self.result.dims.index(self.ring.dim)), axes_argument((self.ring.axis,))
@@ -144,21 +168,26 @@ class _Writer:
         yield Line(PLACE, place, "")
         yield Line(PLACE, BinOp(_PLACE, "%", Const(self.ring.size)), "")
 
-    def _share(self) -> Expr:
-        """The partial product of the rows, or columns, at `place`."""
-        return self._rounded(self._partial(None))
-
-    def _partial(self, block: Name | None) -> Expr:
+    def _partial(
+        self, target: str, block: Name | None = None, comment: str = "", rounded: bool = False
+    ) -> Iterator[Line]:
         """The product of a block and of what belongs to it of the other operand, both at `place`."""
-        operands = tuple(
-            block if block is not None and value == self.moved.result else self._cut(Name(self.names[value]), array)
-            for value, array in zip(self.product.operands, self.arrays, strict=True)
-        )
-        return local.einsum(self.arrays, operands, self.result)
+        names, cuts = list[Expr](), 0
+        for value, array in zip(self.product.operands, self.arrays, strict=True):
+            whole = Name(self.names[value])
+            if block is not None and value == self.moved.result:
+                names.append(block)
+            elif self.ring.dim not in array.dims:
+                names.append(whole)
+            else:
+                names.append(Name((PIECE, JOINED)[cuts]))
+                yield Line((PIECE, JOINED)[cuts], self._cut(whole, array), "")
+                cuts += 1
+        found = local.einsum(self.arrays, tuple(names), self.result)
+        yield Line(target, self._rounded(found) if rounded else found, comment)
 
     def _cut(self, value: Name, array: Array) -> Expr:
-        if self.ring.dim not in array.dims:
-            return value
+        """The part of an operand at `place`."""
         dim = array.dims.index(self.ring.dim)
         size = over(size_of(value, dim), self.ring.size)
         start = BinOp(_PLACE, "*", size)
@@ -173,6 +202,10 @@ class _Writer:
     def _rounded(self, value: Expr) -> Expr:
         summing = local.summing_type(self.arrays, self.result)
         return value if summing in (None, self.result.dtype) else local.as_type(value, self.result.dtype)
+
+
+def _sum(one: Expr, other: Expr) -> Expr:
+    return call("jnp.add", one, other)
 
 
 def _ahead(count: int) -> Expr:

@@ -35,7 +35,7 @@ def whole_body(schedule: Schedule) -> Body:
         writer.known[array.name] = _Value(given, writer.whole(array.name, array.dims, array.dtype), array.pattern)
     parameters = tuple(writer.known[array.name].name.name for array in schedule.program.inputs)
     writer.statements()
-    results = tuple(writer.made[number].name for number in schedule.program.outputs)
+    results = tuple(writer.freed(number).name for number in schedule.program.outputs)
     return Body(parameters, tuple(writer.code), results)
 
 
@@ -71,6 +71,15 @@ class _Writer:
         variable = self.variable(name)
         self.code.append(Line(variable.name, expr, f"{name}[{', '.join(described.dims)}]"))
         return _Value(variable, described, None)
+
+    def freed(self, number: int) -> Name:
+        """An output, whose last step XLA may do in another sharding than it leaves in, as it may under `jax.jit` alone:
+        the constraint that `auto_axes` puts there would be the step's own."""
+        value, rank = self.made[number], len(self.program.results[number].dims)
+        if rank:
+            spec = CallExpr(Name("P"), (Name("P.UNCONSTRAINED"),) * rank)
+            self.code.append(Line(value.name, call("jax.lax.with_sharding_constraint", value, spec), ""))
+        return value
 
     def statements(self) -> None:
         for number, statement in enumerate(self.program.statements):

@@ -1,0 +1,83 @@
+"""Products and collectives as one: what is asked for, what is chosen by price, and what the plan says of it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import shardc
+from shardc.cost.together import EFFICIENCY, group_s, time_together
+from shardc.errors import ShardcError
+from shardc.ir.legal import faults_of
+from shardc.ir.plan import How
+from shardc.lowering.rings import ring_of
+from shardc.lowering.together import all_of, candidates
+
+SCATTERED = "In[B_Y, F_X] · W[F_X, D] → C[B_YX, D]"
+MLP = "H[B_Y, F_X] = In[B_YX, D] · W1[D, F_X]; G = gelu(H); Out[B_YX, D] = G · W2[F_X, D]"
+DIMS = {"B": 16384, "D": 8192, "F": 16384}
+
+
+def planned(text, overlap, mesh="X=4,Y=4", topology="v5e:4x4"):
+    return shardc.plan(text, mesh=mesh, dims=DIMS, topology=topology, overlap=overlap)
+
+
+def groups(plan):
+    return [
+        (group.how, [step.name for step in plan.schedule.steps[group.first : group.last + 1]])
+        for group in plan.schedule.together
+    ]
+
+
+@pytest.mark.parametrize("overlap", ["off", "auto"])
+def test_unless_it_is_asked_for_every_step_is_by_itself(overlap):
+    plan = planned(SCATTERED, overlap)
+    assert (
+        not plan.schedule.together
+        and plan.source() == shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=DIMS, topology="v5e:4x4").source()
+    )
+    assert "form" not in json.loads(plan.to_json())["steps"][0]
+
+
+def test_a_ring_is_chosen_where_its_price_is_less():
+    plan, blocking = planned(SCATTERED, "on"), planned(SCATTERED, "off")
+    assert groups(plan) == [(How.RING, ["Einsum", "ReduceScatter"])]
+    product, scatter = blocking.steps
+    least = max(product.time_s / EFFICIENCY, scatter.time_s)
+    assert least < plan.cost.time_s < 1.01 * least < blocking.cost.time_s
+    assert [step["form"] for step in json.loads(plan.to_json())["steps"]] == ["ring", "ring"]
+    assert "as one: ring" in str(plan) and "ppermute" in plan.source()
+
+
+def test_every_product_of_a_program_has_its_own():
+    plan = planned(MLP, "on")
+    assert groups(plan) == [(How.RING, ["AllGather", "Einsum"]), (How.RING, ["Einsum", "ReduceScatter"])]
+    assert not list(faults_of(plan.schedule)) and plan.cost.time_s < planned(MLP, "off").cost.time_s
+
+
+def test_what_saves_nothing_stays_blocking():
+    small = shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=dict.fromkeys("BDF", 64), topology="v5e:4x4", overlap="on")
+    assert not small.schedule.together, "a hop is longer than all that could be hidden"
+    several = planned("In[B, F_X] · W[F_X, D] → C[B_X, D]", "on", "X=16", "v5e:4x4")
+    assert not several.schedule.together, "X lies on two physical axes, of which a ring uses one"
+
+
+def test_a_ring_is_of_one_axis_and_of_what_may_differ_along_it():
+    plan = shardc.plan("A[I_X, J] · B[J, K] → C[I, K]", mesh={"X": 4}, dims=dict.fromkeys("IJK", 4096), idle="keep")
+    for ordered, group in candidates(plan.schedule):
+        found = ring_of(ordered, replace(group, how=How.RING))
+        steps = ordered.steps[group.first : group.last + 1]
+        assert found is None or not steps[0].is_collective, "what is gathered for a result that is equal on all"
+
+
+def test_the_time_of_groups_is_counted_once():
+    schedule = planned(MLP, "off").schedule
+    (one, other) = [(o, g) for o, g in candidates(schedule) if g.how is How.RING]
+    both = all_of(schedule, [one, other])
+    alone = sum(step.cost.time_s for place, step in enumerate(both.steps) if step.name == "gelu")
+    assert time_together(both, 1e-6) == pytest.approx(alone + sum(group_s(both, g, 1e-6) for g in both.together))
+
+
+def test_another_word_is_refused():
+    with pytest.raises(ShardcError, match="unknown overlap `yes`"):
+        planned(SCATTERED, "yes")
