@@ -2,9 +2,10 @@
 
     python tests/benchmark/bench_searches.py --programs 8 --seed 1
 
-Reshards and products are drawn on several meshes, planned by bytes and by time, with small arrays and large ones; then
-again without each search. A row says of how many plans the answer is worse without it, by how much in the mean of
-those and at worst, and how much of the processor's time is saved. `refused` counts plans that are not found at all.
+Reshards, products and chains of three are drawn on several meshes, planned by bytes and by time, with small arrays and
+large ones; then again without each search. A row says of how many plans the answer is worse without it, by how much in
+the mean of those and at worst, and how much of the processor's time is saved: less than nothing where more work is done
+in another place. `refused` counts plans that are not found at all.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def programs(count: int, seed: int) -> Iterator[tuple[str, str, int, str]]:
                 yield mesh, name, size, f"{_array(drawn, 'A', dims, axes)} → {_array(drawn, 'A', dims, axes)}"
                 arrays = [_array(drawn, *each, axes) for each in zip("ABC", drawn.choice(PRODUCT), strict=True)]
                 yield mesh, name, size, f"{arrays[0]} · {arrays[1]} → {arrays[2]}"
+                chain = [_array(drawn, *each, axes) for each in zip("ABCD", ("IJ", "JK", "KL", "IL"), strict=True)]
+                yield mesh, name, size, f"{' · '.join(chain[:3])} → {chain[3]}"
 
 
 def timed(plan: Plan, *asked: object) -> tuple[PlannedProgram | None, float]:
