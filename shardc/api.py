@@ -129,11 +129,10 @@ def plan(
     against the chip's rule. `profile` takes the constants of the "book" or the vendor's "spec"; `formula` "book"
     drops (n-1)/n. Mesh axes that the text does not name are used where that is cheaper (`idle` "use"), or left alone
     ("keep", the default with `formula` "book"). `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410
-    if no plan that is found keeps it. Dims without a size get 4096. `overlap` "on"
-    does a product and a collective beside it as one, a ring, where that is priced less; by "auto" only
-    tuning tries it, by "off" nothing does. `tuned`: what `shardc tune` keeps, the plan, form
-    or program of XLA's own that replays fastest as the TPU's compiler leaves it, on `topology` (needs libtpu). Raises
-    ShardcError.
+    if no plan that is found keeps it. Dims without a size get 4096. `overlap` "on" does a product and a collective
+    beside it as one, a ring, where that is priced less; by "auto" only tuning tries it, by "off" nothing does. `tuned`:
+    what `shardc tune` keeps, the plan, form or program of XLA's own that replays fastest as the TPU's compiler leaves
+    it, on `topology` (needs libtpu). Raises ShardcError.
 
     >>> found = plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="f32")
     >>> [step.op for step in found.steps], found.cost.wire_bytes
@@ -143,12 +142,19 @@ def plan(
     hardware = Hardware.of(
         chip=chip, formula=formula, profile=profile, map=map, dcn=dcn, wraparound=wraparound, memory=memory
     )
-    given: dict[str, Any] = {"mesh": mesh, "dims": dims, "dtype": dtype, "topology": topology}
-    program = text if isinstance(text, Program) else parse(text, chip=chip, dcn=dcn, name=name, **given)
-    if isinstance(text, Program) and any(option is not None for option in given.values()):
-        raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
+    beside = {"chip": chip, "dcn": dcn, "name": name}
+    program = _program(text, beside, mesh=mesh, dims=dims, dtype=dtype, topology=topology)
     found = planned(sizes.large(program), hardware, objective, idle, overlap)
     return found.tune().plan if tuned else found
+
+
+def _program(text: str | Program, beside: dict[str, Any], **given: Any) -> Program:
+    """A text as parsed; a program as it is, which has already what is `given`."""
+    if not isinstance(text, Program):
+        return parse(text, **beside, **given)
+    if any(option is not None for option in given.values()):
+        raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
+    return text
 
 
 def planned(
