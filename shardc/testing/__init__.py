@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shardc.ir.laws import function_law, product_law, reshape_law
     from shardc.testing.checkers import assert_equal_on_every_device, assert_schedule_legal
+    from shardc.testing.drawn_loops import backward_programs, loops
     from shardc.testing.functions import assert_equivalent, assert_matches_reference
     from shardc.testing.laws import LAWS, TRANSPOSES, Law, counterexample, found_when
     from shardc.testing.models import assert_cost_model
@@ -24,6 +25,7 @@ _HOMES = {
     "shardc.testing.checkers": ("assert_equal_on_every_device", "assert_schedule_legal"),
     "shardc.testing.functions": ("assert_equivalent", "assert_matches_reference"),
     "shardc.testing.laws": ("LAWS", "TRANSPOSES", "Law", "counterexample", "found_when"),
+    "shardc.testing.drawn_loops": ("backward_programs", "loops"),
     "shardc.testing.models": ("assert_cost_model",),
     "shardc.testing.modules": ("assert_same_module",),
     "shardc.testing.oracles": (
@@ -54,12 +56,14 @@ __all__ = [
     "assert_rewrite",
     "assert_same_module",
     "assert_schedule_legal",
+    "backward_programs",
     "chips",
     "conditions",
     "counterexample",
     "found_when",
     "function_law",
     "holds_on",
+    "loops",
     "matmul_oracle",
     "matmuls",
     "meshes",

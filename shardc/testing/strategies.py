@@ -111,7 +111,7 @@ def matmuls(
         b = _meeting(b, len(batch), a.dims[-1])
     c = draw(shardings(mesh, len(names[2]), unreduced))
     used = [("A", names[0], a), ("B", names[1], b), ("C", names[2], c)]
-    dims = _named_sizes(draw, mesh, [(n, s) for _, n, s in used], {"J": mesh.product(c.unreduced)})
+    dims = named_sizes(draw, mesh, [(n, s) for _, n, s in used], {"J": mesh.product(c.unreduced)})
     left, right, result = (name + spell(n, s) for name, n, s in used)
     return Case(f"{left} · {right} → {result}", mesh, dims)
 
@@ -140,7 +140,7 @@ def programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4) -> Case:
         lines.append(f"{array('Out', 'I', 'L')} = V · {array('C', 'K', 'L')}")
     else:
         lines.append(f"{array('Out', *left)} = {expression}")
-    return Case("\n".join(lines), mesh, _named_sizes(draw, mesh, used, {}))
+    return Case("\n".join(lines), mesh, named_sizes(draw, mesh, used, {}))
 
 
 def _reordered(draw: st.DrawFn, source: Sharding) -> Sharding:
@@ -170,7 +170,7 @@ def _function(array: Any, kind: str) -> str:
     return f"{kind}(T)"
 
 
-def _named_sizes(
+def named_sizes(
     draw: st.DrawFn, mesh: Mesh, used: list[tuple[tuple[str, ...], Sharding]], also: dict[str, int]
 ) -> dict[str, int]:
     needs = {dim: also.get(dim, 1) for names, _ in used for dim in names}

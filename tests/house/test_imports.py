@@ -26,7 +26,7 @@ ROOMS = {
     "proving": {"ir", "lowering"},  # not emit: it reads the text. Not numpy: `emit` starts fast
     "testing": {
         *{"ir", "rules", "cost", "simulate", "emit", "interface", "api", "results", "planner", "machines"},
-        *{"proving", "compiled"},
+        *{"proving", "compiled", "backward"},
         *{"hypothesis", "networkx", "numpy", "jax"},
     },
     "compiled": {

@@ -23,12 +23,13 @@ from shardc.lowering.lower import lower
 from shardc.lowering.together import candidates
 from shardc.proving import UNASKED, Verdict, prove
 from shardc.proving.reduced import reduced
-from shardc.testing import matmuls, partial_programs, programs, reshards
+from shardc.testing import backward_programs, loops, matmuls, partial_programs, programs, reshards
 
 SETTINGS = settings(
-    max_examples=12, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=8, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 ROOT = Path(__file__).parents[2]
+DRAWN = [matmuls(), programs(), reshards(), partial_programs(), loops(), backward_programs()]
 
 
 def planned(text, mesh, **options):
@@ -40,13 +41,13 @@ def drawn(case):
     assert found.holds, found
 
 
-@pytest.mark.parametrize("strategy", [matmuls(), programs(), reshards(), partial_programs()], ids=str)
+@pytest.mark.parametrize("strategy", DRAWN, ids=str)
 def test_what_is_drawn_is_proved(strategy):
     SETTINGS(given(strategy)(drawn))()
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("strategy", [matmuls(), programs(), reshards(), partial_programs()], ids=str)
+@pytest.mark.parametrize("strategy", DRAWN, ids=str)
 def test_much_that_is_drawn_is_proved(strategy):
     settings(SETTINGS, max_examples=150)(given(strategy)(drawn))()
 

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, find, given, seed, settings
 from hypothesis import strategies as st
 
 import shardc
-from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.collectives import COLLECTIVE_NAMES, Move
 from shardc.ir.functions import FUNCTIONS, NAMED
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
-from shardc.testing import all_shardings, matmuls, meshes, partial_programs, programs, reshards, shardings
+from shardc.lowering.lower import lower
+from shardc.testing import (
+    all_shardings,
+    backward_programs,
+    loops,
+    matmuls,
+    meshes,
+    partial_programs,
+    paths,
+    programs,
+    reshards,
+    shardings,
+)
 
 SETTINGS = settings(max_examples=150, deadline=None, database=None)
 QUICK = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -184,3 +197,36 @@ def test_programs_with_partial_sums_are_planned_and_reach_every_operation():
     named = {*COLLECTIVE_NAMES, *of_one}
     assert named - {"log", "log1p", "sqrt", "rsqrt", "exp", "exp2"} <= set(re.findall(r"[A-Za-z]+", text))
     assert all(sign in text for sign in (" · ", " ·_LOCAL ", " ⊙ ", " + ", " - ", "= -", "sum_I(", "_?", "[]{"))
+
+
+def test_loops_carry_fix_scan_and_stack():
+    texts = "\n".join(case.text for case in drawn(loops(), 100))
+    for word in ("return x, S", "return x\n", "V[L", "V[E", "relu(x", "tanh(x", "neg(x", "sign(x"):
+        assert word in texts, word
+    assert "D_?" not in texts and re.search(r"x\[B_[XY]", texts) and re.search(r"W\[L, D_[XY]", texts)
+
+
+def test_backward_programs_leave_gradients_of_every_kind():
+    texts = [case.text for case in drawn(backward_programs(), 30)]
+    assert all(re.search(r"return .*d[ABCD]\b", text) for text in texts)
+    assert any("Out" in text.split("return")[1] for text in texts)  # whole: forward and backward as one
+    assert {"where(", "softmax", "tanh"} <= {word for word in ("where(", "softmax", "tanh") if word in "\n".join(texts)}
+
+
+@pytest.mark.exhaustive
+def test_loops_shrink_to_one_device():
+    assert find(loops(), lambda case: True, settings=settings(QUICK, max_examples=20)).mesh.devices == 1
+
+
+def test_every_kind_of_move_is_drawn():
+    moved = Counter(type(move).__name__ for path in drawn(paths(), 400) for move in path.moves)
+    assert set(moved) == {kind.__name__ for kind in get_args(Move)} and min(moved.values()) >= 2, moved
+
+
+@pytest.mark.exhaustive
+def test_every_form_is_drawn():
+    forms = Counter()
+    for case in [*drawn(reshards(), 100), *drawn(matmuls(), 50), *drawn(loops(), 2)]:
+        plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
+        forms.update(type(form).__name__ for form in lower(plan.schedule).forms)
+    assert set(forms) >= {"Plain", "Gathered", "Scattered", "Pieces", "InTurns", "Looped"}, forms
