@@ -30,7 +30,7 @@ def repeats(block: Block) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
     done: dict[tuple[Op, tuple[int, ...]], int] = {}
     for place, step in enumerate(block.steps):
-        if isinstance(step.op, Loop):
+        if isinstance(step.op, Loop) or not step.operands:  # positions come of nothing, and move nothing
             continue
         key = (step.op, step.operands)
         if key in done:

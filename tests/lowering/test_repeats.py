@@ -168,3 +168,11 @@ def test_a_slices_program_gathers_twice_and_holds_less(scale: int) -> None:
         assert other.agrees and [match.kind for match in other.steps].count("AllGather") == 2
         assert one.compiled_memory.total_bytes < 0.8 * other.compiled_memory.total_bytes
         assert again.cost.peak_bytes < 0.8 * kept.cost.peak_bytes
+
+
+def test_positions_counted_twice_are_no_repeats():
+    """They have no operand to be read through a barrier, and may be of two dims."""
+    text = "P[V, B] = A[V, B] + index_V\nQ[B_X] = C[B_X] + index_B\nR[V, B] = relu(P) + index_V"
+    plan = shardc.plan(text, mesh={"X": 4}, dims={"V": 8, "B": 8}, dtype="f32", chip="v5e")
+    assert repeats(plan.schedule.block) == {}
+    assert "optimization_barrier" not in plan.source()
