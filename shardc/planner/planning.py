@@ -60,13 +60,17 @@ class Planning:
             return None
 
 
+FEW = 2  # operations, of which a statement's plan alone is the best
+
+
 def may_gain(program: Program, planning: Planning) -> bool:
     """Whether statements planned together may cost less than one after another.
 
-    Where one leaves open how its result lies for a later one, or several use an array. And by time, where something
+    Where one leaves open how its result lies for a later one, or several use an array, and where there is much to
+    choose within one. And by time, where something
     lies open and some axes are written nowhere, but may be used: what is shared over those takes less.
     """
-    if any(_shared(each) or _open_between(each) for each in _blocks(program)):
+    if computed(program) > FEW or any(_shared(each) or _open_between(each) for each in _blocks(program)):
         return True
     if planning.objective is not Objective.TIME or not computed(program):
         return False

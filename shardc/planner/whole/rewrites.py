@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
-from shardc.ir.chains import chain_of, orders
+from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
 from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.planner.statement.orders import MAX_ORDERS
@@ -167,12 +167,13 @@ def with_arrays(expr: Expr, made: Mapping[str, Expr]) -> Expr:
 
 
 def _chains(expr: Expr) -> Iterator[Product]:
-    """The products of three operands or more, each with all that it multiplies."""
+    """The products of three operands or more, each with all that it multiplies; of too many, the products in it."""
     if isinstance(expr, Product) and len(expr.operands) == 2:
         chain = chain_of(expr)
-        if len(chain.operands) > 2:
+        is_long = len(chain.operands) > MAX_OPERANDS
+        if len(chain.operands) > 2 and not is_long:
             yield expr
-        for operand in chain.operands:
+        for operand in expr.operands if is_long else chain.operands:
             yield from _chains(operand)
     else:
         for operand in operands(expr):

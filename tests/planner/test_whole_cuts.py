@@ -1,0 +1,83 @@
+"""Where statements end changes no price: the same operations in one statement, in one each, cut anywhere between."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import spell
+from shardc.planner import Objective, plan_program
+from shardc.testing import shardings
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_whole import model_of, parsed
+
+DIMS = {"I": 64, "J": 32, "K": 128, "L": 16, "M": 256, "Q": 64, "R": 32, "U": 128, "V": 16, "W": 64}
+
+
+@st.composite
+def operations(draw, mesh, count):
+    """Each operation's expression, `@` for what the one before left; and the dims of the result."""
+    arrays, others = iter("ABCDEFGHNOP"), iter("KLMQRUVW")
+
+    def array(dims):
+        return next(arrays) + spell(dims, draw(shardings(mesh, len(dims), unreduced=False)))
+
+    dims, found = ("I", "J"), []
+    start = array(dims)
+    for _ in range(count):
+        kind = draw(st.sampled_from(("product", "sum", "times", "function", "reduction")))
+        if kind == "product":
+            other = next(others)
+            found.append(f"@ · {array((dims[-1], other))}")
+            dims = (*dims[:-1], other)
+        elif kind == "reduction" and len(dims) > 1:
+            found.append(f"{draw(st.sampled_from(('sum', 'max')))}_{dims[-1]}(@)")
+            dims = dims[:-1]
+        elif kind in ("sum", "times"):
+            found.append(f"@ {'+' if kind == 'sum' else '⊙'} {array(dims)}")
+        else:
+            found.append(f"{draw(st.sampled_from(('relu', 'neg')))}(@)")
+    return start, found, dims
+
+
+@st.composite
+def cuts(draw, meshes=({"X": 2}, {"X": 4}, {"X": 2, "Y": 2}), most=4):
+    """The same program cut in two ways: in one statement, or in few; and with one for each operation."""
+    mesh = Mesh.of(draw(st.sampled_from(meshes)))
+    start, found, dims = draw(operations(mesh, draw(st.integers(2, most))))
+    out = "S" + spell(dims, draw(shardings(mesh, len(dims), unreduced=False)))
+    ends = [draw(st.booleans()) for _ in found[:-1]]
+    return mesh, [_text(start, found, out, own) for own in ([False] * len(ends), ends, [True] * len(ends))]
+
+
+def _text(start, found, out, ends):
+    lines, expr = list[str](), start
+    for number, operation in enumerate(found):
+        expr = operation.replace("@", expr if "(@)" in operation else f"({expr})")
+        if number < len(ends) and ends[number]:
+            lines.append(f"T{number} = {expr}")
+            expr = f"T{number}"
+    return "; ".join([*lines, f"{out} = {expr}"])
+
+
+def assert_cuts_change_no_price(case, objective):
+    mesh, texts = case
+    prices = [plan_program(parsed(text, mesh, DIMS), model_of(mesh), objective).price(objective) for text in texts]
+    assert len({objective.first(price) for price in prices}) == 1, texts
+
+
+@settings(max_examples=15, deadline=None)
+@given(cuts(), st.sampled_from(Objective))
+def test_where_statements_end_changes_no_price(case, objective):
+    assert_cuts_change_no_price(case, objective)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=40, deadline=None)
+@given(cuts(({"X": 2, "Y": 2}, {"X": 4, "Y": 2}, {"X": 2, "Y": 2, "Z": 2}), 8), st.sampled_from(Objective))
+def test_where_statements_end_changes_no_price_over_more(case, objective):
+    assert_cuts_change_no_price(case, objective)
