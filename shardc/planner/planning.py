@@ -60,21 +60,21 @@ class Planning:
             return None
 
 
-FEW = 2  # operations, of which a statement's plan alone is the best
+FEW = 1  # operation, of which a statement's plan alone is the best
 
 
 def may_gain(program: Program, planning: Planning) -> bool:
     """Whether statements planned together may cost less than one after another.
 
-    Where one leaves open how its result lies for a later one, or several use an array, and where there is much to
-    choose within one. And by time, where something
-    lies open and some axes are written nowhere, but may be used: what is shared over those takes less.
+    Where one leaves open how its result lies for a later one, or several use an array; where there is more than one
+    operation; and by time, where something lies open and some axes are written nowhere, but may be used: what is shared
+    over those takes less.
     """
     if computed(program) > FEW or any(_shared(each) or _open_between(each) for each in _blocks(program)):
         return True
     if planning.objective is not Objective.TIME or not computed(program):
         return False
-    return (computed(program) > 1 or _has_holes(program)) and planning.has_idle(program)
+    return _has_holes(program) and planning.has_idle(program)
 
 
 def computed(program: Program) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -13,7 +14,7 @@ from shardc.ir.program import Program, every_statement
 from shardc.planner.budget import Budget
 from shardc.planner.meshes.idle import Idle, is_alone, only_moves
 from shardc.planner.options import Objective, Options
-from shardc.planner.planned import PlannedProgram, Refused
+from shardc.planner.planned import PlannedProgram, PlannedStatement, Refused
 from shardc.planner.planning import Planning, may_gain
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import Finer
@@ -99,7 +100,8 @@ def _planned(
         from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
 
         together = plan_whole(program, model, planning)
-        found = sorted([*found, *islice(together, 1)], key=lambda each: each.price(objective))
+        whole = (_with_others(each, free) for each in islice(together, 1))
+        found = sorted([*found, *whole], key=lambda each: each.price(objective))
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:
             return planned
@@ -114,6 +116,15 @@ def _planned(
     if leaner is None or isinstance(in_turn, Refused):
         return leaner or in_turn
     return min(in_turn, leaner, key=lambda each: each.price(objective))
+
+
+def _with_others(whole: PlannedProgram, in_turn: PlannedProgram) -> PlannedProgram:
+    """Of a program of one statement, what else it could do: all that is known of the statement alone."""
+    match whole.statements, in_turn.statements:
+        case (PlannedStatement() as own,), (PlannedStatement() as others,):
+            return replace(whole, statements=(others.led_by(own.cheapest(1)[0], own.gap),))
+        case _:
+            return whole
 
 
 def _over_idle_axes(
