@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from shardc.results import Front, Plan
     from shardc.sweeping import Swept, sweep
 
+    __version__: str
+
 _HOMES = {
     "Front": "shardc.results",
     "Mesh": "shardc.ir.mesh",
@@ -47,6 +49,7 @@ __all__ = [
     "Program",
     "ShardcError",
     "Swept",
+    "__version__",
     "check",
     "einsum",
     "explain",
@@ -59,6 +62,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("shardc")
     from importlib import import_module
 
     home = _HOMES.get(name)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from shardc.errors import ShardcError
 from shardc.interface.arguments import (
     DimsLike,
+    FormulaWord,
+    IdleWord,
     MeshLike,
+    ObjectiveWord,
+    OverlapWord,
+    ProfileWord,
     dims_of,
     dtype_of,
     idle_of,
@@ -20,7 +25,6 @@ from shardc.interface.arguments import (
 )
 from shardc.interface.asked import Asked
 from shardc.interface.hardware import Hardware
-from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
 from shardc.planner import overlapped, plan_program, plan_with_subaxes
@@ -28,6 +32,9 @@ from shardc.planner.program import sizes
 from shardc.results import Plan
 
 if TYPE_CHECKING:
+    import jax
+    from jax.typing import ArrayLike
+
     from shardc.compiled.explain.explanation import Explanation
 
 
@@ -87,8 +94,29 @@ def canonical(text: str, name: str = "<expression>") -> str:
     return formatted(text, name)
 
 
-def check(text: str | Program, **options: Any) -> Program:
-    """The program, if it is legal: parsed, divisible, and every result within reach. Options as of `parse`.
+class _PlanOptions(TypedDict, total=False):
+    """What `plan` takes by name."""
+
+    mesh: MeshLike | None
+    dims: DimsLike | None
+    dtype: Any
+    chip: str | None
+    topology: str | None
+    objective: ObjectiveWord
+    memory: int | float | str | None
+    formula: FormulaWord
+    profile: ProfileWord
+    map: Mapping[str, Any] | str | None
+    dcn: Mapping[str, int] | str | None
+    wraparound: Mapping[str, bool | str] | str | None
+    idle: IdleWord | None
+    overlap: OverlapWord
+    tuned: bool
+    name: str
+
+
+def check(text: str | Program, **options: Unpack[_PlanOptions]) -> Program:
+    """The program, if it is legal: parsed, divisible, and every result within reach. Options as of `plan`.
 
     >>> check("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 6, "J": 8})
     Traceback (most recent call last):
@@ -109,15 +137,15 @@ def plan(
     dtype: Any = None,
     chip: str | None = None,
     topology: str | None = None,
-    objective: str = "time",
-    memory: int | str | None = None,
-    formula: str = "exact",
-    profile: str = "book",
+    objective: ObjectiveWord = "time",
+    memory: int | float | str | None = None,
+    formula: FormulaWord = "exact",
+    profile: ProfileWord = "book",
     map: Mapping[str, Any] | str | None = None,
     dcn: Mapping[str, int] | str | None = None,
     wraparound: Mapping[str, bool | str] | str | None = None,
-    idle: str | None = None,
-    overlap: str = "auto",
+    idle: IdleWord | None = None,
+    overlap: OverlapWord = "auto",
     tuned: bool = False,
     name: str = "<expression>",
 ) -> Plan:
@@ -182,27 +210,89 @@ def planned(
         ) from None
 
 
-def einsum(text: str, *arrays: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """How an `einsum` is planned: one of equal options is equal, so that what it has planned is found again."""
+
+    hardware: Hardware
+    topology: str | None
+    objective: str
+
+    def __call__(self, program: Program, may_cut: bool) -> Plan:
+        chip, topology = self.hardware.chip, self.topology
+        if chip is not None or topology is not None:
+            program = replace(program, chip=chip, topology=topology)
+        return planned(program, self.hardware, self.objective, may_cut=may_cut)
+
+
+_AS_IT_IS = _Planner(Hardware(), None, "time")
+
+
+def _planner(chip: str | None, topology: str | None, objective: str, memory: int | float | str | None) -> _Planner:
+    if chip is topology is memory is None and objective == "time":
+        return _AS_IT_IS  # what a step that is traced asks for a thousand times
+    texts(chip=chip, topology=topology)
+    objective_of(objective)
+    return _Planner(Hardware.of(chip=chip, memory=memory), topology, objective)
+
+
+class Einsum:
     """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
 
     Works eagerly, under jax.jit, jax.grad and jax.vmap, with Explicit and Auto axes, also mixed; and inside a shard_map
     over the axes that it leaves. Products of two dtypes are promoted as JAX promotes them. What the text
-    declares must be what the arrays and the mesh say. Raises ShardcError.
+    declares must be what the arrays and the mesh say. Of several outputs the result is a tuple. Options as of `plan`.
+    Raises ShardcError.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
     ...     x = jax.device_put(jnp.ones((8, 16)), jax.P("X", "Y"))
     ...     w = jax.device_put(jnp.ones((16, 8)), jax.P("X", "Y"))
-    ...     y = einsum("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", x, w)
+    ...     y = einsum("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", x, w, objective="bytes")
     >>> y.shape, y.sharding.spec
     ((8, 8), P('X', 'Y'))
     """
-    from shardc.emit.call.transforms import einsum
 
-    return einsum(text, *arrays, planner=_schedule)
+    def __call__(
+        self,
+        text: str,
+        *arrays: ArrayLike,
+        chip: str | None = None,
+        topology: str | None = None,
+        objective: ObjectiveWord = "time",
+        memory: int | float | str | None = None,
+    ) -> jax.Array:
+        from shardc.emit.call.transforms import einsum
+
+        found: jax.Array = einsum(text, *arrays, planner=_planner(chip, topology, objective, memory))
+        return found
+
+    def plan(
+        self,
+        text: str,
+        *arrays: ArrayLike,
+        chip: str | None = None,
+        topology: str | None = None,
+        objective: ObjectiveWord = "time",
+        memory: int | float | str | None = None,
+    ) -> Plan:
+        """The plan by which the same call goes, in the same place: eagerly, or, while it is traced, in a jitted one.
+
+        >>> import jax, jax.numpy as jnp
+        >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+        ...     found = einsum.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", jnp.ones((8, 16)), jnp.ones((16, 8)))
+        >>> [step.op for step in found.steps], found.dims
+        (['Einsum', 'ReduceScatter'], {'I': 8, 'J': 16, 'K': 8})
+        """
+        from shardc.emit.call.transforms import einsum_plan
+
+        return einsum_plan(text, *arrays, planner=_planner(chip, topology, objective, memory))
 
 
-def reshard(x: Any, spec: Any) -> Any:
+einsum = Einsum()
+
+
+def reshard(x: ArrayLike, spec: jax.sharding.PartitionSpec | jax.sharding.NamedSharding) -> jax.Array:
     """The same array in the sharding `spec` (a jax.P or NamedSharding), by the cheapest path, where jax.reshard may
     replicate. Arrays of any type.
 
@@ -219,7 +309,8 @@ def reshard(x: Any, spec: Any) -> Any:
     """
     from shardc.emit.call.transforms import reshard
 
-    return reshard(x, spec, planner=_schedule)
+    found: jax.Array = reshard(x, spec, planner=_AS_IT_IS)
+    return found
 
 
 def explain(
@@ -227,7 +318,7 @@ def explain(
     *args: Any,
     chip: str | None = None,
     topology: str | None = None,
-    profile: str = "book",
+    profile: ProfileWord = "book",
     map: Mapping[str, Any] | str | None = None,
     wraparound: Mapping[str, bool | str] | str | None = None,
 ) -> Explanation:
@@ -250,7 +341,3 @@ def explain(
 
     hardware = Hardware.of(chip=chip, profile=profile, map=map, wraparound=wraparound)
     return explain(jitted, args, hardware, topology)
-
-
-def _schedule(program: Program, may_cut: bool) -> Schedule:
-    return planned(program, may_cut=may_cut).schedule

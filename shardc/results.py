@@ -18,6 +18,7 @@ from shardc.report.shown import Shown, front_in_line
 from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
 if TYPE_CHECKING:
+    import jax
     import numpy as np
 
     from shardc.compiled.compare import Comparison
@@ -169,7 +170,7 @@ class Plan(Shown):
 
         return prove(self.schedule, self.source())
 
-    def compile(self, mesh: Any = None) -> Callable[..., Any]:
+    def compile(self, mesh: Any = None) -> Callable[..., jax.Array]:
         """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).
 
         Where no mesh is in force it runs on `mesh`, or on the first devices there are.
@@ -177,8 +178,7 @@ class Plan(Shown):
         >>> import numpy as np
         >>> from shardc import plan
         >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
-        >>> program = found.compile()
-        >>> program(np.ones((8, 8), "float32")).sharding.spec
+        >>> found.compile()(np.ones((8, 8), "float32")).sharding.spec
         P(None, None)
         """
         import jax

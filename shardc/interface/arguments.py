@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardc.errors import ShardcError, nearest
 from shardc.ir.mesh import Mesh
@@ -13,6 +13,12 @@ from shardc.planner import Idle, Objective, Overlap
 
 MeshLike = Mesh | Mapping[str, int] | str
 DimsLike = Mapping[str, int] | str
+# The words of options, for editors and type checkers; each is held against what is read, by tests/house/test_types.py.
+ObjectiveWord: TypeAlias = Literal["time", "bytes"]
+IdleWord: TypeAlias = Literal["use", "keep"]
+OverlapWord: TypeAlias = Literal["auto", "on", "off"]
+FormulaWord: TypeAlias = Literal["exact", "book"]
+ProfileWord: TypeAlias = Literal["book", "spec"]
 _Word = TypeVar("_Word", bound=Enum)
 
 

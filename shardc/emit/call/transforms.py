@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import jax
 
@@ -22,33 +22,61 @@ from shardc.ir.program import Input, Program, Statement, axes_written
 from shardc.ir.sharding import Sharding, spell
 from shardc.notation import parse
 
-Planner = Callable[[Program, bool], Schedule]  # the bool: whether axes may be cut
+
+class Planned(Protocol):
+    """A plan: its steps, and whatever else whoever plans says of it."""
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+
+_Found = TypeVar("_Found", bound=Planned)
+Planner = Callable[[Program, bool], _Found]  # the bool: whether axes may be cut
 Shapes = tuple[tuple[int, ...], ...]
 
 
-def einsum(text: str, *arrays: Any, planner: Planner) -> Any:
+def einsum(text: str, *arrays: Any, planner: Planner[Planned]) -> Any:
     """The program of a text on these arrays. See `shardc.einsum`."""
+    given = _given(text, arrays)
+    return _einsum(text, around(given), *_kinds(given), planner)(*given)
+
+
+def einsum_plan(text: str, *arrays: Any, planner: Planner[_Found]) -> _Found:
+    """The plan that it goes by."""
+    given = _given(text, arrays)
+    return _chosen(*_program(text, around(given), *_kinds(given)), planner)
+
+
+def _given(text: str, arrays: tuple[Any, ...]) -> list[Any]:
     if not isinstance(text, str):
         raise ShardcError("SHC001", f"the program is a {type(text).__name__}", help="give text, then the arrays")
-    given = [as_array(array, f"array {place}") for place, array in enumerate(arrays, 1)]
-    shapes = tuple(tuple(array.shape) for array in given)
-    here = around(given)
-    return _einsum(text, here, shapes, tuple(array.dtype.name for array in given), planner)(*given)
+    return [as_array(array, f"array {place}") for place, array in enumerate(arrays, 1)]
+
+
+def _kinds(given: list[Any]) -> tuple[Shapes, tuple[str, ...]]:
+    return tuple(tuple(array.shape) for array in given), tuple(array.dtype.name for array in given)
 
 
 @lru_cache(maxsize=512)
-def _einsum(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner) -> CompiledProgram:
+def _einsum(
+    text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner[Planned]
+) -> CompiledProgram:
+    return CompiledProgram(_chosen(*_program(text, here, shapes, dtypes), planner).schedule)
+
+
+def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:
     if here.taken:
         here.check_free(axes_written(parse(text, mesh=here.whole)), "the text")
-    return _compiled(_bound(text, here.free, shapes, dtypes), here, planner)
+    return _bound(text, here.free, shapes, dtypes), here
 
 
-def _compiled(program: Program, here: Around, planner: Planner) -> CompiledProgram:
+def _chosen(program: Program, here: Around, planner: Planner[_Found]) -> _Found:
     """Axes are not cut inside another transformation, nor where types could not say how a result lies."""
-    schedule = planner(program, not here.taken)
+    found = planner(program, not here.taken)
+    schedule = found.schedule
     if schedule.by is not None and not all(here.can_type(schedule.given(n).sharding) for n in schedule.outputs):
-        schedule = planner(program, False)
-    return CompiledProgram(schedule)
+        return planner(program, False)
+    return found
 
 
 def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Program:
@@ -81,13 +109,13 @@ def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Pr
     return parse(text, mesh=mesh, dims=sizes, dtype=dtypes[0] if dtypes else None, dtypes=kinds, exact=True)
 
 
-def reshard(x: Any, spec: Any, *, planner: Planner) -> Any:
+def reshard(x: Any, spec: Any, *, planner: Planner[Planned]) -> Any:
     """The array in another sharding. See `shardc.reshard`."""
     with mesh_named_by(spec, x):
         return _resharded(as_array(x, "the array"), spec, planner)
 
 
-def _resharded(x: Any, spec: Any, planner: Planner) -> Any:
+def _resharded(x: Any, spec: Any, planner: Planner[Planned]) -> Any:
     here = around([x])
     if here.is_mapped:
         x = placing.from_inside(x, "the array")
@@ -134,7 +162,7 @@ def _source(x: Any, target: Sharding, here: Around) -> Sharding | None:
 
 @lru_cache(maxsize=512)
 def _reshard(
-    here: Around, shape: tuple[int, ...], dtype: str, source: Sharding, target: Sharding, planner: Planner
+    here: Around, shape: tuple[int, ...], dtype: str, source: Sharding, target: Sharding, planner: Planner[Planned]
 ) -> CompiledProgram:
     dims = tuple(f"d{place}" for place in range(len(shape)))
     kind = find_dtype(dtype)
@@ -147,4 +175,4 @@ def _reshard(
     statement = Statement("x", dims, after, Use("x", dims, before, kind), kind, text)
     sizes = tuple(zip(dims, shape, strict=True))
     program = Program(here.free, sizes, kind, (Input("x", dims, before, kind),), (statement,))
-    return _compiled(program, here, planner)
+    return CompiledProgram(_chosen(program, here, planner).schedule)
