@@ -272,23 +272,30 @@ def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bo
 @click.option(
     "--devices", type=click.IntRange(min=1, max=512), help="Simulate so many; else as many as its mesh needs."
 )
+@click.option(
+    "--fail-on-waste", "most", metavar="BYTES", help="Exit 1 where doing better would save more, as in 0 or 10MB."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr.")
-def explain(target: str, chip: str | None, topology: str | None, devices: int | None, as_json: bool) -> int:
+def explain(
+    target: str, chip: str | None, topology: str | None, devices: int | None, most: str | None, as_json: bool
+) -> int:
     """What a jitted JAX function communicates, what of it is wasteful, and what would do better.
 
     FUNCTION takes nothing and returns (jitted, *arguments), or is a jitted function with its arguments in `.args`.
     MODULE is a module, or a Python file, as in model.py:step.
     """
     from shardc.api import explain as explained
+    from shardc.interface.hardware import parse_bytes
     from shardc.machines.simulated import load_on_devices
 
+    allowed = None if most is None else parse_bytes(most)
     jitted, args = load_on_devices(target, devices, on_slice=topology is not None)
     found = explained(jitted, *args, chip=chip, topology=topology)
-    if as_json:
-        _print_json(found.to_json())
-    else:
-        _print(str(found))
-    return 0
+    _print_json(found.to_json()) if as_json else _print(str(found))
+    if allowed is None or found.wasted_bytes <= allowed:
+        return 0
+    streams.say(f"wasted: {found.wasted_bytes:,} bytes per device; allowed are {allowed:,}")
+    return MISMATCH
 
 
 for each in (check, chips, completion, fmt, help_, report, tune):
