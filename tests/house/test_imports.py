@@ -40,7 +40,7 @@ ROOMS = {
     },
     "backward": {"ir", "notation"},
     "pipeline": {"ir", "notation", "lowering", "emit", "report"},
-    "api": {"ir", "notation", "cost", "planner", "emit", "machines", "compiled", "interface", "results"},
+    "api": {"jax", "ir", "notation", "cost", "planner", "emit", "machines", "compiled", "interface", "results"},
     "sweeping": {"api", "results", "interface", "ir", "io", "report", "tabulate"},
     "commands": {
         *{"api", "results", "interface", "io", "ir", "machines", "planner", "cost", "report", "proving", "click"},

@@ -117,7 +117,7 @@ def test_an_einsum_takes_the_options_of_a_plan_and_shows_it() -> None:
     text = "A[I, J_X] · B[J, K] → C[I, K_X]"
     seen = []
     with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
-        a, b = jnp.ones((64, 1024)), jnp.ones((1024, 64))
+        a, b = jax.device_put(jnp.ones((64, 1024)), jax.P(None, "X")), jnp.ones((1024, 64))
 
         @jax.jit
         def step(a: jax.Array, b: jax.Array) -> jax.Array:
