@@ -60,6 +60,7 @@ def test_the_words_of_options_are_those_that_are_read() -> None:
     assert sorted(get_args(arguments.IdleWord)) == sorted(word.value for word in Idle)
     assert get_args(arguments.ProfileWord) == tuple(PROFILES)
     words = {"objective": arguments.ObjectiveWord, "idle": arguments.IdleWord, "profile": arguments.ProfileWord}
+    words["overlap"] = arguments.OverlapWord
     words["formula"] = arguments.FormulaWord
     choices = {option.name: option.type for option in commands.commands["plan"].params}
     for name, word in words.items():
