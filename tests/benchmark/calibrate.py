@@ -29,10 +29,10 @@ WRITES = ((8192, 64, 8192), (16384, 32, 8192), (8192, 128, 16384))
 BLOCKS = ((8192, 8192), (16384, 8192), (8192, 32768))
 GATHERS = ("A[I_X, J] → A[I, J]", "A[I, J_X] → A[I, J]", "A[I_X, J_Y] → A[I, J]")
 EXCHANGES = {
-    "AllToAll_X,J(A[I_X, J]) → A[I, J_X]": 2,
-    "AllToAll_X,I(A[I, J_X]) → A[I_X, J]": 2,
-    "AllToAll_XY,J(A[I_XY, J]) → A[I, J_XY]": 4,
-    "AllToAll_XY,I(A[I, J_XY]) → A[I_XY, J]": 4,
+    "AllToAll_X(A[I_X, J]) → A[I, J_X]": 2,
+    "AllToAll_X(A[I, J_X]) → A[I_X, J]": 2,
+    "AllToAll_XY(A[I_XY, J]) → A[I, J_XY]": 4,
+    "AllToAll_XY(A[I, J_XY]) → A[I_XY, J]": 4,
 }
 Rates = dict[str, list[float]]
 
