@@ -47,7 +47,7 @@ OPTIONS = (
 def corpus() -> list[str]:
     """Texts of the notation: those of the golden files, the examples, and the pages' commands."""
     found = [path.read_text("utf-8") for path in sorted(ROOT.glob("examples/*.shard")) if path.name != "llama.shard"]
-    pages = "\n".join(path.read_text("utf-8") for path in sorted(ROOT.glob("docs/*.md")))
+    pages = "\n".join(path.read_text("utf-8") for path in sorted(ROOT.glob("examples/guide/*.md")))
     found += re.findall(r'shardc \w+ "([^"\n]+)"', pages)
     for name in ("book", "notation", "pasted"):
         found += strings(json.loads((ROOT / "tests" / "data" / f"{name}.json").read_text("utf-8")))

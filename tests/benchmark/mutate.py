@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-SHARED = ("grammar", "tests", "examples", "docs", "pyproject.toml", "README.md")
+SHARED = ("grammar", "tests", "examples", "pyproject.toml", "README.md")
 TESTS = {  # of each room, the quickest first
     "ir": ("tests/ir", "tests/proving", "tests/testing/test_checkers.py", "tests/simulate/test_steps.py"),
     "rules": ("tests/proving", "tests/testing", "tests/planner/test_laws.py", "tests/planner/test_exchange.py"),

@@ -1,4 +1,4 @@
-"""The thirty tasks of docs/tasks.md, each in at most two commands, run in a copy of the examples' folder."""
+"""The thirty tasks of examples/guide/tasks.md, each in at most two commands, run in a copy of the examples' folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shardc import cli
 pytestmark = pytest.mark.devices
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "examples" / "guide" / "tasks.md").read_text(encoding="utf-8")
 
 
 def tasks() -> list[tuple[str, list[str]]]:

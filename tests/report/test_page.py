@@ -4,6 +4,8 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -209,6 +211,15 @@ def test_a_file_that_ends_in_svg_is_the_picture(run, tmp_path):
     target = tmp_path / "plan.svg"
     assert run("report", "-A[I_X] → B[I]", "--mesh", "X=4", "-o", str(target))[0] == 0
     assert target.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_the_picture_of_the_readme_is_that_of_its_plan(run, tmp_path):
+    root, target = Path(__file__).parents[2], tmp_path / "plan.svg"
+    (shown,) = re.findall(r"!\[.*\]\((.+\.svg)\)", (root / "README.md").read_text(encoding="utf-8"))
+    sizes = ("--mesh", "X=4", "--dims", "I=512,J=8192,K=1024", "--chip", "v5e")
+    assert run("report", CASE_2, *sizes, "-o", str(target))[0] == 0
+    drawn, kept = (ElementTree.parse(path).getroot() for path in (target, root / shown))
+    assert [(each.tag, each.text) for each in drawn.iter()] == [(each.tag, each.text) for each in kept.iter()]
 
 
 def test_a_file_that_exists_is_refused_before_the_work(run, tmp_path, monkeypatch):
