@@ -39,7 +39,8 @@ from shardc.errors import INTERRUPTED, MISMATCH, ShardcError
 from shardc.io.files import read_input
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
-from shardc.machines.run import MAX_SIMULATED, compare
+from shardc.machines.comparison import report_of
+from shardc.machines.run import MAX_SIMULATED
 from shardc.planner.program import sizes
 
 HERE = Path(__file__).parent
@@ -223,7 +224,7 @@ def overdue(run: Run) -> ShardcError:
 
 
 def collect(run: Run, schedule: Schedule) -> list[Any]:
-    """The results with the blocks of all processes, in mesh order, as `compare` reads them off a JAX array."""
+    """The results with the blocks of all processes, in mesh order, as `report_of` reads them off a JAX array."""
     blocks: dict[str, Any] = {}
     results: list[Any] = []
     for rank in range(run.processes):
@@ -251,7 +252,7 @@ def verdict(schedule: Schedule, wholes: Sequence[Any], results: Sequence[Any]) -
         print(f"NOT EQUAL to NumPy: the results' shards have the shapes {found}, not {wanted}")
         return MISMATCH
     try:
-        report = compare(schedule, wholes, results)
+        report = report_of(schedule, wholes, results)
     except simulate.ReplicaMismatch as error:
         print(f"NOT EQUAL to NumPy: {error}")
         return MISMATCH
