@@ -8,22 +8,27 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import tempfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 
-def folder() -> Path:
-    """Where they lie."""
+def folder() -> Path | None:
+    """Where they lie; nowhere, for a user who has no home."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(os.environ.get("SHARDC_CACHE") or os.path.join(home, "shardc"))
+    named = os.environ.get("SHARDC_CACHE")
+    if named:
+        return Path(named)
+    return Path(home) / "shardc" if os.path.isabs(home) else None
 
 
 def kept(content: str, make: Callable[[], str]) -> str:
     """What was made of this content before, or what `make` gives now."""
-    path = folder() / f"{hashlib.sha256(content.encode()).hexdigest()}.gz"
+    where = folder()
+    if where is None:
+        return make()
+    path = where / f"{hashlib.sha256(content.encode()).hexdigest()}.gz"
     found = _read(path)
     if found is None:
         found = make()
@@ -40,6 +45,8 @@ def _read(path: Path) -> str | None:
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all: two processes may keep the same at once."""
+    import tempfile  # most runs only read
+
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

@@ -1,7 +1,11 @@
-"""The grammar, loaded once, and the parser that LALR(1) makes of it."""
+"""The grammar, loaded once, and the parser that LALR(1) makes of it.
+
+The parser's table takes longer to make than most plans, so that it is kept (`io/kept.py`) by what it is made of.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
@@ -9,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardc.errors import Source
+from shardc.io.kept import kept
 from shardc.notation.diagnose import diagnose
 
 if TYPE_CHECKING:
@@ -16,6 +21,12 @@ if TYPE_CHECKING:
 
 _OPENING = {"LPAR", "LSQB", "LBRACE"}
 _CLOSING = {"RPAR", "RSQB", "RBRACE"}
+_OPTIONS: dict[str, Any] = {
+    "parser": "lalr",
+    "start": ["start", "mesh_body", "dims_body"],
+    "keep_all_tokens": True,
+    "maybe_placeholders": False,
+}
 
 
 class _Newlines:
@@ -49,16 +60,33 @@ def syntax(source: Source, start: str) -> Tree[Any]:
 
 @cache
 def _parser() -> Lark:
-    from lark import Lark
+    return parser_of(_text())
 
-    return Lark(
-        _text(),
-        parser="lalr",
-        start=["start", "mesh_body", "dims_body"],
-        postlex=_Newlines(),
-        keep_all_tokens=True,
-        maybe_placeholders=False,
-    )
+
+def parser_of(grammar: str) -> Lark:
+    """The parser of this grammar, by the table that is kept of it, or by one that is made now and kept."""
+    from lark import Lark, __version__
+
+    text = kept(json.dumps(["table", __version__, _OPTIONS, grammar]), lambda: _table(grammar))
+    table = json.loads(text, object_hook=_numbered)
+    table["data"]["options"]["postlex"] = _Newlines()
+    return Lark.load(table)
+
+
+def _table(grammar: str) -> str:
+    """What `Lark.save` writes, but as JSON: of a file that another wrote, no code is run."""
+    from lark import Lark
+    from lark.grammar import Rule
+    from lark.lexer import TerminalDef
+
+    data, memo = Lark(grammar, postlex=_Newlines(), **_OPTIONS).memo_serialize([TerminalDef, Rule])
+    del data["options"]["postlex"]
+    return json.dumps({"data": data, "memo": memo})
+
+
+def _numbered(fields: dict[str, Any]) -> dict[str | int, Any]:
+    """JSON's keys are text; those of states, tokens and rules are numbers."""
+    return {int(key) if key.isdigit() else key: value for key, value in fields.items()}
 
 
 def _text() -> str:

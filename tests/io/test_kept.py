@@ -39,3 +39,13 @@ def test_where_nothing_can_be_written_it_is_made_each_time(where):
     where.write_text("a file, no folder")
     made = []
     assert [kept("one", making(made)), kept("one", making(made))] == ["text 1", "text 2"]
+
+
+def test_a_user_without_a_home_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("SHARDC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where neither $HOME nor the user's id says it
+    made = []
+    assert [kept("one", making(made)), kept("one", making(made))] == ["text 1", "text 2"]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,67 @@
+"""The parser's table is kept by what it is made of, and reads as one that was just made."""
+
+import pytest
+from lark import Lark
+from lark.exceptions import UnexpectedInput
+
+from shardc.notation import grammar
+
+TEXT = grammar._text()
+READ = [
+    "A[I, J_X] · B[J, K] → C[I, K_X]",
+    "mesh X=4, Y=2\nfor -T {\n  h[I_X] = tanh(h[I_X] + x[T, I_X]) ⊙ 2\n}\nreturn h",
+    "\\frac{A[I]}{B[I]} → C[I]{U_X}; dtype bf16",
+    "A[I,",
+    "A[I] ? B[I] → C",
+    "for T { dims",
+]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHARDC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def said(parser: Lark, text: str) -> object:
+    """The tree with its places, or the error with what would have been allowed."""
+    try:
+        tree = parser.parse(text, start="start")
+    except UnexpectedInput as error:
+        expected = (
+            getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", None)
+        )
+        return type(error), error.pos_in_stream, expected and set(expected)
+    return tree, [(token.type, token.start_pos, token.end_pos) for token in tree.scan_values(lambda _: True)]
+
+
+def test_a_table_that_was_kept_reads_as_one_just_made(cache, monkeypatch):
+    made = Lark(TEXT, postlex=grammar._Newlines(), **grammar._OPTIONS)
+    grammar.parser_of(TEXT)
+    monkeypatch.setattr(grammar, "_table", None)  # it is not made again
+    read = grammar.parser_of(TEXT)
+    assert len(list(cache.iterdir())) == 1
+    for text in READ:
+        assert said(read, text) == said(made, text)
+
+
+def test_a_changed_grammar_is_not_read_by_the_table_of_another(cache):
+    grammar.parser_of(TEXT)
+    changed = grammar.parser_of(TEXT.replace('PLUS: "+"', 'PLUS: "+" | "plus"'))
+    assert changed.parse("A[I] plus B[I] → C[I]", start="start")
+    with pytest.raises(UnexpectedInput):
+        grammar.parser_of(TEXT).parse("A[I] plus B[I] → C[I]", start="start")
+
+
+def test_another_lark_makes_a_table_of_its_own(cache, monkeypatch):
+    grammar.parser_of(TEXT)
+    monkeypatch.setattr("lark.__version__", "another")
+    grammar.parser_of(TEXT)
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_without_a_place_to_keep_it_the_text_is_read_all_the_same(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SHARDC_CACHE", str(tmp_path / "file" / "cache"))
+    assert said(grammar.parser_of(TEXT), READ[0])[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
