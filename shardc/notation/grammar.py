@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +90,7 @@ def _numbered(fields: dict[str, Any]) -> dict[str | int, Any]:
 
 def _text() -> str:
     """The installed package has the grammar inside; a checkout has it beside the package."""
-    installed = resources.files("shardc") / "grammar" / "shardc.lark"
-    if installed.is_file():
-        return installed.read_text(encoding="utf-8")
-    checkout = Path(__file__).resolve().parents[2] / "grammar" / "shardc.lark"
-    return checkout.read_text(encoding="utf-8")
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "grammar" / "shardc.lark"
+    checkout = package.parent / "grammar" / "shardc.lark"
+    return (installed if installed.is_file() else checkout).read_text(encoding="utf-8")

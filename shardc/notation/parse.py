@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.dtypes import dtype as dtype_of
@@ -69,6 +69,7 @@ def parse_tree(text: str, name: str = "<expression>") -> tree.Tree:
     return _tree(source_of(text, name))
 
 
+@lru_cache(maxsize=8)  # an einsum reads its text first for its dims, then with their sizes
 def _tree(source: Source) -> tree.Tree:
     from shardc.notation.build import build
     from shardc.notation.grammar import syntax

@@ -4,7 +4,7 @@ import pytest
 from lark import Lark
 from lark.exceptions import UnexpectedInput
 
-from shardc.notation import grammar
+from shardc.notation import grammar, parse
 
 TEXT = grammar._text()
 READ = [
@@ -65,3 +65,12 @@ def test_without_a_place_to_keep_it_the_text_is_read_all_the_same(tmp_path, monk
     monkeypatch.setenv("SHARDC_CACHE", str(tmp_path / "file" / "cache"))
     assert said(grammar.parser_of(TEXT), READ[0])[1]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_text_that_is_read_again_with_sizes_is_parsed_once(monkeypatch):
+    parsed = []
+    syntax = grammar.syntax
+    monkeypatch.setattr(grammar, "syntax", lambda source, start: parsed.append(source.text) or syntax(source, start))
+    text = "OnlyHere[I] → Other[I]"
+    assert [parse(text, dims=dims).sizes for dims in (None, {"I": 8}, {"I": 16})] == [(), (("I", 8),), (("I", 16),)]
+    assert parsed == [text]
