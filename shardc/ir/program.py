@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from shardc.errors import Span
 from shardc.ir.dtypes import DType
@@ -95,7 +96,7 @@ class Bound:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what is asked again and again is kept
 class Program:
     """A checked program. `sizes` has the sizes that are known; `chip` and `topology` if declared."""
 
@@ -125,12 +126,12 @@ class Program:
         end = [] if self.returns is None else ["return " + ", ".join(self.returns)]
         return "\n".join([*self.declarations, *(statement.text for statement in self.statements), *end])
 
-    @property
+    @cached_property
     def results(self) -> tuple[Bound, ...]:
         """What the statements bind, in order: of a program without loops, one each."""
         return tuple(bound for statement in self.statements for bound in bound_by(statement))
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[int, ...]:
         """The results that are returned; where that is not said, those that no later statement uses, in order."""
         last: dict[str, int] = {}

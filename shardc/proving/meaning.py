@@ -142,6 +142,7 @@ def _results(step: Step, block: Block, known: Mapping[int, Tensor], small: Sizes
         case Reshape():
             return [shaped(values[0], shape_after(step.op, values[0].shape))]
         case _:
+            assert step.op.facts.is_move, step.op
             return values
 
 

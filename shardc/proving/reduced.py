@@ -194,6 +194,7 @@ class _Walk:
             case Reshape():
                 return tuple(_reshaped(step.op, known[step.operands[0]]))
             case _:
+                assert step.op.facts.is_move, step.op
                 return known[step.operands[0]]
 
     def _dims(self, step: Step, block: Block, known: Mapping[int, tuple[Size, ...]]) -> dict[str, Size]:
@@ -232,9 +233,10 @@ class _Walk:
     def _form(self, step: Step, form: Form, block: Block, sizes: Sequence[Size]) -> None:
         """What a form cuts more finely than the sharding that it leaves."""
         lies = block.values[step.operands[0]].sharding.dims if step.operands else ()
-        if isinstance(step.op, JointExchange | DirectExchange):
-            for size, axes, tail in zip(sizes, lies, tails(lies, step.op.dims, self.mesh), strict=True):
-                self._in_parts(size, self.mesh.product(axes) * tail.cut)
+        match step.op:  # no other move cuts a dim more finely than the sharding that it leaves
+            case JointExchange(dims=dims) | DirectExchange(dims=dims):
+                for size, axes, tail in zip(sizes, lies, tails(lies, dims, self.mesh), strict=True):
+                    self._in_parts(size, self.mesh.product(axes) * tail.cut)
         if isinstance(form, Scattered) and any(stage.along is Along.FOLDED for stage in form.stages):
             self._in_parts(sizes[0], self.mesh.product(block.values[step.result].sharding.dims[0]) * FOLD)
 

@@ -43,6 +43,7 @@ ALONE = {
     ),
     "lowering/together.py": ({"AllReduce"}, "it alone may be of maxima"),
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
+    "proving/reduced.py": ({"Scattered"}, "of all forms it alone folds a dim"),
     "emit/steps/variables.py": ({"UnevenExchange"}, "it alone takes names for its tables"),
 }
 # Where some operations are matched and the rest left, and why.

@@ -20,7 +20,7 @@ def browser():
     """One page of a Chromium of its own, without network and without a profile."""
     from websocket import create_connection
 
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions"]
         options += ["--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={profile}"]
         process = subprocess.Popen(

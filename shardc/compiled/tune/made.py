@@ -12,6 +12,7 @@ from shardc.compiled.compare import Side, memory_of, side_of_text
 from shardc.cost.allocation import Allocation
 from shardc.cost.model import LinkModel
 from shardc.io.kept import kept
+from shardc.io.text import json_text
 from shardc.machines.libtpu import installed
 from shardc.machines.tpu import compiled
 
@@ -38,11 +39,11 @@ def _content(lowered: Any, mesh: Any, options: Mapping[str, str]) -> str:
     """All that the compiler goes by: the module, the chips in order, the options, and which compiler it is."""
     chips = [(device.device_kind, tuple(device.coords)) for device in mesh.devices.flat]
     versions = [metadata.version("jax"), installed()]
-    return "\n".join([json.dumps([chips, dict(options), versions]), lowered.as_text()])
+    return "\n".join([json_text([chips, dict(options), versions]), lowered.as_text()])
 
 
 def _compiled(lowered: Any, options: Mapping[str, str] | None) -> str:
     found = compiled(lowered, options)
     memory = memory_of(found)
     assert memory is not None, "the TPU's compiler says what it allocates"
-    return json.dumps({"text": found.as_text(), "memory": asdict(memory)})
+    return json_text({"text": found.as_text(), "memory": asdict(memory)})
