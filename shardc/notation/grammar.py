@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardc.errors import Source
 from shardc.io.kept import kept
+from shardc.io.text import json_text
 from shardc.notation.diagnose import diagnose
 
 if TYPE_CHECKING:
@@ -66,10 +67,13 @@ def parser_of(grammar: str) -> Lark:
     """The parser of this grammar, by the table that is kept of it, or by one that is made now and kept."""
     from lark import Lark, __version__
 
-    text = kept(json.dumps(["table", __version__, _OPTIONS, grammar]), lambda: _table(grammar))
-    table = json.loads(text, object_hook=_numbered)
-    table["data"]["options"]["postlex"] = _Newlines()
-    return Lark.load(table)
+    text = kept(json_text(["table", __version__, _OPTIONS, grammar]), lambda: _table(grammar))
+    try:
+        table = json.loads(text, object_hook=_numbered)
+        table["data"]["options"]["postlex"] = _Newlines()
+        return Lark.load(table)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # a file that is not what was kept
+        return Lark(grammar, postlex=_Newlines(), **_OPTIONS)
 
 
 def _table(grammar: str) -> str:
@@ -80,7 +84,7 @@ def _table(grammar: str) -> str:
 
     data, memo = Lark(grammar, postlex=_Newlines(), **_OPTIONS).memo_serialize([TerminalDef, Rule])
     del data["options"]["postlex"]
-    return json.dumps({"data": data, "memo": memo})
+    return json_text({"data": data, "memo": memo})
 
 
 def _numbered(fields: dict[str, Any]) -> dict[str | int, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tabulate import tabulate
+
 from shardc.io.text import json_text
 from shardc.planner import Objective
 from shardc.report.table import describe, head, ratio
@@ -24,8 +26,6 @@ class FrontView:
 
 def front_table(front: FrontView) -> str:
     """What all of them share, then each with its ratios to the first."""
-    from tabulate import tabulate  # it wraps what is long; the table of one plan does without it
-
     first = front.points[0]
     notes = dict.fromkeys(note for point in front.points for note in point.notes)
     top = head(replace(first, notes=tuple(notes)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tabulate import tabulate
+
 from shardc.ir.sharding import spell_axes
-from shardc.report.columns import columns
 from shardc.report.units import in_bytes, in_flops, in_seconds
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView
 from shardc.rules.cases import CASES
@@ -71,7 +72,7 @@ def _steps(own: Sequence[StepView]) -> str:
         )
         for depth, step in _nested(own)
     ]
-    return _indented(columns(_COLUMNS, rows))
+    return _indented(tabulate(rows, headers=_COLUMNS, tablefmt="simple", disable_numparse=True))
 
 
 def _nested(own: Sequence[StepView], depth: int = 0) -> Iterator[tuple[int, StepView]]:
@@ -114,7 +115,7 @@ def _alternatives(found: Sequence[AlternativeView]) -> list[str]:
         for other in others
     ]
     headers = ("wire bytes", "time", "× time", "instead")
-    return ["", _indented(columns(headers, rows))]
+    return ["", _indented(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))]
 
 
 def ratio(found: float, best: float) -> str:
@@ -150,4 +151,4 @@ def _dominates(compute: float, communication: float) -> str:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+    return "\n".join(f"  {line.rstrip()}" for line in text.splitlines())

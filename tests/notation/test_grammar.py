@@ -67,6 +67,14 @@ def test_without_a_place_to_keep_it_the_text_is_read_all_the_same(tmp_path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize(
+    "other", ["", "[]", "{", '{"data": {}, "memo": {}}', '{"data": {"options": {}}, "memo": {"1": 2}}']
+)
+def test_a_file_that_holds_something_else_is_as_none(cache, monkeypatch, other):
+    monkeypatch.setattr(grammar, "kept", lambda content, make: other)
+    assert said(grammar.parser_of(TEXT), READ[0])[1]
+
+
 def test_a_text_that_is_read_again_with_sizes_is_parsed_once(monkeypatch):
     parsed = []
     syntax = grammar.syntax
