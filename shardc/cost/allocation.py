@@ -23,10 +23,12 @@ from typing import assert_never
 from shardc.cost.heap import Buffers
 from shardc.ir.digits import Reshape
 from shardc.ir.facts import Kind
-from shardc.ir.plan import Block, Loop, Schedule, Step
+from shardc.ir.folds import every_step
+from shardc.ir.plan import Apply, Block, Loop, Schedule, Step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
-from shardc.lowering.forms import Form, Looped, Lowering
+from shardc.lowering.copies import copies_to_reshape
+from shardc.lowering.forms import Call, Form, Gathered, Looped, Lowering
 from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.lower import lower
 
@@ -47,12 +49,12 @@ class Allocation:
 def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocation:
     """What a program's compiled form is predicted to allocate on each device.
 
-    The compiler is free to take operands in another order, and takes that which needs less.
+    The compiler is free to take operands in either order: what is promised holds in both.
     """
     lowering = lower(schedule) if lowering is None else lowering
     sizes = [size_of(value, schedule.mesh) for value in schedule.values]
     given, left = (sum(sizes[number] for number in ends) for ends in (schedule.inputs, schedule.outputs))
-    found = tpu.in_memory(_temporary(schedule, lowering), _collectives(lowering), lowering.target)
+    found = tpu.in_memory(_temporary(schedule, lowering), _beside(schedule, lowering), lowering.target)
     return Allocation(given, left, found)
 
 
@@ -60,14 +62,22 @@ def _temporary(schedule: Schedule, lowering: Lowering) -> int:
     """Bytes of temporary buffers, wherever they lie."""
     sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     forms = {step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)}
-    return min(_Walk(schedule, forms, sizes, steps).temporary_bytes() for steps in _orders(schedule.block))
+    return max(_Walk(schedule, forms, sizes, steps).temporary_bytes() for steps in _orders(schedule.block))
 
 
-def _collectives(lowering: Lowering) -> int:
-    """How many collectives there are in the text."""
-    forms = lowering.forms
-    within = sum(_collectives(form.body) for form in forms if isinstance(form, Looped))
-    return within + sum(len(form.calls(lowering.target.mesh)) for form in forms)
+def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
+    """What is compiled for the text: each turn of a permute is a collective, and there is one beside them."""
+    calls = list(_calls(lowering))
+    return tpu.Beside(
+        sum(call.times + (call.times > 1) for call in calls),
+        0 if schedule.by is None else len(calls),
+        sum(isinstance(done.step.op, Apply) for done in every_step(schedule.block)),
+    )
+
+
+def _calls(lowering: Lowering) -> Iterator[Call]:
+    for form in lowering.forms:
+        yield from _calls(form.body) if isinstance(form, Looped) else form.calls(lowering.target.mesh)
 
 
 def _orders(block: Block) -> Iterator[tuple[Step, ...]]:
@@ -128,8 +138,14 @@ class _Walk:
             return self._leave(step, self.held.pop(reused))
         if self._is_turned(step):
             self.heap.give_back(self.heap.take(self.sizes[step.result], apart=True))
+        return self._do(step, actions(form, self._blocks(step)))
+
+    def _blocks(self, step: Step) -> Blocks:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
-        return self._do(step, actions(form, Blocks(before, after, self.schedule.mesh, self._becomes_output(step))))
+        users = self.users.get(step.result, [])
+        moves_on = len(users) == 1 and users[0].is_collective
+        is_computed = any(value not in self.schedule.inputs for value in self._read(step))
+        return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, is_computed)
 
     def _trips(self, step: Step, loop: Loop, size: int) -> None:
         """What a trip takes is gone after it. What is carried lies where it lay, unless something else reads that, or
@@ -245,9 +261,19 @@ class _Walk:
 
     def _is_turned(self, step: Step) -> bool:
         read = self._read(step)
+        if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):
+            return any(self._is_gathered_turned(each) for each in read)
         others = any(each not in self.products and each not in self.schedule.inputs for each in read)
         is_output = self._becomes_output(step) and reads(step, self.schedule.block) is Reads.ELEMENTS
         return tpu.copies_beside_product(is_output, not self.products.isdisjoint(read), others)
+
+    def _is_gathered_turned(self, value: int) -> bool:
+        form = self.forms.get((value,))
+        if not isinstance(form, Gathered) or form.rows is not None or len(form.parts) > 1:
+            return False
+        (operand,) = next(step.operands for step in self.steps if step.results == (value,))
+        local = self.schedule.values[operand].local_shape(self.schedule.mesh)
+        return tpu.is_turned_by_gather(local, form.dim)
 
     def _is_output(self, step: Step) -> bool:
         return step.result in self.schedule.outputs
@@ -256,4 +282,9 @@ class _Walk:
         """As it is, or under another shape."""
         users = self.users.get(step.result, [])
         renamed = len(users) == 1 and isinstance(users[0].op, Reshape) and self._is_output(users[0])
-        return renamed or self._is_output(step)
+        return (renamed and not self._is_copied(users[0])) or self._is_output(step)
+
+    def _is_copied(self, step: Step) -> bool:
+        """Of a Reshape: whether it lies in other tiles after."""
+        before, after = (self.schedule.values[number] for number in (step.operands[0], step.result))
+        return copies_to_reshape(before, after, self.schedule.mesh)

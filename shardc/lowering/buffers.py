@@ -8,6 +8,7 @@ Which copies the TPU's compiler makes is said in `lowering.tpu`; `cost.allocatio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -28,6 +29,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array
 from shardc.lowering import tpu
+from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Gathered, InRounds, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered
 from shardc.lowering.scatters import Scattering, share_of
 from shardc.lowering.target import Shape
@@ -88,12 +90,15 @@ Actions: TypeAlias = Iterator[Action]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A step's operand and result, and whether the result becomes an output as it is."""
+    """A step's operand and result, whether the result becomes an output as it is, whether a collective alone reads
+    it, and whether the operand is computed or moved before."""
 
     before: Array
     after: Array
     mesh: Mesh
     is_output: bool
+    moves_on: bool = False
+    is_computed: bool = False
 
     @property
     def taken(self) -> int:
@@ -139,6 +144,8 @@ def _plain(op: PlainOp, blocks: Blocks) -> Actions:
         case AllReduce():
             return iter((InPlace(blocks.left),))
         case Reshape():
+            if copies_to_reshape(blocks.before, blocks.after, blocks.mesh):
+                return iter((Take("result", blocks.left, Where.OWN), Leave("result")))
             return iter((Same(),))
         case AllToAll():
             return _exchange(op, blocks)
@@ -213,6 +220,8 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
         yield Give("copy")
     yield Done()
     held = "arrived"
+    if blocks.moves_on and tpu.lies_as_it_arrived(op.source):
+        return (yield Leave(held))
     if tpu.copies_twice(op.source, rank, blocks.is_output):  # where it goes on to a product, the first copy is on chip
         yield Take("joined", blocks.left if blocks.is_output else tpu.off_chip(blocks.left))
         yield Give(held)
@@ -267,19 +276,24 @@ def _turns(op: DirectExchange, blocks: Blocks) -> Actions:
     cuts = tails(before.sharding.dims, op.dims, mesh)
     shape = tuple(n // part.cut for n, part in zip(before.local_shape(mesh), cuts, strict=True))
     piece = tiled_bytes(shape, before.dtype.bytes)
-    sent = max(0, tpu.pieces_off_chip(op.rounds, piece))
+    if tpu.sends_rows(before.local_shape(mesh)):
+        piece = _in_rows(shape, before.dtype.bytes)
+        yield Take("rows sent", _in_rows(before.local_shape(mesh), before.dtype.bytes), Where.APART)
+    sent = max(0, tpu.pieces_off_chip(op.rounds, piece, blocks.is_computed))
     yield from (Take(f"sent {number}", piece) for number in range(sent))
     yield Done()
     yield from (Take(f"received {number}", piece, Where.APART) for number in range(op.rounds))
     if tpu.copies_rows(shape, cuts[-1].joined):
-        rows = before.dtype.bytes * up(shape[-1], LANES)
-        for size in shape[:-1]:
-            rows *= size
-        yield Take("rows", rows)
+        yield Take("rows", _in_rows(shape, before.dtype.bytes))
     if cuts[0].joined > 1 and sent:  # what arrives is laid there at once; elsewhere the whole is made before
         yield Give(f"sent {sent - 1}")
     yield Take("result", blocks.left, Where.OWN)
     yield Leave("result")
+
+
+def _in_rows(shape: Shape, itemsize: int) -> int:
+    """The bytes of a block whose last dim lies along the lanes, whole or not."""
+    return itemsize * math.prod(shape[:-1]) * up(shape[-1], LANES)
 
 
 def _rounds(op: UnevenExchange, blocks: Blocks) -> Actions:

@@ -121,6 +121,7 @@ def is_thin(shape: Sequence[int], devices: int) -> bool:
 
 _SMALL = 2**24  # bytes of a slice, or of what is laid from pieces
 _SENT = 2**25  # bytes of pieces to send
+_SENT_COMPUTED = 2**23
 
 
 @seen("0.0.42.1", "slices of up to 16 MiB, what is laid from few pieces, and a first copy for a product take no memory")
@@ -129,10 +130,20 @@ def off_chip(size: int) -> int:
     return 0 if size <= _SMALL else size
 
 
-@seen("0.0.42.1", "of pieces to be sent in turns, 32 MiB stay on the chip")
-def pieces_off_chip(count: int, size: int) -> int:
+@seen(
+    "0.0.42.1",
+    "of pieces of an argument to be sent in turns, 32 MiB stay on the chip; of a product's result 2 MiB did, of two "
+    "pieces of 16 MiB none",
+)
+def pieces_off_chip(count: int, size: int, is_computed: bool) -> int:
     """How many of so many pieces to send are in memory."""
-    return count - _SENT // size
+    return count - (_SENT_COMPUTED if is_computed else _SENT) // size
+
+
+@seen("0.0.42.1", "an array of two dims whose last is not whole lanes is copied before pieces of it are sent, by rows")
+def sends_rows(local: Shape) -> bool:
+    """Whether the pieces of a block lie along the lanes, whole or not."""
+    return len(local) == 2 and local[-1] % LANES != 0
 
 
 @seen("0.0.42.1", "an AllGather along the last dim, of a block that is not whole lanes, copies its operand")
@@ -151,6 +162,18 @@ def copies_before_exchange(split: int) -> bool:
 def copies_twice(joined: int, rank: int, is_output: bool) -> bool:
     """Whether what arrived is copied twice to be laid along this dim."""
     return joined == rank - 1 and (rank > 2 or is_output)
+
+
+@seen("0.0.42.1", "what an AllToAll joined along the first dim is read by a collective where it arrived")
+def lies_as_it_arrived(joined: int) -> bool:
+    """Whether a collective reads what arrived without a copy."""
+    return joined == 0
+
+
+@seen("0.0.42.1", "an AllGather that copies its operand leaves the dims turned: a Slice of it is copied to an output")
+def is_turned_by_gather(local: Shape, dim: int) -> bool:
+    """Whether what was gathered lies in another order of dims than an output."""
+    return copies_before_gather(local, dim)
 
 
 @seen("0.0.42.1", "shares stacked along several dims are a copy of the operand, and another if one dim is the last")
@@ -173,19 +196,31 @@ def is_computed_in_loop(products_before: bool) -> bool:
 
 _ON_CHIP = 2**25  # bytes of temporaries
 _BESIDE = 2**15  # bytes, of each collective
+_OF_FUNCTION, _OF_PART = 2**14, 2**16  # of each function, and of each collective over a part of an axis on v5e
 _ROUNDED = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What takes some memory beside its buffers: how many collectives, those over a part of an axis, and functions."""
+
+    collectives: int
+    over_parts: int
+    functions: int
 
 
 @seen(
     "0.0.42.1",
-    "on v5e, temporaries of up to 42 MB in all took no memory but for some 500 B, of 67 MB they did; on v5p those of "
-    "collectives always do, and each collective takes up to 32 KiB beside",
+    "on v5e, temporaries of up to 42 MB in all took no memory but for some 500 B, and 0.2 MB where collectives are "
+    "over parts of axes; of 67 MB they did; on v5p those of collectives always do, and each collective takes up to "
+    "32 KiB beside, each function of an example about half of that, and all together twice that",
 )
-def in_memory(size: int, collectives: int, target: Target) -> int:
-    """What temporaries of so many bytes take of memory, in a program with so many collectives."""
+def in_memory(size: int, beside: Beside, target: Target) -> int:
+    """What temporaries of so many bytes take of memory."""
     if target.generation == "v5e" and size <= _ON_CHIP:
-        return _ROUNDED
-    return size + collectives * _BESIDE
+        return _ROUNDED + beside.over_parts * _OF_PART
+    of_functions = 2 * _BESIDE + beside.functions * _OF_FUNCTION if beside.functions else 0
+    return size + beside.collectives * _BESIDE + of_functions
 
 
 @seen("0.0.42.1", "an output that is computed with the product it reads is laid out as the product is, then copied")

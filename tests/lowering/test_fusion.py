@@ -29,7 +29,7 @@ def planned(text, topology, dims=DIMS):
 @pytest.mark.parametrize(("text", "blocks"), CHAINS)
 def test_buffers_of_chains_by_hand(text, blocks):
     found = allocation(planned(START + text, "v5p:2x2x2").schedule).temporary_bytes
-    assert blocks * BLOCK <= found <= blocks * BLOCK + 2**18  # what lies along B alone, and what collectives take
+    assert blocks * BLOCK <= found <= blocks * BLOCK + 2**19  # what lies along B alone, and beside
 
 
 def test_a_mask_and_what_it_hides_lie_nowhere_but_the_scores_do():
@@ -40,7 +40,7 @@ def test_a_mask_and_what_it_hides_lie_nowhere_but_the_scores_do():
 
 
 def test_what_an_output_or_a_collective_reads_has_a_buffer():
-    schedule = planned(START + "y = relu(x); z = gelu(y); Out[B, F] = z; Own[B_X, F_Y] = y", "v5p:2x2x2").schedule
+    schedule = planned(START + "y = relu(x); z = gelu(tanh(y)); Out[B, F] = z; Own[B_X, F_Y] = y", "v5p:2x2x2").schedule
     inside = fused(schedule.block, schedule.steps).inside
     read = {operand for step in schedule.steps if step.is_collective for operand in step.operands}
     assert inside and not inside.keys() & (read | set(schedule.outputs))
