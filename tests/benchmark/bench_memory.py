@@ -1,8 +1,8 @@
 """The memory that a plan promises over what its compiled program takes: `python tests/benchmark/bench_memory.py`.
 
 Every example of `examples/` on three slices of TPUs, at its own sizes and with every dim four times as large; and
-chains of functions, drawn from a seed. Needs libtpu. Below 1 a promise is broken. Small arrays on v5p still are: copies
-that the compiler makes of these are not all known.
+chains of functions, drawn from a seed. Needs libtpu. Below 1 a promise is broken. Some of small arrays on v5p still
+are: copies that the compiler makes of these are not all known.
 """
 
 from __future__ import annotations
