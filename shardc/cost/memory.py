@@ -11,12 +11,15 @@ what a trip takes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from shardc.cost.allocation import Allocation, allocation
 from shardc.ir.folds import last_uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Loop, Schedule
 from shardc.lowering.target import Target
+
+if TYPE_CHECKING:
+    from shardc.cost.allocation import Allocation
 
 
 def peak_of(schedule: Schedule) -> int:
@@ -27,7 +30,11 @@ def peak_of(schedule: Schedule) -> int:
 
 def allocated_of(schedule: Schedule) -> Allocation | None:
     """What the compiled program is predicted to allocate, where the program names a slice."""
-    return allocation(schedule) if Target.of(schedule.program).names_slice else None
+    if not Target.of(schedule.program).names_slice:
+        return None
+    from shardc.cost.allocation import allocation  # the compiler's heap, and all that lies on it: only for a slice
+
+    return allocation(schedule)
 
 
 def peak_bytes(block: Block, mesh: Mesh) -> int:

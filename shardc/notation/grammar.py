@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from shardc.errors import Source
 from shardc.io.kept import kept
 from shardc.io.text import json_text
-from shardc.notation.diagnose import diagnose
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
@@ -55,6 +54,8 @@ def syntax(source: Source, start: str) -> Tree[Any]:
     try:
         return _parser().parse(source.text, start=start)
     except UnexpectedInput as error:
+        from shardc.notation.diagnose import diagnose  # most texts have no fault
+
         raise diagnose(source, error) from None
 
 

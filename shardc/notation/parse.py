@@ -12,7 +12,6 @@ from shardc.ir.mesh import Mesh, check_size
 from shardc.ir.names import check_name
 from shardc.ir.program import Program
 from shardc.notation import tree
-from shardc.notation.mend import with_remedy
 from shardc.notation.paste import taken_off
 from shardc.notation.resolve import Options, resolve
 from shardc.notation.scan import scan, source_of
@@ -51,6 +50,8 @@ def parse(
     try:
         return resolve(_tree(source), options, source)
     except ShardcError as error:
+        from shardc.notation.mend import with_remedy  # most texts have no fault to mend
+
         axes = () if options.mesh is None else options.mesh.names
         raise with_remedy(error, source.text, axes, partial(_is_read, options=options)) from None
 

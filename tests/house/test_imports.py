@@ -148,8 +148,8 @@ def test_no_two_modules_import_each_other():
 HEAVY = ("jax", "numpy", "lark", "networkx", "hypothesis", "click", "tabulate", "drawsvg")
 
 
-def loaded(statement: str) -> set[str]:
-    check = f"import sys; {statement}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+def loaded(statement: str, among: tuple[str, ...] = HEAVY) -> set[str]:
+    check = f"import sys; {statement}; print(*[m for m in {among!r} if m in sys.modules])"
     return set(subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.split())
 
 
@@ -161,3 +161,13 @@ def test_importing_shardc_loads_nothing_heavy():
 def test_planning_loads_neither_jax_nor_numpy():
     found = loaded("import shardc; shardc.plan('A[I, J_X] → A[I, J]', mesh={'X': 4})")
     assert found.isdisjoint({"jax", "numpy", "networkx", "hypothesis", "drawsvg"})
+
+
+PLANNED = "import shardc; str(shardc.plan('A[I, J_X] · B[J, K] → C[I, K_X]', mesh={'X': 4}))"
+# What no plain plan asks for, and takes long to import or brings much with it.
+SELDOM = ("shardc.cost.allocation", "shardc.lowering.together", "shardc.notation.mend", "shardc.proving")
+
+
+def test_a_plain_plan_and_its_table_load_nothing_that_is_asked_for_seldom():
+    assert loaded(PLANNED, SELDOM) == set()
+    assert loaded("import shardc.notation.mend", SELDOM) == {"shardc.notation.mend"}, "the check must see a module"

@@ -7,13 +7,9 @@ on     each product in the form of the least price, where that is less than its 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 
 from shardc.cost.model import CostModel
-from shardc.cost.together import blocking_s, group_s, has_its_links, time_together
-from shardc.ir.plan import Einsum, How, Schedule, Together
-from shardc.lowering.together import all_of, candidates
 from shardc.planner.planned import PlannedProgram
 
 
@@ -29,25 +25,6 @@ def overlapped(found: PlannedProgram, model: CostModel, overlap: Overlap) -> Pla
     """The plan with its products done as one with collectives, where that is asked for and costs less."""
     if overlap is not Overlap.ON:
         return found
-    hop = model.chip.hop_latency
-    best: dict[int, tuple[float, Schedule, Together]] = {}
-    for ordered, group in candidates(found.schedule):
-        gain = _gain(ordered, group, model, hop)
-        product = next(s.result for s in ordered.steps[group.first : group.last + 1] if isinstance(s.op, Einsum))
-        if gain > best.get(product, (0.0,))[0]:
-            best[product] = (gain, ordered, group)
-    if not best:
-        return found
-    schedule = all_of(found.schedule, [(ordered, group) for _, ordered, group in best.values()])
-    saved = found.cost.time_s - time_together(schedule, hop)
-    cost = replace(found.cost, time_s=found.cost.time_s - saved)
-    return replace(found, schedule=schedule, cost=cost)
+    from shardc.planner.program.as_one import as_one  # only who asks for rings waits for what prices them
 
-
-def _gain(schedule: Schedule, group: Together, model: CostModel, hop: float) -> float:
-    """Seconds saved. What is left to XLA it windows only where two operands are gathered over two axes: no price says
-    so, and tuning tries it."""
-    steps = schedule.steps[group.first : group.last + 1]
-    if group.how is not How.RING or not all(has_its_links(s.op.axes, model) for s in steps if s.is_collective):
-        return 0.0
-    return blocking_s(steps) - group_s(schedule, group, hop)
+    return as_one(found, model)

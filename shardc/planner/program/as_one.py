@@ -1,0 +1,37 @@
+"""The products of a plan done as one with the collectives beside them, each in the form of the least price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardc.cost.model import CostModel
+from shardc.cost.together import blocking_s, group_s, has_its_links, time_together
+from shardc.ir.plan import Einsum, How, Schedule, Together
+from shardc.lowering.together import all_of, candidates
+from shardc.planner.planned import PlannedProgram
+
+
+def as_one(found: PlannedProgram, model: CostModel) -> PlannedProgram:
+    """The plan with what gains by it done as one; as it is where nothing does."""
+    hop = model.chip.hop_latency
+    best: dict[int, tuple[float, Schedule, Together]] = {}
+    for ordered, group in candidates(found.schedule):
+        gain = _gain(ordered, group, model, hop)
+        product = next(s.result for s in ordered.steps[group.first : group.last + 1] if isinstance(s.op, Einsum))
+        if gain > best.get(product, (0.0,))[0]:
+            best[product] = (gain, ordered, group)
+    if not best:
+        return found
+    schedule = all_of(found.schedule, [(ordered, group) for _, ordered, group in best.values()])
+    saved = found.cost.time_s - time_together(schedule, hop)
+    cost = replace(found.cost, time_s=found.cost.time_s - saved)
+    return replace(found, schedule=schedule, cost=cost)
+
+
+def _gain(schedule: Schedule, group: Together, model: CostModel, hop: float) -> float:
+    """Seconds saved. What is left to XLA it windows only where two operands are gathered over two axes: no price says
+    so, and tuning tries it."""
+    steps = schedule.steps[group.first : group.last + 1]
+    if group.how is not How.RING or not all(has_its_links(s.op.axes, model) for s in steps if s.is_collective):
+        return 0.0
+    return blocking_s(steps) - group_s(schedule, group, hop)
