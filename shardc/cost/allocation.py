@@ -24,7 +24,7 @@ from shardc.cost.heap import Buffers
 from shardc.ir.digits import Reshape
 from shardc.ir.facts import Kind
 from shardc.ir.folds import every_step
-from shardc.ir.plan import Apply, Block, Loop, Schedule, Step
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.copies import copies_to_reshape
@@ -144,8 +144,8 @@ class _Walk:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
         users = self.users.get(step.result, [])
         moves_on = len(users) == 1 and users[0].is_collective
-        is_computed = any(value not in self.schedule.inputs for value in self._read(step))
-        return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, is_computed)
+        has_products = any(isinstance(each.op, Einsum) for each in self.steps)
+        return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, has_products)
 
     def _trips(self, step: Step, loop: Loop, size: int) -> None:
         """What a trip takes is gone after it. What is carried lies where it lay, unless something else reads that, or

@@ -91,14 +91,14 @@ Actions: TypeAlias = Iterator[Action]
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """A step's operand and result, whether the result becomes an output as it is, whether a collective alone reads
-    it, and whether the operand is computed or moved before."""
+    it, and whether there are products around."""
 
     before: Array
     after: Array
     mesh: Mesh
     is_output: bool
     moves_on: bool = False
-    is_computed: bool = False
+    has_products: bool = False
 
     @property
     def taken(self) -> int:
@@ -220,10 +220,11 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
         yield Give("copy")
     yield Done()
     held = "arrived"
-    if blocks.moves_on and tpu.lies_as_it_arrived(op.source):
+    if blocks.moves_on and tpu.lies_as_it_arrived(op.source, blocks.after.local_shape(blocks.mesh)):
         return (yield Leave(held))
-    if tpu.copies_twice(op.source, rank, blocks.is_output):  # where it goes on to a product, the first copy is on chip
-        yield Take("joined", blocks.left if blocks.is_output else tpu.off_chip(blocks.left))
+    joined = blocks.left if blocks.is_output else tpu.off_chip(blocks.left)  # on chip: what arrived stays till laid
+    if joined and tpu.copies_twice(op.source, rank, blocks.is_output):
+        yield Take("joined", joined)
         yield Give(held)
         held = "joined"
     if not blocks.is_output:
@@ -279,7 +280,7 @@ def _turns(op: DirectExchange, blocks: Blocks) -> Actions:
     if tpu.sends_rows(before.local_shape(mesh)):
         piece = _in_rows(shape, before.dtype.bytes)
         yield Take("rows sent", _in_rows(before.local_shape(mesh), before.dtype.bytes), Where.APART)
-    sent = max(0, tpu.pieces_off_chip(op.rounds, piece, blocks.is_computed))
+    sent = max(0, tpu.pieces_off_chip(op.rounds, piece, blocks.has_products))
     yield from (Take(f"sent {number}", piece) for number in range(sent))
     yield Done()
     yield from (Take(f"received {number}", piece, Where.APART) for number in range(op.rounds))

@@ -121,7 +121,7 @@ def is_thin(shape: Sequence[int], devices: int) -> bool:
 
 _SMALL = 2**24  # bytes of a slice, or of what is laid from pieces
 _SENT = 2**25  # bytes of pieces to send
-_SENT_COMPUTED = 2**23
+_SENT_BESIDE_PRODUCTS = 2**23
 
 
 @seen("0.0.42.1", "slices of up to 16 MiB, what is laid from few pieces, and a first copy for a product take no memory")
@@ -132,12 +132,12 @@ def off_chip(size: int) -> int:
 
 @seen(
     "0.0.42.1",
-    "of pieces of an argument to be sent in turns, 32 MiB stay on the chip; of a product's result 2 MiB did, of two "
-    "pieces of 16 MiB none",
+    "of pieces to be sent in turns, 32 MiB stay on the chip; where there are products, whose operands are brought "
+    "there early, 2 MiB did, of two pieces of 16 MiB none in three programs of four",
 )
-def pieces_off_chip(count: int, size: int, is_computed: bool) -> int:
+def pieces_off_chip(count: int, size: int, has_products: bool) -> int:
     """How many of so many pieces to send are in memory."""
-    return count - (_SENT_COMPUTED if is_computed else _SENT) // size
+    return count - (_SENT_BESIDE_PRODUCTS if has_products else _SENT) // size
 
 
 @seen("0.0.42.1", "an array of two dims whose last is not whole lanes is copied before pieces of it are sent, by rows")
@@ -164,10 +164,14 @@ def copies_twice(joined: int, rank: int, is_output: bool) -> bool:
     return joined == rank - 1 and (rank > 2 or is_output)
 
 
-@seen("0.0.42.1", "what an AllToAll joined along the first dim is read by a collective where it arrived")
-def lies_as_it_arrived(joined: int) -> bool:
-    """Whether a collective reads what arrived without a copy."""
-    return joined == 0
+@seen(
+    "0.0.42.1",
+    "what an AllToAll joined along the first dim is read by a collective where it arrived, if it has two dims, or "
+    "one of a single element; of three others it was copied",
+)
+def lies_as_it_arrived(joined: int, shape: Shape) -> bool:
+    """Whether a collective reads what arrived, of this shape, without a copy."""
+    return joined == 0 and (len(shape) == 2 or 1 in shape)
 
 
 @seen("0.0.42.1", "an AllGather that copies its operand leaves the dims turned: a Slice of it is copied to an output")

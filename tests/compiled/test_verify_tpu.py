@@ -91,6 +91,7 @@ def test_a_gather_along_the_last_digit_has_whole_tiles(text, dims, most):
         ("A[I, J, K_XY] → A[I, J, K_Z]", "I=1024,J=2048,K=512", "v5p:2x2x2", "time"),  # gathered turned, then sliced
         ("A[B_ZY, I, J] · W[B, J_ZX, K_Y] → C[B_YX, I, K_Z]", "B=64,I=1024,J=1024,K=2048", "v5p:2x2x2", "time"),
         ("A[I_YX, J_Z] → A[I, J_XY]", "I=2048,J=8192", "v5p:4x4x4", "time"),  # gathered from where it arrived
+        ("A[I_XZ, J_Y, K] → A[I, J_YZ, K]", "I=2048,J=1024,K=1024", "v5p:2x2x2", "bytes"),  # and not, of three dims
         ("A[I, J_ZYX] → A[I_ZX, J_Y]", "I=2048,J=4096", "v5p:4x4x4", "bytes"),  # pieces of half their lanes
         ("A[I_X, J_Z] · W[J_Z, K_XY] → C[I, K]", "I=8192,J=2048,K=2048", "v5p:4x4x4", "bytes"),  # copied to reshape
     ],
