@@ -48,6 +48,7 @@ class Proof:
     verdict: Verdict
     sizes: dict[str, int]
     why: str = ""
+    followed: bool = True  # to the end; a text that is not may be wrong, or say what is not known here
 
     @property
     def holds(self) -> bool:
@@ -83,8 +84,10 @@ def _proved(schedule: Schedule, text: str, small: Reduced, first: Reduced | None
         differs = next(_differences(schedule, text, small), None)
     except Unread as unread:
         return Proof(Verdict.NOT_PROVED, sizes, f"the emitted text says {unread}, which is not followed")
-    except (Fault, *_DOES_NOT_RUN) as wrong:
+    except Fault as wrong:
         return Proof(Verdict.WRONG, sizes, f"the emitted text: {wrong}")
+    except _DOES_NOT_RUN as wrong:
+        return Proof(Verdict.WRONG, sizes, f"the emitted text: {wrong}", followed=False)
     return Proof(Verdict.PROVED, sizes) if differs is None else Proof(Verdict.WRONG, sizes, differs)
 
 

@@ -255,19 +255,26 @@ class Module:
         for x, spec in zip(given, specs, strict=True):
             require(x is None or x.lies_as(spec, devices), f"an argument lies as {_spelt(x)}, not as {spec.dims}")
             blocks.append(None if x is None else x.held)
-        inner = self if mesh is None else Module(devices, self.literals, self.functions)
+        inner = self if mesh is None else self._on(devices)
         found = _Function(function.node, inner)(*blocks)
         if not isinstance(out_specs, tuple):
             return Laid(found, out_specs, devices)
         require(isinstance(found, tuple) and len(found) == len(out_specs), "as many results as specs")
         return tuple(Laid(each, spec, devices) for each, spec in zip(found, out_specs, strict=True))
 
+    def _on(self, devices: Devices) -> Module:
+        """The same module on other devices: its functions call what is there."""
+        other = Module(devices, self.literals)
+        for name, function in self.functions.items():
+            other.functions[name] = _Function(function.node, other) if isinstance(function, _Function) else function
+        return other
+
     def _auto(self, function: Any, wanted: Any, *given: Any) -> Any:
         """Left to XLA's partitioner a function is one of whole arrays, whatever XLA moves; a fine mesh is set in one
         that says so."""
         if any(isinstance(node, ast.With) for node in function.node.body):
             return self._constrained(function(*given), wanted)
-        one = Module(Devices(Mesh(())), self.literals, self.functions)
+        one = self._on(Devices(Mesh(())))
         one.names |= {"jnp.einsum": partial(calls.einsum, is_split=True)}
         one.names |= {"jax.lax.with_sharding_constraint": lambda x, sharding: x, "P.UNCONSTRAINED": None}
         found = _Function(function.node, one)(*(Held((x.whole(),), x.held.dtype) for x in given))

@@ -10,7 +10,7 @@ import shardc
 
 pytestmark = pytest.mark.devices
 
-FILES = sorted((Path(__file__).parents[2] / "examples").iterdir())
+FILES = sorted(path for path in (Path(__file__).parents[2] / "examples").iterdir() if path.is_file())
 EXAMPLES = [path for path in FILES if path.suffix != ".ipynb"]
 
 

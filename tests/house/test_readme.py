@@ -66,6 +66,7 @@ def test_a_command_prints_what_the_page_shows(command, expected, capsys, monkeyp
     if COMPILED.search(command) and util.find_spec("libtpu") is None:
         pytest.skip("needs libtpu")
     monkeypatch.chdir(ROOT)
+    jax.clear_caches()  # what was compiled before is not compiled again, and nothing warns
     out, err = printed(shlex.split(command), capsys)
     told = [line for line in err.splitlines() if not line.startswith("… ")]  # progress, where it is slow
     shown = "\n".join([out.rstrip(), *told]).strip()

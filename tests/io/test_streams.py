@@ -84,7 +84,7 @@ def hold(name, fault, workplace):
             assert "--json" not in COMMANDS.get(name, ()) or json.loads(stderr.splitlines()[-1])["error"]
     else:
         assert found == status
-        if "2" not in fault and name != "compare":
+        if "2" not in fault and name not in SLOW:  # which foresee times
             assert stderr == err
     if not loses and not reads and name != "compare":  # which prints times
         assert stdout == out

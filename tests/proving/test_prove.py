@@ -52,6 +52,13 @@ def test_much_that_is_drawn_is_proved(strategy):
     settings(SETTINGS, max_examples=150)(given(strategy)(drawn))()
 
 
+def test_helpers_of_a_module_are_on_the_mesh_that_calls_them():
+    """`largest` is called where X is seen as X0·X1."""
+    text = "T[I_?, K_?] = A[I, J_X] · B[J, K_X]; Out[I] = max_K(T)"
+    found = planned(text, "X=4", dims={"I": 2, "J": 8, "K": 4}, dtype="f32")
+    assert "X0" in found.source() and "largest(Out" in found.source() and found.prove().holds
+
+
 def examples():
     """Each example; that of thirty-two layers takes long to plan."""
     for path in sorted(ROOT.glob("examples/*.shard")):
