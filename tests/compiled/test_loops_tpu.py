@@ -37,7 +37,8 @@ def test_the_memory_of_a_layer_that_does_not_stay_on_the_chip():
     plan = shardc.plan(TEXTS["fully sharded"], mesh={"X": 4, "Y": 2}, dims=dims, topology="v5e:4x2")
     found = plan.verify()
     assert found.agrees
-    assert found.predicted_memory.total_bytes == pytest.approx(found.compiled_memory.total_bytes, rel=0.1)
+    promised, taken = found.predicted_memory.total_bytes, found.compiled_memory.total_bytes
+    assert 0.95 * taken <= promised <= 1.3 * taken, "one gathered weight more than is taken, and none less"
 
 
 def test_what_a_loop_only_adds_up_is_reduced_after_it_and_verify_says_so():
