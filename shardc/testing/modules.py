@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shardc.compiled.hlo.stablehlo import Op, blocks_of_text
+from shardc.compiled.hlo.stablehlo import Op, blocks_of_text, with_dense_groups
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
 from shardc.proving.devices import Devices, Held, laid_out
@@ -85,7 +85,7 @@ class _Module:
 
     @classmethod
     def of(cls, text: str) -> _Module:
-        (module,) = blocks_of_text(text)
+        (module,) = blocks_of_text(with_dense_groups(text))
         inside = [op for region in module.regions for op in region]
         main = next((op for op in inside if op.text.startswith("func.func") and "@main" in op.text), None)
         if main is None:

@@ -152,14 +152,14 @@ class _Reader:
             members = 2 if any(source != target for source, target in groups) else 1
             axes = axes_of_pairs(groups, self.mesh) if self.mesh else None
         else:
-            groups = self._groups(op.text)
+            groups = self.groups(op.text)
             members = max(map(len, groups))
             axes = axes_of_groups(groups, self.mesh) if self.mesh else None
         scope, source = self.locations.of_op(op.text)
         wire = wire_bytes(kind, members, size)
         return Collective(kind, op.result, size, wire, members, groups, axes, scope=scope, source=source)
 
-    def _groups(self, text: str) -> Groups:
+    def groups(self, text: str) -> Groups:
         named = _NAMED.search(text)
         if named is None:
             return dense("replica_groups", text) or (tuple(range(self.devices)),)
@@ -167,6 +167,19 @@ class _Reader:
             raise UnreadableHlo(f"no mesh {named.group(1)}")
         axes = (f"'{name}':{part}" if part else f"'{name}'" for name, part in _AXIS.findall(named.group(2)))
         return read_groups(f"{self.meshes[named.group(1)]} {{{','.join(axes)}}}", self.devices)
+
+
+def with_dense_groups(text: str) -> str:
+    """The same module with groups as device numbers; newer releases of JAX name them by axes of a mesh."""
+    if "replica_group_mesh_axes" not in text:
+        return text
+    reader = _Reader.of(text, None)
+
+    def written(found: re.Match[str]) -> str:
+        groups = [list(group) for group in reader.groups(found[0])]
+        return f"replica_groups = dense<{groups}> : tensor<{len(groups)}x{len(groups[0])}xi64>"
+
+    return _NAMED.sub(written, text)
 
 
 def blocks_of_text(text: str) -> tuple[Op, ...]:
