@@ -24,6 +24,7 @@ from shardc.planner.whole.prices import NEVER, Scale, States, Table
 
 MOST_OF_ONE = 400  # choices of where operands and result of one product lie, in whole shardings
 MOST_PRICED = 500  # of all products of a program that are priced in digits
+OF_MORE_AXES = 8  # a choice counts as so many for each axis beyond three: it takes that much longer to price
 
 Places: TypeAlias = Sequence[int]
 _Key: TypeAlias = tuple[object, ...]
@@ -61,7 +62,7 @@ class DigitWays:
 
         None where there are too many to go through.
         """
-        count = 1
+        count = OF_MORE_AXES ** max(0, len(self.problem.mesh.axes) - 3)
         for end in ends:
             count *= len(end.places)
         if not ways or count > min(MOST_OF_ONE, self.left):
