@@ -61,16 +61,18 @@ class Planning:
 
 
 FEW = 1  # operation, of which a statement's plan alone is the best
+MOST_AXES = 3  # on more, the tables of a statement of several operations may outgrow time and memory
 
 
 def may_gain(program: Program, planning: Planning) -> bool:
     """Whether statements planned together may cost less than one after another.
 
     Where one leaves open how its result lies for a later one, or several use an array; where there is more than one
-    operation; and by time, where something lies open and some axes are written nowhere, but may be used: what is shared
-    over those takes less.
+    operation, on a few axes; and by time, where something lies open and some axes are written nowhere, but may be
+    used: what is shared over those takes less.
     """
-    if computed(program) > FEW or any(_shared(each) or _open_between(each) for each in _blocks(program)):
+    several = computed(program) > FEW and len(program.mesh.axes) <= MOST_AXES
+    if several or any(_shared(each) or _open_between(each) for each in _blocks(program)):
         return True
     if planning.objective is not Objective.TIME or not computed(program):
         return False
