@@ -38,7 +38,7 @@ def proved(found: Plan, text: str, *, asked: bool) -> Proof:
     if not proof.holds:
         if asked:
             raise ShardcError("SHC412", proof.why, help="give a smaller --mesh, or leave out --prove")
-        streams.say(f"note: {proof}; --prove takes the time")
+        streams.say(f"note: {proof}" + ("; --prove takes the time" if proof.verdict is Verdict.NOT_PROVED else ""))
     return proof
 
 

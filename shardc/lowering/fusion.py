@@ -13,21 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import assert_never
 
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    DirectExchange,
-    JointExchange,
-    JointGather,
-    JointScatter,
-    ReduceScatter,
-    Slice,
-    UnevenExchange,
-)
 from shardc.ir.digits import Reshape
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
@@ -51,12 +37,11 @@ def reads(step: Step, block: Block) -> Reads:
             row = FUNCTIONS[function]
             several_times = row.across > 1  # a softmax: a maximum first, then a sum of what it shifts
             return Reads.MEMORY if several_times else Reads.SUMS if row.over_dims and step.operands else Reads.ELEMENTS
-        case AllGather() | JointGather() | ReduceScatter() | JointScatter() | AllReduce() | AllToAll() | Slice():
-            return Reads.MEMORY
-        case JointExchange() | CollectivePermute() | DirectExchange() | UnevenExchange() | Reshape() | Loop():
+        case Reshape() | Loop():
             return Reads.MEMORY
         case _:
-            assert_never(step.op)
+            assert step.op.facts.is_move, step.op
+            return Reads.MEMORY
 
 
 def _product(step: Step, block: Block) -> Reads:

@@ -46,7 +46,7 @@ class _Argument(Tensor):
     def __pow__(self, power: int) -> _Argument:
         return _each(lambda x: pow(x, power, PRIME), self)
 
-    def __ne__(self, other: object) -> _Argument:  # type: ignore[override]
+    def __ne__(self, other: object) -> _Argument:  # type: ignore[override]  # a tensor, as of NumPy, and no truth
         return _each(partial(symbol, named("not_equal")), self, other)
 
     def astype(self, kind: object) -> _Argument:
