@@ -29,8 +29,7 @@ from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
-from shardc.ir.folds import Done, every_step
-from shardc.ir.plan import Cost, Schedule, Step, Together
+from shardc.ir.plan import Cost, Done, Schedule, Step, Together, every_step
 from shardc.ir.sharding import Axes, spell_axes
 
 TOLERANCE = 0.01

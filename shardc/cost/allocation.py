@@ -22,9 +22,8 @@ from typing import assert_never
 
 from shardc.cost.heap import Buffers
 from shardc.ir.digits import Reshape
-from shardc.ir.facts import Kind
-from shardc.ir.folds import every_step
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step, every_step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.copies import copies_to_reshape

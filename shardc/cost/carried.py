@@ -23,7 +23,7 @@ from shardc.cost.layout import LINE, ONE_WAY, RING
 from shardc.cost.links.level import Level
 from shardc.cost.links.torus import Line, Torus
 from shardc.cost.model import GATHERED
-from shardc.ir.facts import Kind
+from shardc.ir.operations import Kind
 
 Profile = Literal["gather", "scatter", "both", "exchange", "route"]
 

@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering.forms import Call

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shardc.ir.folds import last_uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Loop, Schedule
+from shardc.ir.plan import Block, Loop, Schedule, last_uses
 from shardc.lowering.target import Target
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import less_one, product, total
 from shardc.cost.network import Network, network
 from shardc.ir.collectives import Move
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import Turns
+from shardc.ir.operations import Kind, Turns
 from shardc.ir.plan import Loop, Op
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardc.cost.memory import peak_of
-from shardc.ir.folds import single_steps
-from shardc.ir.plan import Block, Cost, Schedule, StepCost
+from shardc.ir.plan import Block, Cost, Schedule, StepCost, single_steps
 
 
 def cost_of(schedule: Schedule) -> Cost:

@@ -17,7 +17,7 @@ physical ones a ring uses the links of one: no group over such an axis is chosen
 from __future__ import annotations
 
 from shardc.cost.model import CostModel
-from shardc.ir.facts import Kind
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Schedule, Step, Together
 from shardc.ir.sharding import Axes
 

@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
-from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import (
+from shardc.ir.operations import (
     AT_ONCE,
+    Facts,
+    Kind,
     OnDim,
     OnDims,
     Renaming,

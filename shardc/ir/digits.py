@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
 
-from shardc.ir.facts import Facts, Kind
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import Facts, IllegalMove, Kind
 from shardc.ir.sharding import Axes, Sharding
 
 T = TypeVar("T")

@@ -22,12 +22,10 @@ from typing import TypeAlias, assert_never
 from shardc.ir.collectives import Move, apply
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import Pattern, uses
-from shardc.ir.facts import Kind
-from shardc.ir.folds import every_block
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step, operands_of
+from shardc.ir.operations import IllegalMove, Kind
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step, every_block, operands_of
 from shardc.ir.program import For, Program, Statement, bound_by, every_statement
 from shardc.ir.sharding import Array, Sharding, with_dim
 from shardc.ir.sizes import classes

@@ -6,12 +6,13 @@
     operation  = a move of `ir.collectives` | Einsum | Apply | Reshape | Loop of a block
 
 The values of a block are numbered; a value is written once. `values[i]` is an Array: its name, dims, global shape,
-sharding and dtype, from which local shapes and bytes follow. What goes through all blocks is in `ir.folds`.
+sharding and dtype, from which local shapes and bytes follow. What goes through all blocks is a fold, said at the end of
+this file: every step with how often it is done, every value with its last use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -21,9 +22,9 @@ from shardc.ir.calls import holds, linear_operands, meeting, no_room, whole
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import Call
-from shardc.ir.facts import Facts, Kind
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Facts, Kind
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement
 from shardc.ir.scalars import Number, number
@@ -271,3 +272,40 @@ class Schedule:
             replace(self.given(value), name=each.name, dims=each.dims)
             for value, each in zip(self.outputs, bound, strict=True)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step of a block, how often it is done, and its place: of its block, before it those of the loops around."""
+
+    step: Step
+    block: Block
+    times: int
+    path: tuple[int, ...]
+
+
+def every_step(block: Block, times: int = 1, around: tuple[int, ...] = ()) -> Iterator[Done]:
+    """Every step in order, after a loop those of its body."""
+    for place, step in enumerate(block.steps):
+        yield Done(step, block, times, (*around, place))
+        if isinstance(step.op, Loop):
+            yield from every_step(step.op.body, times * step.op.trips, (*around, place))
+
+
+def single_steps(block: Block) -> Iterator[Done]:
+    """The same without the loops themselves: what is done adds up from these."""
+    return (done for done in every_step(block) if not isinstance(done.step.op, Loop))
+
+
+def last_uses(block: Block) -> dict[int, int]:
+    """For each value that is used the last step that does; of outputs the number after all steps."""
+    last = {value: place for place, step in enumerate(block.steps) for value in step.operands}
+    return last | dict.fromkeys(block.outputs, len(block.steps))
+
+
+def every_block(block: Block, around: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Block]]:
+    """The block itself and the bodies of its loops, each with the places of the loops around it."""
+    yield around, block
+    for place, step in enumerate(block.steps):
+        if isinstance(step.op, Loop):
+            yield from every_block(step.op.body, (*around, place))

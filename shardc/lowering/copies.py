@@ -15,8 +15,8 @@ from typing import assert_never
 
 from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
 from shardc.ir.digits import Reshape
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Call, Gathered, InRounds, InTurns, OneForm, Pieces, Plain, Scattered

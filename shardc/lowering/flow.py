@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from shardc.ir.collectives import UnevenExchange
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Loop, Single, Step
 from shardc.ir.sharding import Sharding
 from shardc.lowering.repeats import repeats

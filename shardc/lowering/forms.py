@@ -30,8 +30,8 @@ from shardc.ir.collectives import (
     UnevenExchange,
 )
 from shardc.ir.digits import Reshape
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Axes
 from shardc.lowering.scatters import Parts, Round, Scattering

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardc.ir.folds import last_uses
-from shardc.ir.plan import Block, Loop, Op
+from shardc.ir.plan import Block, Loop, Op, last_uses
 
 
 def repeats(block: Block) -> dict[int, tuple[int, ...]]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Axes
 from shardc.lowering.flow import equal_along

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.ir.collectives import AllReduce
-from shardc.ir.facts import Kind
-from shardc.ir.folds import last_uses
-from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together, last_uses
 from shardc.ir.sharding import SUM, spell_axes
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.rings import ring_of

@@ -18,9 +18,8 @@ import numpy as np
 
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
-from shardc.ir.folds import Done, last_uses, single_steps
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step
+from shardc.ir.plan import Apply, Block, Done, Einsum, Loop, Schedule, Step, last_uses, single_steps
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.simulate import Coins, pairs_of

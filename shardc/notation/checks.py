@@ -23,7 +23,7 @@ from shardc.ir.collectives import (
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Axes, Sharding, spell, spell_axes
 

@@ -1,12 +1,11 @@
 """The cheapest plan of a program, its alternatives, its lower bound, and leaner plans."""
 
-from shardc.planner.meshes.idle import Idle
+from shardc.planner.idle import Idle
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement
-from shardc.planner.program.in_turn import planned_at_once
 from shardc.planner.program.overlap import Overlap, overlapped
 from shardc.planner.program.pareto import Front
-from shardc.planner.program.plan import pareto, plan_program, plan_with_subaxes
+from shardc.planner.program.plan import pareto, plan_program, plan_with_subaxes, planned_at_once
 
 __all__ = [
     "Front",

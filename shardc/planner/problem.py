@@ -13,11 +13,11 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import QUICK, Budget
-from shardc.planner.meshes.idle import idle_together
+from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
 from shardc.planner.paths.graph import Graph, sharding_graph
 from shardc.planner.paths.search import Search
-from shardc.planner.products.local import Way, Work
+from shardc.planner.products.ways import Way, Work
 
 _Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and over what its operands may be unreduced
 

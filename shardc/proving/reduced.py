@@ -38,9 +38,8 @@ from typing import TypeAlias
 from shardc.ir.collectives import DirectExchange, JointExchange
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
-from shardc.ir.folds import every_block
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Step, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Step, every_block, operands_of
 from shardc.ir.sharding import Array
 from shardc.ir.sizes import classes
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered

@@ -9,7 +9,7 @@ from tabulate import tabulate
 from shardc.ir.sharding import spell_axes
 from shardc.report.units import in_bytes, in_flops, in_seconds
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView
-from shardc.rules.cases import CASES
+from shardc.rules.products import CASES
 
 _COLUMNS = ("step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
 DEFAULT_TOP = 3

@@ -163,7 +163,7 @@ def _in_forms(found: tuple[StepView, ...], schedule: Schedule) -> tuple[StepView
 
 
 def every_view(found: Sequence[StepView]) -> Iterator[StepView]:
-    """Every step in order, after a loop its own: as `ir.folds.every_step` has them."""
+    """Every step in order, after a loop its own: as `ir.plan.every_step` has them."""
     for step in found:
         yield step
         yield from every_view(step.steps)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shardc.ir.folds import last_uses
-from shardc.ir.plan import Loop, Schedule, Step, operands_of
+from shardc.ir.plan import Loop, Schedule, Step, last_uses, operands_of
 from shardc.simulate.arguments import check_count
 from shardc.simulate.blocks import Values, row, stacked
 from shardc.simulate.layout import scatter

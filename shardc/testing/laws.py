@@ -37,7 +37,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.testing.oracles import all_shardings
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.simulate import IllegalStep
 from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide, distinct
 

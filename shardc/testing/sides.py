@@ -21,7 +21,7 @@ from shardc import api, simulate
 from shardc.ir.collectives import Move, apply
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.planner.program.sizes import unit_of

@@ -21,7 +21,7 @@ from bench_unreduced import EQUAL, FLOATS, NOT_CHECKABLE, check
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import shardc
-from shardc.ir.folds import every_step
+from shardc.ir.plan import every_step
 from shardc.lowering.forms import Looped, Lowering
 from shardc.lowering.lower import lower
 from shardc.testing import backward_programs, loops, matmuls, partial_programs, programs, reshards

@@ -10,9 +10,8 @@ from shardc.cost.chips import CHIPS
 from shardc.cost.layout import LINE
 from shardc.cost.model import LinkModel
 from shardc.ir.collectives import AllReduce, uneven_exchange
-from shardc.ir.folds import single_steps
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Local
+from shardc.ir.plan import Local, single_steps
 from shardc.ir.sharding import Sharding
 from shardc.lowering.forms import at_once
 from shardc.testing import strategies

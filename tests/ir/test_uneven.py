@@ -13,7 +13,7 @@ from shardc.ir import uneven
 from shardc.ir.collectives import UnevenExchange, apply, uneven_exchange
 from shardc.ir.exchange import moved, tails
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Sharding
 from shardc.ir.uneven import cells, timetable
 from shardc.rules.products import placements

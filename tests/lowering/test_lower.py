@@ -14,7 +14,7 @@ from shardc.cost.model import LinkModel
 from shardc.interface.hardware import Hardware
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter
 from shardc.ir.digits import Reshape
-from shardc.ir.facts import Kind
+from shardc.ir.operations import Kind
 from shardc.ir.refine import refinement
 from shardc.lowering.copies import of_output, with_copies
 from shardc.lowering.lower import lower

@@ -18,7 +18,7 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.exchange import needed, pieces, tails
 from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shardc
-from shardc.ir.folds import single_steps
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import single_steps
 from shardc.testing import matmuls, programs, reshards
 
 OBJECTIVES = ("time", "bytes")

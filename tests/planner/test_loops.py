@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.cost.memory import peak_bytes
-from shardc.ir.folds import every_step, single_steps
 from shardc.ir.legal import faults_of
-from shardc.ir.plan import Loop
+from shardc.ir.plan import Loop, every_step, single_steps
 from shardc.planner import Objective, planned_at_once
 from shardc.report.steps import print_schedule
 from shardc.simulate import gather, reference, run, sample_inputs

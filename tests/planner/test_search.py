@@ -14,14 +14,12 @@ from shardc.ir.bundle import Bundle
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
-from shardc.planner import Objective
+from shardc.planner import Objective, idle
 from shardc.planner.digits import products as in_digit_products
-from shardc.planner.meshes import idle
 from shardc.planner.paths.graph import Graph
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
-from shardc.planner.statement.nodes import table_of
-from shardc.planner.statement.root import cheapest
+from shardc.planner.statement.nodes import cheapest, table_of
 from shardc.rules.products import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, meshes, shardings

@@ -21,18 +21,17 @@ from shardc.ir import collectives, functions
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointScatter, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.ir.plan import Block, Step, StepCost
 from shardc.ir.sharding import Array, Sharding
 from shardc.notation import parse_tree
-from shardc.planner import Objective, budget, plan_program, problem
-from shardc.planner.meshes import idle
+from shardc.planner import Objective, budget, idle, plan_program, problem
 from shardc.planner.paths import graph, run
 from shardc.planner.products import functions as ways_of_functions
-from shardc.planner.products import local
+from shardc.planner.products import ways
 from shardc.planner.program import finer, progress
 from shardc.planner.program.directly import Directly
-from shardc.planner.statement import build, nodes, root
+from shardc.planner.statement import build, nodes
 from shardc.rules import moves, products
 from shardc.rules.functions import applied, reduced_across
 from shardc.simulate import IllegalStep, ReplicaMismatch
@@ -54,8 +53,8 @@ DIMS = {"I": 16, "J": 32, "K": 64}
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
     monkeypatch.setattr(problem, "sharding_graph", graph.Graph)
-    monkeypatch.setattr(nodes, "every_way", local.every_way.__wrapped__)
-    monkeypatch.setattr(local, "local_products", products.local_products.__wrapped__)
+    monkeypatch.setattr(nodes, "every_way", ways.every_way.__wrapped__)
+    monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
 
 
 def planned(text, mesh=MESH, dims=DIMS, **options):
@@ -392,7 +391,7 @@ def test_max_for_min_at_the_root_is_seen(monkeypatch):
     """`C[I_?, K_?]` of a product of case 1 is free."""
     text = "C[I_?, K_?] = A[I_X, J] · B[J, K]"
     assert wire_bytes(text) == 0
-    monkeypatch.setattr(root, "min", max, raising=False)
+    monkeypatch.setattr(nodes, "min", max, raising=False)
     assert wire_bytes(text) != 0
 
 

@@ -27,8 +27,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes
-from shardc.planner.meshes.cuts import MARGIN, joined
 from shardc.planner.program import sizes
+from shardc.planner.program.finer import MARGIN, joined
 from shardc.rules.products import placements
 from shardc.testing import (
     assert_equal_on_every_device,

@@ -21,8 +21,7 @@ from shardc.compiled.replay.timeline import Event, Timeline
 from shardc.cost.alone import Alone
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
-from shardc.ir.folds import single_steps
-from shardc.ir.plan import Block, Loop, Step, operands_of
+from shardc.ir.plan import Block, Loop, Step, operands_of, single_steps
 from shardc.ir.sharding import Array, Sharding
 from shardc.lowering.scatters import block_of
 from shardc.report.pictures import blocks, links_picture, style, timeline_picture

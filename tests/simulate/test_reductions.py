@@ -14,7 +14,7 @@ from shardc import simulate
 from shardc.ir.collectives import AllReduce, apply
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
-from shardc.ir.move import IllegalMove
+from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import MAX, Sharding
 from shardc.rules.products import placements
 

@@ -24,8 +24,8 @@ from shardc.compiled.hlo.groups import Groups, axes_of_groups, axes_of_pairs, re
 from shardc.compiled.hlo.loops import trip_count
 from shardc.compiled.hlo.text import Computation, Instruction, Module
 from shardc.ir.collectives import COLLECTIVE_NAMES
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.sharding import Axes
 
 KINDS = {

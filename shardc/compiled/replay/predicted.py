@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
 from shardc.cost.model import picoseconds
-from shardc.ir.folds import single_steps
-from shardc.ir.plan import Loop, Schedule, Single
+from shardc.ir.plan import Loop, Schedule, Single, single_steps
 
 
 def predicted(schedule: Schedule) -> Timeline:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from shardc.emit.allowed import ALIKE, BORDER, MAPPED, PARTED, RING, TABLES, TAKEN, check_variable, part_names
 from shardc.ir.collectives import UnevenExchange
-from shardc.ir.folds import last_uses
 from shardc.ir.names import check_name
-from shardc.ir.plan import Block, How, Schedule
+from shardc.ir.plan import Block, How, Schedule, last_uses
 
 # Longer names are cut, so that an assignment always has room for its function.
 LONGEST = 24

@@ -25,7 +25,7 @@ from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Work
+from shardc.planner.products.ways import Work
 from shardc.rules.digit_products import Choices, Digits, Dims, Place, Placement, choices, digits_of_dims
 from shardc.rules.routes import Route
 

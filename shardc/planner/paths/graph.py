@@ -20,8 +20,8 @@ from shardc.ir.bundle import Bundle
 from shardc.ir.collectives import Move, Slice, apply
 from shardc.ir.digits import Place, Reshape, places_of, reshaped, size_at
 from shardc.ir.exchange import kept_of_dim, tails
-from shardc.ir.facts import Kind
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.sharding import Axes, Sharding
 from shardc.lowering.scatters import LocalBlock
 from shardc.rules.digit_products import reductions

@@ -17,7 +17,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import Budget, Spent
 from shardc.planner.paths.graph import Graph
-from shardc.planner.products.local import Way
+from shardc.planner.products.ways import Way
 
 KEPT = 4  # shardings of a value that lies open
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 
 from shardc.cost.model import CostModel
 from shardc.ir.digits import Reshape
-from shardc.ir.folds import single_steps
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Step
+from shardc.ir.plan import Block, Step, single_steps
 from shardc.ir.program import Program
 from shardc.lowering.target import Target
 from shardc.planner.options import Options
-from shardc.planner.planned import PlannedProgram, Refused
-from shardc.planner.planning import Planning
+from shardc.planner.planned import PlannedProgram, Planning, Refused
 
 MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
 

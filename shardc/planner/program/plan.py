@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.sums import cost_of
 from shardc.errors import ShardcError
-from shardc.ir.plan import Cost
-from shardc.ir.program import Program, every_statement
+from shardc.ir.chains import MAX_OPERANDS
+from shardc.ir.expressions import uses
+from shardc.ir.plan import Cost, Schedule
+from shardc.ir.program import Program, check_divisible, every_statement
 from shardc.planner.budget import Budget
-from shardc.planner.meshes.idle import Idle, is_alone, only_moves
-from shardc.planner.options import Objective, Options
-from shardc.planner.planned import PlannedProgram, PlannedStatement, Refused
-from shardc.planner.planning import Planning, may_gain
+from shardc.planner.idle import Idle, axes_to_search, is_alone, only_moves
+from shardc.planner.options import CHEAPEST, Objective, Options
+from shardc.planner.planned import PlannedProgram, PlannedStatement, Planning, Refused, gaps_of, may_gain
+from shardc.planner.problem import Problem
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import Finer
-from shardc.planner.program.in_turn import planned_at_once
+from shardc.planner.program.loops import add_next
 from shardc.planner.program.memory import Limited
+from shardc.planner.program.progress import PartialPlan
+from shardc.planner.statement.orders import order_notes
+
+
+def planned_at_once(
+    program: Program,
+    model: CostModel,
+    objective: Objective,
+    options: Options = CHEAPEST,
+    budget: Budget | None = None,
+) -> PlannedProgram:
+    """The cheapest plan that the options allow.
+
+    SHC220 where there is none. Idle axes are moved by bytes, if nothing else is asked for: what stands along them is
+    a copy of the same computation, which takes no time. Raises Spent where the budget ends first, unless `must_plan`.
+    """
+    check_divisible(program)
+    pool, notes = axes_to_search(program, objective is Objective.BYTES if options.idle is None else options.idle)
+    budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
+    state = PartialPlan(Problem(program, model, objective, pool, options, budget))
+    statements = tuple(add_next(state, number, statement) for number, statement in enumerate(program.statements))
+    schedule = state.schedule()
+    check_bytes(schedule)
+    notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
+    if any(len(list(uses(each.expr))) > MAX_OPERANDS for each in every_statement(program)):
+        notes += order_notes(program)
+    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))
+
+
+def check_bytes(schedule: Schedule) -> None:
+    """SHC406 for an array of 2^63 bytes or more."""
+    for array in schedule.values:
+        size = math.prod(array.shape) * array.dtype.bytes
+        if size >= 2**63:
+            raise ShardcError(
+                "SHC406",
+                f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
+                help="make its dims smaller",
+            )
 
 
 def plan_program(

@@ -17,7 +17,7 @@ from shardc.ir.program import Program, Statement, read_by, same_array
 from shardc.ir.sharding import Array
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Budget, Spent
 from shardc.planner.digits.chosen import Chosen
-from shardc.planner.meshes.idle import mentioned
+from shardc.planner.idle import mentioned
 from shardc.planner.options import Method
 from shardc.planner.paths.tables import Table
 from shardc.planner.planned import Gap, PlannedStatement, ranking, shares
@@ -25,8 +25,7 @@ from shardc.planner.problem import Problem
 from shardc.planner.statement.alternatives import strategies
 from shardc.planner.statement.build import Builder, Done
 from shardc.planner.statement.gaps import bound_of
-from shardc.planner.statement.nodes import choices_of
-from shardc.planner.statement.root import cheapest
+from shardc.planner.statement.nodes import cheapest, choices_of
 from shardc.planner.statement.strategies import candidates, root_table, searched
 
 SHARED = 12  # strategies that are built where a statement uses an array twice; planned whole, all are compared

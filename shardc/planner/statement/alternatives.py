@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardc.cost.model import PICO, picoseconds
-from shardc.ir.facts import Kind
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Strategy
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Array
 from shardc.planner.budget import STEP, STRATEGY, Spent
 from shardc.planner.problem import Problem
-from shardc.planner.statement.build import Builder
-from shardc.planner.statement.candidate import Candidate
+from shardc.planner.statement.build import Builder, Candidate
 
 
 def strategies(

@@ -16,8 +16,8 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product, Use
-from shardc.ir.facts import Kind
 from shardc.ir.names import MAX_NAME
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Op, Step, StepCost, applied
 from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding
@@ -26,9 +26,9 @@ from shardc.lowering.scatters import block_of
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Work
+from shardc.planner.products.ways import Work
 from shardc.planner.statement.reductions import across, is_across
-from shardc.rules.cases import cases_of
+from shardc.rules.products import cases_of
 from shardc.rules.routes import Route
 
 NAMED = "named by the statement"  # the rule of a collective that is done as often as it is written
@@ -36,6 +36,15 @@ NAMED = "named by the statement"  # the rule of a collective that is done as oft
 Seen: TypeAlias = tuple[tuple[str, ...], ...]  # as of Step
 # An operation, its operands, what it leaves.
 Done: TypeAlias = tuple[Op, tuple[int, ...], Seen, tuple[str, ...], Sharding, DType]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The table of a statement's expression, a sharding of its result, and which products are done in digits."""
+
+    root: Table
+    goal: int
+    in_digits: Chosen = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from shardc.ir.expressions import Expr, Product, Use, operands
 from shardc.ir.program import Statement
 from shardc.planner.paths.tables import Table
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Work
+from shardc.planner.products.ways import Work
 
 
 def bound_of(problem: Problem, statement: Statement, own: Table) -> int:

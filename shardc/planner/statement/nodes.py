@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import assert_never
 
-from shardc.errors import ShardcError
 from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
+from shardc.ir.program import Statement
 from shardc.ir.sharding import Sharding
 from shardc.planner.budget import NODE, WAY
-from shardc.planner.paths.few import few_choices
+from shardc.planner.paths.few import few_choices, fitted
 from shardc.planner.paths.graph import Edge
 from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import (
@@ -41,9 +41,9 @@ from shardc.planner.paths.tables import (
 )
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
-from shardc.planner.products.local import Way, Work, every_way
 from shardc.planner.products.placing import Lying, few_ways
-from shardc.planner.products.towards import Towards
+from shardc.planner.products.ways import Towards, Way, Work, every_way
+from shardc.planner.statement.refusals import impossible, unreachable
 from shardc.rules.products import count_placements, placements
 
 FEW = 8  # shardings that an operand is held in, at most, for its product to be searched towards a goal
@@ -82,7 +82,7 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
         if made.seeds:
             tables[pair.whole] = made
     if chain.whole not in tables:
-        raise _impossible(chain.product)
+        raise impossible(chain.product)
     return tables[chain.whole]
 
 
@@ -119,7 +119,7 @@ def combine(problem: Problem, expr: Expr, tables: tuple[Table, ...], wanted: Sha
     """The table of an expression from its operands' tables; with `wanted` as of `table_of`."""
     found = table_or_none(problem, expr, tables, wanted)
     if found is None:
-        raise _impossible(expr)
+        raise impossible(expr)
     return found
 
 
@@ -304,23 +304,32 @@ def _edges_of(expr: Named, dim: int | None, number: int, search: Search) -> Iter
             yield edge
 
 
-def _impossible(expr: Expr) -> ShardcError:
-    match expr:
-        case Named(collective=collective):
-            return ShardcError(
-                "SHC219",
-                f"`{collective}` cannot be done to its operand",
-                span=expr.span,
-                help="check that the operand is sharded, or unreduced, over the axes named",
-            )
-        case Product(local=True):
-            return ShardcError(
-                "SHC211",
-                "the operands' shardings do not allow a local product",
-                span=expr.span,
-                help="drop `_LOCAL`, or shard the contracted dim alike on both operands",
-            )
-        case _:
-            return ShardcError(
-                "SHC220", "no sharding of the operands allows this", span=expr.span, help="reduce or gather first"
-            )
+def fixed_if_asked(table: Table) -> Table:
+    expr = table.expr
+    if isinstance(expr, Named) or (isinstance(expr, Product) and expr.local):
+        table.fixed = True
+    return table
+
+
+def cheapest(root: Table, statement: Statement, limit: int | None = None) -> int:
+    """The number of the cheapest sharding that the statement's result may have; SHC220 if there is none.
+
+    None as well where the sharding is given, and costs more than the limit.
+    """
+    exact = statement.pattern.exact
+    graph = root.search.graph
+    if exact is not None:
+        goal = graph.number(exact)
+        if root.search.divides(goal) and root.price(goal, limit) is not None:
+            return goal
+        raise unreachable(statement, map(root.sharding, root.seeds))
+    prices = root.paths().price
+    fitting = [number for number in prices if statement.pattern.matches(graph.shardings[number])]
+    if not root.search.options.searches and not root.fixed and not fitting:
+        near = (fitted(statement.pattern, root.sharding(number)) for number in prices)
+        asked = dict.fromkeys(number for number in map(graph.number, near) if root.search.divides(number))
+        prices = {number: price for number in asked if (price := root.price(number, None)) is not None}
+        fitting = [*prices]
+    if not fitting:
+        raise unreachable(statement, map(root.sharding, root.seeds))
+    return min(fitting, key=prices.__getitem__)

@@ -23,15 +23,22 @@ from shardc.ir.program import Statement
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below
-from shardc.planner.meshes.idle import mentioned
+from shardc.planner.idle import mentioned
 from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, unmoved
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Way
-from shardc.planner.statement.candidate import Candidate
+from shardc.planner.products.ways import Way
+from shardc.planner.statement.build import Candidate
 from shardc.planner.statement.gaps import alone, arithmetic
-from shardc.planner.statement.nodes import local_products, table_as_written, table_of, table_or_none, ways_of
+from shardc.planner.statement.nodes import (
+    cheapest,
+    fixed_if_asked,
+    local_products,
+    table_as_written,
+    table_of,
+    table_or_none,
+    ways_of,
+)
 from shardc.planner.statement.orders import MAX_ORDERS, all_orders, taken
-from shardc.planner.statement.root import cheapest, fixed_if_asked
 
 MAX_STRATEGIES = 2048
 EARLY = 4  # strategies that are listed before the other orders are looked at

@@ -19,7 +19,7 @@ from shardc.ir.expressions import Product
 from shardc.planner.digits.products import in_digits
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Way
+from shardc.planner.products.ways import Way
 from shardc.planner.whole.prices import NEVER, Scale, States, Table
 
 MOST_OF_ONE = 400  # choices of where operands and result of one product lie, in whole shardings

@@ -28,7 +28,7 @@ import numpy as np
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.program import For, Input, Program, Statement, bound_by, every_statement
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Way
+from shardc.planner.products.ways import Way
 from shardc.planner.whole.arrays import (
     Entity,
     Line,

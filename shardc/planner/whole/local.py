@@ -11,7 +11,7 @@ from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
-from shardc.planner.products.local import Way, Work, every_way
+from shardc.planner.products.ways import Way, Work, every_way
 from shardc.rules.products import placements
 
 MOST_WAYS = 3000  # of one operation; where there are more, its operands are no partial sums

@@ -10,7 +10,7 @@ import numpy as np
 from shardc.ir.expressions import Named, Pattern
 from shardc.ir.sharding import Sharding
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Way
+from shardc.planner.products.ways import Way
 from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor

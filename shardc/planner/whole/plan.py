@@ -14,12 +14,11 @@ from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Expr, Product, operands
 from shardc.ir.program import Program, repeated_statements
-from shardc.planner.meshes.idle import width
+from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
-from shardc.planner.planned import PlannedProgram
-from shardc.planner.planning import Planning, computed
+from shardc.planner.planned import PlannedProgram, Planning, computed
 from shardc.planner.problem import Problem
-from shardc.planner.products.local import Work
+from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying, every_line
 from shardc.planner.whole.digits import DigitWays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shardc.compiled.replay.predicted import predicted
-from shardc.ir.folds import Done, every_step
+from shardc.ir.plan import Done, every_step
 from shardc.report.page.html import Child, Element, drawn, scrolls, table, tag
 from shardc.report.page.reported import Reported, Room, cut
 from shardc.report.pictures import (
@@ -24,7 +24,7 @@ from shardc.report.table import describe, operation, ratio
 from shardc.report.units import in_bytes, in_flops, in_one_line, in_seconds
 from shardc.report.verification import verification_table
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
-from shardc.rules.cases import CASES
+from shardc.rules.products import CASES
 
 _STEPS = ("", "step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
 _NAMES, _NOTES = 2_000, 50  # characters of names, and notes

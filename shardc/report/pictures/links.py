@@ -13,8 +13,7 @@ from shardc.cost.layout import LINE, ONE_WAY
 from shardc.cost.links import Level
 from shardc.cost.links.switch import Switch
 from shardc.cost.model import LinkModel
-from shardc.ir.folds import Done
-from shardc.ir.plan import Loop, Step
+from shardc.ir.plan import Done, Loop, Step
 from shardc.ir.sharding import spell_axes
 from shardc.lowering.lower import form
 from shardc.lowering.scatters import block_of

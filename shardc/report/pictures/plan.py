@@ -9,8 +9,7 @@ from typing import Literal
 from shardc.compiled.replay.predicted import predicted
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError, nearest
-from shardc.ir.folds import single_steps
-from shardc.ir.plan import Schedule
+from shardc.ir.plan import Schedule, single_steps
 from shardc.report.pictures.links import links_picture
 from shardc.report.pictures.memory import memory_picture
 from shardc.report.pictures.picture import Picture, above, line_of

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from shardc.cost.chips import Chip
 from shardc.ir.dtypes import multiplied
-from shardc.ir.folds import Done, single_steps
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Einsum, Schedule
+from shardc.ir.plan import Done, Einsum, Schedule, single_steps
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Text
 from shardc.report.pictures.picture import Picture, framed

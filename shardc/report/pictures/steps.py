@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from shardc.ir.folds import Done, every_step
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Loop, Schedule
+from shardc.ir.plan import Done, Loop, Schedule, every_step
 from shardc.report.pictures.blocks import blocks
 from shardc.report.pictures.marks import Group, Line, Mark, Text, width_of
 from shardc.report.pictures.picture import Picture, above, beside, framed, line_of

@@ -1,6 +1,4 @@
-"""A program's statements planned one after another, each the cheapest given what the ones before left.
-
-A loop's body is planned once, as a program of its own.
+"""A loop that is added to a plan: its body is planned once, as a program of its own.
 
     x[B_X, D] = …                            before: x is brought to where it is carried
     for L { x = relu(x · W[L, D, F]) … }     what is fixed, carried and scanned are inputs of the body
@@ -18,66 +16,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from shardc.cost.model import CostModel, picoseconds
-from shardc.cost.sums import cost_of, loop_cost
+from shardc.cost.model import picoseconds
+from shardc.cost.sums import loop_cost
 from shardc.errors import ShardcError
-from shardc.ir.chains import MAX_OPERANDS
-from shardc.ir.expressions import Pattern, Use, uses
-from shardc.ir.plan import Block, Einsum, Loop, Op, Schedule, Step, StepCost
-from shardc.ir.program import For, Input, Program, Statement, bound_by, check_divisible, every_statement, pinned
+from shardc.ir.expressions import Pattern, Use
+from shardc.ir.plan import Block, Einsum, Loop, Op, Step, StepCost
+from shardc.ir.program import For, Input, Program, Statement, bound_by, pinned
 from shardc.ir.sharding import Array, Sharding, with_dim
-from shardc.planner.budget import Budget
-from shardc.planner.meshes.idle import axes_to_search
-from shardc.planner.options import CHEAPEST, Objective, Options
-from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, gaps_of
-from shardc.planner.problem import Problem
+from shardc.planner.planned import PlannedLoop, PlannedStatement
 from shardc.planner.program.progress import PartialPlan
 from shardc.planner.statement.build import NAMED, Builder
-from shardc.planner.statement.orders import order_notes
 
 MAX_TRIED = 3  # shardings of what is carried, each where the one before led to
 
 Lies = Mapping[str, Sharding]
 
 
-def planned_at_once(
-    program: Program,
-    model: CostModel,
-    objective: Objective,
-    options: Options = CHEAPEST,
-    budget: Budget | None = None,
-) -> PlannedProgram:
-    """The cheapest plan that the options allow.
-
-    SHC220 where there is none. Idle axes are moved by bytes, if nothing else is asked for: what stands along them is
-    a copy of the same computation, which takes no time. Raises Spent where the budget ends first, unless `must_plan`.
-    """
-    check_divisible(program)
-    pool, notes = axes_to_search(program, objective is Objective.BYTES if options.idle is None else options.idle)
-    budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
-    state = PartialPlan(Problem(program, model, objective, pool, options, budget))
-    statements = tuple(_add(state, number, statement) for number, statement in enumerate(program.statements))
-    schedule = state.schedule()
-    check_bytes(schedule)
-    notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
-    if any(len(list(uses(each.expr))) > MAX_OPERANDS for each in every_statement(program)):
-        notes += order_notes(program)
-    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))
-
-
-def check_bytes(schedule: Schedule) -> None:
-    """SHC406 for an array of 2^63 bytes or more."""
-    for array in schedule.values:
-        size = math.prod(array.shape) * array.dtype.bytes
-        if size >= 2**63:
-            raise ShardcError(
-                "SHC406",
-                f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
-                help="make its dims smaller",
-            )
-
-
-def _add(progress: PartialPlan, number: int, statement: Statement | For) -> PlannedStatement | PlannedLoop:
+def add_next(progress: PartialPlan, number: int, statement: Statement | For) -> PlannedStatement | PlannedLoop:
     """Plans the next statement of a program; of a loop all of its own."""
     if isinstance(statement, Statement):
         return progress.add(number, statement)
@@ -222,7 +177,7 @@ class _Looped:
         inside = replace(inside, statements=pinned(inside.statements, patterns))
         state = PartialPlan(self.progress.problem.within(inside))
         around = {number: outer for array in self.loop.takes for number, outer in self._given(state, array, before)}
-        statements = tuple(_add(state, number, each) for number, each in enumerate(inside.statements))
+        statements = tuple(add_next(state, number, each) for number, each in enumerate(inside.statements))
         return self._split(state.schedule().block, state.given, around, statements)
 
     def _given(self, state: PartialPlan, array: Input, before: Lies) -> Iterator[tuple[int, int]]:
