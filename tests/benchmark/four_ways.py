@@ -1,11 +1,13 @@
 """Four ways of executing, and the proof, of drawn statements and programs: on every device's shard the same.
 
     python tests/benchmark/four_ways.py --statements 200 --programs 50 --seed 0
+    python tests/benchmark/four_ways.py --statements 10000 --programs 1000 --minutes 90     # and how far it came
 
 Statements are drawn by `matmuls` and `reshards`, programs by `programs`, `partial_programs`, `loops` and
 `backward_programs`. Each is planned by bytes, in int32 where all its functions are of integers, else in f32; then it is
 NumPy's meaning on whole arrays, the simulator, `plan.compile()`, the emitted text, and the proof in symbols. Printed
-is how many ended how, and how often each rule and each form was among them.
+is how many ended how, and how often each rule and each form was among them. Kinds take turns, so that each has its
+share of what is reached in `--minutes`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import jax
@@ -33,6 +36,7 @@ PROGRAMS = {
     "loops": loops(),
     "backward programs": backward_programs(),
 }
+CLEARED = 100  # cases, after which what JAX compiled is thrown away
 Counts = dict[str, Counter[str]]
 
 
@@ -90,25 +94,46 @@ def main() -> int:
     parser.add_argument("--statements", type=int, default=40)
     parser.add_argument("--programs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=1e9)
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     start, is_fine = time.perf_counter(), True
     counts: Counts = {"rule": Counter(), "form": Counter()}
-    for kinds, count in ((STATEMENTS, options.statements), (PROGRAMS, options.programs)):
-        for name, strategy in kinds.items():
-            ended = Counter[str]()
-            for case in drawn(strategy, -(-count // len(kinds)), options.seed):
-                what = outcome(case, counts)
-                ended[what] += 1
-                if what not in (EQUAL, NOT_CHECKABLE) and not what.startswith("refused"):
-                    is_fine = False
-                    print(f"{what}\n  mesh {case.mesh}; {case.dims}\n  " + case.text.replace("\n", "\n  "), flush=True)
-            print(f"{name}: " + ", ".join(f"{number} {what[:40]}" for what, number in ended.most_common()), flush=True)
+    ended: Counts = {name: Counter() for name in STATEMENTS | PROGRAMS}
+    for number, (name, case) in enumerate(in_turns(options.statements, options.programs, options.seed), 1):
+        what = outcome(case, counts)
+        ended[name][what] += 1
+        if what not in (EQUAL, NOT_CHECKABLE) and not what.startswith("refused"):
+            is_fine = False
+            print(f"{what}\n  mesh {case.mesh}; {case.dims}\n  " + case.text.replace("\n", "\n  "), flush=True)
+        if number % CLEARED == 0:
+            jax.clear_caches()
+            print(f"after {time.perf_counter() - start:.0f} s: {counted_of(ended)}", flush=True)
+        if time.perf_counter() - start > 60 * options.minutes:
+            break
+    for name, found in ended.items():
+        print(f"{name}: " + ", ".join(f"{number} {what[:40]}" for what, number in found.most_common()))
     for kind, found in counts.items():
         print(f"each {kind}: " + "; ".join(f"{what} {number}" for what, number in found.most_common()))
-    print(f"{time.perf_counter() - start:.0f} s")
+    print(f"{counted_of(ended)}; {time.perf_counter() - start:.0f} s")
     return 0 if is_fine else 1
+
+
+def in_turns(statements: int, count: int, number: int) -> Iterator[tuple[str, Any]]:
+    """Cases beside the names of their kinds: of each as many at any time as its share."""
+    parts = [
+        [(place / share, name, case) for place, case in enumerate(drawn(strategy, share, number))]
+        for kinds, total in ((STATEMENTS, statements), (PROGRAMS, count))
+        for name, strategy in kinds.items()
+        if (share := -(-total // len(kinds)))
+    ]
+    yield from ((name, case) for _, name, case in sorted(chain(*parts), key=lambda each: each[0]))
+
+
+def counted_of(ended: Counts) -> str:
+    statements = sum(ended[name].total() for name in STATEMENTS)
+    return f"{statements} statements, {sum(ended[name].total() for name in PROGRAMS)} programs"
 
 
 if __name__ == "__main__":
