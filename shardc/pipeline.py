@@ -9,15 +9,18 @@
     write     body → text         a module that stands alone
 
 Each takes one form to the next and leaves a legal one behind: `ir.legal` says what is legal of a program and of a
-schedule, `emit.allowed` of a module. `shardc plan --passes` prints what each leaves.
+schedule, `emit.allowed` of a module. `shardc plan --passes` prints what each leaves, and `wrong_after` proves that it
+means what the one before it left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from shardc.emit.steps.calls import Body, body
+from shardc.emit.steps.parts import is_in_parts, parts
 from shardc.emit.text.layout import block
 from shardc.emit.text.source import source
 from shardc.ir.legal import faults_of
@@ -25,7 +28,9 @@ from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.lowering.lower import lower
 from shardc.lowering.spell import print_lowering
-from shardc.notation import parse_tree, print_program, print_tree
+from shardc.notation import parse, parse_tree, print_program, print_tree
+from shardc.proving import prove
+from shardc.proving.passes import Code, InSmall, wrong_of_code, wrong_of_forms, wrong_of_plan, wrong_of_program
 from shardc.report.steps import print_schedule
 
 
@@ -49,13 +54,43 @@ def stages(text: str, unsized: Program, schedule: Schedule, chip: str) -> Iterat
     yield Stage("resolve", print_program(unsized))
     yield Stage("size", print_program(schedule.program))
     yield Stage("plan", print_schedule(schedule))
-    lowering = lower(schedule)
-    yield Stage("lower", print_lowering(schedule, lowering))
-    yield Stage("emit", print_body(body(schedule, lowering)))
+    yield Stage("lower", print_lowering(schedule, lower(schedule)))
+    yield Stage("emit", "\n\n".join(map(print_code, codes_of(schedule))))
     yield Stage("write", source(schedule, chip))
 
 
-def print_body(lowered: Body) -> str:
-    """Parameters, lines and loops, results: what each device calls."""
-    code = "\n".join(block(lowered.code, 0))
-    return f"given {', '.join(lowered.parameters)}\n{code}\nreturn {', '.join(lowered.results)}"
+def codes_of(schedule: Schedule) -> tuple[Code, ...]:
+    """What `emit` leaves: one function; of a program in parts one for each."""
+    if not is_in_parts(schedule):
+        return (_code(body(schedule), schedule, left=False),)
+    return tuple(_code(part.body, part.schedule, part.left) for part in parts(schedule).parts)
+
+
+def _code(lowered: Body, schedule: Schedule, left: bool) -> Code:
+    return Code("\n".join(block(lowered.code, 0)), lowered.parameters, lowered.results, schedule, left)
+
+
+def print_code(code: Code) -> str:
+    """Parameters, lines and loops, results: what each device calls, or what XLA is left to split."""
+    text = f"given {', '.join(code.parameters)}\n{code.text}\nreturn {', '.join(code.results)}"
+    return f"left to XLA:\n{text}" if code.left else text
+
+
+def wrong_after(text: str, unsized: Program, schedule: Schedule, chip: str) -> Iterator[tuple[str, str]]:
+    """Each pass that did not leave what the one before it did, and how: on all devices, for every value.
+
+    Of `read` and `resolve` it is seen that what they leave, printed and read again, means the same.
+    """
+    sized = unsized.with_sizes(dict(schedule.program.sizes))
+    asked: dict[str, Any] = {"mesh": unsized.mesh, "dims": dict(sized.sizes), "dtype": unsized.dtype.name}
+    small, proof = InSmall.of(schedule), prove(schedule, source(schedule, chip))
+    found = {
+        "read": wrong_of_program(small, parse(print_tree(parse_tree(text)), **asked), sized),
+        "resolve": wrong_of_program(small, parse(print_program(unsized), **asked), sized),
+        "size": wrong_of_program(small, schedule.program, sized),
+        "plan": wrong_of_plan(small),
+        "lower": wrong_of_forms(small, lower(schedule)),
+        "emit": wrong_of_code(small, codes_of(schedule)),
+        "write": [] if proof.holds else [proof.why],
+    }
+    return ((name, what) for name, faults in found.items() for what in faults)

@@ -30,11 +30,10 @@ def proved(found: Plan, text: str, *, asked: bool) -> Proof:
 
     Unasked it takes a few hundredths of a second at most; what would take longer is said to be not proved.
     """
-    from shardc.proving import ASKED, UNASKED, Verdict, prove
+    from shardc.proving import ASKED, UNASKED, Verdict, prove, refuse_wrong
 
     proof = prove(found.schedule, text, ASKED if asked else UNASKED)
-    if proof.verdict is Verdict.WRONG and (asked or proof.followed):
-        raise ShardcError("SHC900", f"the program emitted is wrong: {proof.why}", help="please report the program")
+    refuse_wrong(proof, asked)
     if not proof.holds:
         if asked:
             raise ShardcError("SHC412", proof.why, help="give a smaller --mesh, or leave out --prove")

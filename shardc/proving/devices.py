@@ -87,6 +87,10 @@ class Devices:
                 found[device] = left
         return Held(tuple(each for each in found if each is not None), held.dtype)
 
+    def everywhere(self, held: Held, axes: Sequence[str], function: Callable[[list[Tensor]], Tensor]) -> Held:
+        """What a function makes of the blocks over these axes, on each of their devices."""
+        return self.gathered(held, self.groups(axes), lambda blocks: [function(blocks)] * len(blocks))
+
 
 @lru_cache(maxsize=256)
 def _groups(mesh: Mesh, axes: tuple[str, ...], parts: Groups) -> Groups:

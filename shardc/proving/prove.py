@@ -10,22 +10,25 @@ every device's block of every output is compared. Rounding is not asked here, `r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Schedule
-from shardc.ir.sharding import Array, Sharding
+from shardc.ir.sharding import Array
 from shardc.lowering.lower import lower
 from shardc.proving.calls import Fault
+from shardc.proving.compared import place_of, unlike
 from shardc.proving.devices import Devices, Held, laid_out
 from shardc.proving.laid import Laid
 from shardc.proving.meaning import drawn, plan_on, program_on
 from shardc.proving.reduced import Reduced, reduced
-from shardc.proving.tensors import Tensor, sum_of
+from shardc.proving.tensors import Tensor
 from shardc.proving.text import Module, Unread
 
+BESIDE_A_COMPILATION = 3_000_000  # which takes seconds
 UNASKED = 300_000  # products and moves of elements, of a proof that nobody asked for: a few hundredths of a second
 ASKED = 100_000_000
 _AGAIN = 10  # of what may be done, as little as this part is done twice
@@ -78,6 +81,12 @@ def prove(schedule: Schedule, text: str, most: int = ASKED) -> Proof:
     return found if not found.holds or larger.work > most // _AGAIN else _proved(schedule, text, larger, small)
 
 
+def refuse_wrong(proof: Proof, asked: bool = False) -> None:
+    """SHC900 for a text that is wrong; unasked only for one that was followed to its end."""
+    if proof.verdict is Verdict.WRONG and (asked or proof.followed):
+        raise ShardcError("SHC900", f"the program emitted is wrong: {proof.why}", help="please report the program")
+
+
 def _proved(schedule: Schedule, text: str, small: Reduced, first: Reduced | None = None) -> Proof:
     sizes = (small if first is None else first).sizes
     try:
@@ -99,7 +108,7 @@ def _differences(schedule: Schedule, text: str, small: Reduced) -> Iterator[str]
     planned = plan_on(schedule.block, wholes, small.sizes)
     for array, wanted, number in zip(schedule.results, meant, schedule.outputs, strict=True):
         if planned[number].items != wanted.items:
-            yield f"the plan: `{array}` at {_place(planned[number], wanted)} is not what the program means"
+            yield f"the plan: `{array}` at {place_of(planned[number], wanted)} is not what the program means"
     given = [_given(whole, array, devices) for whole, array in zip(wholes, arrays, strict=True)]
     found = Module(devices, small.literals).loaded(text)(*given)
     results = found if isinstance(found, tuple) else (found,)
@@ -122,32 +131,4 @@ def _unlike(array: Array, wanted: Tensor, result: Laid | Held, devices: Devices)
         if not result.lies_as(array.sharding, devices):
             yield f"the emitted text: `{array}` lies as {result.sharding.dims}"
     assert isinstance(held, Held)
-    if held.dtype != array.dtype:
-        yield f"the emitted text: `{array}` is of {held.dtype}, not of {array.dtype}"
-    reduced_array = Sharding(array.sharding.dims)
-    expected = laid_out(wanted, reduced_array, array.dtype, devices, array.name)
-    blocks = _summed(held, array.sharding, devices)
-    for device, (one, other) in enumerate(zip(blocks, expected.blocks, strict=True)):
-        if one is not other and (one.shape, one.items) != (other.shape, other.items):
-            at = ", ".join(f"{axis}={n}" for axis, n in devices.places[device].items())
-            yield f"the emitted text: device ({at}) at {_place(one, other)} of `{array}` is not what the program means"
-
-
-def _summed(held: Held, sharding: Sharding, devices: Devices) -> Sequence[Tensor]:
-    """Of partial sums what they add up to, on every device."""
-    if not sharding.unreduced:
-        return held.blocks
-    groups = devices.groups(devices.mesh.ordered(sharding.unreduced))
-    return devices.gathered(held, groups, lambda blocks: [sum_of(blocks)] * len(blocks)).blocks
-
-
-def _place(found: Tensor, wanted: Tensor) -> tuple[int, ...]:
-    """The first element that differs."""
-    if found.shape != wanted.shape:
-        return ()
-    number = next(n for n, (one, other) in enumerate(zip(found.items, wanted.items, strict=True)) if one != other)
-    place = list[int]()
-    for size in reversed(found.shape):
-        number, index = divmod(number, size)
-        place.insert(0, index)
-    return tuple(place)
+    yield from (f"the emitted text: {what}" for what in unlike(array, wanted, held, devices))

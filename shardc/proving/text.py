@@ -269,15 +269,19 @@ class Module:
             other.functions[name] = _Function(function.node, other) if isinstance(function, _Function) else function
         return other
 
+    def on_whole_arrays(self) -> Module:
+        """The same module where XLA splits arrays as it likes."""
+        one = self._on(Devices(Mesh(())))
+        one.names |= {"jnp.einsum": partial(calls.einsum, is_split=True)}
+        one.names |= {"jax.lax.with_sharding_constraint": lambda x, sharding: x, "P.UNCONSTRAINED": None}
+        return one
+
     def _auto(self, function: Any, wanted: Any, *given: Any) -> Any:
         """Left to XLA's partitioner a function is one of whole arrays, whatever XLA moves; a fine mesh is set in one
         that says so."""
         if any(isinstance(node, ast.With) for node in function.node.body):
             return self._constrained(function(*given), wanted)
-        one = self._on(Devices(Mesh(())))
-        one.names |= {"jnp.einsum": partial(calls.einsum, is_split=True)}
-        one.names |= {"jax.lax.with_sharding_constraint": lambda x, sharding: x, "P.UNCONSTRAINED": None}
-        found = _Function(function.node, one)(*(Held((x.whole(),), x.held.dtype) for x in given))
+        found = _Function(function.node, self.on_whole_arrays())(*(Held((x.whole(),), x.held.dtype) for x in given))
         if not isinstance(wanted, tuple):
             return self._laid(found, wanted)
         return tuple(map(self._laid, found, wanted))

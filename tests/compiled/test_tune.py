@@ -12,10 +12,13 @@ from shardc.compiled.replay.timeline import Timeline
 from shardc.compiled.tune.plans import by_xla, forms, plans
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.allocation import Allocation
+from shardc.emit.steps import local
 from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
+from shardc.proving import Proof, Verdict
 
 TEXT, MESH = "In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X=4,Y=4"
+PROVED = Proof(Verdict.PROVED, {})
 FORMS = ("", "Einsum, ReduceScatter_X left to XLA", "Einsum, ReduceScatter_X as a ring")
 DIMS = "B=16384,D=8192,F=16384"
 
@@ -64,7 +67,7 @@ def test_the_table_and_the_json_tell_what_was_refused_and_what_is_kept():
     plan = planned()
     candidates = [*plans(plan._found, asked(plan), 0), by_xla(plan._found, asked(plan))]
     side = Side("", (), Allocation(1, 1, 2_000_000), Timeline((), (), 5 * 10**6))
-    tuned = Tuned((Tried(candidates[0], None, "too large"), Tried(candidates[1], side)), 1)
+    tuned = Tuned((Tried(candidates[0], PROVED, None, "too large"), Tried(candidates[1], PROVED, side)), 1)
     assert [line.split()[-1] for line in str(tuned).splitlines()[2:]] == ["refused", "kept"]
     fields = json.loads(json.dumps(tuned.to_json()))
     assert fields["kept"] == 1 and fields["candidates"][0]["refused"] == "too large"
@@ -75,6 +78,15 @@ def test_without_a_slice_there_is_nothing_to_tune_for():
     with pytest.raises(ShardcError, match="no slice to compile for") as caught:
         shardc.plan(TEXT, mesh=MESH, dims=DIMS, tuned=True)
     assert caught.value.code == "SHC224"
+
+
+def test_a_candidate_that_is_wrong_is_told_before_it_is_compiled(monkeypatch):
+    """In any form: XLA's own program is written by other code than the steps."""
+    plan = planned()
+    monkeypatch.setattr(local, "letters", lambda dims: dict(zip(dims, "iji", strict=False)))
+    with pytest.raises(ShardcError, match="the program emitted is wrong") as caught:
+        plan.tune(0)
+    assert caught.value.code == "SHC900"
 
 
 @pytest.mark.tpu
@@ -88,6 +100,7 @@ def test_the_command_keeps_a_module_and_tells_of_each_candidate(tmp_path, monkey
     found = json.loads(out)["tuned"]
     times = {(each["plan"], each["form"]): each["replayed_s"] for each in found["candidates"]}
     assert {*times} == {("the plan", form) for form in FORMS} | {("XLA", "")}
+    assert {each["proof"] for each in found["candidates"]} == {"proved"}
     assert min(times.values()) == found["candidates"][found["kept"]]["replayed_s"] <= times["XLA", ""]
     assert "def program(A, B)" in module.read_text(encoding="utf-8")
     assert all(line.startswith("… compiling ") for line in err.splitlines())

@@ -4,7 +4,8 @@
     2  of the fastest plan, each product      left to XLA with collectives beside it, one group at a time
     3  of each product the group that gained  all of them at once
 
-What is kept is never slower in replay than XLA's own program, which is one of those tried.
+What is kept is never slower in replay than XLA's own program, which is one of those tried. Each is proved to be the
+program before it is compiled: a form that is wrong is told (SHC900), however fast it may be.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from shardc.compiled.tune.made import Made, made
 from shardc.compiled.tune.plans import XLA, Candidate, by_xla, forms, plans, together
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.model import LinkModel
+from shardc.emit import source
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
 from shardc.ir.plan import Einsum, Schedule, Together
@@ -27,6 +29,7 @@ from shardc.lowering.together import all_of, may_be_cut
 from shardc.machines.libtpu import other_libtpu, reading
 from shardc.machines.tpu import lower_schedule
 from shardc.planner import Objective, Overlap, PlannedProgram
+from shardc.proving import BESIDE_A_COMPILATION, Proof, prove, refuse_wrong
 
 FEW = 4  # plans beside the first
 AT_ONCE = 2  # compilations
@@ -36,7 +39,7 @@ Say = Callable[[str], None]
 def tune(found: PlannedProgram, asked: Asked, few: int = FEW, say: Say = lambda line: None) -> Tuned:
     """What is tried of a plan, and which is the fastest. Needs a slice and libtpu: SHC224, SHC311.
 
-    Raises the compiler's refusal (SHC308) where it refuses every candidate.
+    Raises the compiler's refusal (SHC308) where it refuses every candidate, and SHC900 for one that is wrong.
     """
     trial = _Trial(asked, say)
     whole = [by_xla(found, asked)] if _is_for_xla(found) else []
@@ -48,10 +51,10 @@ def tune(found: PlannedProgram, asked: Asked, few: int = FEW, say: Say = lambda 
     if trial.tried[best].side is None:
         assert trial.errors
         raise trial.errors[0]
-    notes = (
-        other_libtpu() if whole else (*other_libtpu(), "jax.jit has no way to say unreduced: XLA's own is not tried")
-    )
-    return Tuned(tuple(trial.tried), best, notes)
+    notes = [*other_libtpu(), *([] if whole else ["jax.jit has no way to say unreduced: XLA's own is not tried"])]
+    open_ = [each.proof.why for each in trial.tried if not each.proof.holds]
+    notes += [f"{len(open_)} of {len(trial.tried)} candidates are not proved: {open_[0]}"] if open_ else []
+    return Tuned(tuple(trial.tried), best, tuple(notes))
 
 
 def _is_for_xla(found: PlannedProgram) -> bool:
@@ -104,12 +107,13 @@ class _Trial:
     def all(self, candidates: Iterable[Candidate]) -> list[Tried]:
         """Every one of these, some at a time."""
         given = list(candidates)
+        proofs = [self._proved(each) for each in given]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             started = [pool.submit(made, *self._lowered(each)) for each in given]
             found = list[Tried]()
-            for candidate, future in zip(given, started, strict=True):
+            for candidate, proof, future in zip(given, proofs, started, strict=True):
                 self._tell(candidate, len(found), len(given))
-                found.append(self._tried(candidate, future.result))
+                found.append(self._tried(candidate, proof, future.result))
                 self.tried.append(found[-1])
         return found
 
@@ -118,13 +122,19 @@ class _Trial:
         so_far = "" if best == float("inf") else f", the best so far {best * 1e6:,.0f} µs"
         self.say(f"… compiling {done + 1} of {count}: {candidate.label}{so_far}")
 
-    def _tried(self, candidate: Candidate, wait: Callable[[], Made]) -> Tried:
+    def _proved(self, candidate: Candidate) -> Proof:
+        schedule = candidate.found.schedule
+        proof = prove(schedule, source(schedule, self._model(candidate).chip.name), BESIDE_A_COMPILATION)
+        refuse_wrong(proof)
+        return proof
+
+    def _tried(self, candidate: Candidate, proof: Proof, wait: Callable[[], Made]) -> Tried:
         try:
             with reading(UnreadableHlo):
-                return Tried(candidate, wait().side(candidate.label, self._model(candidate)))
+                return Tried(candidate, proof, wait().side(candidate.label, self._model(candidate)))
         except ShardcError as error:
             self.errors.append(error)
-            return Tried(candidate, None, str(error).splitlines()[0])
+            return Tried(candidate, proof, None, str(error).splitlines()[0])
 
     def _model(self, candidate: Candidate) -> LinkModel:
         by = candidate.found.schedule.by

@@ -11,13 +11,15 @@ from tabulate import tabulate
 from shardc.compiled.compare import Side
 from shardc.compiled.tune.plans import Candidate
 from shardc.io.text import preformatted
+from shardc.proving import Proof
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate and what its replay says; or why the compiler refuses it."""
+    """A candidate, whether it is proved to be the program, and what its replay says; or why the compiler refuses it."""
 
     candidate: Candidate
+    proof: Proof
     side: Side | None
     refused: str = ""
 
@@ -27,6 +29,7 @@ class Tried:
 
     def to_json(self) -> dict[str, Any]:
         found = {"plan": self.candidate.name, "form": self.candidate.how, "predicted_s": self.candidate.predicted_s}
+        found["proof"] = self.proof.verdict.value
         if self.side is None or self.side.memory is None:
             return {**found, "refused": self.refused}
         line = self.side.timeline

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from shardc.emit.allowed import CARRIED, JOINED, ROWS, TRIP
+from shardc.emit.allowed import CARRIED, JOINED, ROWS
 from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, reading, renamed
 from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import extremes, local
@@ -128,13 +128,9 @@ class _Writer:
         trip = _Writer(self.schedule.inside(loop), form.body, names, self.taken)
         code = [*trip.unpacked(body.inputs[loop.fixed :], loop.carried), *trip.steps()]
         first = loop.fixed + loop.carried
-        operands = Items(given[loop.fixed : first]), Items(given[first:])
-        down = {"reverse": Const(True)} if loop.down else {}
-        called = call("jax.lax.scan", Name(TRIP), *operands, length=Const(loop.trips), **down)
-        return [
-            Scan(tuple(code), trip.packed(body.outputs, loop.carried), called),
-            *self.unpacked(step.results, loop.carried),
-        ]
+        taken = Items(given[loop.fixed : first]), Items(given[first:])
+        done = local.scan(code, trip.packed(body.outputs, loop.carried), taken, loop.trips, loop.down)
+        return [done, *self.unpacked(step.results, loop.carried)]
 
     def packed(self, values: Sequence[int], carried: int) -> Expr:
         """`((x,), (H,))`: what is carried, and rows."""

@@ -1,10 +1,26 @@
-"""The lines of local steps: products and functions of ir.functions."""
+"""The lines of local steps: products, functions of ir.functions, loops."""
 
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 
-from shardc.emit.exprs import BinOp, Call, Const, Expr, Items, Keyword, Name, axes_argument, call, method, numbers
+from shardc.emit.allowed import TRIP
+from shardc.emit.exprs import (
+    BinOp,
+    Call,
+    Code,
+    Const,
+    Expr,
+    Items,
+    Keyword,
+    Name,
+    Scan,
+    axes_argument,
+    call,
+    method,
+    numbers,
+)
 from shardc.errors import ShardcError
 from shardc.ir.calls import arguments, meeting, places, whole
 from shardc.ir.dtypes import DType, accumulator, multiplied
@@ -114,3 +130,9 @@ def _positions(result: Array, mesh: Mesh | None) -> Expr:
     if not axes:
         return counted
     return BinOp(BinOp(call("jax.lax.axis_index", axes_argument(axes)), "*", Const(local)), "+", counted)
+
+
+def scan(code: Sequence[Code], leaves: Expr, taken: tuple[Expr, Expr], trips: int, down: bool) -> Scan:
+    """A loop of so many trips, from the last index on where it goes `down`; `taken` is what is carried, and rows."""
+    reverse = {"reverse": Const(True)} if down else {}
+    return Scan(tuple(code), leaves, call("jax.lax.scan", Name(TRIP), *taken, length=Const(trips), **reverse))

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from shardc.emit.allowed import CARRIED, ROWS, TRIP, check_variable
+from shardc.emit.allowed import CARRIED, ROWS, check_variable
 from shardc.emit.exprs import Call as CallExpr
-from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call
+from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, axes_argument, call
 from shardc.emit.steps import local
 from shardc.emit.steps.calls import Body
 from shardc.emit.steps.products import product
@@ -152,8 +152,8 @@ class _Writer:
         leaves = Items((Items(tuple(left[: len(loop.carried)])), Items(tuple(left[len(loop.carried) :]))))
         first = Items(tuple(self.known[name].name for name in loop.carried))
         rows = Items(tuple(_to_front(self.known[array.name].name, array.dims, loop.dim) for array in loop.scanned))
-        trips = Const(self.program.shape((loop.dim,))[0])
-        self.code.append(Scan(tuple(inside.code), leaves, call("jax.lax.scan", Name(TRIP), first, rows, length=trips)))
+        (trips,) = self.program.shape((loop.dim,))
+        self.code.append(local.scan(inside.code, leaves, (first, rows), trips, loop.down))
         stacked = {array.name: array.dims for array in loop.stacked}
         for place, bound in enumerate(bound_by(loop)):
             carried = place < len(loop.carried)
