@@ -112,7 +112,7 @@ def _profile(kind: Kind) -> Profile | None:
             return "exchange"
         case Kind.PERMUTE:
             return "route"
-        case Kind.SLICE | Kind.LOCAL | Kind.LOOP:
+        case Kind.SLICE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
             return None
         case _:
             assert_never(kind)

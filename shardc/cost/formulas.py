@@ -41,7 +41,7 @@ def taken(array: Array, calls: Sequence[Call], mesh: Mesh) -> str:
             case Kind.GATHER | Kind.EXCHANGE:
                 without += [axis for axis in whole if axis in array.sharding.sharded]
                 times += [axis for axis in whole if axis not in array.sharding.sharded]
-            case Kind.SCATTER | Kind.SUM | Kind.SLICE | Kind.LOCAL | Kind.LOOP:
+            case Kind.SCATTER | Kind.SUM | Kind.SLICE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
                 shared += whole if call is not calls[-1] else ()
             case Kind.PERMUTE:
                 return part_of(local_bytes(array), call.above, call.below // call.times)

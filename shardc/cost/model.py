@@ -246,7 +246,7 @@ class LinkModel:
                 return _slowest(_exchanges(levels, self.book))
             case Kind.PERMUTE:
                 return _slowest(level.route() for level in levels)
-            case Kind.SLICE | Kind.LOCAL | Kind.LOOP:
+            case Kind.SLICE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
                 return None
             case _:
                 assert_never(kind)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import (
     AT_ONCE,
@@ -309,6 +310,7 @@ Move: TypeAlias = (
     | DirectExchange
     | UnevenExchange
     | Slice
+    | Mask
 )
 COLLECTIVE_NAMES: dict[str, type[Move]] = {
     kind.__name__: kind for kind in (AllGather, ReduceScatter, AllReduce, AllToAll, CollectivePermute, Slice)

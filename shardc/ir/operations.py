@@ -27,6 +27,7 @@ class Kind(Enum):
     EXCHANGE = "each device sends every other a piece, and keeps one"
     PERMUTE = "blocks or pieces change devices, none stays by rule"
     SLICE = "each device keeps its share of what all hold"
+    MASK = "one device keeps what all hold, the others have zeros"
     LOCAL = "each device by itself"
     LOOP = "a block of steps, trip after trip"
 
@@ -52,13 +53,13 @@ class Facts:
 
     @property
     def is_move(self) -> bool:
-        """Whether it changes a sharding and no value: a collective, or a Slice."""
+        """Whether it changes a sharding and no value: a collective, a Slice, or a Mask."""
         return self.kind not in (Kind.LOCAL, Kind.LOOP)
 
     @property
     def communicates(self) -> bool:
         """Whether devices send anything, if there are several."""
-        return self.is_move and self.kind is not Kind.SLICE
+        return self.is_move and self.kind not in (Kind.SLICE, Kind.MASK)
 
 
 Renaming: TypeAlias = Callable[[Iterable[str]], Axes]  # gives the axes that each of these stands for

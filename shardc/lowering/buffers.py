@@ -25,6 +25,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array
@@ -135,7 +136,7 @@ def actions(form: OneForm, blocks: Blocks) -> Actions:
 
 def _plain(op: PlainOp, blocks: Blocks) -> Actions:
     match op:
-        case Einsum() | Apply():
+        case Einsum() | Apply() | Mask():
             return iter((Take("result", blocks.left, Where.OWN), Leave("result")))
         case Slice():
             return iter((Take("result", tpu.off_chip(blocks.left), Where.OWN), Leave("result")))

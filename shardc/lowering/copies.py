@@ -15,6 +15,7 @@ from typing import assert_never
 
 from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
 from shardc.ir.digits import Reshape
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum
@@ -62,11 +63,11 @@ def copies_to_reshape(before: Array, after: Array, mesh: Mesh) -> bool:
     return before.local_shape(mesh)[-1:] != after.local_shape(mesh)[-1:]
 
 
-def _around(op: Einsum | Apply | Reshape | AllReduce | AllToAll | CollectivePermute | Slice) -> tuple[Call, ...]:
+def _around(op: Einsum | Apply | Reshape | AllReduce | AllToAll | CollectivePermute | Slice | Mask) -> tuple[Call, ...]:
     match op:
         case AllToAll():
             return (_PIECES,)
-        case Einsum() | Apply() | Reshape() | AllReduce() | CollectivePermute() | Slice():
+        case Einsum() | Apply() | Reshape() | AllReduce() | CollectivePermute() | Slice() | Mask():
             return ()
         case _:
             assert_never(op)

@@ -99,7 +99,7 @@ def _demands(step: Step, demand: Sequence[AxisSet], block: Block, mesh: Mesh) ->
 def _demand_below(op: Single, demand: AxisSet) -> AxisSet:
     """What the operands must satisfy so that the result does."""
     match op.facts.kind:
-        case Kind.GATHER | Kind.SUM | Kind.SCATTER | Kind.SLICE:
+        case Kind.GATHER | Kind.SUM | Kind.SCATTER | Kind.SLICE | Kind.MASK:
             return demand.difference(op.axes)
         case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
             return demand

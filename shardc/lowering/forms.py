@@ -30,6 +30,7 @@ from shardc.ir.collectives import (
     UnevenExchange,
 )
 from shardc.ir.digits import Reshape
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum
@@ -59,7 +60,7 @@ def at_once(move: Move) -> Call:
     return Call(move.facts.kind, Round(move.axes), above, below, times)
 
 
-PlainMove: TypeAlias = Reshape | AllReduce | AllToAll | CollectivePermute | Slice
+PlainMove: TypeAlias = Reshape | AllReduce | AllToAll | CollectivePermute | Slice | Mask
 PlainOp: TypeAlias = Einsum | Apply | PlainMove
 
 
@@ -71,7 +72,7 @@ class Plain:
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:
-            case Einsum() | Apply() | Reshape() | Slice():
+            case Einsum() | Apply() | Reshape() | Slice() | Mask():
                 return ()
             case AllReduce() | AllToAll() | CollectivePermute():
                 return (at_once(self.op),)

@@ -24,6 +24,7 @@ from shardc.ir.collectives import (
     UnevenExchange,
 )
 from shardc.ir.digits import Reshape, digits_of
+from shardc.ir.masks import Mask
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
@@ -46,7 +47,7 @@ def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowerin
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:
     """The form of an operation on a device's block; None: one of large whole tiles."""
     match op:
-        case Einsum() | Apply() | Reshape() | AllReduce() | CollectivePermute() | Slice():
+        case Einsum() | Apply() | Reshape() | AllReduce() | CollectivePermute() | Slice() | Mask():
             return Plain(op)
         case AllToAll():
             is_thin = block is not None and tpu.is_thin(block.shape, target.mesh.product(op.axes))

@@ -68,6 +68,7 @@ class Options:
     below: int | None = None  # one product or reshard is planned only where it costs less: picoseconds or bytes
     most_wire: int | None = None  # wire bytes that the moves of one array may bring
     idle: bool | None = None  # whether axes that nobody wrote move; None: by bytes they do, by time they do not
+    masks: bool = False  # whether a whole array may be made partial sums: as is asked of what is planned together
     method: Method = Method.SEARCH
     must_plan: bool = True  # where the budget ends without a plan: one by ROUTES; else Spent is raised
 

@@ -26,10 +26,10 @@ from shardc.proving.tensors import (
     laid_into,
     parted,
     shaped,
-    strides_of,
     sum_of,
     total,
     transposed,
+    zeros,
 )
 
 Call: TypeAlias = Callable[..., Any]
@@ -127,7 +127,7 @@ def _ppermute(devices: Devices, x: Held, axes: Any, *, perm: Sequence[tuple[int,
     """Who is sent nothing has zeros."""
     comes_from = {receiver: sender for sender, receiver in perm}
     require(len(comes_from) == len(perm) == len({sender for sender, _ in perm}), "a device sends or receives twice")
-    nothing = Tensor(x.shape, (0,) * math.prod(x.shape))
+    nothing = zeros(x.shape)
 
     def permuted(blocks: list[Tensor]) -> Sequence[Tensor]:
         senders = (comes_from.get(n) for n in range(len(blocks)))
@@ -203,6 +203,17 @@ def _dynamic_update_slice(x: Held, part: Held, starts: Any) -> Held:
 
 def _dynamic_update_slice_in_dim(x: Held, part: Held, start: Any, *, axis: int) -> Held:
     return _dynamic_update_slice(x, part, [start if dim == axis else 0 for dim in range(len(x.shape))])
+
+
+def _select(which: Held, x: Held, y: Held) -> Held:
+    """By a number that each device knows of itself: 1 or 0."""
+    require(which.shape == () and x.dtype == y.dtype and x.shape == y.shape, "a select of blocks that differ")
+    given = zip(which.blocks, x.blocks, y.blocks, strict=True)
+    return Held(tuple(one if first.items[0] else other for first, one, other in given), x.dtype)
+
+
+def _zeros_like(x: Held) -> Held:
+    return x.each(lambda block: zeros(block.shape))
 
 
 def einsum(
@@ -287,6 +298,8 @@ _LOCAL: dict[str, Call] = {
     "jax.lax.dynamic_slice_in_dim": _dynamic_slice_in_dim,
     "jax.lax.dynamic_update_slice": _dynamic_update_slice,
     "jax.lax.dynamic_update_slice_in_dim": _dynamic_update_slice_in_dim,
+    "jax.lax.select": _select,
+    "jnp.zeros_like": _zeros_like,
     "jnp.einsum": einsum,
     "jnp.sum": _sum,
     "jnp.stack": _stack,
@@ -325,24 +338,3 @@ def astype(x: Held, given: Any) -> Held:
 
 def reshape(x: Held, *shape: int) -> Held:
     return x.each(lambda block: shaped(block, shape))
-
-
-# --- tables of numbers, which are the same on all devices
-
-
-def arange(count: int) -> Tensor:
-    return Tensor((count,), tuple(range(count)))
-
-
-def rolled(table: Tensor, by: int, *, axis: int) -> Tensor:
-    size, stride = table.shape[axis], strides_of(table.shape)[axis]
-    own = range(len(table.items))
-    places = [n - (n // stride % size) * stride + (n // stride - by) % size * stride for n in own]
-    return Tensor(table.shape, tuple(table.items[place] for place in places))
-
-
-def listed(table: Tensor) -> list[Any]:
-    if len(table.shape) == 1:
-        return list(table.items)
-    size = math.prod(table.shape[1:])
-    return [listed(Tensor(table.shape[1:], table.items[n : n + size])) for n in range(0, len(table.items), size)]

@@ -18,6 +18,7 @@ from typing import TypeAlias, assert_never
 from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice, UnevenExchange
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
+from shardc.ir.masks import Mask
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step, operands_of
 from shardc.ir.sharding import Array, Sharding
 from shardc.ir.uneven import cells, timetable
@@ -39,7 +40,7 @@ from shardc.proving.compared import put_together
 from shardc.proving.devices import Devices, Held, alone, laid_out
 from shardc.proving.laid import Laid
 from shardc.proving.meaning import Sizes, function_of, row, stacked
-from shardc.proving.tensors import Tensor, contracted, joined, parted, shaped, sum_of
+from shardc.proving.tensors import Tensor, contracted, joined, parted, shaped, sum_of, zeros
 
 Known = dict[int, Held]
 Change: TypeAlias = Callable[[Tensor], Tensor]
@@ -111,6 +112,9 @@ class _Forms:
             case Slice(axes, dim):
                 numbers = zip(values[0].blocks, devices.index(axes), strict=True)
                 return Held(tuple(parted(each, mesh.product(axes), dim)[n] for each, n in numbers), after.dtype)
+            case Mask(axes):
+                numbers = zip(values[0].blocks, devices.index(axes), strict=True)
+                return Held(tuple(zeros(each.shape) if n else each for each, n in numbers), after.dtype)
             case AllToAll():
                 return self._exchanged(op, values[0])
             case CollectivePermute():

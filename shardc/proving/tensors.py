@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import product
 from operator import itemgetter, mul
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shardc.proving.field import PRIME, added
 
@@ -34,6 +34,10 @@ class Tensor:
         for size, index in zip(self.shape, place, strict=True):
             number = number * size + index
         return self.items[number]
+
+
+def zeros(shape: Shape) -> Tensor:
+    return Tensor(shape, (0,) * math.prod(shape))
 
 
 def getter(places: Sequence[int]) -> Getter:
@@ -178,3 +182,24 @@ def _products(left: Items, right: Items, batches: int, depth: int) -> Items:
             row = left[k : k + depth]
             found += [sum(map(mul, row, column)) % PRIME for column in along]
     return tuple(found)
+
+
+# --- tables of numbers, which are the same on all devices
+
+
+def arange(count: int) -> Tensor:
+    return Tensor((count,), tuple(range(count)))
+
+
+def rolled(table: Tensor, by: int, *, axis: int) -> Tensor:
+    size, stride = table.shape[axis], strides_of(table.shape)[axis]
+    own = range(len(table.items))
+    places = [n - (n // stride % size) * stride + (n // stride - by) % size * stride for n in own]
+    return Tensor(table.shape, tuple(table.items[place] for place in places))
+
+
+def listed(table: Tensor) -> list[Any]:
+    if len(table.shape) == 1:
+        return list(table.items)
+    size = math.prod(table.shape[1:])
+    return [listed(Tensor(table.shape[1:], table.items[n : n + size])) for n in range(0, len(table.items), size)]

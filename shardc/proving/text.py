@@ -22,9 +22,9 @@ from shardc.proving.calls import Fault, require
 from shardc.proving.devices import Devices, Held, alone, laid_out
 from shardc.proving.laid import Extent, InForce, Laid, Zeros
 from shardc.proving.meaning import row, stacked
-from shardc.proving.tensors import Tensor, broadcast, shaped, transposed
+from shardc.proving.tensors import Tensor, arange, broadcast, listed, rolled, shaped, transposed
 
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Eq: operator.eq}
 _OPERATORS |= {ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv}
 _HELPERS = ("apart", "together", "alike")  # which change types, and are not checked by JAX for that
 
@@ -68,8 +68,8 @@ class Module:
             "jax.sharding.Mesh": lambda sizes, names: Mesh(tuple(zip(names, sizes, strict=True))),
             "jnp.zeros": lambda shape, out_sharding: Zeros(self.devices.mesh),
             "jnp.inf": float("inf"),
-            "np.arange": calls.arange,
-            "np.roll": calls.rolled,
+            "np.arange": arange,
+            "np.roll": rolled,
             "np.array": lambda given, kind: Tensor((len(given),), tuple(map(int, given))),
             "P": _spec,
             "True": True,
@@ -160,6 +160,8 @@ class Module:
                 return self._positions(left, count, known)
             case ast.BinOp(left, kind, right):
                 return self._computed(type(kind), self.value(left, known), self.value(right, known))
+            case ast.Compare(left, [ast.Eq()], [right]):
+                return self._computed(ast.Eq, self.value(left, known), self.value(right, known))
             case ast.Subscript(value, index):
                 return self.value(value, known)[self.value(index, known)]
             case ast.Attribute(value, name):
@@ -192,7 +194,7 @@ class Module:
             return of if name in ("abstract_mesh", "sharding", "mesh") else getattr(of, name)
         raise Fault(f"{dotted} of a {type(of).__name__}")
 
-    def _computed(self, kind: type[ast.operator], left: Any, right: Any) -> Any:
+    def _computed(self, kind: type[ast.operator | ast.cmpop], left: Any, right: Any) -> Any:
         """Python's numbers and lists, and numbers that differ from device to device."""
         if not isinstance(left, Held | Tensor) and not isinstance(right, Held | Tensor):
             return _OPERATORS[kind](left, right)
@@ -333,5 +335,5 @@ _METHODS: dict[str, Any] = {
         else x.each(lambda block: transposed(block, order))
     ),
     "ravel": lambda x: _METHODS["reshape"](x, -1),
-    "tolist": calls.listed,
+    "tolist": listed,
 }

@@ -25,6 +25,7 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.products import arrangements, count_arrangements
@@ -155,6 +156,15 @@ def moves(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     """Every move from a sharding. `pool` are the axes that a Slice may take."""
     for rule in MOVES:
         yield from rule(before, mesh, pool)
+
+
+def masks(before: Sharding, pool: Axes) -> Iterator[Move]:
+    """`A[I] → A[I]{U_X}` for each axis that holds copies.
+
+    Not among the moves, since it only ever comes last: whatever is moved after it could be moved before, and to reduce
+    or scatter what it left is to keep or slice what there was.
+    """
+    return (Mask((axis,)) for axis in pool if axis not in before.used)
 
 
 def _suffixes(axes: Axes) -> Iterator[Axes]:

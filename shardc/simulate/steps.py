@@ -22,6 +22,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Single
 from shardc.ir.sharding import MAX, SUM, Array, Axes, Sharding
@@ -77,6 +78,8 @@ def _dispatch(op: Single, blocks: Sequence[Values], arrays: Sequence[Array], res
             return _anywhere(blocks[0], arrays[0].sharding, dims, mesh).blocks(mesh)
         case Slice(axes, dim):
             return _slice(part_of(blocks[0], mesh, axes), axes, dim, mesh).blocks(mesh)
+        case Mask(axes):
+            return _mask(blocks[0], axes, mesh)
         case Reshape():
             return blocks[0].reshape(*mesh.sizes, *result.local_shape(mesh))
         case Einsum():
@@ -144,6 +147,14 @@ def _slice(part: Part, axes: Axes, dim: int, mesh: Mesh) -> Part:
     numbers = {label: number for number, label in enumerate(part.labels)}
     diagonal = np.einsum(values, [numbers[label] for label in labels], list(range(len(numbers))))
     return Part(diagonal, part.axes)
+
+
+def _mask(blocks: Values, axes: Axes, mesh: Mesh) -> Values:
+    """The first device of each group keeps its block."""
+    first = tuple(slice(1) if axis in axes else slice(None) for axis in mesh.names)
+    kept = np.zeros_like(blocks)
+    kept[first] = blocks[first]
+    return kept
 
 
 def _anywhere(blocks: Values, before: Sharding, after: tuple[Axes, ...], mesh: Mesh) -> Part:

@@ -1,7 +1,7 @@
 """What an operation is, it says itself, or a table says that is closed: no list of classes, and no default branch.
 
 `isinstance(op, A | B)`, and `case _:` after some operations, are silent where an operation is added. Facts
-(`ir.facts`) and a `match` that `assert_never` closes are not: without them the type checker names the place.
+(`ir.operations`) and a `match` that `assert_never` closes are not: without them the type checker names the place.
 """
 
 import ast
@@ -16,7 +16,7 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Local, Loop
 from shardc.ir.sharding import Array, Sharding
-from shardc.rules.moves import moves
+from shardc.rules.moves import masks, moves
 from shardc.simulate.steps import step
 
 ROOT = Path(__file__).parents[2] / "shardc"
@@ -155,6 +155,7 @@ STARTS = [
 ]
 EVERY_MOVE = [(before, move) for before in STARTS for move in moves(before, MESH, MESH.names)]
 EVERY_MOVE.append((STARTS[0], uneven_exchange(STARTS[0], (("Y",), ()), MESH)))  # no rule's, but of whole paths
+EVERY_MOVE += [(before, move) for before in STARTS for move in masks(before, MESH.names)]  # which only come last
 
 
 def test_the_rules_make_every_move():
@@ -192,4 +193,4 @@ def test_names_are_those_of_the_notation():
     for name, kind in COLLECTIVE_NAMES.items():
         assert kind.facts.name == name == kind.__name__ and kind.facts.is_named
     for kind in get_args(Move):
-        assert kind.facts.name in COLLECTIVE_NAMES and kind.facts.is_move
+        assert kind.facts.is_move and (kind.facts.name in COLLECTIVE_NAMES or not kind.facts.is_named)

@@ -35,6 +35,9 @@ TEXTS = {
     for L { x[B_X, D] = relu(x ·_D W[L, D, F_Y] ·_F V[F_Y, D]) }
     Out[B, D_X] = x""",
     "partial sums": "for L { x[B, D]{U_X} = x[B, D]{U_X} + A[L, B, F_X] ·_F V[F_X, D] }\nOut[B_X, D] = x",
+    "added to partial sums": """y = relu(x[B, D])
+    for M { y = y + A[M, B, F_X] ·_F V[F_X, D] }
+    Out[B_X, D] = y""",
     "the dim last": "for L { x[B_X, D] = x[B_X, D] + A[B, D_Y, L]; S[B_X, L] = sum_D(x) }",
     "nested": "for L { for M { x[B_Y, D] = x[B_Y, D] + relu(W[L, M, D_X]) ⊙ x\n S[L, M, B] = sum_D(x) } }",
     "the other way round": "for -L { for -M { x[B_Y, D] = relu(x[B_Y, D] - W[L, M, D_X])\n S[L, M, B] = sum_D(x) } }",
@@ -106,6 +109,22 @@ def test_the_gradient_through_a_loop_is_that_of_its_trips():
     order = dict(zip(("x", "Win", "Wout"), wanted, strict=True))
     for name, one in zip(names, found, strict=True):
         np.testing.assert_allclose(np.asarray(one), np.asarray(order[name]), rtol=2e-4, atol=1e-4, err_msg=name)
+
+
+def test_the_gradient_of_what_is_kept_among_zeros_reaches_every_copy():
+    plan = planned(TEXTS["added to partial sums"])
+    assert "Mask" in [step.op for step in plan.steps] and plan.source().count("psum_scatter") == 1
+    wholes = [np.asarray(whole, "float32") for whole in simulate.sample_inputs(plan.program)]
+    program, mesh = plan.compile(), make_mesh(plan.schedule.mesh)
+    with jax.set_mesh(mesh):
+        from shardc.machines.run import placed
+
+        given = placed(plan.schedule, wholes, mesh)
+        found = jax.jit(jax.grad(lambda *arrays: (program(*arrays) ** 2).sum(), argnums=(0, 1, 2)))(*given)
+    plain = lambda x, a, v: ((jax.nn.relu(x) + jax.numpy.einsum("mbf,fd->bd", a, v)) ** 2).sum()  # noqa: E731
+    for one, other in zip(found, jax.grad(plain, argnums=(0, 1, 2))(*wholes), strict=True):
+        for shard in one.addressable_shards:
+            np.testing.assert_allclose(shard.data, np.asarray(other)[shard.index], rtol=1e-5, atol=1e-4)
 
 
 def test_what_is_compiled_moves_what_is_planned_in_every_trip():

@@ -14,6 +14,7 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, planned_at_once
+from shardc.planner.options import Options
 from shardc.testing import partial_programs, shardings
 from shardc.testing.oracles import all_shardings
 
@@ -37,6 +38,10 @@ KINDS = {
     "a sum of products": (
         "T = A[I, J]{} · B[J, K]{}; V = C[I, L]{} · D[L, K]{}; S[I, K]{} = T + V",
         {"T": "IK", "V": "IK"},
+    ),
+    "added to a whole one": (
+        "T = C[I, K]{} + A[I, J_X] · B[J_X, K]; S[I, K]{} = T + D[I, L_X] · E[L_X, K]",
+        {"T": "IK"},
     ),
     "a residual": ("T = A[I, J]{} · B[J, J2]{}; S[I, J2]{} = relu(T) - T", {"T": "IJ2"}),
     "an open input": ("T = A[I_?, J_?] · B[J, K]{}; S[I, L]{} = T · C[K, L]{}", {"A": "IJ", "T": "IK"}),
@@ -89,7 +94,7 @@ def least_of_all(text, free, mesh, objective, dims=SIZES):
     found = []
     for choice in each_choice(text, free, mesh):
         try:
-            planned = planned_at_once(parsed(choice, mesh, dims), model_of(mesh), objective)
+            planned = planned_at_once(parsed(choice, mesh, dims), model_of(mesh), objective, Options(masks=True))
         except ShardcError:
             continue  # nothing leads there
         found.append(planned.price(objective))

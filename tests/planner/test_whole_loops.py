@@ -14,6 +14,7 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, planned_at_once
+from shardc.planner.options import Options
 from shardc.testing import shardings
 from shardc.testing.oracles import all_shardings
 
@@ -51,6 +52,15 @@ KINDS = {
         "for L {{ for M {{ x‹x› = relu(x[I, J]{} · W[L, M, J, K]{} · V[L, K, J]{}) }}; R[L, I]{} = sum_J(x) }}; "
         "S[I, J]{} = neg(x); Q = sum_L(R)",
         {"x": "IJ"},
+    ),
+    "accumulated": (
+        "G‹g› = neg(C[I, K]{}); for L {{ G‹x› = G + A[L, I, J_X] · B[L, J_X, K] }}; S[I, K]{} = neg(G)",
+        {"g": "IK", "x": "IK"},
+    ),
+    "accumulated of two": (
+        "G = neg(C[I, K]{}); for L {{ G‹x› = (A[L, I, J_X] · B[L, J_X, K] + G) - x[I, K]{}; x = x[I, K] ⊙ 0.5 }}; "
+        "S[I, K]{} = neg(G)",
+        {"x": "IK"},
     ),
     "a sum": (
         "for L {{ T‹t› = A[L, I, J]{} · B[L, J, K]{}; G[I, K] = G[I, K] + T }}; S[I, K]{} = neg(G)",
@@ -109,7 +119,8 @@ def least_of_all(text, free, mesh, trips, objective):
     prices = []
     for choice in each_choice(text, free, mesh):
         try:
-            prices.append(planned_at_once(parsed(choice, mesh, trips), model_of(mesh), objective).price(objective))
+            planned = planned_at_once(parsed(choice, mesh, trips), model_of(mesh), objective, Options(masks=True))
+            prices.append(planned.price(objective))
         except ShardcError:
             continue  # nothing leads there
     return objective.first(min(prices))

@@ -9,7 +9,9 @@ import pytest
 
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice, apply
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import IllegalMove
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.simulate import IllegalStep, expected_blocks, gather, scatter, step
@@ -97,6 +99,20 @@ def test_every_move_on_two_axes_is_what_the_devices_do(before):
     blocks = arbitrary(before, XY, (64, 128))
     for move in all_moves(before, XY):
         check(move, blocks, before, XY, (64, 128))
+
+
+@pytest.mark.parametrize("axes", [("X",), ("Y",), ("X", "Y"), ("Y", "X")])
+def test_of_copies_one_is_kept_among_zeros(axes):
+    """The sum over the devices is the copy; a mask that every device, or none, leaves as it is would give another."""
+    before, shape = Sharding.of(["", ""]), (4, 6)
+    whole = np.random.default_rng(0).integers(1, 1000, size=shape)
+    blocks = np.broadcast_to(whole, XY.sizes + shape)
+    after = apply(Mask(axes), before, XY)
+    found = step(Mask(axes), [blocks], [array(before, shape)], array(after, shape), XY)
+    along = tuple(XY.names.index(axis) for axis in axes)
+    assert (found.sum(axis=along) == whole).all() and (found.any(axis=(2, 3)).sum(axis=along) == 1).all()
+    with pytest.raises(IllegalMove):
+        apply(Mask(axes), after, XY)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -282,7 +282,7 @@ def wire_bytes(name: str, n: int, local_bytes: int) -> int:
             return ceil((n - 1) * local_bytes / n)
         case Kind.PERMUTE:
             return local_bytes
-        case Kind.SLICE | Kind.LOCAL | Kind.LOOP:
+        case Kind.SLICE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
             return 0
         case kind:
             assert_never(kind)

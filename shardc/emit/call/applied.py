@@ -32,6 +32,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "//": operator.floordiv,
     "%": operator.mod,
+    "==": operator.eq,
 }
 _BRACKETS: dict[str, Callable[[list[Any]], Any]] = {"()": tuple, "[]": list, "{}": set}
 

@@ -11,7 +11,7 @@ from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan,
 from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import extremes, local
 from shardc.emit.steps.exchanges import joint_exchange, reshape
-from shardc.emit.steps.moves import exchange, gathered, permute, slice_of
+from shardc.emit.steps.moves import exchange, gathered, mask_of, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
 from shardc.emit.steps.pieces import direct_exchange
 from shardc.emit.steps.rings import ring
@@ -22,6 +22,7 @@ from shardc.emit.steps.variables import taken_names, variables
 from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import Kind
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
 from shardc.ir.sharding import SUM, Array, Axes, Sharding
@@ -196,7 +197,7 @@ class _Writer:
                 return self._product(step)
             case Apply():
                 return self._function(step, op)
-            case Reshape() | AllReduce() | AllToAll() | CollectivePermute() | Slice():
+            case Reshape() | AllReduce() | AllToAll() | CollectivePermute() | Slice() | Mask():
                 return self._moved(step, op, self._name(step.operands[0]))
             case _:
                 assert_never(op)
@@ -211,6 +212,8 @@ class _Writer:
                 return permute(value, op, self._before(step), self.mesh)
             case Slice(axes, dim):
                 return slice_of(value, axes, dim, self.mesh.product(axes))
+            case Mask(axes):
+                return mask_of(value, axes)
             case Reshape(_, joins):
                 digits = self.schedule.values[step.operands[0] if joins else step.result]
                 return renamed(reshape(op, digits, self.mesh), "", value.name)

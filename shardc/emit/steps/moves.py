@@ -67,6 +67,12 @@ def slice_of(value: Expr, axes: Axes, dim: int, parts: int) -> Call:
     return call("jax.lax.dynamic_slice_in_dim", value, start, size, axis=Const(dim))
 
 
+def mask_of(value: Expr, axes: Axes) -> Call:
+    """The first device's block; zeros on the others."""
+    is_first = BinOp(call("jax.lax.axis_index", axes_argument(axes)), "==", Const(0))
+    return call("jax.lax.select", is_first, value, call("jnp.zeros_like", value))
+
+
 def permute(value: Expr, move: CollectivePermute, before: Sharding, mesh: Mesh) -> Call:
     """Which device sends to which, counted over the move's axes in the order of the mesh.
 

@@ -25,7 +25,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.sharding import Axes, Sharding
 from shardc.lowering.scatters import LocalBlock
 from shardc.rules.digit_products import reductions
-from shardc.rules.moves import MAX_ARRANGEMENTS, moves
+from shardc.rules.moves import MAX_ARRANGEMENTS, masks, moves
 from shardc.rules.products import count_arrangements
 from shardc.rules.routes import Route, depends_on_shape, needs_digits, route
 
@@ -159,6 +159,13 @@ class Graph:
         if bundle is None or coarse is None:
             return moves(before, self.mesh, self.pool)
         return map(bundle.move, moves(coarse, bundle.coarse, self.coarse_pool))
+
+    def masks(self, number: int) -> Iterator[Edge]:
+        """To partial sums over one more axis, of which one copy is kept."""
+        before, bundle = self.shardings[number], self._bundle
+        coarse = before if bundle is None else bundle.coarsened(before)
+        found = () if coarse is None else masks(coarse, self.coarse_pool)
+        return (self._edge(move if bundle is None else bundle.move(move), before) for move in found)
 
     def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""

@@ -85,10 +85,25 @@ class Search:
         """
         if not self.options.searches:
             return self._closed_paths(seeds, goal)
-        found = Run(self, seeds, goal, limit).paths()
+        masked = self.options.masks and (goal is None or bool(self.graph.shardings[goal].unreduced))
+        found = Run(self, seeds, None if masked else goal, None if masked else limit).paths()
         if found is None:
             raise Spent
-        return found
+        return self._with_masks(found) if masked else found
+
+    def _with_masks(self, found: Paths) -> Paths:
+        """Whatever is reached, and from there partial sums over further axes, which are reached no other way."""
+        price, last = dict(found.price), dict(found.last)
+        for number in sorted(price, key=lambda each: len(self.graph.shardings[each].unreduced)):
+            waiting = [number]
+            while waiting:
+                before = waiting.pop()
+                for edge in self.graph.masks(before):
+                    cost = price[before] + self.price(before, edge)
+                    if cost < price.get(edge.target, cost + 1):
+                        price[edge.target], last[edge.target] = cost, (before, (edge.move,))
+                        waiting.append(edge.target)
+        return Paths(price, last, found.bound)
 
     def onward(self, number: int, goal: int | None, last: Arrival | None) -> list[Step] | None:
         """The route to the goal, and every move; None where the budget ends first."""

@@ -262,6 +262,8 @@ class Builder:
         number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)
         many = move.turns.times
         rounds = f", {many} rounds" if many > 1 else ""
+        if move.facts.kind is Kind.MASK:
+            return "one copy, to be added to partial sums"
         if product is not None:
             return _before_product(move, dims, product, number) + rounds
         if isinstance(table.expr, Product):
@@ -287,7 +289,7 @@ def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: i
             return "slice before the product"
         case Kind.SUM | Kind.SCATTER:
             return "reduce before the product"
-        case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
+        case Kind.EXCHANGE | Kind.PERMUTE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
             return "reshard before the product"
         case kind:
             assert_never(kind)
@@ -304,7 +306,7 @@ def _after_product(move: Move, case: int) -> str:
             return "gather after the product"
         case Kind.SLICE:
             return "slice after the product"
-        case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
+        case Kind.EXCHANGE | Kind.PERMUTE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
             return "reshard after the product"
         case kind:
             assert_never(kind)

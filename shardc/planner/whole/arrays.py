@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shardc.ir.calls import linear_operands
 from shardc.ir.dtypes import DType
-from shardc.ir.expressions import Named, Pattern, Use
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.ir.sharding import Sharding
 from shardc.planner.paths.search import Search
@@ -121,6 +122,42 @@ def leaving(program: Program) -> set[tuple[int, str]]:
     """The outputs: of each the number of its statement, and its name."""
     every = [(number, bound.name) for number, each in enumerate(program.statements) for bound in bound_by(each)]
     return {every[result] for result in program.outputs}
+
+
+def is_accumulated(body: Program, name: str) -> bool:
+    """Whether all that a trip does with what it carries under this name is linear: `G = G + T`, but not
+    `x = x + relu(x)`. Then it may be carried as partial sums, which are reduced once, after the last trip."""
+    of = {name}
+    for each in body.statements:
+        if isinstance(each, For):
+            held = of.intersection(read_by(each))
+            if not all(one in each.carried and is_accumulated(body.inside(each), one) for one in held):
+                return False
+            continue
+        reads = of.intersection(read_by(each))
+        if reads and not _is_linear(each.expr, of):
+            return False
+        of = of | {each.name} if reads else of - {each.name}
+    return True
+
+
+def _is_linear(expr: Expr, of: set[str]) -> bool:
+    """Whether an expression is linear in these arrays, together."""
+    match expr:
+        case Use():
+            return True
+        case Named():
+            return False
+        case Call(operands=below):
+            linear = linear_operands(expr.function, expr.numbers)
+        case Product(operands=below):
+            linear = frozenset(range(len(below)))
+        case _:
+            assert_never(expr)
+    holds = [place for place, each in enumerate(below) if any(use.name in of for use in uses(each))]
+    if isinstance(expr, Product) and len(holds) > 1:
+        return False
+    return all(place in linear and _is_linear(below[place], of) for place in holds)
 
 
 def moved_by(expr: object) -> Use | None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
-from shardc.ir.program import For, Input, Program, Statement, bound_by, every_statement
+from shardc.ir.program import Bound, For, Input, Program, Statement, bound_by, every_statement
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
 from shardc.planner.whole.arrays import (
@@ -35,6 +35,7 @@ from shardc.planner.whole.arrays import (
     LoopLines,
     Lying,
     fresh,
+    is_accumulated,
     is_free,
     leaving,
     moved_by,
@@ -158,13 +159,14 @@ class FactorGraph:
         inside, around = program.inside(loop), (self._arrays, self.lines, self._now, self._times)
         self._times *= self.problem.program.shape((loop.dim,))[0]
         counts = use_counts(inside)
+        sums = {name for name in loop.carried if is_accumulated(inside, name)}
         carried = {
-            bound.name: homes.get(bound.name) or self._carried(bound.name, bound.pattern, bound.name in outputs)
+            bound.name: homes.get(bound.name) or self._carried(bound, bound.name in sums, bound.name in outputs)
             for bound in bound_by(loop)
             if bound.name in loop.carried
         }
         arrays, lines = dict(self._arrays), list[Line | LoopLines]()
-        given = [self._within(loop, array, counts[array.name], carried) for array in loop.takes]
+        given = [self._within(loop, array, counts[array.name], carried, sums) for array in loop.takes]
         self._arrays = {array.name: entity for array, entity in zip(loop.takes, given, strict=True)}
         self.lines = lines
         self._block(inside, carried)
@@ -181,14 +183,20 @@ class FactorGraph:
             self._arrays[bound.name] = after
         self.lines.append(LoopLines(loop, self._now, lines, tuple((one, one.bases[0]) for one in given)))
 
-    def _carried(self, name: str, pattern: Pattern, is_output: bool) -> Lying:
-        """The one sharding of what is carried, to which it is brought before the loop."""
-        entity = self._arrays[name]
-        found = self.nodes.lying(entity, pattern, self._times, with_sums=not is_output and is_free(pattern))
-        self.nodes.move(entity, entity.sources, found)
+    def _carried(self, bound: Bound, is_sum: bool, is_output: bool) -> Lying:
+        """The one sharding of what is carried, to which it is brought before the loop: of what trips only add to, any
+        partial sums."""
+        entity = self._arrays[bound.name]
+        carried = replace(entity, partial=self._partial(entity, is_sum))
+        with_sums = not is_output and is_free(bound.pattern)
+        found = self.nodes.lying(carried, bound.pattern, self._times, with_sums)
+        self.nodes.move(entity, entity.sources, found, may_mask=is_sum)
         return found
 
-    def _within(self, loop: For, array: Input, left: int, carried: dict[str, Lying]) -> Entity:
+    def _partial(self, entity: Entity, is_sum: bool) -> frozenset[str]:
+        return frozenset(self.problem.pool) if is_sum else entity.partial
+
+    def _within(self, loop: For, array: Input, left: int, carried: dict[str, Lying], sums: set[str]) -> Entity:
         """What a body has of an array around it."""
         outer = self._arrays[array.name]
         outer.left, outer.is_used = outer.left - 1, True
@@ -196,7 +204,7 @@ class FactorGraph:
             return replace(outer, name=array.name, left=left, bases=list(outer.bases), asked=dict(outer.asked))
         found = self._like(outer, array.name, array.dims, left)
         if array.name in carried:
-            found.bases = [carried[array.name]]
+            found.bases, found.partial = [carried[array.name]], self._partial(outer, array.name in sums)
         else:
             dims = next(scanned.dims for scanned in loop.scanned if scanned.name == array.name)
             found.bases = [self.nodes.rows((outer, dims), base, found, loop.dim) for base in outer.bases]
@@ -275,7 +283,7 @@ class FactorGraph:
                 entity.left -= 1
                 self.nodes.stay(self._asked(entity, use) or entity.bases[-1], to)
             else:
-                self._use(entity, use, to, others)
+                self._use(entity, use, to, others, may_mask=isinstance(expr, Call))
             before.append((entity, to))
         self.taken += before
 
@@ -298,16 +306,16 @@ class FactorGraph:
 
     # --- where arrays lie
 
-    def _use(self, entity: Entity, use: Use, to: Lying, others: Sequence[Lying] = ()) -> None:
+    def _use(self, entity: Entity, use: Use, to: Lying, others: Sequence[Lying] = (), may_mask: bool = False) -> None:
         """The price of an array's coming to lie as a node says, from where it is, or was moved to for `others`."""
         entity.left -= 1
         point = self._asked(entity, use)
         if point is not None:
-            self.nodes.move(entity, [point], to)
+            self.nodes.move(entity, [point], to, may_mask=may_mask)
         else:
             if entity.gains_by_a_copy:
                 self._keep(entity)
-            self.nodes.move(entity, entity.sources, to, others)
+            self.nodes.move(entity, entity.sources, to, others, may_mask)
         entity.is_used = True
 
     def _asked(self, entity: Entity, use: Use) -> Lying | None:

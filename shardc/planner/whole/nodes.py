@@ -14,7 +14,7 @@ from shardc.planner.products.ways import Way
 from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor
-from shardc.planner.whole.prices import NEVER, Prices, Scale, Table, between
+from shardc.planner.whole.prices import NEVER, Prices, Scale, Table, between, masked
 
 MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
 
@@ -32,6 +32,7 @@ class Nodes:
     prices: Prices  # between the shardings of each array, as far as they are known
     sizes: list[int] = field(default_factory=list)
     factors: list[Factor] = field(default_factory=list)
+    _masked: Prices = field(default_factory=dict)
 
     @property
     def entries(self) -> int:
@@ -59,6 +60,14 @@ class Nodes:
             self.prices[key] = between(search, self.scale)
         return self.prices[key]
 
+    def masked(self, entity: Entity) -> Table:
+        """The same with what is whole made partial sums at the end: one copy of it, for nothing."""
+        search = entity.search
+        key = (search.shape, search.total_bytes)
+        if key not in self._masked:
+            self._masked[key] = masked(search, self.between(entity))
+        return self._masked[key]
+
     def possible(self, ways: Sequence[tuple[Way, int]], arrays: Sequence[Entity]) -> list[tuple[Way, int]]:
         """The ways whose operands and result, which these arrays are, can lie so."""
         known = [(entity.states.place, self.between(entity)) for entity in arrays]
@@ -73,9 +82,19 @@ class Nodes:
 
     # --- tables
 
-    def move(self, entity: Entity, sources: Sequence[Lying], to: Lying, others: Sequence[Lying] = ()) -> None:
-        """The table of moving from the cheapest of some places to another; `others` are states of the same node."""
-        table = self.between(entity)
+    def move(
+        self,
+        entity: Entity,
+        sources: Sequence[Lying],
+        to: Lying,
+        others: Sequence[Lying] = (),
+        may_mask: bool = False,
+    ) -> None:
+        """The table of moving from the cheapest of some places to another; `others` are states of the same node.
+
+        With `may_mask` what is whole may become partial sums: to be added to such.
+        """
+        table = self.masked(entity) if may_mask else self.between(entity)
         given = [source for source in sources if source.is_given]
         open_ones = [source for source in sources if not source.is_given]
         while len(open_ones) > 1 and _size([*open_ones, to]) > MOST_TOGETHER:

@@ -135,6 +135,17 @@ def between(search: Search, scale: Scale) -> Table:
     return found
 
 
+def masked(search: Search, found: Table) -> Table:
+    """The same with the further way of a copy that is kept among zeros: last, and for nothing."""
+    every, found = states(search.graph, search.model, search.array), found.copy()
+    for place, number in enumerate(every.numbers):  # those of fewer partial sums come first
+        for edge in search.graph.masks(number):
+            target = every.place[edge.target]
+            if search.divides(edge.target):
+                np.minimum(found[:, target], found[:, place], out=found[:, target])
+    return found
+
+
 def _edges(search: Search, every: States, scale: Scale) -> Table:
     """One move each."""
     count = len(every.numbers)
