@@ -27,6 +27,8 @@ from shardc.compiled.hlo.text import Module
 from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
+from shardc.cost.kinds import by_kind
+from shardc.cost.kinds.held import ByKind
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
 from shardc.ir.plan import Cost, Done, Schedule, Step, Together, every_step
@@ -103,6 +105,7 @@ class Verification:
     compiled_memory: Allocation
     predicted: Cost
     replayed: Timeline
+    kinds: ByKind | None = None  # of a training step, what is predicted
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -234,4 +237,5 @@ def verification_of(
     padding = tuple(collective for collective in every if collective.part_of)
     matches, left = match(schedule, (collective for collective in every if not collective.part_of))
     predicted = allocation(schedule)
-    return Verification(topology, tuple(matches), tuple(left), padding, predicted, memory, cost, replay(module, model))
+    replayed, kinds = replay(module, model), by_kind(schedule)
+    return Verification(topology, tuple(matches), tuple(left), padding, predicted, memory, cost, replayed, kinds)

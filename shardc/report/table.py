@@ -22,6 +22,10 @@ def table(plan: PlanView, top: int = DEFAULT_TOP) -> str:
         own = [step for step in plan.steps if step.statement == number]
         parts.append(_statement(statement, own, top))
     parts.append(_totals(plan))
+    if plan.memory is not None:
+        from shardc.report.kinds import kinds_table
+
+        parts.append(kinds_table(plan.memory))
     return "\n\n".join(parts)
 
 

@@ -23,7 +23,7 @@ def verification_table(found: Verification, steps: Sequence[StepView]) -> str:
     steps = list(every_view(steps))
     head = "\n".join([f"compiled for {found.topology}, per device", *(f"note: {note}" for note in found.notes)])
     parts = [head, _table(_STEPS, _steps(found, steps))]
-    parts += [_by_axes(found), _memory(found), _times(found), "\n".join(_verdict(found, steps))]
+    parts += [_by_axes(found), _memory(found), _by_kind(found), _times(found), "\n".join(_verdict(found, steps))]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -115,6 +115,25 @@ def _memory(found: Verification) -> str:
         for before, after in [[getattr(m, f"{name}_bytes") for m in (found.predicted_memory, found.compiled_memory)]]
     ]
     return _table(("memory", "predicted", "compiled", "ratio"), rows)
+
+
+def _by_kind(found: Verification) -> str:
+    """What each kind is predicted to take of the arguments, outputs and temporaries, beside what these are compiled
+    to."""
+    if found.kinds is None:
+        return ""
+    held = found.kinds.held
+    parts = {
+        "argument": [each.given for each in held],
+        "output": [each.left for each in held],
+        "temporary": [each.peak - each.given - each.left for each in held],
+    }
+    parts["total"] = [sum(sizes) for sizes in zip(*parts.values(), strict=True)]
+    rows = [
+        (name, *map(in_bytes, sizes), in_bytes(getattr(found.compiled_memory, f"{name}_bytes")))
+        for name, sizes in parts.items()
+    ]
+    return _table(("predicted", *(each.kind.value for each in held), "all compiled"), rows)
 
 
 def _times(found: Verification) -> str:

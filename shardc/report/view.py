@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardc.cost import CostModel
 from shardc.cost.chips import Chip
+from shardc.cost.kinds import by_kind
 from shardc.io.text import json_text
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Cost, Loop, Schedule, Step, Strategy, operands_of
 from shardc.ir.sharding import Array
 from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement
 from shardc.report.units import in_bytes
+
+if TYPE_CHECKING:
+    from shardc.cost.kinds.held import ByKind
 
 VERSION = 1
 
@@ -116,6 +120,7 @@ class PlanView:
     notes: tuple[str, ...]
     capacity_bytes: int  # of a device
     warnings: tuple[str, ...]
+    memory: ByKind | None  # of a training step, by kind
 
 
 def view(planned: PlannedProgram, model: CostModel) -> PlanView:
@@ -138,6 +143,7 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         (*program.warnings, *planned.notes),
         int(model.chip.hbm_bytes),
         _warnings(planned.cost, model.chip),
+        by_kind(schedule),
     )
 
 
@@ -196,7 +202,16 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "notes": list(plan.notes),
         "capacity_bytes": plan.capacity_bytes,
         "warnings": list(plan.warnings),
+        **_memory(plan),
     }
+
+
+def _memory(plan: PlanView) -> dict[str, Any]:
+    if plan.memory is None:
+        return {}
+    from shardc.report.kinds import kinds_fields
+
+    return {"memory": kinds_fields(plan.memory)}
 
 
 def _statement_fields(statement: StatementView, top: int | None) -> dict[str, Any]:

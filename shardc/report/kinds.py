@@ -1,0 +1,69 @@
+"""The memory of a training step by kind, beside the plan's other figures: as a table, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from shardc.cost.kinds.held import ByKind, Held, Kept
+from shardc.cost.kinds.told import Kind
+from shardc.report.units import in_bytes
+
+_BOOKED = (Kind.WEIGHTS, Kind.GRADIENTS, Kind.OPTIMIZER)  # what the books count for each parameter
+
+
+def kinds_table(found: ByKind) -> str:
+    """What is given, left and held at the peak of each kind; then what forward leaves for backward."""
+    rows = [_row(held) for held in found.held]
+    total = [in_bytes(sum(getattr(held, each) for held in found.held)) for each in ("given", "left", "peak")]
+    headers = ("kind", "given", "left", "at the peak", "for each parameter")
+    parts = [f"memory by kind, {found.parameters:,} parameters", _table(headers, [*rows, ("all", *total, "")])]
+    if found.kept:
+        kept = [(one.made, str(one.array), in_bytes(one.bytes), _each(one), one.formula) for one in found.kept]
+        kept.append(("all", "", in_bytes(sum(one.bytes for one in found.kept)), "", ""))
+        parts += ["", "activations", _table(("kept", "as", "bytes", "each trip", "formula"), kept)]
+    return "\n".join(parts)
+
+
+def kinds_fields(found: ByKind) -> dict[str, Any]:
+    """The same for `--json`."""
+    return {
+        "parameters": found.parameters,
+        "kinds": {
+            held.kind.value: {
+                "given_bytes": held.given,
+                "left_bytes": held.left,
+                "peak_bytes": held.peak,
+                "formula": held.formula,
+                "bytes_per_parameter": held.per_parameter,
+            }
+            for held in found.held
+        },
+        "activations": [
+            {
+                "made": one.made,
+                "sharding": str(one.array),
+                "bytes": one.bytes,
+                "trips": one.rows,
+                "formula": one.formula,
+            }
+            for one in found.kept
+        ],
+    }
+
+
+def _row(held: Held) -> Sequence[str]:
+    is_booked = held.kind in _BOOKED and held.parameter
+    share = f"{held.parameter} B" + (f" = {held.per_parameter:.3g} B" if "/" in held.parameter else "")
+    return (held.kind.value, *map(in_bytes, (held.given, held.left, held.peak)), share if is_booked else "")
+
+
+def _each(one: Kept) -> str:
+    return f"{in_bytes(one.bytes // one.rows)} ×{one.rows}" if one.rows > 1 else ""
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    text = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True)
+    return "\n".join(f"  {line.rstrip()}" for line in text.splitlines())

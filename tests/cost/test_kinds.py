@@ -1,0 +1,215 @@
+"""The memory of a training step by kind: told by what is computed of what, and adding up to the one figure."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost.formulas import evaluate
+from shardc.cost.kinds.alive import at_peak
+from shardc.cost.kinds.flow import Flow
+from shardc.cost.memory import peak_bytes
+from shardc.testing import backward_programs, loops, programs
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FORWARD = "h[B_X, F] = relu(x[B_X, D] ·_D W[D, F]); y[B_X, D] = h ·_F V[F, D]"
+SIZES = {"mesh": {"X": 2}, "dims": {"B": 8, "D": 8, "F": 16}}
+BACKWARD = "dh[B_X, F] = where(h > 0, dy[B_X, D] ·_D V, 0); gW[D, F] = x ·_B dh; gV[F, D] = h ·_B dy"
+KINDS = ("weights", "gradients", "optimizer", "activations", "temporaries")
+
+
+def example(name):
+    program = shardc.parse((EXAMPLES / f"{name}.shard").read_text(encoding="utf-8"))
+    return program if name.startswith("zero") else shardc.grad(program, whole=True)
+
+
+@cache
+def planned(name, topology=None):
+    return shardc.plan(shardc.parse(str(example(name)), topology=topology))
+
+
+def told(plan):
+    """The inputs and outputs of each kind, by name."""
+    found = plan.memory
+    assert found is not None
+    return {kind: " ".join(names) for kind, names in ends(plan).items() if names}
+
+
+def ends(plan):
+    from shardc.cost.kinds.told import told
+
+    found = told(plan.schedule.block)
+    flow = found.flow
+    names = [array.name for array in (*plan.inputs, *plan.outputs)]
+    kinds = [found.kinds[number].value for number in (*flow.inputs, *flow.outputs)]
+    return {kind: [name for name, of in zip(names, kinds, strict=True) if of == kind] for kind in KINDS}
+
+
+def per_parameter(plan):
+    return {held.kind.value: held.parameter for held in plan.memory.held[:3]}
+
+
+# --- one figure
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.one_of(programs(), loops(), backward_programs()))
+def test_what_is_alive_at_the_peak_is_what_memory_counts(case):
+    """A value that counts twice, is forgotten, or dies a step early or late is off by its bytes."""
+    plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims)
+    schedule = plan.schedule
+    flow = Flow.of(schedule.block)
+
+    def size(value):
+        return flow.values[value].local_bytes(schedule.mesh)
+
+    alive = at_peak(schedule.block, flow, size)
+    assert sum(count * size(value) for value, count in alive.items()) == peak_bytes(schedule.block, schedule.mesh)
+
+
+@pytest.mark.parametrize(
+    ("name", "topology"),
+    [("fsdp", None), ("layers", None), ("zero_1", None), ("fsdp", "v5p:2x2x2"), ("zero_1", "v5p:2x2x2")],
+)
+def test_the_kinds_add_up_to_the_one_figure(name, topology):
+    plan = planned(name, topology)
+    assert sum(held.peak for held in plan.memory.held) == plan.cost.peak_bytes
+    assert sum(held.given for held in plan.memory.held) <= plan.cost.peak_bytes
+    if topology is None:
+        assert sum(held.given for held in plan.memory.held) == sum(array.bytes for array in plan.inputs)
+        for held in plan.memory.held[:3]:
+            assert evaluate(held.formula, plan.symbols) == max(held.given, held.left)
+        for kept in plan.memory.kept:
+            assert evaluate(kept.formula, plan.symbols) == kept.bytes
+
+
+# --- the books' formulas
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("zero_1", ("2", "2", "12/X")),
+        ("zero_2", ("2", "2/X", "12/X")),
+        ("zero_3", ("2/X", "2/X", "12/X")),
+        ("fsdp", ("2/X", "2/X", "")),
+        ("hybrid_sharding", ("2/X", "2/X", "")),
+        ("sequence_parallel", ("0.003899 + 1.996/Y", "0.003899 + 1.996/Y", "")),
+        ("layers", ("2/data/model", "2/data/model", "")),
+    ],
+)
+def test_what_a_parameter_takes_is_what_the_books_say(name, wanted):
+    """Of sequence parallelism the gain of the norm, 64 of 32,832 parameters, is whole on each device."""
+    assert tuple(per_parameter(planned(name)).values()) == wanted
+
+
+def test_data_parallelism_is_two_and_two_and_twelve():
+    text = (EXAMPLES / "zero_1.shard").read_text(encoding="utf-8").replace("D_X", "D")
+    assert tuple(per_parameter(shardc.plan(text)).values()) == ("2", "2", "12")
+
+
+# --- how they are told apart
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (
+            "fsdp",
+            {"weights": "Win Wout", "gradients": "dWin dWout", "activations": "In", "temporaries": "dOut Out dIn"},
+        ),
+        (
+            "cross_entropy",
+            {"weights": "W", "gradients": "dW", "activations": "x Token", "temporaries": "dLoss Loss dx"},
+        ),
+        (
+            "mixture_of_experts",
+            {
+                "weights": "Wi Wo",
+                "gradients": "dWi dWo",
+                "activations": "Dispatch x Combine",
+                "temporaries": "dy y dDispatch dx dCombine",
+            },
+        ),
+        (
+            "zero_1",
+            {
+                "weights": "W W_new",
+                "gradients": "g",
+                "optimizer": "m v p m_new v_new p_new",
+                "activations": "In",
+                "temporaries": "dOut Out",
+            },
+        ),
+    ],
+)
+def test_the_arrays_of_an_example(name, wanted):
+    assert told(planned(name)) == wanted
+
+
+STEPS = {
+    "plain descent": (
+        "W_new[D, F] = W - 0.1 ⊙ gW; V_new[F, D] = V - 0.1 ⊙ gV; return y, W_new, V_new",
+        {"weights": "W V W_new V_new", "activations": "x", "temporaries": "dy y"},
+    ),
+    "momentum": (
+        "m_new = 0.9 ⊙ m[D, F] + gW; W_new[D, F] = W - 0.1 ⊙ m_new; return y, m_new, W_new",
+        {"weights": "W W_new", "optimizer": "m m_new", "activations": "x V", "temporaries": "dy y"},
+    ),
+    "Adam, all of one type": (
+        "m_new = 0.9 ⊙ m[D, F] + 0.1 ⊙ gW; v_new = 0.9 ⊙ v[D, F] + 0.1 ⊙ square(gW)\n"
+        "W_new[D, F] = W - m_new / sqrt(v_new); return y, W_new, v_new, m_new",
+        {"weights": "W W_new", "optimizer": "m v v_new m_new", "activations": "x V", "temporaries": "dy y"},
+    ),
+    "a sum over calls": (
+        "S_new = S[D, F] + gW; return y, S_new, gV",
+        {"weights": "W V", "gradients": "S S_new gV", "activations": "x", "temporaries": "dy y"},
+    ),
+    "one gradient": (
+        "return y, gW",
+        {"weights": "W", "gradients": "gW", "activations": "x V", "temporaries": "dy y"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_arrays_of_a_step(name):
+    after, wanted = STEPS[name]
+    plan = shardc.plan(f"{FORWARD}\n{BACKWARD}\n{after}", **SIZES)
+    assert {kind: set(names.split()) for kind, names in told(plan).items()} == {
+        kind: set(names.split()) for kind, names in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["zero_1", "fsdp"])
+def test_no_name_tells_them_apart(name):
+    """The same program with other names of its arrays, in which each has that of another."""
+    text = str(example(name))
+    names = sorted({array.name for array in example(name).inputs} | {each.name for each in shardc.plan(text).outputs})
+    other = dict(zip(names, names[3:] + names[:3], strict=True))
+    renamed = re.sub(r"\w+(?=\[|\b)", lambda word: other.get(word[0], word[0]), text)
+    given, found = ends(shardc.plan(text)), ends(shardc.plan(renamed))
+    assert found == {kind: [other[name] for name in of] for kind, of in given.items()}
+
+
+@pytest.mark.parametrize(
+    "name", ["attention", "fsdp", "gradient", "layers", "micro_batches", "mixture_of_experts", "mlp", "reshard"]
+)
+def test_what_is_no_training_step_has_no_kinds(name):
+    found = shardc.plan((EXAMPLES / f"{name}.shard").read_text(encoding="utf-8"))
+    assert found.memory is None
+    assert "memory by kind" not in str(found) and "memory" not in json.loads(found.to_json(1))
+
+
+def test_the_table_and_the_json_show_them():
+    found = planned("zero_1")
+    assert "  optimizer    12.3 kB  12.3 kB  12.3 kB        12/X B = 1.5 B" in str(found).splitlines()
+    fields = json.loads(found.to_json(1))["memory"]
+    assert fields["parameters"] == 64 * 128 and list(fields["kinds"]) == list(KINDS)
+    assert fields["kinds"]["optimizer"]["bytes_per_parameter"] == 1.5
+    assert [(one["made"], one["trips"]) for one in fields["activations"]] == [("In", 2)]
