@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from shardc.cost.kinds.flow import Flow, Path
-from shardc.ir.folds import last_uses
-from shardc.ir.plan import Block, Loop
+from shardc.ir.plan import Block, Loop, last_uses
 
 Alive: TypeAlias = Counter[
     int

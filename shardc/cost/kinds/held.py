@@ -18,8 +18,7 @@ from shardc.cost.kinds.alive import at_peak
 from shardc.cost.kinds.flow import Flow
 from shardc.cost.kinds.told import Kind, Told, told
 from shardc.cost.memory import allocated_of
-from shardc.ir.folds import every_block
-from shardc.ir.plan import Einsum, Schedule
+from shardc.ir.plan import Einsum, Schedule, every_block
 from shardc.ir.program import Program, every_statement
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering.buffers import size_of
