@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from shardc.compiled.compare import Comparison
     from shardc.compiled.tune.tuned import Tuned
     from shardc.compiled.verify import Verification
-    from shardc.cost.kinds.held import ByKind
     from shardc.proving import Proof
     from shardc.report.pictures import Picture
 
@@ -120,18 +119,6 @@ class Plan(Shown):
     def capacity_bytes(self) -> int:
         """The memory of a device, by the chip."""
         return self._view.capacity_bytes
-
-    @property
-    def memory(self) -> ByKind | None:
-        """Of a training step its memory by kind, and what forward keeps for backward: `cost.kinds`.
-
-        >>> from shardc import grad, parse, plan
-        >>> forward = parse("y[B_X, F] = x[B_X, D] · W[D, F]", mesh={"X": 4}, dims={"B": 8, "D": 8, "F": 8})
-        >>> found = plan(grad(forward, ["W"], whole=True)).memory
-        >>> [(held.kind.value, held.parameter) for held in found.held][:2], [one.made for one in found.kept]
-        ([('weights', '2'), ('gradients', '2')], ['x'])
-        """
-        return self._view.memory
 
     @property
     def warnings(self) -> tuple[str, ...]:

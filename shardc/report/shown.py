@@ -14,6 +14,7 @@ from shardc.report.view import PlanView
 
 if TYPE_CHECKING:
     from shardc.compiled.verify import Verification
+    from shardc.cost.kinds.held import ByKind
     from shardc.cost.model import LinkModel
     from shardc.ir.plan import Schedule
     from shardc.report.pictures import Picture
@@ -43,6 +44,18 @@ class Shown(ABC):
 
     @abstractmethod
     def _front_view(self) -> FrontView: ...
+
+    @property
+    def memory(self) -> ByKind | None:
+        """Of a training step its memory by kind, and what forward keeps for backward: `cost.kinds`.
+
+        >>> from shardc import grad, parse, plan
+        >>> forward = parse("y[B_X, F] = x[B_X, D] · W[D, F]", mesh={"X": 4}, dims={"B": 8, "D": 8, "F": 8})
+        >>> found = plan(grad(forward, ["W"], whole=True)).memory
+        >>> [(held.kind.value, held.parameter) for held in found.held][:2], [one.made for one in found.kept]
+        ([('weights', '2'), ('gradients', '2')], ['x'])
+        """
+        return self._view.memory
 
     def __str__(self) -> str:
         return table(self._view)
