@@ -51,7 +51,7 @@ class Plan(Shown):
     @cached_property
     def _view(self) -> PlanView:
         """What the table and the JSON show; a plan that is only compiled or emitted needs none of it."""
-        return view(self._found, self._model)
+        return view(self._found, self._model, self._asked.program, self._asked.model)
 
     @property
     def program(self) -> Program:

@@ -18,12 +18,12 @@ not forgiven; either way it is named (`REWRITES`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.compiled.hlo.collectives import Collective, Reader
 from shardc.compiled.hlo.text import Module
+from shardc.compiled.replay.lines import path_of, with_lines
 from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation, allocation
@@ -59,8 +59,6 @@ REWRITES = {
     ),
     ("AllReduce", "ReduceScatter+AllGather"): Rewrite("in two", "it is scattered, then gathered: the same bytes"),
 }
-
-_SCOPE = re.compile(r"(?:^|/)step(\d+)(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
     left = [collective for collective in compiled if collective.total_bytes]
     found: dict[tuple[int, ...], list[Collective]] = {done.path: [] for _, done in planned}
     for collective in list(left):
-        path = _scope(collective)
+        path = path_of(collective.scope)
         if path in found:
             found[path].append(collective)
             left.remove(collective)
@@ -176,21 +174,16 @@ def _together(
     """What a group moves, and what was compiled under the name of one of its steps."""
     paths = [(place,) for place in range(group.first, group.last + 1)]
     of = [(number, done.step) for number, done in moves if done.path in paths]
-    became = tuple(collective for collective in compiled if _scope(collective) in paths)
+    became = tuple(collective for collective in compiled if path_of(collective.scope) in paths)
     axes = schedule.mesh.ordered({axis for _, step in of for axis in step.op.axes})
     wire = sum(step.cost.wire_bytes for _, step in of)
     return StepMatch(of[0][0], "+".join(step.name for _, step in of), axes, wire, became, f"as one: {group.how.value}")
 
 
 def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
-    same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and not _scope(c)]
+    same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and not path_of(c.scope)]
     rewritten = {name for planned, name in REWRITES if planned == step.name}
     return [c for c in same if c.kind == step.name][:1] or [c for c in same if c.kind in rewritten][:1]
-
-
-def _scope(collective: Collective) -> tuple[int, ...]:
-    """The place of the step that it bears the name of, after those of the loops around: `step3/while/body/step0`."""
-    return tuple(map(int, _SCOPE.findall(collective.scope)))
 
 
 def _matched(schedule: Schedule, number: int, done: Done, compiled: tuple[Collective, ...]) -> StepMatch:
@@ -237,5 +230,5 @@ def verification_of(
     padding = tuple(collective for collective in every if collective.part_of)
     matches, left = match(schedule, (collective for collective in every if not collective.part_of))
     predicted = allocation(schedule)
-    replayed, kinds = replay(module, model), by_kind(schedule)
+    replayed, kinds = with_lines(replay(module, model), schedule), by_kind(schedule)
     return Verification(topology, tuple(matches), tuple(left), padding, predicted, memory, cost, replayed, kinds)

@@ -100,12 +100,16 @@ def applied(call: Call, sizes: Mapping[str, int]) -> Apply:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """`wire_bytes` received by the busiest device, `flops` per device, seconds, and how the time is spelled."""
+    """`wire_bytes` received by the busiest device, `flops` per device, seconds, and how the time is spelled.
+
+    `by_memory`: of a product, whether it waits for the device's memory, not for its arithmetic.
+    """
 
     wire_bytes: int = 0
     flops: int = 0
     time_s: float = 0.0
     spelled: Callable[[], str] | None = field(default=None, repr=False, compare=False)  # when a table asks
+    by_memory: bool = False
 
     @property
     def formula(self) -> str:

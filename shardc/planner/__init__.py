@@ -6,6 +6,7 @@ from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement
 from shardc.planner.program.overlap import Overlap, overlapped
 from shardc.planner.program.pareto import Front
 from shardc.planner.program.plan import pareto, plan_program, plan_with_subaxes, planned_at_once
+from shardc.planner.program.written import Written, as_written
 
 __all__ = [
     "Front",
@@ -15,6 +16,8 @@ __all__ = [
     "PlannedLoop",
     "PlannedProgram",
     "PlannedStatement",
+    "Written",
+    "as_written",
     "overlapped",
     "pareto",
     "plan_program",

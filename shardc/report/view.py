@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from shardc.cost import CostModel
 from shardc.cost.chips import Chip
 from shardc.cost.kinds import by_kind
+from shardc.cost.received import received
 from shardc.io.text import json_text
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Cost, Loop, Schedule, Step, Strategy, operands_of
+from shardc.ir.program import Program
 from shardc.ir.sharding import Array
-from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement
+from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement, Written, as_written
 from shardc.report.units import in_bytes
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class StepView:
     rule: str
     trips: int = 1
     steps: tuple[StepView, ...] = ()  # of one trip, where the step is a loop
+    hbm_bound: bool = False  # of a product: it waits for the device's memory
     form: str = ""  # `ring`, `partitioner`: how it is done as one with the steps beside it of the same form
 
 
@@ -101,6 +104,24 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """Over all devices; None where it was not counted."""
+
+    devices: int
+    wire_bytes: int | None
+    flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenView:
+    """The program as the book's own rules do it. Of what a loop repeats there is one step, with its `trips`."""
+
+    wire_bytes: int
+    time_s: float
+    steps: tuple[StepView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlanView:
     """The plan, in the names of its JSON."""
 
@@ -116,6 +137,8 @@ class PlanView:
     steps: tuple[StepView, ...]
     cost: Cost
     bound: Bound
+    totals: Totals
+    written: WrittenView | None  # None where the book's rules lead nowhere
     symbols: dict[str, float]
     notes: tuple[str, ...]
     capacity_bytes: int  # of a device
@@ -123,9 +146,11 @@ class PlanView:
     memory: ByKind | None  # of a training step, by kind
 
 
-def view(planned: PlannedProgram, model: CostModel) -> PlanView:
+def view(planned: PlannedProgram, model: CostModel, asked: Program, asked_model: CostModel) -> PlanView:
+    """`asked` is the program as it was given, `asked_model` its prices: on the mesh before any axis was cut."""
     schedule, program = planned.schedule, planned.schedule.program
-    mesh = program.mesh
+    mesh, given = program.mesh, [schedule.given(number) for number in schedule.inputs]
+    written = as_written(asked, asked_model, given)
     return PlanView(
         VERSION,
         dict(schedule.given_mesh.axes),
@@ -133,18 +158,25 @@ def view(planned: PlannedProgram, model: CostModel) -> PlanView:
         model.chip.name,
         dict(program.sizes),
         program.dtype.name,
-        tuple(_array(schedule.given(number), schedule.given_mesh) for number in schedule.inputs),
+        tuple(_array(array, schedule.given_mesh) for array in given),
         tuple(_array(array, schedule.given_mesh) for array in schedule.results),
         tuple(StatementView(statement, mesh) for statement in planned.statements),
         _in_forms(steps(schedule.steps, schedule.values, mesh), schedule),
         planned.cost,
         Bound(planned.bound_bytes),
+        Totals(mesh.devices, received(schedule), mesh.devices * planned.cost.flops),
+        None if written is None else _written(written, schedule.given_mesh),
         model.symbols() | dict(schedule.given_mesh.axes) | dict(mesh.axes) | dict(program.sizes),
         (*program.warnings, *planned.notes),
         int(model.chip.hbm_bytes),
         _warnings(planned.cost, model.chip),
         by_kind(schedule),
     )
+
+
+def _written(found: Written, mesh: Mesh) -> WrittenView:
+    shown = (replace(_step(done.step, done.values, mesh), trips=done.times) for done in found.steps)
+    return WrittenView(found.wire_bytes, found.time_s, tuple(shown))
 
 
 def _warnings(cost: Cost, chip: Chip) -> tuple[str, ...]:
@@ -198,6 +230,8 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "steps": [step_fields(step) for step in plan.steps],
         "cost": {name: getattr(plan.cost, name) for name in _COST},
         "bound": asdict(plan.bound),
+        "totals": asdict(plan.totals),
+        "as_written": None if plan.written is None else _written_fields(plan.written),
         "symbols": plan.symbols,
         "notes": list(plan.notes),
         "capacity_bytes": plan.capacity_bytes,
@@ -228,11 +262,17 @@ def _statement_fields(statement: StatementView, top: int | None) -> dict[str, An
 def step_fields(step: StepView) -> dict[str, Any]:
     """Of a loop the number of trips and the steps of one as well."""
     found = asdict(step)
-    if not step.form:
-        del found["form"]
+    for quiet in ("form", "hbm_bound"):
+        if not found[quiet]:
+            del found[quiet]
     if not step.steps:
         del found["trips"], found["steps"]
     return found | ({"steps": [step_fields(each) for each in step.steps]} if step.steps else {})
+
+
+def _written_fields(found: WrittenView) -> dict[str, Any]:
+    steps = [step_fields(step) | ({"trips": step.trips} if step.trips > 1 else {}) for step in found.steps]
+    return {"wire_bytes": found.wire_bytes, "time_s": found.time_s, "steps": steps}
 
 
 def _alternative_fields(other: AlternativeView) -> dict[str, Any]:
@@ -261,8 +301,13 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
         step.cost.time_s,
         step.cost.formula,
         step.rule,
-        *((loop.trips, steps(loop.body.steps, loop.body.values, mesh)) if loop is not None else ()),
+        hbm_bound=step.cost.by_memory,
+        **({} if loop is None else _inside(loop, mesh)),
     )
+
+
+def _inside(loop: Loop, mesh: Mesh) -> dict[str, Any]:
+    return {"trips": loop.trips, "steps": steps(loop.body.steps, loop.body.values, mesh)}
 
 
 def _alternative(strategy: Strategy, mesh: Mesh) -> AlternativeView:

@@ -210,14 +210,22 @@ def test_a_difference_is_exit_1_and_json_says_where():
     ]
 
 
-def test_the_timeline_is_drawn_and_traced(tmp_path):
-    options = ["--mesh", "X=2,Y=2", "--dims", "I=1024,J=1024,K=1024", "--topology", "v5p:2x2x1"]
-    target = tmp_path / "trace.json"
-    arguments = ["verify", MATMUL, *options, "--gantt", "--trace", str(target)]
+def test_the_timeline_is_drawn_and_traced_with_the_lines_of_the_file(tmp_path):
+    """Each collective's event names the line that it comes from, in a loop too, and no line of ours."""
+    file, target = tmp_path / "model.shard", tmp_path / "trace.json"
+    file.write_text(
+        "mesh X=2, Y=2\ndims L=3, B=256, D=512, F=512\n\nx[B_X, D] = In[B_X, F_Y] · V[F_Y, D]\n"
+        "for L {\n    h[B_X, F_Y] = x · W[L, D, F_Y]\n    x[B_X, D] = h · U[L, F_Y, D]\n}\n",
+        encoding="utf-8",
+    )
+    arguments = ["verify", str(file), "--topology", "v5p:2x2x1", "--gantt", "--trace", str(target)]
     result = CliRunner().invoke(cli.shardc, arguments, standalone_mode=False)
     assert result.return_value == 0 and "compute  " in result.stdout
-    events = json.loads(target.read_text())["traceEvents"]
-    assert any(event["ph"] == "X" and event["dur"] > 0 for event in events)
+    events = [event for event in json.loads(target.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert any(event["dur"] > 0 for event in events)
+    lines = {e["args"]["source"]: e["args"]["statement"] for e in events if e["cat"] == "communication"}
+    assert lines[f"{file}:4"].startswith("x[B_X, D] = In") and lines[f"{file}:7"].startswith("x[B_X, D] = h")
+    assert {e["args"].get("source", f"{file}:4").rpartition(":")[0] for e in events} == {str(file)}
 
 
 @pytest.mark.parametrize(

@@ -316,3 +316,21 @@ def test_what_the_compiler_is_asked_has_a_repr_and_html():
     assert repr(found).startswith("<Explanation on ") and "14,336 wire bytes" in repr(found)
     for each in (compared, found):
         assert Read(each._repr_html_()).text == str(each)
+
+
+def test_a_product_that_waits_for_memory_says_so():
+    """Of few rows it does, of many it does not: in the table, the JSON, the page and the roofline."""
+    for rows, is_bound in ((16, True), (8192, False)):
+        dims = {"I": rows, "J": 8192, "K": 8192}
+        plan = shardc.plan("A[I, J] · B[J, K_X] → C[I, K_X]", mesh={"X": 4}, dims=dims, chip="v5p")
+        step = json.loads(plan.to_json())["steps"][0]
+        assert step["op"] == "Einsum" and step.get("hbm_bound", False) == is_bound
+        assert ("local product; HBM-bound" in str(plan)) == is_bound == ("local product; HBM-bound" in plan.page())
+        assert (", memory" in plan.picture("roofline").svg) == is_bound
+
+
+def test_the_totals_are_of_all_devices():
+    plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I, K]", mesh={"X": 4}, dims={"I": 512, "J": 512, "K": 512})
+    assert f"{3 * 512 * 512 * 2 * 2 / 1e6:.2f} MB on all 4" in str(plan)
+    totals = json.loads(plan.to_json())["totals"]
+    assert totals == {"devices": 4, "wire_bytes": 4 * plan.cost.wire_bytes, "flops": 2 * 512**3}

@@ -23,6 +23,7 @@ from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
 from shardc.ir.plan import Block, Loop, Step, operands_of, single_steps
 from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.lower import form
 from shardc.lowering.scatters import block_of
 from shardc.report.pictures import blocks, links_picture, style, timeline_picture
 from shardc.report.pictures.held import grid, held, shown
@@ -207,7 +208,7 @@ def test_links_carry_what_the_step_moves(place, data):
         bytes_each_way = [int(link.get(f"data-{way}")) for link in links for way in ("forward", "backward")]
         hop = found.symbols["T_hop"]
         rate = found._model.chip.link_bandwidth
-        phases = 2 if done.step.name == "AllReduce" else 1
+        phases = (2 if done.step.name == "AllReduce" else 1) * _calls(found, done)  # one after another
         if links and on_links > 100 * hop:  # the bytes count, and not the hops
             assert max(bytes_each_way) / rate <= on_links * (1 + 1e-6), "no link is slower than the step"
             shared = max(_strides(found, done.step))
@@ -219,6 +220,11 @@ def _on_links(found, done):
     (before,), mesh = operands_of(done.step, done.block.values), found.schedule.mesh
     bare = replace(found._model, alone=Alone(found._model.chip))
     return bare.emitted(done.step.op, block_of(before, mesh)).seconds(before.local_bytes(mesh))
+
+
+def _calls(found, done):
+    (before,), mesh = operands_of(done.step, done.block.values), found.schedule.mesh
+    return len(list(form(done.step.op, block_of(before, mesh), found._model.target).calls(mesh)))
 
 
 def _strides(found, step):

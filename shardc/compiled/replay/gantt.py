@@ -62,7 +62,7 @@ def _named(what: str, thread: int, name: str) -> dict[str, Any]:
 
 def _record(event: Event, thread: int) -> dict[str, Any]:
     facts = {"kind": event.kind, "bytes": event.bytes, "count": event.count, "priced by": event.basis}
-    facts |= {key: text for key, text in (("scope", event.scope), ("source", event.source)) if text}
+    facts |= {key: text for key in ("scope", "source", "statement") if (text := getattr(event, key))}
     return {
         "ph": "X",
         "pid": _FIRST,

@@ -29,7 +29,8 @@ class Event:
     basis: str = ""  # what its time was taken from: cycles, roofline, links, memory
     is_async: bool = False
     scope: str = ""
-    source: str = ""
+    source: str = ""  # the line that it comes from
+    statement: str = ""  # of a program of ours
 
     @property
     def end_ps(self) -> int:

@@ -105,10 +105,11 @@ class Builder:
         before = len(self.steps)
         value, program = self.build(table, number, self.name), self.problem.program
         if self.name in (program.results[place].name for place in program.outputs):
-            self._copy_to_output(value, before)
+            self.copy_to_output(value, before)
         return value
 
-    def _copy_to_output(self, value: int, first: int) -> None:
+    def copy_to_output(self, value: int, first: int) -> None:
+        """Prices the copy of what a step since the first leaves, where it becomes an output of the program."""
         made = {step.result: place for place, step in enumerate(self.steps) if place >= first}
         place = made.get(value)
         while place is not None and isinstance(self.steps[place].op, Reshape):
@@ -141,10 +142,14 @@ class Builder:
                 found = tuple(self.build(t, n, self.inner(t.expr)) for t, n in zip(tables, at, strict=True))
                 if found and is_across(expr, self.values[found[0]], tables[0].expr.dims):
                     return across(self, self.problem.mesh, expr, found[0], name)
-                op, seen = applied(expr, dict(self.problem.program.sizes)), tuple(t.expr.dims for t in tables)
-                return self.append(op, found, self._array(expr, table.sharding(seed), name), StepCost(), "", seen)
+                return self.applied(expr, found, table.sharding(seed), name)
             case _:
                 assert_never(origin)
+
+    def applied(self, expr: Call, values: tuple[int, ...], left: Sharding, name: str) -> int:
+        """A function of these values' blocks, which leaves that sharding."""
+        op, seen = applied(expr, dict(self.problem.program.sizes)), tuple(each.dims for each in expr.operands)
+        return self.append(op, values, self._array(expr, left, name), StepCost(), "", seen)
 
     def _input(self, use: Use, sharding: Sharding) -> int:
         if use.name not in self.chosen:
@@ -156,7 +161,11 @@ class Builder:
         expr = _pair(table, origin)
         self._note_cases(expr, origin)
         values = tuple(self.build(t, n, self.inner(t.expr), expr) for t, n in origin.operands)
-        result = self._array(expr, table.sharding(seed), name)
+        return self.multiplied(expr, values, table.sharding(seed), name)
+
+    def multiplied(self, expr: Product, values: tuple[int, ...], left: Sharding, name: str) -> int:
+        """The product of these values' blocks, which leaves that sharding."""
+        result = self._array(expr, left, name)
         seen = tuple(operand.dims for operand in expr.operands)
         arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
         cost = self._product_cost(expr, [*arrays, result])
@@ -209,7 +218,7 @@ class Builder:
             flops, sum(array.local_bytes(mesh) for array in read), written.local_bytes(mesh), work.dtype
         )
         if time > flops / alone.flops_per_s(work.dtype):
-            return StepCost(0, flops, time, partial(alone.memory_formula, read, written))
+            return StepCost(0, flops, time, partial(alone.memory_formula, read, written), by_memory=True)
         axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
         return StepCost(0, flops, time, partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype))
 

@@ -280,21 +280,23 @@ def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[in
 
 def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
     source = unmoved(table)
-    dim = None if expr.dim is None else expr.dims.index(expr.dim)
     for number, price in source.paths().price.items():
-        for edge in _edges_of(expr, dim, number, search):
-            if search.divides(edge.target):
-                yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
+        for edge in named_edges(expr, number, search):
+            yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
+
+
+def named_edges(expr: Named, number: int, search: Search) -> Iterator[Edge]:
+    """What a collective's name allows from a sharding."""
+    return (edge for edge in _edges_of(expr, number, search) if search.divides(edge.target))
 
 
 def named_moves(expr: Named, number: int, search: Search) -> Iterator[tuple[int, int]]:
-    """What a collective's name allows from a sharding: where to, and the price of the move."""
+    """The same: where to, and the price of the move."""
+    return ((edge.target, search.price(number, edge)) for edge in named_edges(expr, number, search))
+
+
+def _edges_of(expr: Named, number: int, search: Search) -> Iterator[Edge]:
     dim = None if expr.dim is None else expr.dims.index(expr.dim)
-    edges = _edges_of(expr, dim, number, search)
-    return ((edge.target, search.price(number, edge)) for edge in edges if search.divides(edge.target))
-
-
-def _edges_of(expr: Named, dim: int | None, number: int, search: Search) -> Iterator[Edge]:
     for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
         move = edge.move
         axes_fit = (

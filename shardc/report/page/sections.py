@@ -20,7 +20,7 @@ from shardc.report.pictures import (
 from shardc.report.pictures.picture import Picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.pictures.steps import LEGEND, step_name
-from shardc.report.table import describe, operation, ratio
+from shardc.report.table import as_written, describe, on_all, operation, ratio, remark
 from shardc.report.units import in_bytes, in_flops, in_one_line, in_seconds
 from shardc.report.verification import verification_table
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
@@ -43,15 +43,22 @@ def sums(plan: PlanView) -> Element:
     """What it costs in all."""
     cost, bound = plan.cost, plan.bound.wire_bytes
     of_bound = f"{cost.wire_bytes / bound:.2f}× the lower bound" if bound else ""
+    all_wire, all_flops = on_all(plan)
     share = f"{100 * cost.communication_s / cost.time_s:.0f} % of the time" if cost.time_s else ""
     tiles = (
         ("time", in_seconds(cost.time_s), "as priced, per run"),
-        ("wire bytes", in_bytes(cost.wire_bytes), of_bound),
-        ("compute", in_seconds(cost.compute_s), f"{in_flops(cost.flops)} per device"),
+        ("wire bytes", in_bytes(cost.wire_bytes), "; ".join(filter(None, (f"per device{all_wire}", of_bound)))),
+        ("compute", in_seconds(cost.compute_s), f"{in_flops(cost.flops)} per device{all_flops}"),
         ("communication", in_seconds(cost.communication_s), share),
         ("peak memory", in_bytes(cost.peak_bytes), f"of {in_bytes(plan.capacity_bytes)} per device"),
     )
-    return tag("dl", *(_tile(*tile) for tile in tiles), class_="sums")
+    return tag("dl", *(_tile(*tile) for tile in (*tiles, *_as_written(plan))), class_="sums")
+
+
+def _as_written(plan: PlanView) -> Iterator[tuple[str, str, str]]:
+    if plan.written is not None:
+        time, _, more = as_written(plan).partition("  ")
+        yield "as written", time, more.strip("()")
 
 
 def _tile(name: str, value: str, more: str) -> Element:
@@ -123,7 +130,7 @@ def _steps(own: Sequence[tuple[Done, StepView]], room: Room) -> Element:
             in_bytes(step.wire_bytes),
             in_seconds(step.time_s),
             tag("span", step.formula, class_="code"),
-            step.rule,
+            remark(step),
         ]
         for done, step in own[: room.steps]
     ]

@@ -29,10 +29,7 @@ class Product:
     intensity: float
     rate: float
     peak: float
-
-    @property
-    def waits_for_memory(self) -> bool:
-        return self.rate < self.peak * 0.999
+    waits_for_memory: bool
 
 
 def products(schedule: Schedule, chip: Chip) -> list[Product]:
@@ -49,7 +46,9 @@ def _product(done: Done, mesh: Mesh, chip: Chip) -> Product:
     arrays = [done.block.values[value] for value in (*step.operands, step.result)]
     moved = sum(array.local_bytes(mesh) for array in arrays)
     peak = chip.peak(multiplied(array.dtype for array in arrays[:-1]))
-    return Product(step_name(done), step.cost.flops / moved, step.cost.flops / step.cost.time_s, peak)
+    return Product(
+        step_name(done), step.cost.flops / moved, step.cost.flops / step.cost.time_s, peak, step.cost.by_memory
+    )
 
 
 def roofline_picture(schedule: Schedule, chip: Chip) -> Picture:

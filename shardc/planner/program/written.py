@@ -1,0 +1,260 @@
+"""A program as the book's own rules do it, statement by statement, from the left: what a plan is held against.
+
+`rules.written` says what is gathered before a product and what is reduced after it. Nothing is searched, no idle axis
+is used, and nothing is kept for a later statement but what its text says. The steps are priced as a plan's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from shardc.cost.model import CostModel
+from shardc.errors import ShardcError
+from shardc.ir.calls import linear_operands
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
+from shardc.ir.operations import IllegalMove
+from shardc.ir.plan import Step
+from shardc.ir.program import For, Program, Statement, bound_by, same_array
+from shardc.ir.sharding import Array, Axes, Sharding, with_dim
+from shardc.planner.options import Objective
+from shardc.planner.problem import Problem
+from shardc.planner.statement.build import NAMED, Builder
+from shardc.planner.statement.nodes import named_edges
+from shardc.planner.statement.reductions import across, is_across
+from shardc.rules.functions import applied, reduced_across
+from shardc.rules.products import local_product
+from shardc.rules.written import before_product, goal, reduced, resharded
+
+
+class _NoRule(Exception):
+    """The book has no rule for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step, and how often it is done; `values` are those that it names."""
+
+    step: Step
+    times: int
+    values: Sequence[Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The steps in order, a loop's once with the number of its trips."""
+
+    steps: tuple[Done, ...]
+
+    @property
+    def wire_bytes(self) -> int:
+        return sum(done.times * done.step.cost.wire_bytes for done in self.steps)
+
+    @property
+    def time_s(self) -> float:
+        return sum(done.times * done.step.cost.time_s for done in self.steps)
+
+
+def as_written(program: Program, model: CostModel, given: Sequence[Array]) -> Written | None:
+    """The program from inputs that lie so; None where the rules lead nowhere."""
+    try:
+        writer = _Writer.of(Problem(program, model, Objective.TIME, program.mesh.names), given)
+        return Written(tuple(writer.all()))
+    except (IllegalMove, ShardcError, _NoRule):
+        return None
+
+
+@dataclass(slots=True)
+class _Writer:
+    """The steps so far of a program, or of a loop's body."""
+
+    problem: Problem
+    builder: Builder
+    held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it, the latest last
+
+    @classmethod
+    def of(cls, problem: Problem, given: Sequence[Array]) -> _Writer:
+        names = {array.name for array in given} | {bound.name for bound in problem.program.results}
+        held = {array.name: [number] for number, array in enumerate(given)}
+        return cls(problem, Builder(problem, list(given), [], 0, "", names), held)
+
+    def all(self) -> Iterator[Done]:
+        """Every step of every statement."""
+        for number, statement in enumerate(self.problem.program.statements):
+            first = len(self.builder.steps)
+            if isinstance(statement, For):
+                yield from self._looped(number, statement)
+            else:
+                self._statement(number, statement)
+                yield from (Done(step, 1, self.builder.values) for step in self.builder.steps[first:])
+
+    def _statement(self, number: int, statement: Statement) -> None:
+        builder, first = self.builder, len(self.builder.steps)
+        builder.statement, builder.name = number, statement.name
+        value = self._value(statement.expr, statement.pattern, statement.name)
+        fixed = isinstance(statement.expr, Named) or (isinstance(statement.expr, Product) and statement.expr.local)
+        if not fixed:
+            value = self._lying(value, statement.pattern, statement.name)
+        elif not statement.pattern.matches(builder.values[value].sharding):
+            raise _NoRule
+        program = self.problem.program
+        if statement.name in (program.results[place].name for place in program.outputs):
+            builder.copy_to_output(value, first)
+        self._bind(statement.name, value, anew=not same_array(statement))
+
+    def _bind(self, name: str, value: int, anew: bool) -> None:
+        self.held[name] = [*(() if anew else self.held.get(name, ())), value]
+
+    # --- moves
+
+    def _lying(self, value: int, pattern: Pattern, name: str) -> int:
+        """An array reduced, then in the sharding that is asked for."""
+        for move in reduced(self._sharding(value), pattern, self.problem.mesh):
+            value = self.builder.move(value, move, name, "as written")
+        return self._at(value, goal(self._sharding(value), pattern), name)
+
+    def _at(self, value: int, sharding: Sharding, name: str) -> int:
+        if sharding.unreduced != self._sharding(value).unreduced:
+            raise _NoRule
+        for move in resharded(self._sharding(value), sharding):
+            value = self.builder.move(value, move, name, "as written")
+        return value
+
+    def _sharding(self, value: int) -> Sharding:
+        return self.builder.values[value].sharding
+
+    # --- expressions
+
+    def _value(self, expr: Expr, wanted: Pattern, name: str) -> int:
+        """The value of an expression, near to what is wanted of it."""
+        match expr:
+            case Use():
+                return self._used(expr)
+            case Product():
+                return self._product(expr, wanted, name)
+            case Named():
+                return self._named(expr, wanted, name)
+            case Call():
+                return self._call(expr, wanted, name)
+
+    def _used(self, use: Use) -> int:
+        held = self.held[use.name]
+        if use.pattern is None:
+            return held[-1]
+        exactly = [value for value in held if use.pattern.matches(self._sharding(value))]
+        return exactly[-1] if exactly else self._lying(held[-1], use.pattern, use.name)
+
+    def _below(self, expr: Expr, kept: frozenset[str] = frozenset()) -> int:
+        """An operand; its partial sums are summed, but for those that are kept."""
+        name, free = self.builder.inner(expr), Pattern.free(len(expr.dims))
+        value = self._value(expr, free, name)
+        for move in reduced(self._sharding(value), replace(free, unreduced=kept), self.problem.mesh):
+            value = self.builder.move(value, move, name, "as written")
+        return value
+
+    def _product(self, expr: Product, wanted: Pattern, name: str) -> int:
+        # A local product's text means operands as they are.
+        kept = frozenset(self.problem.mesh.names) if expr.local else wanted.unreduced
+        values = tuple(self._below(operand, kept) for operand in expr.operands)
+        dims = tuple(operand.dims for operand in expr.operands)
+        if not expr.local:
+            lies, mesh = tuple(map(self._sharding, values)), self.problem.mesh
+            sizes = [self.builder.values[value].local_bytes(mesh) for value in values]
+            targets = before_product(dims, expr.dims, lies, wanted, sizes)
+            values = self._all_at(expr, values, targets)
+        left = local_product(dims, expr.dims, tuple(map(self._sharding, values)))
+        if left is None:
+            raise _NoRule
+        return self.builder.multiplied(expr, values, left, name)
+
+    def _all_at(self, expr: Product | Call, values: Sequence[int], targets: Sequence[Sharding]) -> tuple[int, ...]:
+        names = [self.builder.inner(operand) for operand in expr.operands]
+        return tuple(self._at(*each) for each in zip(values, targets, names, strict=True))
+
+    def _named(self, expr: Named, wanted: Pattern, name: str) -> int:
+        value = self._value(expr.operand, Pattern.free(len(expr.dims)), self.builder.inner(expr.operand))
+        search = self.problem.search(expr.dims, expr.dtype)
+        edges = list(named_edges(expr, search.graph.number(self._sharding(value)), search))
+        fitting = [edge for edge in edges if wanted.matches(search.graph.shardings[edge.target])]
+        if not (fitting or edges):
+            raise _NoRule
+        return self.builder.move(value, (fitting or edges)[0].move, name, NAMED)
+
+    def _call(self, expr: Call, wanted: Pattern, name: str) -> int:
+        """Operands as the first with all the dims lies; what has no operands of its own, as it is wanted."""
+        if not expr.operands:
+            lies = goal(Sharding.replicated(len(expr.dims)), Pattern(wanted.dims))
+            return self.builder.applied(expr, (), lies, name)
+        linear = linear_operands(expr.function, expr.numbers)
+        sums = [wanted.unreduced if place in linear else frozenset[str]() for place in range(len(expr.operands))]
+        values = [self._below(operand, kept) for operand, kept in zip(expr.operands, sums, strict=True)]
+        if len(values) == 1 and is_across(expr, self.builder.values[values[0]], expr.operands[0].dims):
+            return self._across(expr, values[0], name)
+        targets = self._alike(expr, values)
+        at = self._all_at(expr, values, targets)
+        dims = [operand.dims for operand in expr.operands]
+        left = applied(expr.function, expr.over, dims, expr.dims, targets, expr.numbers)
+        if left is None:
+            raise _NoRule
+        return self.builder.applied(expr, at, left, name)
+
+    def _across(self, expr: Call, value: int, name: str) -> int:
+        dims, mesh = expr.operands[0].dims, self.problem.mesh
+        if reduced_across(expr.function, expr.over, dims, expr.dims, self._sharding(value), mesh) is None:
+            raise _NoRule
+        return across(self.builder, mesh, expr, value, name)
+
+    def _alike(self, expr: Call, values: Sequence[int]) -> list[Sharding]:
+        """One sharding of every dim: of the operand with most dims, then of the others, where its axes are free."""
+        order = sorted(range(len(values)), key=lambda place: -len(expr.operands[place].dims))
+        axes_of: dict[str, Axes] = {}
+        for place in order:
+            for dim, axes in zip(expr.operands[place].dims, self._sharding(values[place]).dims, strict=True):
+                taken = {axis for own in axes_of.values() for axis in own}
+                free = dim not in expr.over and not taken.intersection(axes)
+                axes_of.setdefault(dim, axes if free else ())
+        return [
+            Sharding(tuple(axes_of[dim] for dim in operand.dims), self._sharding(value).unreduced)
+            for operand, value in zip(expr.operands, values, strict=True)
+        ]
+
+    # --- loops
+
+    def _looped(self, number: int, loop: For) -> Iterator[Done]:
+        """What is carried as it is asked for, each trip, and back to where it is carried."""
+        self.builder.statement, program = number, self.problem.program
+        (trips,), first = program.shape((loop.dim,)), len(self.builder.steps)
+        asked = {bound.name: bound.pattern for bound in bound_by(loop)}
+        carried = [self._lying(self.held[name][-1], asked[name], name) for name in loop.carried]
+        scanned = [self._row(array.name, array.dims, loop.dim) for array in loop.scanned]
+        yield from (Done(step, 1, self.builder.values) for step in self.builder.steps[first:])
+        outside = [*(self.held[name][-1] for name in loop.fixed), *carried]
+        given = [replace(self.builder.values[v], name=a.name) for v, a in zip(outside, loop.takes, strict=False)]
+        body = _Writer.of(self.problem.within(program.inside(loop)), [*given, *scanned])
+        yield from (replace(done, times=trips * done.times) for done in body.all())
+        first = len(body.builder.steps)
+        for name, value in zip(loop.carried, carried, strict=True):
+            body._at(body.held[name][-1], self._sharding(value), name)
+        yield from (Done(step, trips, body.builder.values) for step in body.builder.steps[first:])
+        for name, value in zip(loop.carried, carried, strict=True):
+            self._bind(name, value, anew=True)
+        for array in loop.stacked:
+            row = with_dim(body.builder.values[body.held[array.name][-1]], loop.dim, trips)
+            self._hold(replace(row, name=array.name), array.dims)
+
+    def _row(self, name: str, dims: tuple[str, ...], along: str) -> Array:
+        """What a trip has of an array, whose rows every device has whole."""
+        place, value = dims.index(along), self.held[name][-1]
+        axes = self._sharding(value).dims
+        value = self._at(value, replace(self._sharding(value), dims=(*axes[:place], (), *axes[place + 1 :])), name)
+        array, keep = self.builder.values[value], [n for n in range(len(dims)) if n != place]
+        sharding = replace(array.sharding, dims=tuple(array.sharding.dims[n] for n in keep))
+        return Array(name, tuple(dims[n] for n in keep), tuple(array.shape[n] for n in keep), sharding, array.dtype)
+
+    def _hold(self, array: Array, dims: tuple[str, ...]) -> None:
+        """What a loop stacked, with its dims in this order."""
+        order = [array.dims.index(dim) for dim in dims]
+        sharding = replace(array.sharding, dims=tuple(array.sharding.dims[place] for place in order))
+        shape = tuple(array.shape[place] for place in order)
+        self.builder.values.append(replace(array, dims=dims, shape=shape, sharding=sharding))
+        self._bind(array.name, len(self.builder.values) - 1, anew=True)
