@@ -53,6 +53,12 @@ def compiles(item):
     return any(item.get_closest_marker(name) for name in ("devices", "tpu"))
 
 
+def pytest_runtest_setup(item):
+    """Eight devices, before a command in this process would start as many as it needs."""
+    if item.get_closest_marker("devices"):
+        jax.devices()
+
+
 @pytest.fixture(autouse=True)
 def no_mesh_is_left_behind():
     yield
