@@ -27,6 +27,7 @@ ROWS, COLUMNS = "A[I, J_X] · B[J_X, K] → C[I_X, K]", "A[I, J_X] · B[J_X, K] 
 VECTOR = "A[I, J_X] · B[J_X] → C[I_X]"
 WHOLE = "A[I, J_XYZ] · B[J_XYZ, K] → C[I_XZY, K]"
 BOTH, EACH = "A[I, J_XY] · B[J_XY, K] → C[I_X, K_Y]", "A[I, J_XYZ] · B[J_XYZ, K] → C[I_Z, K_YX]"
+ADDED = "T = C[I, K] + A[I, J_X] · B[J_X, K]; S[I, K_X] = T + D[I, L_X] · E[L_X, K]"
 AGAIN = """W[D, F] = AllGather(W[D_X, F]); Y[B, F] = A[B, D] · W[D, F]
 W[D, F] = AllGather(W[D_X, F]); Z[B, F] = C[B, D] · W[D, F]"""
 LOOP = "for L { x[B_X, D] = relu(x[B_X, D] · W[L, D, E_X] ·_E V[L, E_X, D]) }; return x"
@@ -56,6 +57,7 @@ CASES = {  # a text, its mesh and slice, dims
     "a loop": (LOOP, ("X=2", None), {"L": 3}),
     "a loop the other way round": (DOWN, ("X=2", None), {"L": 3}),
     "a move that is done again": (AGAIN, ("X=4", None), {}),
+    "one copy among zeros": (ADDED, ("X=2", None), {}),
     "stacked": (COLUMNS, FOUR, {"I": 260, "J": 2048, "K": 256}),
     "folded": (VECTOR, FOUR, {"I": 8192, "J": 2048}),
     "exchanged": (ROWS, FOUR, {"I": 12, "J": 2048, "K": 5}),
