@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from shardc.planner.paths.search import Search
 from shardc.planner.products.ways import Way, Work
 
 _Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and over what its operands may be unreduced
+LocalWays: TypeAlias = tuple[list[tuple[Way, int]], frozenset[str]]  # with prices; over what the result may be sums
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class Problem:
     shardings: list[Sharding] = field(default_factory=list)  # of the values
     alike: dict[int, tuple[int, ...]] = field(default_factory=dict)  # per value, all that are the same array
     products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
+    local: dict[Hashable, LocalWays] = field(default_factory=dict)  # of operations planned whole, met so far
     _searches: dict[tuple[tuple[int, ...], DType], Search] = field(default_factory=dict)
 
     _together: Axes | None = field(init=False, default=None)  # found when first asked for
@@ -59,7 +61,8 @@ class Problem:
 
     def afresh(self) -> Problem:
         """The same problem with no limit on its price, and nothing searched yet."""
-        return replace(self, options=replace(self.options, below=None, most_wire=None), products={}, _searches={})
+        options = replace(self.options, below=None, most_wire=None)
+        return replace(self, options=options, products={}, local={}, _searches={})
 
     def over(self, pool: Axes) -> Problem:
         """The same problem, moving only these axes."""

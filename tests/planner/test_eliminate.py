@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardc.planner.whole.eliminate import Factor, solve
+from shardc.planner.whole.eliminate import Factor, easier, solve
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.prune import prune
 
@@ -44,6 +44,17 @@ def test_elimination_finds_the_least_sum(case):
 def test_where_tables_are_too_large_the_bound_is_a_bound_and_the_price_an_assignments(case, most):
     found, best = solve(*case, most=most), least(*case)
     assert found.bound <= best <= found.price
+
+
+@settings(max_examples=200, deadline=None)
+@given(sums(), st.integers(0, 8))
+def test_without_the_nodes_that_leave_small_tables_the_least_sum_is_the_same(case, most):
+    """And the states that are found for them cost what is said."""
+    sizes, factors = case
+    left = easier(sizes, factors, most)
+    found = left.with_states(solve(left.sizes, left.factors))
+    assert found.price == found.bound == least(*case)
+    assert min(NEVER, sum(int(f.table[tuple(found.states[n] for n in f.nodes)]) for f in factors)) == found.price
 
 
 @settings(max_examples=200, deadline=None)

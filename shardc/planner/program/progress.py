@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -91,12 +91,10 @@ class PartialPlan:
     ) -> tuple[Builder, int, tuple[Table, int]]:
         """The steps of the first strategy within the limit, or of that which needs least; its result, and the table
         and sharding that it is of."""
-        built: Iterable[tuple[Builder, int, tuple[Table, int]]] = self._trials(number, statement, problem)
+        built = self._trials(number, statement, problem)
         options = self.problem.options
         if shares(statement):
-            # The search charges a move of an array for each use; done, it is done once.
-            few = built if options.memory is not None else islice(built, SHARED)
-            built = sorted(few, key=lambda trial: self._built_price(trial[0]))
+            built = self._by_what_they_take(built)
         if options.memory is None:
             return next(iter(built))
         is_last = number == len(self.problem.program.statements) - 1
@@ -115,6 +113,16 @@ class PartialPlan:
             self.peaks.append(int(least))
         return leanest
 
+    def _by_what_they_take(
+        self, built: Iterator[tuple[Builder, int, tuple[Table, int]]]
+    ) -> Iterator[tuple[Builder, int, tuple[Table, int]]]:
+        """The search charges a move of an array for each use; done, it is done once. What takes nothing comes first."""
+        few = built if self.problem.options.memory is not None else islice(built, SHARED)
+        first = list(islice(few, 1))
+        if first and not any(self.problem.objective.measures(self._own_price(first[0][0]))):
+            yield first.pop()
+        yield from sorted([*first, *few], key=lambda trial: self._own_price(trial[0]))
+
     def _trials(
         self, number: int, statement: Statement, problem: Problem
     ) -> Iterator[tuple[Builder, int, tuple[Table, int]]]:
@@ -130,9 +138,10 @@ class PartialPlan:
         except Spent:
             return
 
-    def _built_price(self, builder: Builder) -> int:
-        price = self.problem.objective.price
-        return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in builder.steps)
+    def _own_price(self, builder: Builder) -> int:
+        """Of the steps that a statement adds."""
+        price, own = self.problem.objective.price, builder.steps[len(self.steps) :]
+        return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in own)
 
     def _whole_peak(self, builder: Builder, value: int) -> int:
         """The peak of the program that ends so."""

@@ -19,6 +19,7 @@ import numpy as np
 from shardc.planner.whole.prices import NEVER, Table
 
 MOST = 6_000_000  # entries of a table
+SMALL = 20_000  # entries of a table that is quicker to make than to prune
 AT_ONCE = 1 << 21  # entries that are added before the least is taken
 
 
@@ -39,6 +40,39 @@ class Solved:
     bound: int
 
 
+@dataclass(frozen=True, slots=True)
+class Easier:
+    """What is left of a sum of tables without some nodes, each of which left a small table; these have one state."""
+
+    sizes: tuple[int, ...]
+    factors: tuple[Factor, ...]
+    price: int  # of what is gone altogether
+    removed: tuple[tuple[int, list[Factor]], ...]
+    given: tuple[int, ...]  # the sizes of all nodes
+
+    def with_states(self, found: Solved) -> Solved:
+        """A solution of what is left, with the best states of the others."""
+        states = _back(self.removed, self.given, found.states) if found.states else ()
+        price, bound = (min(NEVER, each + self.price) for each in (found.price, found.bound))
+        return Solved(tuple(states), price, bound)
+
+
+def easier(sizes: Sequence[int], factors: Sequence[Factor], most: int = SMALL) -> Easier:
+    """Without the nodes that leave no table larger than `most`."""
+    of_node, price, left = _Tables(sizes, factors), 0, [*sizes]
+    removed = list[tuple[int, list[Factor]]]()
+    while of_node.least <= most:
+        node, mine = of_node.next()
+        removed.append((node, mine))
+        left[node] = 1
+        found = _without(mine, node, sizes) if mine else Factor((), np.zeros((), dtype=np.int64))
+        if found.nodes:
+            of_node.add(found)
+        else:
+            price += int(found.table)
+    return Easier(tuple(left), of_node.left, price, tuple(removed), tuple(sizes))
+
+
 def solve(sizes: Sequence[int], factors: Sequence[Factor], most: int = MOST) -> Solved:
     """The least sum, if no table becomes larger than `most`; else an assignment and a bound."""
     of_node = _Tables(sizes, factors)
@@ -54,7 +88,7 @@ def solve(sizes: Sequence[int], factors: Sequence[Factor], most: int = MOST) -> 
                 of_node.add(found)
             else:
                 bound += int(found.table)
-    states = _back(removed, sizes)
+    states = _back(removed, sizes, [0] * len(sizes))
     if not exact:
         states = improved(states, factors, sizes)
     price = min(NEVER, sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors))
@@ -71,6 +105,15 @@ class _Tables:
             for node in factor.nodes:
                 self._own[node].append(factor)
         self._leaves = {node: _size_without(node, own, sizes) for node, own in self._own.items()}
+
+    @property
+    def least(self) -> float:
+        """How large a table the removal of some node leaves at least."""
+        return min(self._leaves.values(), default=math.inf)
+
+    @property
+    def left(self) -> tuple[Factor, ...]:
+        return tuple({id(factor): factor for own in self._own.values() for factor in own}.values())
 
     def next(self) -> tuple[int, list[Factor]]:
         """The node that leaves the smallest table, and its own, which are gone with it."""
@@ -144,9 +187,9 @@ def _laid(factor: Factor, nodes: tuple[int, ...]) -> Table:
     return table.reshape([next(sizes) if node in factor.nodes else 1 for node in nodes])
 
 
-def _back(removed: list[tuple[int, list[Factor]]], sizes: Sequence[int]) -> list[int]:
-    """The states, from the node removed last to the first; of equal ones the first."""
-    states = [0] * len(sizes)
+def _back(removed: Sequence[tuple[int, list[Factor]]], sizes: Sequence[int], known: Sequence[int]) -> list[int]:
+    """The states, from the node removed last to the first; of equal ones the first. `known` are those of the rest."""
+    states = [*known]
     for node, factors in reversed(removed):
         states[node] = _best(node, factors, states, sizes)
     return states

@@ -9,7 +9,7 @@ from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
-from shardc.planner.problem import Problem
+from shardc.planner.problem import LocalWays, Problem
 from shardc.planner.products.functions import function_of
 from shardc.planner.products.ways import Way, Work, every_way
 from shardc.rules.products import placements
@@ -17,17 +17,26 @@ from shardc.rules.products import placements
 MOST_WAYS = 3000  # of one operation; where there are more, its operands are no partial sums
 
 _Below = Sequence[tuple[Search, frozenset[str]]]  # of each operand, and over which axes it may be unreduced
-_Ways = tuple[list[tuple[Way, int]], frozenset[str]]
 
 
-def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _Below) -> _Ways:
-    """Each way and the price of the local work; and the axes over which the result may be unreduced."""
-    if isinstance(expr, Call):
-        return _calls(problem, expr, search, below)
-    return _products(problem, expr, search, below)
+def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _Below) -> LocalWays:
+    """Each way and the price of the local work; and the axes over which the result may be unreduced.
+
+    Of operations that are alike, in one order of the products or in another, they are the same.
+    """
+    given = tuple((operand.dims, operand.dtype, sums) for operand, (_, sums) in zip(expr.operands, below, strict=True))
+    own = (expr.function, expr.over, expr.numbers) if isinstance(expr, Call) else ()
+    key = (type(expr), own, given, expr.dims, expr.dtype)
+    if key in problem.local:
+        pass
+    elif isinstance(expr, Call):
+        problem.local[key] = _calls(problem, expr, search, below)
+    else:
+        problem.local[key] = _products(problem, expr, search, below)
+    return problem.local[key]
 
 
-def _products(problem: Problem, expr: Product, search: Search, below: _Below) -> _Ways:
+def _products(problem: Problem, expr: Product, search: Search, below: _Below) -> LocalWays:
     around = search.graph
     dims = tuple(operand.dims for operand in expr.operands)
     spaces = tuple(one.graph for one, _ in below)
@@ -42,7 +51,7 @@ def _products(problem: Problem, expr: Product, search: Search, below: _Below) ->
     )
 
 
-def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Ways:
+def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> LocalWays:
     around = search.graph
     linear = linear_operands(expr.function, expr.numbers)
     sums = frozenset[str]().union(*(below[place][1] for place in linear))

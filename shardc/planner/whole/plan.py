@@ -22,7 +22,7 @@ from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying, every_line
 from shardc.planner.whole.digits import DigitWays
-from shardc.planner.whole.eliminate import Factor, Solved, solve
+from shardc.planner.whole.eliminate import Factor, Solved, easier, solve
 from shardc.planner.whole.factor_graph import FactorGraph
 from shardc.planner.whole.nodes import TooWide
 from shardc.planner.whole.prices import NEVER, Prices, Scale
@@ -176,11 +176,13 @@ def _solved(graph: FactorGraph, more: Sequence[Factor] = (), known: int = NEVER)
     nodes, factors = graph.nodes, [*graph.nodes.factors, *more]
     if nodes.entries < FEW:
         return solve(nodes.sizes, factors)
-    pruned = prune(nodes.sizes, factors, known)
+    left = easier(nodes.sizes, factors)
+    pruned = prune(left.sizes, left.factors, known - left.price)
     if pruned is None:
         return Solved((), NEVER, NEVER)
     found = solve(pruned.sizes, pruned.factors)
-    return replace(found, states=tuple(int(kept[at]) for kept, at in zip(pruned.kept, found.states, strict=True)))
+    states = tuple(int(kept[at]) for kept, at in zip(pruned.kept, found.states, strict=True))
+    return left.with_states(replace(found, states=states))
 
 
 def _gap(choice: Choice, scale: Scale) -> str | None:

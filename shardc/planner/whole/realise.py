@@ -207,8 +207,11 @@ class _Listed:
 
     def _others(self, part: int, planned: PlannedStatement) -> Iterator[Strategy]:
         mine = [step for step in self._own if step.statement == part]
-        for other in planned.cheapest(LISTED)[1:]:
-            yield self._instead(mine, other)
+        for count in range(2, LISTED + 1):
+            found = planned.cheapest(count)
+            if len(found) < count:
+                return
+            yield self._instead(mine, found[-1])
 
     def _instead(self, mine: list[Step], other: Strategy) -> Strategy:
         """The own steps, but for one operation's those of another strategy; its values come after all others."""
