@@ -17,7 +17,7 @@ from shardc.commands.expressions import Commands, completed
 from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.fmt import fmt
 from shardc.commands.help import help_
-from shardc.commands.options import Options, with_options
+from shardc.commands.options import Options, telling, with_options
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
 from shardc.commands.tune import tune
@@ -103,29 +103,28 @@ def plan(
         return _show_passes(text, program, found, options.json)
     if pareto:
         front = found.pareto()
-        _print(front.to_json() if options.json else str(front))
+        (_print if options.json else _show)(front.to_json() if options.json else str(front))
         return 0
-    _print(shown(found, top, options.json, prove))
+    (_print if options.json else _show)(shown(found, top, options.json, prove))
     if gantt and not options.json:
         from shardc.compiled.replay.gantt import gantt as drawn
         from shardc.compiled.replay.predicted import predicted
 
-        _print(f"\n{drawn(predicted(found.schedule))}")
+        _show(f"\n{drawn(predicted(found.schedule), columns=streams.width())}")
     return 0
 
 
 def _show_sweep(argument: str, swept: tuple[str, ...], as_csv: bool, options: Options) -> int:
-    from shardc.machines.progress import Progress
     from shardc.sweeping import sweep
 
     text, name = read_input(argument)
-    with Progress(streams.say) as progress:
+    with telling("planning") as progress:
         asked = {**options.hardware, **options.program, "objective": options.objective, "idle": options.idle}
         found = sweep(text, *swept, say=progress, name=name, **asked)
     if as_csv:
         _print(found.to_csv().rstrip("\n"))
     else:
-        _print(found.to_json() if options.json else str(found))
+        (_print if options.json else _show)(found.to_json() if options.json else str(found))
     return 0
 
 
@@ -187,7 +186,7 @@ def run(argument: str, seed: int, seconds: int, prove: bool, **values: Any) -> i
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
         _print_json(in_fields(fields, proof) if prove else fields)
     else:
-        _print("\n\n".join([found.table(1), str(report), *([str(proof)] if prove else [])]))
+        _show("\n\n".join([found.table(1), str(report), *([str(proof)] if prove else [])]))
     return {"equal": 0, "not equal": MISMATCH, "not checkable": LIMIT}[report.verdict.value]
 
 
@@ -209,16 +208,17 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
     _idle("--force", force and trace is None, "without --trace")
     _idle("--gantt", gantt and options.json, "with --json")
     found = options.plan(options.parse(argument))
-    verified = found.verify()
+    with telling(f"compiling for {found.program.topology}"):
+        verified = found.verify()
     if trace is not None:
         write_output(traced(verified.replayed), trace, sources=options.files(argument), force=force)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified, found.steps)}
         _print_json(fields)
     else:
-        _print(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
+        _show(f"{found.table(1)}\n\n{verification_table(verified, found.steps)}")
         if gantt:
-            _print(f"\n{drawn(verified.replayed)}")
+            _show(f"\n{drawn(verified.replayed, columns=streams.width())}")
     return 0 if verified.agrees else MISMATCH
 
 
@@ -231,12 +231,13 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
     options = Options.of(values)
     program = options.parse(argument)
     found = options.plan(program, small=program.topology is None)
-    compared = found.compare(rounds)
+    with telling("compiling both programs"):
+        compared = found.compare(rounds)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "comparison": compared.to_json()}
         _print_json(fields)
     else:
-        _print(f"{found.table(1)}\n\n{compared}")
+        _show(f"{found.table(1)}\n\n{compared}")
     return 0
 
 
@@ -258,7 +259,8 @@ def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bo
     made: Remat = "selective" if selective else remat
     if options.hardware["memory"] is not None and not made:
         made = options.first_within((each, backward(program, names, whole=True, remat=each)) for each in REMATS)
-    found = backward(program, names, whole=whole, remat=made)
+    with telling("differentiating"):
+        found = backward(program, names, whole=whole, remat=made)
     if options.json:
         _print_json({"program": str(found)}, indent=None)
     else:
@@ -276,7 +278,13 @@ def _idle(flag: str, given: bool, where: str) -> None:
 
 
 def _print(text: str) -> None:
+    """What other programs read, or a file may hold."""
     streams.result(in_lines(text))
+
+
+def _show(text: str) -> None:
+    """What a person reads."""
+    streams.show(in_lines(text))
 
 
 def _print_json(fields: object, *, indent: int | None = 1) -> None:

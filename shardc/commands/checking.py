@@ -80,7 +80,7 @@ def _tell(found: Checked) -> None:
     for warning in found.warnings:
         streams.say(f"{found.level}: {where}{in_line(warning)}")
     if not found.status:
-        streams.result(in_lines("\n".join(f"ok: {text}" for text in found.statements)))
+        streams.show(in_lines("\n".join(f"ok: {text}" for text in found.statements)))
 
 
 def _tell_json(found: Checked) -> None:

@@ -20,5 +20,5 @@ def chips(profile: str, as_json: bool) -> int:
 
     rows = [row.in_profile(profile) for row in CHIPS.values()]
     shown = json_text([as_fields(row) for row in rows], indent=None) if as_json else chip_table(rows)
-    streams.result(in_lines(shown))
+    (streams.result if as_json else streams.show)(in_lines(shown))
     return 0

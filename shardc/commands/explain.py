@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from shardc.commands.expressions import Subcommand, completed
+from shardc.commands.options import telling
 from shardc.errors import MISMATCH, in_lines
 from shardc.io import streams
 from shardc.io.text import json_text
@@ -35,8 +36,12 @@ def explain(
 
     allowed = None if most is None else parse_bytes(most)
     jitted, args = load_on_devices(target, devices, on_slice=topology is not None)
-    found = explained(jitted, *args, chip=chip, topology=topology)
-    streams.result(in_lines(json_text(found.to_json(), indent=1) if as_json else str(found)))
+    with telling("compiling, and looking for what would do better"):
+        found = explained(jitted, *args, chip=chip, topology=topology)
+    if as_json:
+        streams.result(in_lines(json_text(found.to_json(), indent=1)))
+    else:
+        streams.show(in_lines(str(found)))
     if allowed is None or found.wasted_bytes <= allowed:
         return 0
     streams.say(f"wasted: {found.wasted_bytes:,} bytes per device; allowed are {allowed:,}")

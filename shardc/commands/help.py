@@ -26,7 +26,7 @@ def help_(context: click.Context, topic: str | None) -> int:
     elif (command := group.get_command(root, topic)) is not None:
         streams.result(command.get_help(click.Context(command, info_name=topic, parent=root)))
     else:
-        streams.result(in_lines(explained(_code(topic, [*CODES, *group.commands]), group)))
+        streams.show(in_lines(explained(_code(topic, [*CODES, *group.commands]), group)))
     return 0
 
 

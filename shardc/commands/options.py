@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from shardc.errors import ShardcError
+from shardc.io import streams
 from shardc.io.files import read_input
 
 if TYPE_CHECKING:
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Choice = TypeVar("_Choice")
+
+
+@contextmanager
+def telling(what: str) -> Iterator[Callable[[str], None]]:
+    """Says on standard error what is being done, if it takes more than a second; and what is done after it."""
+    from shardc.machines.progress import Progress  # with threads, which `--help` does not need
+
+    with Progress(lambda line: streams.say(f"… {line}")) as now:
+        now(what)
+        yield now
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,8 @@ class Options:
         from shardc.planner.program import sizes
 
         sized = sizes.small(program) if small else sizes.large(program)
-        return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle, self.overlap)
+        with telling("planning"):
+            return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle, self.overlap)
 
     def first_within(self, choices: Iterable[tuple[_Choice, Program]]) -> _Choice:
         """Of programs, each of which computes more than the one before, the first that keeps the limit of memory."""

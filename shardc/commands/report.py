@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from shardc.commands.expressions import Subcommand, completed
-from shardc.commands.options import Options, with_options
+from shardc.commands.options import Options, telling, with_options
 from shardc.errors import in_line
 from shardc.io import streams
 from shardc.io.files import check_output, write_output
@@ -39,7 +39,8 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
     beside = None if other is None else options.plan(options.parse(other))
     for warning in found.warnings:
         streams.say(f"warning: {in_line(warning)}")
-    text = f"{found.picture().svg}\n" if is_picture else found.page(pareto=pareto, compare=beside)
+    with telling("drawing"):
+        text = f"{found.picture().svg}\n" if is_picture else found.page(pareto=pareto, compare=beside)
     if output is None:
         streams.result(text.removesuffix("\n"))
     else:

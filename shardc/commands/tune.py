@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from shardc.commands.expressions import Subcommand, completed
-from shardc.commands.options import Options, with_options
+from shardc.commands.options import Options, telling, with_options
 from shardc.errors import in_lines
 from shardc.io import streams
 from shardc.io.files import check_output, write_output
@@ -23,15 +23,13 @@ from shardc.io.text import json_text
 @with_options
 def tune(argument: str, output: str | None, force: bool, few: int, **values: Any) -> int:
     """Compile the best plans and forms and XLA's own program for --topology, replay each, keep the fastest."""
-    from shardc.machines.progress import Progress
-
     options = Options.of(values)
     if output is not None:
         check_output(output, sources=options.files(argument), force=force)
     elif force:
         streams.say("warning: --force does nothing without -o")
     found = options.plan(options.parse(argument))
-    with Progress(streams.say) as progress:
+    with telling("compiling") as progress:
         tuning = found.tune(few, progress)
     if output is not None:
         write_output(tuning.plan.source(), output, sources=options.files(argument), force=force)
@@ -40,5 +38,5 @@ def tune(argument: str, output: str | None, force: bool, few: int, **values: Any
         text = json_text(fields, indent=1)
     else:
         text = f"{tuning.plan.table(1)}\n\n{tuning}"
-    streams.result(in_lines(text))
+    (streams.result if options.json else streams.show)(in_lines(text))
     return 0

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 _INTERRUPTED = 130
 _STREAMS = (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
@@ -70,8 +71,37 @@ def result(text: str) -> None:
     print(text, file=sys.stdout, flush=True)
 
 
+def show(text: str) -> None:
+    """Prints a part of the result that is for a reader: at a terminal so wide as it is, in colour. Raises OSError."""
+    if _is_terminal(sys.stdout):
+        from shardc.io import terminal
+
+        text = terminal.painted(terminal.fitted(text, terminal.width()))
+    result(text)
+
+
+def width() -> int | None:
+    """How many columns a reader's terminal has; None where the result goes elsewhere."""
+    if not _is_terminal(sys.stdout):
+        return None
+    from shardc.io import terminal
+
+    return terminal.width()
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except (AttributeError, ValueError):  # a stand-in; closed
+        return False
+
+
 def say(text: str) -> None:
     """Prints a message, or loses it."""
+    if _is_terminal(sys.stderr):
+        from shardc.io import terminal
+
+        text = terminal.painted(text)
     try:
         print(text, file=sys.stderr, flush=True)
     except (OSError, ValueError):  # full, broken; closed

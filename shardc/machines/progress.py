@@ -13,8 +13,8 @@ SILENCE = 1.0  # seconds
 class Progress:
     """Called with what begins: it is said as soon as the silence has lasted a second. What is quick is never said."""
 
-    def __init__(self, say: Callable[[str], None], silence: float = SILENCE) -> None:
-        self._say, self._silence = say, silence
+    def __init__(self, say: Callable[[str], None], silence: float | None = None) -> None:
+        self._say, self._silence = say, SILENCE if silence is None else silence
         self._since = time.monotonic()
         self._lock = threading.Lock()
         self._waiting: threading.Timer | None = None

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2] / "shardc"
 
 # Each room and what it may import besides itself, `errors` and the standard library.
 ROOMS = {
-    "io": set(),
+    "io": {"click"},  # its colours, at a terminal
     "ir": set(),
     "notation": {"ir", "io", "lark"},  # io keeps the parser's table
     "rules": {"ir"},

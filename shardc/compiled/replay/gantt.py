@@ -11,18 +11,20 @@ from shardc.io.text import json_text
 _MICRO = 10**6  # picoseconds
 _SHADES = " ░▒▓█"
 _LEAST_WIDTH = 10
+_SHARE = len(" 100 %")
 _FIRST = 1  # viewers take process 0 and thread 0 for the idle ones
 
 
-def gantt(timeline: Timeline, width: int = 72) -> str:
-    """One row a track, the darker the busier; behind it how much of the step that is.
+def gantt(timeline: Timeline, width: int = 72, columns: int | None = None) -> str:
+    """One row a track, the darker the busier; behind it how much of the step that is. In so many columns, if any.
 
     compute  ██████▒  ███████   81 %
     X           ████████        49 %
              0       1,234.5 µs
     """
-    width = max(width, _LEAST_WIDTH)
     margin = max((len(track) for track in timeline.tracks), default=0) + 2
+    room = width if columns is None else columns - margin - _SHARE
+    width = max(min(width, room), _LEAST_WIDTH)
     rows = [_row(timeline, track, margin, width) for track in timeline.tracks]
     end = f"{timeline.step_ps / _MICRO:,.1f} µs"
     return "\n".join([*rows, " " * margin + "0" + end.rjust(width - 1)])

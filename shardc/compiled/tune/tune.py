@@ -120,7 +120,7 @@ class _Trial:
     def _tell(self, candidate: Candidate, done: int, count: int) -> None:
         best = min((each.replayed_s for each in self.tried), default=float("inf"))
         so_far = "" if best == float("inf") else f", the best so far {best * 1e6:,.0f} µs"
-        self.say(f"… compiling {done + 1} of {count}: {candidate.label}{so_far}")
+        self.say(f"compiling {done + 1} of {count}: {candidate.label}{so_far}")
 
     def _proved(self, candidate: Candidate) -> Proof:
         schedule = candidate.found.schedule
