@@ -47,7 +47,7 @@ class Law:
 
 ONE_BY_ONE = (
     *("AllGather_p(d)", "Slice_p(d)", "AllReduce_p", "ReduceScatter_p(d)", "AllToAll_p(d,e)"),
-    *("CollectivePermute_pq(d)", "ReplicatedToUnreduced_p", "ShardedToUnreduced_p(d)"),
+    *("CollectivePermute_pq(d)", "Mask_p", "Spread_p(d)"),
 )
 LAWS = (
     # What undoes what.
@@ -121,14 +121,14 @@ LAWS = (
     Law("AllToAll_p(d,e); Slice_q(f)", "Slice_q(f); AllToAll_p(d,e)", when="d ≠ f, e ≠ f"),
     Law("AllToAll_p(d,e); ReduceScatter_q(f)", "ReduceScatter_q(f); AllToAll_p(d,e)", when="d ≠ f, e ≠ f"),
     # Partial sums of a value.
-    Law("ReplicatedToUnreduced_p; AllReduce_p", ""),
-    Law("ShardedToUnreduced_p(d); AllReduce_p", "AllGather_p(d)"),
-    Law("ShardedToUnreduced_p(d); ReduceScatter_p(d)", ""),
-    Law("ShardedToUnreduced_p(d); ReduceScatter_p(e)", "AllToAll_p(d,e)", when="d ≠ e"),
-    Law("ReplicatedToUnreduced_p; ReduceScatter_p(d)", "Slice_p(d)"),
-    Law("Slice_p(d); ShardedToUnreduced_p(d)", "ReplicatedToUnreduced_p"),
-    Law("AllGather_p(d); ReplicatedToUnreduced_p", "ShardedToUnreduced_p(d)"),
-    Law("ReplicatedToUnreduced_p; ReplicatedToUnreduced_q", "ReplicatedToUnreduced_pq"),
+    Law("Mask_p; AllReduce_p", ""),
+    Law("Spread_p(d); AllReduce_p", "AllGather_p(d)"),
+    Law("Spread_p(d); ReduceScatter_p(d)", ""),
+    Law("Spread_p(d); ReduceScatter_p(e)", "AllToAll_p(d,e)", when="d ≠ e"),
+    Law("Mask_p; ReduceScatter_p(d)", "Slice_p(d)"),
+    Law("Slice_p(d); Spread_p(d)", "Mask_p"),
+    Law("AllGather_p(d); Mask_p", "Spread_p(d)"),
+    Law("Mask_p; Mask_q", "Mask_pq"),
 )
 
 # What the Shardy dialect rewrites when it canonicalizes, by the names of its patterns. Of an AllToAll that nothing
@@ -141,8 +141,8 @@ SHARDY: dict[str, tuple[str, ...]] = {
     "CollectivePermuteNoop": ("CollectivePermute_pq(d)",),
     "ReduceScatterNoop": ("ReduceScatter_p(d)",),
     "AllSliceOfAllGather": ("AllGather_p(d); Slice_p(d)", "JointGather_pq(d,e); Slice_p(d); Slice_q(e)"),
-    "AllReduceOfReplicatedToUnreduced": ("ReplicatedToUnreduced_p; AllReduce_p",),
-    "AllReduceOfShardedToUnreduced": ("ShardedToUnreduced_p(d); AllReduce_p",),
+    "AllReduceOfReplicatedToUnreduced": ("Mask_p; AllReduce_p",),
+    "AllReduceOfShardedToUnreduced": ("Spread_p(d); AllReduce_p",),
     "AllToAllFusion": ("AllToAll_p(d,e); AllToAll_q(d,f)", "AllToAll_p(d,e); AllToAll_q(f,e)"),
     "ReduceScatterFusion": (
         *("AllReduce_p; Slice_p(d)", "AllReduce_p; Slice_pq(d)", "AllReduce_pq; Slice_p(d); Slice_q(e)"),
@@ -291,8 +291,9 @@ TRANSPOSES: dict[str, str] = {
     "CollectivePermute_pq(d)": "CollectivePermute_qp(d)",
     "CollectivePermute_pq(d,e)": "CollectivePermute_qp(d,e)",
     "AllReduce_p": "AllReduce_p",
-    "Slice_p(d)": "ShardedToUnreduced_p(d)",
-    "ShardedToUnreduced_p(d)": "Slice_p(d)",
+    "Mask_p": "Mask_p",
+    "Slice_p(d)": "Spread_p(d)",
+    "Spread_p(d)": "Slice_p(d)",
 }
 
 

@@ -1,10 +1,7 @@
 """Moves with letters in the place of axes and dims, as laws say them: `AllGather_p(d)`, `JointScatter_pq(d,e)`.
 
-`p`, `q`, `r` are groups of axes, `d`, `e`, `f` dims. Beside the moves of `ir.collectives` there are the two that make
-partial sums of a value; no plan has them, and they are what the derivatives of a Slice and of a sum are:
-
-    ShardedToUnreduced_p(d)     A[I_p] → A[I]{U_p}     a device has its own block in its place, and zeros beside it
-    ReplicatedToUnreduced_p     A[I] → A[I]{U_p}       the first device of a group has the block, the others zeros
+`p`, `q`, `r` are groups of axes, `d`, `e`, `f` dims. Beside the moves of `ir` there is one that no plan has, the
+derivative of a Slice: `Spread_p(d)`, A[I_p] → A[I]{U_p}, of partial sums in which each device has its own block.
 """
 
 from __future__ import annotations
@@ -29,6 +26,7 @@ from shardc.ir.collectives import (
     Slice,
 )
 from shardc.ir.exchange import moved, tails
+from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove, require, require_minor
 from shardc.ir.sharding import SUM, Array, Axes, Sharding
@@ -39,35 +37,26 @@ GROUPS, DIMS = "pqr", "def"
 
 
 @dataclass(frozen=True, slots=True)
-class ToUnreduced:
-    """`A[I_X] → A[I]{U_X}`; without a dim `A[I] → A[I]{U_X}`. Whole values become partial sums; nothing moves."""
+class Spread:
+    """`A[I_X] → A[I]{U_X}`: a device has its own block in its place, and zeros beside it. Nothing moves."""
 
     axes: Axes
-    dim: int | None = None
+    dim: int
 
-    def check(self, before: Sharding) -> None:
+    def check(self, before: Sharding, _: Mesh) -> None:
         require(before.reduction == SUM, "the value is no partial sum")
-        if self.dim is not None:
-            require_minor(before.dims[self.dim], self.axes)
-        else:
-            require(before.used.isdisjoint(self.axes), "only copies become partial sums")
+        require_minor(before.dims[self.dim], self.axes)
 
     def leaves(self, before: Sharding) -> Sharding:
-        left = before.unreduced | set(self.axes)
-        if self.dim is None:
-            return Sharding(before.dims, left)
-        return Sharding(before.with_dim(self.dim, before.dims[self.dim][: -len(self.axes)]).dims, left)
+        kept = before.with_dim(self.dim, before.dims[self.dim][: -len(self.axes)])
+        return Sharding(kept.dims, before.unreduced | set(self.axes))
 
     def step(self, held: Any, after: Array, mesh: Mesh) -> Any:
         found = np.zeros(mesh.sizes + after.local_shape(mesh), held.dtype)
         for device in np.ndindex(*mesh.sizes):
             number = _number(dict(zip(mesh.names, device, strict=True)), self.axes, mesh)
-            if self.dim is None:
-                found[device] = held[device] if number == 0 else 0
-            else:
-                size = held[device].shape[self.dim]
-                own = slice(number * size, (number + 1) * size)
-                found[(*device, *(slice(None),) * self.dim, own)] = held[device]
+            size = held[device].shape[self.dim]
+            found[(*device, *(slice(None),) * self.dim, slice(number * size, (number + 1) * size))] = held[device]
         return found
 
 
@@ -101,7 +90,7 @@ class Tails:
         return self.kind(changed, tuple(dims))
 
 
-LawMove: TypeAlias = Move | ToUnreduced | Tails
+LawMove: TypeAlias = Move | Spread | Tails
 Lies: TypeAlias = tuple[Array, Any]  # an array, and its blocks
 
 
@@ -110,11 +99,11 @@ def after(array: Array, moves: Sequence[LawMove], laid_out: Callable[[], Any], m
 
     Raises IllegalMove where a sharding does not allow a move.
     """
-    lies: list[tuple[Move | ToUnreduced, Array]] = []
+    lies: list[tuple[Move | Spread, Array]] = []
     sharding = array.sharding
     for each in moves:
         move = each.of(sharding, mesh) if isinstance(each, Tails) else each
-        move.check(sharding) if isinstance(move, ToUnreduced) else move.check(sharding, mesh)
+        move.check(sharding, mesh)
         sharding = move.leaves(sharding)
         lies.append((move, Array(array.name, array.dims, array.shape, sharding, array.dtype)))
     if not all(way.sharding.divides(array.shape, mesh) for _, way in lies):
@@ -123,7 +112,7 @@ def after(array: Array, moves: Sequence[LawMove], laid_out: Callable[[], Any], m
     for move, way in lies:
         held = (
             move.step(held, way, mesh)
-            if isinstance(move, ToUnreduced)
+            if isinstance(move, Spread)
             else simulate.step(move, (held,), (array,), way, mesh)
         )
         array = way
@@ -161,10 +150,10 @@ def _move(text: str, groups: Groups, dims: Dims) -> LawMove:
             return AllReduce(axes)
         case "AllToAll", [source, dim]:
             return AllToAll(axes, source, dim)
-        case "ShardedToUnreduced", [dim]:
-            return ToUnreduced(axes, dim)
-        case "ReplicatedToUnreduced", []:
-            return ToUnreduced(axes)
+        case "Spread", [dim]:
+            return Spread(axes, dim)
+        case "Mask", []:
+            return Mask(axes)
         case "CollectivePermute", [dim]:  # of the two groups at the end of a dim the major one comes last
             major, minor = some
             return Tails(CollectivePermute, ((minor, dim, dim), (major, dim, dim)))
