@@ -8,7 +8,8 @@ inner ones first, with D members and W B/s each (`cost.links`):
     AllGather, ReduceScatter   max over levels of (D-1)/D · V/(W · members inside)
     AllReduce                  twice that
     AllToAll                   max over levels of the share that crosses it
-    CollectivePermute          max over levels of the longest route; in rounds as long for all that they bring
+    CollectivePermute          max over levels of the longest route; in rounds as long for all that they bring.
+                               Where a slice is named, the busiest link of the ways that its blocks take (`sent`)
 
 and never less than the hops on the way (twice for an AllReduce, once a round) times the latency of one. What is emitted
 in rounds, or as another collective, is priced so: a sum over the calls of its form (`lowering.forms`).
@@ -29,22 +30,25 @@ from shardc.cost.alone import Alone
 from shardc.cost.calibration import calibration
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
+from shardc.cost.levels import exchanges, gathers, slowest
 from shardc.cost.links import Factor, Level
-from shardc.cost.links.level import less_one, product, total
+from shardc.cost.links.level import less_one, total
 from shardc.cost.network import Network, network
 from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind, Turns
 from shardc.ir.plan import Loop, Op
 from shardc.ir.refine import Refinement
-from shardc.ir.sharding import Array, Axes
+from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.copies import of_output, with_copies
-from shardc.lowering.forms import Call, at_once
+from shardc.lowering.forms import Call, Sent, at_once
 from shardc.lowering.lower import form
+from shardc.lowering.pairs import NOTHING, pairs_of, sent_by
 from shardc.lowering.scatters import LocalBlock, block_of
 from shardc.lowering.target import Target
 
 PICO = 10**12
+WAYS_OF = 256  # devices, whose blocks are sent one by one to price a permute
 GATHERED = (Kind.GATHER, Kind.EXCHANGE)  # what has a V that is larger than the block
 
 
@@ -95,8 +99,9 @@ class CostModel(Protocol):
         """The time of a move as one collective, as a function of the bytes it moves: no form of it takes less."""
         ...
 
-    def emitted(self, move: Move, block: LocalBlock | None) -> Rate:
-        """The time of what is emitted for a move of a device's block; None: of one of large whole tiles."""
+    def emitted(self, move: Move, block: LocalBlock | None, before: Sharding | None = None) -> Rate:
+        """The time of what is emitted for a move of a device's block; None: of one of large whole tiles. Whose blocks
+        go where is told by the sharding before; without it every permute is as long as the longest."""
         ...
 
     def formula(self, move: Move, before: Array) -> str:
@@ -138,6 +143,7 @@ class LinkModel:
     book: bool = False
     _rates: dict[tuple[type[Move], Axes, Turns], Rate] = field(default_factory=dict, init=False, repr=False)
     _emitted: dict[tuple[Call, ...], Rate] = field(default_factory=dict, init=False, repr=False)
+    _ways: dict[Sent, float] = field(default_factory=dict, init=False, repr=False)
     _finer: dict[Refinement, LinkModel | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -179,13 +185,26 @@ class LinkModel:
         key = type(move), move.axes, move.turns  # dims play no part
         found = self._rates.get(key)
         if found is None:
-            found = self._rates[key] = self._of_call(at_once(move))
+            found = self._of_call(at_once(move))
+            if move.facts.kind is Kind.PERMUTE and self._knows_ways:
+                found = replace(found, s_per_byte=min(found.s_per_byte, self._apart(move.axes)))
+            self._rates[key] = found
         return found
 
-    def emitted(self, move: Move, block: LocalBlock | None) -> Rate:
+    @property
+    def _knows_ways(self) -> bool:
+        """Whether permutes are priced by the ways of their blocks."""
+        few = self.mesh.devices <= WAYS_OF
+        return few and self.chip.is_torus and self.alone.measured is not None and not self.network.dcn
+
+    def _apart(self, axes: Axes) -> float:
+        """Seconds per byte of blocks that go all ways at once: no permute takes less."""
+        return max((1 / level.width.value for level in self.network.levels(axes)), default=0.0)
+
+    def emitted(self, move: Move, block: LocalBlock | None, before: Sharding | None = None) -> Rate:
         if block is None and self.alone.measured is None and not self.target.is_all(move.axes):
             return self.rate(move)
-        calls = self._calls(move, block)
+        calls = self._calls(move, block, before)
         if calls not in self._emitted:
             self._emitted[calls] = self._sum(calls)
         return self._emitted[calls]
@@ -193,10 +212,14 @@ class LinkModel:
     def leaves_output_apart(self, op: Op) -> bool:
         return self.alone.measured is not None and not isinstance(op, Loop) and of_output(form(op, None, self.target))
 
-    def _calls(self, move: Move, block: LocalBlock | None) -> tuple[Call, ...]:
+    def _calls(self, move: Move, block: LocalBlock | None, before: Sharding | None) -> tuple[Call, ...]:
         """The collectives of a move's form, and the copies around them where it is known what these take."""
         found = form(move, block, self.target)
-        return found.calls(self.mesh) if self.alone.measured is None else with_copies(found, self.mesh)
+        calls = found.calls(self.mesh) if self.alone.measured is None else with_copies(found, self.mesh)
+        if before is None or not self._knows_ways:
+            return calls
+        sent = sent_by(found, before, self.mesh)
+        return tuple(replace(call, sent=sent) if call.kind is Kind.PERMUTE else call for call in calls)
 
     def _sum(self, calls: tuple[Call, ...]) -> Rate:
         found: Rate | None = None
@@ -210,7 +233,16 @@ class LinkModel:
             return Rate(0, self.alone.laid_s_per_byte(call.pieces) * call.above / call.below)
         levels, part = self.levels_of(call), call.times * call.above / call.below
         rate = self.rate_of(call.kind, levels, call.over.parts(self.mesh))
-        return Rate(rate.latency_s * call.times, rate.s_per_byte * part)
+        per_byte = self._on_ways(call.sent) if call.sent != NOTHING else rate.s_per_byte
+        return Rate(rate.latency_s * call.times, per_byte * part)
+
+    def _on_ways(self, sent: Sent) -> float:
+        """Seconds per byte of the blocks of a permute, on the busiest link."""
+        if sent not in self._ways:
+            traffic = self.network.sent(pairs_of(sent, self.mesh))
+            assert traffic is not None, "the links are a torus's"
+            self._ways[sent] = traffic.s_per_byte
+        return self._ways[sent]
 
     def levels_of(self, call: Call) -> tuple[Level, ...]:
         """Of parts of an axis, which is all of the mesh, those of the slowest groups, by where their chips are."""
@@ -243,25 +275,16 @@ class LinkModel:
                 once = self._gather(levels)
                 return Factor(f"2·{once.text}" if once.text[0] != "1" else "2" + once.text[1:], 2 * once.value)
             case Kind.EXCHANGE:
-                return _slowest(_exchanges(levels, self.book))
+                return slowest(exchanges(levels, self.book))
             case Kind.PERMUTE:
-                return _slowest(level.route() for level in levels)
+                return slowest(level.route() for level in levels)
             case Kind.SLICE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
                 return None
             case _:
                 assert_never(kind)
 
     def _gather(self, levels: tuple[Level, ...]) -> Factor:
-        return _slowest(self._gathers(levels))
-
-    def _gathers(self, levels: tuple[Level, ...]) -> Iterator[Factor]:
-        """Through each level comes what is outside it, over the links of all the devices inside."""
-        inside: list[Factor] = []
-        for level in levels:
-            missing = Factor("1", 1.0) if self.book else less_one(level.count)
-            width = product([*inside, level.width])
-            yield Factor(f"{missing.text} / {width.text}", missing.value / width.value)
-            inside.append(level.count)
+        return slowest(gathers(levels, self.book))
 
     def _latency(self, kind: Kind, levels: tuple[Level, ...], times: int = 1) -> Factor:
         hops = total(level.hops for level in levels)
@@ -273,7 +296,7 @@ class LinkModel:
 
     def formula(self, move: Move, before: Array) -> str:
         done, terms = list[Call](), list[str]()
-        for call in self._calls(move, block_of(before, self.mesh)):
+        for call in self._calls(move, block_of(before, self.mesh), before.sharding):
             done.append(call)
             terms += self._term(call, formulas.taken(before, done, self.mesh), before.local_bytes(self.mesh))
         return " + ".join(terms) or "0"
@@ -288,6 +311,10 @@ class LinkModel:
             return []
         if rate.latency_s >= size * rate.s_per_byte:
             return [self._latency(call.kind, levels, call.times).text]
+        if call.sent != NOTHING:
+            width = levels[0].width
+            times = rate.s_per_byte * width.value
+            return [f"{taken} / {width.text}" if times == 1 else f"{taken}·{times:.15g} / {width.text}"]
         return [formulas.times(taken, factor.text if call.over.split is None else self._told(call, factor))]
 
     def _told(self, call: Call, factor: Factor) -> str:
@@ -304,21 +331,3 @@ class LinkModel:
 def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool, target: Target) -> LinkModel:
     measured = calibration(chip.name) if target.names_slice and not book else None
     return LinkModel(network(mesh, chip, layout), target, Alone(chip, measured), book)
-
-
-def _exchanges(levels: tuple[Level, ...], book: bool) -> Iterator[Factor]:
-    """What leaves a group of M inner devices of N: (N-M)/N of every device's N-th part."""
-    if len(levels) == 1:
-        yield levels[0].exchange(book)
-        return
-    every = product(level.count for level in levels)
-    inside = Factor("1", 1.0)
-    for level in levels:
-        leaves = (every.value - inside.value) / every.value
-        text = f"({every.text}-{inside.text})/{every.text}/{every.text} / {level.width.text}"
-        yield Factor(text, leaves / every.value / level.width.value)
-        inside = product([inside, level.count]) if inside.value > 1 else level.count
-
-
-def _slowest(factors: Iterator[Factor]) -> Factor:
-    return max(factors, key=lambda factor: factor.value)

@@ -51,7 +51,7 @@ def of_output(form: OneForm) -> bool:
         case Gathered(parts=parts):
             return len(parts) == 1
         case Plain(op):
-            return op.facts.kind is Kind.PERMUTE
+            return op.facts.kind in (Kind.PERMUTE, Kind.SLICE)
         case Scattered() | Pieces() | InTurns() | InRounds():
             return False
         case _:

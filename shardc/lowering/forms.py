@@ -38,12 +38,15 @@ from shardc.ir.sharding import Axes
 from shardc.lowering.scatters import Parts, Round, Scattering
 from shardc.lowering.target import Target
 
+Sent: TypeAlias = tuple[Axes, Axes]  # the orders in which devices count the blocks that they hold, and want
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One collective as JAX is asked for it, of `above`/`below` of the step's block; so often, of as much each time.
 
     A local one is a copy (`lowering.copies`): of a whole block, or of the `pieces` that an exchange sends and receives.
+    Of permutes whose pairs are known (`lowering.pairs`) `sent` tells who has what, and who wants it.
     """
 
     kind: Kind
@@ -52,6 +55,7 @@ class Call:
     below: int = 1
     times: int = 1
     pieces: bool = False
+    sent: Sent = ((), ())
 
 
 def at_once(move: Move) -> Call:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import factorial, prod
 
@@ -48,6 +48,7 @@ class Fabric:
     laid: Laid
     kinds: tuple[str, ...]
     link: float
+    _ways: dict[tuple[int, int], tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, laid: Laid, chip: Chip, told: Mapping[str, str]) -> Fabric:
@@ -89,8 +90,10 @@ class Fabric:
         loads: Counter[int] = Counter()
         hops = 0
         for source, target in pairs:
-            at, goal = self.laid.place(source), self.laid.place(target)
-            hops = max(hops, self._load(loads, at, goal))
+            length, way = self._way(source, target)
+            hops = max(hops, length)
+            for link, share in way:
+                loads[link] += share
         most = max(loads.values(), default=0)
         return Traffic(most / self._unit / parts / self.link, hops, _mask(loads))
 
@@ -98,6 +101,14 @@ class Fabric:
     def _unit(self) -> int:
         """A block, in the least part of one that goes its own way."""
         return 2 * factorial(len(self.kinds))
+
+    def _way(self, source: int, target: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """How many hops a block goes, and its shares of links."""
+        if (source, target) not in self._ways:
+            loads: Counter[int] = Counter()
+            hops = self._load(loads, self.laid.place(source), self.laid.place(target))
+            self._ways[source, target] = hops, tuple(loads.items())
+        return self._ways[source, target]
 
     def _load(self, loads: Counter[int], at: Place, goal: Place) -> int:
         """Adds a block's way, and says how many hops it is."""

@@ -13,6 +13,7 @@ from shardc.ir.collectives import CollectivePermute
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.forms import Gathered
+from shardc.lowering.pairs import numbers_in_order
 from shardc.lowering.scatters import Round
 
 # Up to so many devices the pairs of a permute are written out.
@@ -93,15 +94,6 @@ def _pairs(axes: Axes, held: Axes, wanted: Axes, mesh: Mesh) -> Expr:
         pairs = zip(numbers_in_order(axes, held, mesh), numbers_in_order(axes, wanted, mesh), strict=True)
         return Items(tuple(Items((Const(a), Const(b))) for a, b in sorted(pairs)), "[]")
     return call("list", call("zip", _order(axes, held, mesh), _order(axes, wanted, mesh)))
-
-
-def numbers_in_order(axes: Axes, order: Axes, mesh: Mesh) -> list[int]:
-    """Device numbers, counted over `axes`, in the order of counting over `order`."""
-    strides = {axis: math.prod(mesh.size(a) for a in axes[place + 1 :]) for place, axis in enumerate(axes)}
-    numbers = [0]
-    for axis in order:
-        numbers = [number + index * strides[axis] for number in numbers for index in range(mesh.size(axis))]
-    return numbers
 
 
 def _order(axes: Axes, order: Axes, mesh: Mesh) -> Expr:

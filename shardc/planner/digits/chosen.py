@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shardc.ir.sharding import ShardingNumber
 from shardc.rules.digit_products import Digits, Placement
 from shardc.rules.routes import Route
 
@@ -23,4 +22,4 @@ class InDigits:
 
 
 # Of the products below a table, by the table's id and the number of its sharding: those that are done in digits.
-Chosen: TypeAlias = Mapping[tuple[int, ShardingNumber], InDigits]
+Chosen: TypeAlias = Mapping[tuple[int, int], InDigits]

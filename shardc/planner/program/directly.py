@@ -19,13 +19,14 @@ from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy, ValueNumber
+from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
 from shardc.lowering.scatters import block_of
 from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.options import Objective
 from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
+from shardc.planner.statement.build import NAMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def _chains(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
 
 def _may_go(step: Step) -> bool:
     """Whether a step is a move, or of digits, that nobody named, of an array under its own dims."""
-    return (step.is_collective or isinstance(step.op, Reshape)) and not step.rule.is_named and not step.seen
+    return (step.is_collective or isinstance(step.op, Reshape)) and step.rule != NAMED and not step.seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel
 def _cost(move: UnevenExchange, before: Array, model: CostModel) -> StepCost:
     size = before.local_bytes(model.mesh)
     wire = move.wire_bytes(before.sharding, model.mesh, size)
-    time = model.emitted(move, block_of(before, model.mesh)).seconds(size)
+    time = model.emitted(move, block_of(before, model.mesh), before.sharding).seconds(size)
     return StepCost(wire, 0, time, partial(model.formula, move, before))
 
 
@@ -160,7 +161,7 @@ def _replaced(schedule: Schedule, runs: Sequence[_Run]) -> Schedule:
     gone = {id(step) for run in runs for step in run.steps[:-1]}
     steps = [_as_one(ends[id(step)]) if id(step) in ends else step for step in schedule.steps if id(step) not in gone]
     kept = sorted({*schedule.inputs, *(number for step in steps for number in (*step.operands, *step.results))})
-    new = {number: ValueNumber(place) for place, number in enumerate(kept)}
+    new = {number: place for place, number in enumerate(kept)}
     block = replace(
         schedule.block,
         values=tuple(schedule.values[number] for number in kept),
@@ -179,9 +180,9 @@ def _replaced(schedule: Schedule, runs: Sequence[_Run]) -> Schedule:
 
 
 def _as_one(run: _Run) -> Step:
-    last = run.steps[-1]
-    rule = replace(last.rule, rounds=len(run.move.rounds))
-    return replace(last, op=run.move, operands=run.steps[0].operands, cost=run.cost, rule=rule)
+    rule = run.steps[-1].rule.partition(",")[0]
+    rounds = f"{len(run.move.rounds)} round" + ("s" if len(run.move.rounds) > 1 else "")
+    return replace(run.steps[-1], op=run.move, operands=run.steps[0].operands, cost=run.cost, rule=f"{rule}, {rounds}")
 
 
 def _led_by(schedule: Schedule, planned: PlannedStatement, number: int, objective: Objective) -> PlannedStatement:

@@ -22,7 +22,7 @@ from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.program import Statement
-from shardc.ir.sharding import Sharding, ShardingNumber
+from shardc.ir.sharding import Sharding
 from shardc.planner.budget import NODE, WAY
 from shardc.planner.paths.few import few_choices, fitted
 from shardc.planner.paths.graph import Edge
@@ -71,7 +71,7 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
     for pair in chain.pairs():
         if pair.left not in tables or pair.right not in tables or not _can_afford(problem, chain, pair):
             continue
-        if not problem.options.searches and problem.meter.is_spent and pair not in chain.written:
+        if not problem.options.searches and problem.budget.is_spent and pair not in chain.written:
             continue
         below = (tables[pair.left], tables[pair.right])
         expr = chain.multiply(pair, *(table.expr for table in below))
@@ -88,7 +88,7 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
 
 def _goal(
     problem: Problem, product: Product, below: tuple[Table, ...], search: Search, wanted: Sharding | None, is_all: bool
-) -> ShardingNumber | None:
+) -> int | None:
     """The only sharding to be asked of a product, if it `is_all` that is multiplied, and its two arrays lie in a few
     ways."""
     if wanted is None or product.local or len(below) != 2:
@@ -132,9 +132,7 @@ def table_or_none(
     return found if found.seeds else None
 
 
-def _seed(
-    problem: Problem, found: Table, expr: Expr, tables: tuple[Table, ...], goal: ShardingNumber | None = None
-) -> None:
+def _seed(problem: Problem, found: Table, expr: Expr, tables: tuple[Table, ...], goal: int | None = None) -> None:
     for number, price, origin in ways_of(problem, expr, tables, found.search, goal):
         if problem.options.largest_step is not None and not isinstance(expr, Use) and not found.search.divides(number):
             continue
@@ -142,8 +140,8 @@ def _seed(
 
 
 def ways_of(
-    problem: Problem, expr: Expr, tables: tuple[Table, ...], search: Search, goal: ShardingNumber | None = None
-) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+    problem: Problem, expr: Expr, tables: tuple[Table, ...], search: Search, goal: int | None = None
+) -> Iterator[tuple[int, int, Origin]]:
     """Every (sharding, price, origin) that the expression's own operation gives; of a product, towards a goal."""
     match expr:
         case Use():
@@ -158,20 +156,19 @@ def ways_of(
             assert_never(expr)
 
 
-def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
-    there = problem.environment
-    values = there.held.get(use.name)
+def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[int, int, Origin]]:
+    values = problem.held.get(use.name)
     wanted = use.pattern.exact if use.pattern is not None else None
     if values is None:
         assert use.pattern is not None
         yield from ((number, 0, Held(None)) for number in choices_of(problem, use.pattern, search))
     elif wanted is None:
-        newest = {search.graph.number(there.values[value].sharding): value for value in values}
+        newest = {search.graph.number(problem.shardings[value]): value for value in values}
         search.given.update(newest)
         yield from ((number, 0, Held(value)) for number, value in newest.items())
-        alike = dict.fromkeys(other for value in values for other in there.alike.get(value, ()))
-        copies = [(search.graph.number(there.values[value].sharding), value) for value in alike if value not in values]
-        yield from ((number, 0, Held(value, is_copy=True)) for number, value in copies)
+        alike = dict.fromkeys(other for value in values for other in problem.alike.get(value, ()))
+        others = [other for other in alike if other not in values]
+        yield from ((search.graph.number(problem.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
     else:
         bare = Use(use.name, use.dims, None, use.dtype, use.span)
         held = combine(problem, bare, ())
@@ -181,7 +178,7 @@ def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[Sharding
             yield number, price, Waypoint(held, number)
 
 
-def choices_of(problem: Problem, pattern: Pattern, search: Search) -> Iterator[ShardingNumber]:
+def choices_of(problem: Problem, pattern: Pattern, search: Search) -> Iterator[int]:
     """The shardings that match a pattern and divide the array."""
     exact = pattern.exact
     for sharding in [exact] if exact is not None else _matching(problem, pattern):
@@ -194,28 +191,27 @@ def _matching(problem: Problem, pattern: Pattern) -> list[Sharding]:
     graph = problem.graph(len(pattern.dims))
     if not problem.options.searches:
         return list(map(graph.refined, few_choices(pattern, graph.mesh, graph.coarse_pool)))
-    problem.meter.spend(NODE * count_placements(len(graph.coarse_pool), graph.rank))
+    problem.budget.spend(NODE * count_placements(len(graph.coarse_pool), graph.rank))
     free = tuple(axis for axis in graph.coarse_pool if axis not in pattern.unreduced)
     every = (graph.refined(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
     return [sharding for sharding in every if pattern.matches(sharding)]
 
 
 def _products(
-    problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, goal: ShardingNumber | None = None
-) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+    problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, goal: int | None = None
+) -> Iterator[tuple[int, int, Origin]]:
     usable = tuple(unmoved(table) if expr.local else table for table in tables)
     found: Iterable[tuple[Way, int]]
-    proved = 0
     if not problem.options.searches and not expr.local:
         below = [table.search for table in tables]
         price = partial(problem.way_price, Work.of(problem.program, expr), operands=below, result=search)
-        found = few_ways([*map(_lying, tables)], _wanted(expr, search, goal), price, problem.meter)
+        found = few_ways([*map(_lying, tables)], _wanted(expr, search, goal), price, problem.budget)
     elif goal is None:
         found = _every_price(local_products(problem, expr, usable, search), usable)
     else:
-        towards = Towards(usable, lambda left: Table(expr, search, {left: 0}, {}), goal, problem.meter)
-        found, proved = towards.best(local_products(problem, expr, usable, search), problem.limit)
-    return ((way.result, price, Multiplied(usable, way.at, proved)) for way, price in found)
+        towards = Towards(usable, lambda left: Table(expr, search, {left: 0}, {}), goal, problem.budget)
+        found = towards.best(local_products(problem, expr, usable, search), problem.limit)
+    return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
 
 
 def _every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Iterator[tuple[Way, int]]:
@@ -234,11 +230,11 @@ def _lying(table: Table) -> Lying:
     return Lying(table.expr.dims, lies, search.graph, lambda n: table.price(n, None) if search.divides(n) else None)
 
 
-def _wanted(expr: Product, search: Search, goal: ShardingNumber | None) -> Lying:
+def _wanted(expr: Product, search: Search, goal: int | None) -> Lying:
     """The result, moved from where the product leaves it to the goal."""
 
-    def after(left: ShardingNumber) -> int | None:
-        found = (0, ()) if goal is None or goal == left else search.closed(left, goal)
+    def after(left: int) -> int | None:
+        found = (0, ()) if goal in (None, left) else search.closed(left, goal or 0)
         return None if found is None or not search.divides(left) else found[0]
 
     return Lying(expr.dims, () if goal is None else (search.graph.shardings[goal],), search.graph, after)
@@ -249,16 +245,16 @@ def local_products(problem: Problem, expr: Product, tables: tuple[Table, ...], s
     partials = tuple(
         frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
     )
-    if (expr, partials) not in problem.scratch.products:
-        problem.scratch.products[expr, partials] = _priced_products(problem, expr, tables, search, partials)
-    return problem.scratch.products[expr, partials]
+    if (expr, partials) not in problem.products:
+        problem.products[expr, partials] = _priced_products(problem, expr, tables, search, partials)
+    return problem.products[expr, partials]
 
 
 def _priced_products(
     problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, partials: tuple[frozenset[str], ...]
 ) -> list[tuple[Way, int]]:
     meeting = len({dim for operand in expr.operands for dim in operand.dims})
-    problem.meter.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
+    problem.budget.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
     graphs = tuple(table.search.graph for table in tables)
     ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
     work = Work.of(problem.program, expr)
@@ -266,7 +262,7 @@ def _priced_products(
     return [(way, problem.way_price(work, way, below, search)) for way in ways]
 
 
-def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
     for at in aligned(tables) if search.options.searches else dict.fromkeys(few_alike(expr, tables)):
         lie = [table.sharding(number) for table, number in zip(tables, at, strict=True)]
         found = function_of(expr, [table.expr.dims for table in tables], tables[0].search, lie)
@@ -277,29 +273,29 @@ def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tu
             yield search.graph.number(found[0]), sum(p for p in prices if p is not None) + found[1], Applied(tables, at)
 
 
-def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[int, int, Origin]]:
     """The positions along a dim: each device counts its own, wherever they are to lie."""
     return ((number, 0, Applied((), ())) for number in choices_of(problem, Pattern.free(len(expr.dims)), search))
 
 
-def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
     source = unmoved(table)
     for number, price in source.paths().price.items():
         for edge in named_edges(expr, number, search):
             yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
 
 
-def named_edges(expr: Named, number: ShardingNumber, search: Search) -> Iterator[Edge]:
+def named_edges(expr: Named, number: int, search: Search) -> Iterator[Edge]:
     """What a collective's name allows from a sharding."""
     return (edge for edge in _edges_of(expr, number, search) if search.divides(edge.target))
 
 
-def named_moves(expr: Named, number: ShardingNumber, search: Search) -> Iterator[tuple[ShardingNumber, int]]:
+def named_moves(expr: Named, number: int, search: Search) -> Iterator[tuple[int, int]]:
     """The same: where to, and the price of the move."""
     return ((edge.target, search.price(number, edge)) for edge in named_edges(expr, number, search))
 
 
-def _edges_of(expr: Named, number: ShardingNumber, search: Search) -> Iterator[Edge]:
+def _edges_of(expr: Named, number: int, search: Search) -> Iterator[Edge]:
     dim = None if expr.dim is None else expr.dims.index(expr.dim)
     for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
         move = edge.move
@@ -317,7 +313,7 @@ def fixed_if_asked(table: Table) -> Table:
     return table
 
 
-def cheapest(root: Table, statement: Statement, limit: int | None = None) -> ShardingNumber:
+def cheapest(root: Table, statement: Statement, limit: int | None = None) -> int:
     """The number of the cheapest sharding that the statement's result may have; SHC220 if there is none.
 
     None as well where the sharding is given, and costs more than the limit.

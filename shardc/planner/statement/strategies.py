@@ -20,7 +20,7 @@ from typing import TypeAlias
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Call, Expr, Product, operands
 from shardc.ir.program import Statement
-from shardc.ir.sharding import Axes, Sharding, ShardingNumber
+from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below
 from shardc.planner.idle import mentioned
@@ -47,7 +47,7 @@ _Places: TypeAlias = tuple[int, ...]  # which strategy of each operand
 
 def cheapest_first(
     problem: Problem, order: Expr, others: Sequence[Expr], statement: Statement
-) -> Iterator[tuple[Table, ShardingNumber]]:
+) -> Iterator[tuple[Table, int]]:
     """Tables that lead to a statement's result, and to which sharding of it.
 
     One for each strategy of the products in one order, and one for each other order, with all of its strategies.
@@ -74,9 +74,9 @@ class _Ranked:
     own: _Strategies
     others: list[Expr]
     _place: int = 0
-    _queue: list[tuple[int, int, Table, ShardingNumber | None]] = field(default_factory=list)
+    _queue: list[tuple[int, int, Table, int | None]] = field(default_factory=list)
 
-    def following(self) -> tuple[Table, ShardingNumber] | None:
+    def following(self) -> tuple[Table, int] | None:
         """The cheapest that is left; other orders are looked at when no other can be cheaper."""
         while True:
             first = min((arithmetic_price(self.problem, other) for other in self.others), default=None)
@@ -104,7 +104,7 @@ class _Ranked:
                 continue
             self._push(-1 - len(self.others), root)
 
-    def known(self) -> list[tuple[Table, ShardingNumber]]:
+    def known(self) -> list[tuple[Table, int]]:
         """Those that have their price."""
         return [(root, goal) for _, _, root, goal in sorted(self._queue, key=itemgetter(0, 1)) if goal is not None]
 
@@ -127,7 +127,7 @@ class _Entry:
     tables: tuple[Table, ...]
     places: _Places | None
     way: Way | None = None
-    found: tuple[ShardingNumber, int, Origin] | None = None  # a sharding, its price, where it comes from
+    found: tuple[int, int, Origin] | None = None  # a sharding, its price, where it comes from
     own: int = 0  # the price of the product itself
 
 
@@ -191,7 +191,7 @@ class _Strategies:
             case Product():
                 usable = tuple(unmoved(table) if expr.local else table for table in tables)
                 ways = local_products(self.problem, expr, usable, self._whole.search)
-                self.problem.meter.spend(BOUND * len(ways))
+                self.problem.budget.spend(BOUND * len(ways))
                 below = [cache(table.bound) for table in usable]
                 for way, price in ways:
                     bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
@@ -219,15 +219,13 @@ class _Strategies:
         found = way.result, price, Multiplied(entry.tables, way.at)
         self._push(price + self._after(way.result), _Entry(entry.tables, None, way, found), number)
 
-    def _after(self, number: ShardingNumber) -> int:
+    def _after(self, number: int) -> int:
         """What is left to do costs at least, from one sharding of the result."""
         goal = None if self.wanted is None else self._whole.search.graph.number(self.wanted)
         return self._whole.search.bound(number, goal)
 
 
-def _in_place(
-    tables: tuple[Table, ...], ways: list[tuple[ShardingNumber, int, Origin]]
-) -> list[tuple[ShardingNumber, int, Origin]]:
+def _in_place(tables: tuple[Table, ...], ways: list[tuple[int, int, Origin]]) -> list[tuple[int, int, Origin]]:
     """The ways that apply a function to operands which nothing has moved."""
     return [
         way
@@ -242,14 +240,14 @@ def root_table(problem: Problem, statement: Statement) -> Table:
     return fixed_if_asked(table)
 
 
-def searched(problem: Problem, statement: Statement) -> tuple[Table, ShardingNumber]:
+def searched(problem: Problem, statement: Statement) -> tuple[Table, int]:
     """The table of a statement, and which sharding of its result is cheapest."""
     root = root_table(problem, statement)
     return root, cheapest(root, statement, problem.limit)
 
 
 def candidates(
-    problem: Problem, statement: Statement, own: tuple[Table, ShardingNumber] | None = None, over_others: bool = False
+    problem: Problem, statement: Statement, own: tuple[Table, int] | None = None, over_others: bool = False
 ) -> Iterator[Candidate]:
     """The plan's own, then every strategy, the cheapest first.
 

@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
 from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
-from shardc.ir.plan import StatementNumber
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.planner.statement.orders import MAX_ORDERS
 from shardc.planner.whole.arrays import is_free
@@ -26,7 +25,7 @@ from shardc.planner.whole.arrays import is_free
 class Told:
     """The number of the statement as written by which another is told; of a loop also those of its body."""
 
-    number: StatementNumber
+    number: int
     inside: tuple[Told, ...] = ()
 
 
@@ -59,8 +58,7 @@ class Rewritten:
 
 def _as_they_are(statements: tuple[Statement | For, ...]) -> tuple[Told, ...]:
     return tuple(
-        Told(StatementNumber(number), _as_they_are(each.body) if isinstance(each, For) else ())
-        for number, each in enumerate(statements)
+        Told(number, _as_they_are(each.body) if isinstance(each, For) else ()) for number, each in enumerate(statements)
     )
 
 

@@ -1,0 +1,69 @@
+"""What the steps of a statement copy because of one another, which is known once they stand in order.
+
+C[I, K] = AllGather_X C[I_X, K]; return C                a collective's result is copied to become an output
+A[I_X] = Slice_X A[I]; A[I_X, J] = AllGather_Y …         a share is cut out, unless what reads it computes
+A[I0, I1, J] = AllGather_X A[I0, I1_X, J]; A[I, J] = …   the digit gathered lies above I0, and joined is laid anew
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from shardc.ir.digits import Reshape
+from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Op, Step
+from shardc.ir.sharding import Array
+from shardc.lowering.tpu import cuts_what_it_reads
+
+Steps = Sequence[Step]
+
+
+def copied(
+    steps: Steps, output: int | None, values: Sequence[Array], mesh: Mesh, left_apart: Callable[[Op], bool]
+) -> Iterator[int]:
+    """The places of steps whose result is copied; `output` is the value that becomes one, if these steps end so."""
+    leaves = None if output is None else _maker(steps, output)
+    for place, step in enumerate(steps):
+        if place == leaves:
+            if left_apart(step.op):
+                yield place
+        elif _is_cut_out(steps, step) or _is_laid_anew(steps, step, values, mesh):
+            yield place
+
+
+def _maker(steps: Steps, value: int) -> int | None:
+    """The step that a value is from, seen through digits."""
+    made = {step.result: place for place, step in enumerate(steps)}
+    place = made.get(value)
+    while place is not None and isinstance(steps[place].op, Reshape):
+        place = made.get(steps[place].operands[0])
+    return place
+
+
+def _is_cut_out(steps: Steps, step: Step) -> bool:
+    """Whether some step reads a Slice for which the share must lie in memory."""
+    if step.op.facts.kind is not Kind.SLICE:
+        return False
+    readers = _readers(steps, step.result)
+    return any(op.facts.kind is not Kind.LOCAL and not cuts_what_it_reads(op) for op in readers)
+
+
+def _readers(steps: Steps, value: int) -> Iterator[Op]:
+    """What reads a value, also in digits."""
+    for step in steps:
+        if value in step.operands:
+            if isinstance(step.op, Reshape):
+                yield from _readers(steps, step.result)
+            else:
+                yield step.op
+
+
+def _is_laid_anew(steps: Steps, step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
+    """Whether a step gathers a digit with others above it, which is then joined with them."""
+    if step.op.facts.kind is not Kind.GATHER or len(step.op.on) != 1:
+        return False
+    shape, (dim,) = values[step.result].local_shape(mesh), step.op.on
+    joined = any(step.result in s.operands and isinstance(s.op, Reshape) and s.op.joins for s in steps)
+    return joined and dim < len(shape) - 1 and math.prod(shape[:dim]) > 1
