@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import product
 from typing import assert_never
 
 from shardc.ir.chains import Chain, Pair, chain_of
@@ -263,14 +264,31 @@ def _priced_products(
 
 
 def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
-    for at in aligned(tables) if search.options.searches else dict.fromkeys(few_alike(expr, tables)):
+    every = aligned(tables) if search.options.searches else dict.fromkeys(few_alike(expr, tables))
+    return _calls_at(expr, tables, search, every)
+
+
+def few_calls(expr: Call, tables: tuple[Table, ...], search: Search) -> list[tuple[int, int, Origin]]:
+    """The ways to apply a function to operands that nothing has moved; where there is none, the cheapest of all."""
+    in_place = list(_calls_at(expr, tables, search, product(*(table.seeds for table in tables))))
+    return in_place or list(_calls_at(expr, tables, search, aligned(tables), cheapest=True))[-1:]
+
+
+def _calls_at(
+    expr: Call, tables: tuple[Table, ...], search: Search, every: Iterable[tuple[int, ...]], cheapest: bool = False
+) -> Iterator[tuple[int, int, Origin]]:
+    """Of operands that lie so; with `cheapest` those that are cheaper than all before them."""
+    most: float = math.inf
+    for at in every:
+        prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
+        moved = sum(price for price in prices if price is not None)
+        if None in prices or moved >= most:
+            continue
         lie = [table.sharding(number) for table, number in zip(tables, at, strict=True)]
         found = function_of(expr, [table.expr.dims for table in tables], tables[0].search, lie)
-        if found is None or not search.divides(search.graph.number(found[0])):
-            continue
-        prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
-        if None not in prices:
-            yield search.graph.number(found[0]), sum(p for p in prices if p is not None) + found[1], Applied(tables, at)
+        if found is not None and moved + found[1] < most and search.divides(search.graph.number(found[0])):
+            most = moved + found[1] if cheapest else math.inf
+            yield search.graph.number(found[0]), moved + found[1], Applied(tables, at)
 
 
 def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[int, int, Origin]]:
@@ -287,23 +305,17 @@ def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Itera
 
 def named_edges(expr: Named, number: int, search: Search) -> Iterator[Edge]:
     """What a collective's name allows from a sharding."""
-    return (edge for edge in _edges_of(expr, number, search) if search.divides(edge.target))
+    dim = None if expr.dim is None else expr.dims.index(expr.dim)
+    for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
+        axes, on = edge.move.axes, edge.move.on
+        axes_fit = expr.axes is None or axes == expr.axes or (len(on) != 1 and set(axes) == set(expr.axes))
+        if axes_fit and (dim is None or on == (dim,)) and search.divides(edge.target):
+            yield edge
 
 
 def named_moves(expr: Named, number: int, search: Search) -> Iterator[tuple[int, int]]:
     """The same: where to, and the price of the move."""
     return ((edge.target, search.price(number, edge)) for edge in named_edges(expr, number, search))
-
-
-def _edges_of(expr: Named, number: int, search: Search) -> Iterator[Edge]:
-    dim = None if expr.dim is None else expr.dims.index(expr.dim)
-    for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
-        move = edge.move
-        axes_fit = (
-            expr.axes is None or move.axes == expr.axes or (len(move.on) != 1 and set(move.axes) == set(expr.axes))
-        )
-        if axes_fit and (dim is None or move.on == (dim,)):
-            yield edge
 
 
 def fixed_if_asked(table: Table) -> Table:

@@ -24,13 +24,14 @@ from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below
 from shardc.planner.idle import mentioned
-from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, unmoved
+from shardc.planner.paths.tables import Multiplied, Origin, Table, unmoved
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
 from shardc.planner.statement.build import Candidate
 from shardc.planner.statement.gaps import alone, arithmetic
 from shardc.planner.statement.nodes import (
     cheapest,
+    few_calls,
     fixed_if_asked,
     local_products,
     table_as_written,
@@ -197,8 +198,8 @@ class _Strategies:
                     bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
                     self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
             case Call():
-                applied = list(ways_of(self.problem, expr, tables, self._whole.search))
-                for found in _in_place(tables, applied) or (applied and [min(applied, key=lambda way: way[1])]):
+                search = self._whole.search
+                for found in few_calls(expr, tables, search) if tables else ways_of(self.problem, expr, (), search):
                     self._push(found[1] + self._after(found[0]), _Entry(tables, None, None, found))
             case _:
                 table = table_or_none(self.problem, expr, tables)
@@ -223,15 +224,6 @@ class _Strategies:
         """What is left to do costs at least, from one sharding of the result."""
         goal = None if self.wanted is None else self._whole.search.graph.number(self.wanted)
         return self._whole.search.bound(number, goal)
-
-
-def _in_place(tables: tuple[Table, ...], ways: list[tuple[int, int, Origin]]) -> list[tuple[int, int, Origin]]:
-    """The ways that apply a function to operands which nothing has moved."""
-    return [
-        way
-        for way in ways
-        if isinstance(way[2], Applied) and all(n in table.seeds for n, table in zip(way[2].at, tables, strict=True))
-    ]
 
 
 def root_table(problem: Problem, statement: Statement) -> Table:
