@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -12,13 +12,20 @@ from shardc.errors import in_line
 from shardc.io import streams
 from shardc.io.files import check_output, write_output
 
+if TYPE_CHECKING:
+    from shardc.results import Plan
+
+XLA: Final = "xla"  # no expression, which has brackets; a file of that name is ./xla
+
 
 @click.command(cls=Subcommand)
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of to stdout; FILE.svg is the steps' picture.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--pareto", is_flag=True, help="With time (or bytes) against memory: the plan, and leaner ones.")
-@click.option("--compare", "other", metavar="OTHER", help="Beside the plan of another INPUT, with the same options.")
+@click.option(
+    "--compare", "other", metavar="OTHER", help="Beside the plan of another INPUT; or, `xla`, beside XLA's own program."
+)
 @with_options
 def report(argument: str, output: str | None, force: bool, pareto: bool, other: str | None, **values: Any) -> int:
     """One self-contained page: shardings, steps, alternatives, timeline, roofline, memory, code."""
@@ -30,13 +37,14 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
         raise click.UsageError("a picture is of one plan's steps: give a FILE.html")
     if other is not None and pareto:
         raise click.UsageError("--compare shows two plans, --pareto all of one: give one of them")
-    sources = options.files(argument) + ([] if other is None else [other])
+    sources = options.files(argument) + ([] if other is None or other == XLA else [other])
     if output is not None:
         check_output(output, sources=sources, force=force)
     elif force:
         streams.say("warning: --force does nothing without -o")
-    found = options.plan(options.parse(argument))
-    beside = None if other is None else options.plan(options.parse(other))
+    program = options.parse(argument)
+    found = options.plan(program, small=other == XLA and program.topology is None)
+    beside = _beside(other, options)
     for warning in found.warnings:
         streams.say(f"warning: {in_line(warning)}")
     with telling("drawing"):
@@ -46,3 +54,9 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
     else:
         write_output(text, output, sources=sources, force=force)
     return 0
+
+
+def _beside(other: str | None, options: Options) -> Plan | Literal["xla"] | None:
+    if other is None:
+        return None
+    return XLA if other == XLA else options.plan(options.parse(other))

@@ -98,12 +98,17 @@ class Comparison:
     def __str__(self) -> str:
         headers = ("", self.ours.name, self.theirs.name, "ratio")
         table = tabulate(
-            list(self._rows()), headers=headers, tablefmt="simple", disable_numparse=True, colalign=_ALIGNED
+            list(self.rows()), headers=headers, tablefmt="simple", disable_numparse=True, colalign=_ALIGNED
         )
-        notes = dict.fromkeys([*self.ours.timeline.notes, *self.theirs.timeline.notes, *self.warnings])
-        return "\n".join([table, *(f"note: {note}" for note in notes)])
+        return "\n".join([table, *(f"note: {note}" for note in self.notes)])
 
-    def _rows(self) -> Iterator[tuple[str, str, str, str]]:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the replays assumed, and what the compiler warned of."""
+        return tuple(dict.fromkeys([*self.ours.timeline.notes, *self.theirs.timeline.notes, *self.warnings]))
+
+    def rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """What is compared, ours, theirs, and theirs over ours."""
         ours, theirs = self.ours, self.theirs
         own, other = ({tally.name: tally for tally in side.collectives} for side in (ours, theirs))
         for name in own | other:

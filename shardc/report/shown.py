@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from shardc.errors import ShardcError
 from shardc.io.files import check_output, write_output
@@ -13,6 +13,7 @@ from shardc.report.units import in_bytes, in_one_line, in_seconds
 from shardc.report.view import PlanView
 
 if TYPE_CHECKING:
+    from shardc.compiled.compare import Comparison
     from shardc.compiled.verify import Verification
     from shardc.cost.kinds.held import ByKind
     from shardc.cost.model import LinkModel
@@ -41,6 +42,9 @@ class Shown(ABC):
 
     @abstractmethod
     def verify(self) -> Verification: ...
+
+    @abstractmethod
+    def compare(self, rounds: int = 15) -> Comparison: ...
 
     @abstractmethod
     def _front_view(self) -> FrontView: ...
@@ -86,21 +90,26 @@ class Shown(ABC):
 
         return picture(self._pictured(), of)
 
-    def page(self, *, pareto: bool = False, compare: Shown | None = None) -> str:
+    def page(self, *, pareto: bool = False, compare: Shown | Literal["xla"] | None = None) -> str:
         """The plan as one page of HTML, under 500 KB, which fetches nothing; as `picture`, it needs drawsvg.
 
         With its front by `pareto`; and, where a slice is named and libtpu is there, with what the compiler makes of it.
-        Or with another plan beside it, to `compare` them.
+        Or, to `compare`, with another plan beside it, or with what XLA alone makes of the same shardings ("xla"): for
+        its slice where one is named, else for simulated devices.
         """
-        from shardc.report.page import Reported, page, page_of_two
+        from shardc.report.page import Reported, page, page_beside_xla, page_of_two
 
+        if compare == "xla":
+            return page_beside_xla(Reported(self._pictured(), self.source()), self.compare())
         if compare is not None:
             return page_of_two(*(Reported(each._pictured(), each.source()) for each in (self, compare)))
         verified, why_not = self._verified()
         front = self._front_view() if pareto else None
         return page(Reported(self._pictured(), self.source(), front, verified, why_not))
 
-    def report(self, path: str, *, pareto: bool = False, compare: Shown | None = None, force: bool = False) -> None:
+    def report(
+        self, path: str, *, pareto: bool = False, compare: Shown | Literal["xla"] | None = None, force: bool = False
+    ) -> None:
         """Writes `page()` to a file, whole or not at all; over one that exists only by `force`. SHC502 to SHC506."""
         check_output(path, sources=(), force=force)
         write_output(self.page(pareto=pareto, compare=compare), path, sources=(), force=force)

@@ -16,6 +16,7 @@ from shardc import cli
 from shardc.report.page import Reported, page
 from shardc.report.page.reported import MOST
 from shardc.report.pictures.plan import Pictured
+from shardc.report.units import in_seconds
 from shardc.report.view import every_view
 from shardc.testing import strategies
 
@@ -179,9 +180,6 @@ def test_a_plan_beside_itself_differs_in_nothing():
     assert cells[3 : 4 * 6 : 4] == ["1.00"] * 6
 
 
-# --- files and the command line
-
-
 @pytest.fixture
 def run(capsys):
     def call(*arguments):
@@ -190,6 +188,27 @@ def run(capsys):
         return status, captured.out, captured.err
 
     return call
+
+
+@pytest.mark.devices
+def test_a_plan_stands_beside_what_xla_makes_of_it(run):
+    """Both compiled for the same devices: the table's figures, both timelines on one scale, our steps and code."""
+    arguments = ["--mesh", "X=4", "--dims", "I=64,J=256,K=64", "--dtype", "f32"]
+    status, text, err = run("report", CASE_2, *arguments, "--compare", "xla")
+    assert status == 0 and all(line.startswith("… ") for line in err.splitlines())
+    plan = shardc.plan(CASE_2, mesh={"X": 4}, dims={"I": 64, "J": 256, "K": 64}, dtype="f32")
+    compared = plan.compare(rounds=1)
+    read, cells = Read(text), [cell for around, cell in Read(text).texts if around == "td"]
+    assert len(text.encode()) < MOST and plan.source() in read.text
+    at = cells.index("wire bytes")
+    assert cells[at : at + 4] == [*next(row for row in compared.rows() if row[0] == "wire bytes")]
+    assert compared.ours.wire_bytes < compared.theirs.wire_bytes
+    for side in (compared.ours, compared.theirs):
+        assert {tally.name for tally in side.collectives} <= set(cells)
+        assert f"timeline of {in_seconds(side.timeline.step_s)}" in text
+
+
+# --- files and the command line
 
 
 def test_the_command_writes_a_page_once(run, tmp_path):
@@ -326,7 +345,7 @@ def test_a_product_that_waits_for_memory_says_so():
         step = json.loads(plan.to_json())["steps"][0]
         assert step["op"] == "Einsum" and step.get("hbm_bound", False) == is_bound
         assert ("local product; HBM-bound" in str(plan)) == is_bound == ("local product; HBM-bound" in plan.page())
-        assert (", memory" in plan.picture("roofline").svg) == is_bound
+        assert (", HBM-bound" in plan.picture("roofline").svg) == is_bound
 
 
 def test_the_totals_are_of_all_devices():

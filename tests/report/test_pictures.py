@@ -322,6 +322,18 @@ def test_products_lie_on_the_roof(case, chip, kind):
         assert y == pytest.approx(float(v) + share * (float(t) - float(v)), abs=0.2)
 
 
+def test_on_a_slice_that_was_measured_the_roof_that_is_reached_is_dashed():
+    """A product there lies under the data sheet's roof, by what was measured."""
+    dims = {"I": 512, "J": 8192, "K": 1024}
+    plan = shardc.plan("A[I, J_X] · B[J, K] → C[I, K_X]", mesh={"X": 4}, dims=dims, topology="v5e:2x2")
+    root = parsed(plan.picture("roofline"))
+    [reached] = [float(path.get("data-reached")) for path in root.iter(f"{SVG}path") if path.get("data-reached")]
+    [sheet] = [float(path.get("data-peak")) for path in root.iter(f"{SVG}path") if path.get("data-peak")]
+    [dot] = groups(root, "dot")
+    assert float(dot.get("data-rate")) < reached < sheet
+    assert not [p for p in parsed(picture(looped()[0], "roofline")).iter() if p.get("data-reached")]
+
+
 @settings(max_examples=12)
 @given(strategies.programs())
 def test_the_highest_bar_of_memory_is_the_peak(case):

@@ -1,10 +1,12 @@
-"""Two plans side by side on one page: what each costs, both timelines on one scale, the steps of each."""
+"""Two plans side by side on one page, or a plan and XLA's own program: what each costs, both timelines on one scale."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from shardc.compiled.compare import Comparison
 from shardc.compiled.replay.predicted import predicted
+from shardc.compiled.replay.timeline import Timeline
 from shardc.ir.plan import Cost
 from shardc.report.page import sections
 from shardc.report.page.html import Child, Element, table, tag
@@ -17,6 +19,33 @@ from shardc.report.units import in_bytes, in_flops, in_seconds
 
 _NAMES = ("first", "second")
 _HALF = 2  # of a page's room each has a half
+
+
+def page_beside_xla(own: Reported, found: Comparison) -> str:
+    """A plan's program, as it is compiled, beside what XLA makes of the same shardings."""
+    for room in ROOMS:
+        text = _page_beside_xla(own, found, room)
+        if len(text.encode()) < MOST:
+            break
+    return text
+
+
+def _page_beside_xla(own: Reported, found: Comparison, room: Room) -> str:
+    view, sides = own.plan.view, (found.ours, found.theirs)
+    rows: list[list[Child]] = [list(row) for row in found.rows()]
+    notes = [tag("p", "note: ", note, class_="soft") for note in found.notes]
+    compared = table("per device; the ratio is XLA's over the plan's", ("", *(s.name for s in sides), "ratio"), rows)
+    drawn = on_one_scale([(side.name, side.timeline) for side in sides])
+    parts = [
+        sections.section("compiled", "As compiled", compared, *notes),
+        sections.section("timelines", "Timelines, replayed", *drawn),
+        sections.shardings(own.plan, room),
+        sections.statements(own.plan, room),
+        sections.memory(own.plan),
+        sections.code(own, room),
+    ]
+    about = [tag("p", f"{for_what(view)}; beside what jax.jit alone makes of it", class_="soft")]
+    return document(heading(view), about, [sections.sums(view), *sections.told(view)], parts)
 
 
 def page_of_two(one: Reported, other: Reported) -> str:
@@ -67,12 +96,15 @@ def costs(plans: list[Pictured]) -> Element:
 
 
 def timelines(plans: list[Pictured]) -> list[Element]:
-    """Both from the same left to the same right."""
-    found = [predicted(plan.schedule) for plan in plans]
-    longest = max(timeline.step_s for timeline in found)
+    """As they are priced."""
+    return on_one_scale([(name, predicted(plan.schedule)) for name, plan in zip(_NAMES, plans, strict=True)])
+
+
+def on_one_scale(found: Sequence[tuple[str, Timeline]]) -> list[Element]:
+    """From the same left to the same right."""
+    longest = max(timeline.step_s for _, timeline in found)
     return [
-        tag("div", tag("h3", name), sections.figure(timeline_picture(timeline, longest)))
-        for name, timeline in zip(_NAMES, found, strict=True)
+        tag("div", tag("h3", name), sections.figure(timeline_picture(timeline, longest))) for name, timeline in found
     ]
 
 

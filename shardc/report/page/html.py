@@ -12,6 +12,9 @@ Element: TypeAlias = ElementTree.Element
 Child: TypeAlias = "Element | str | None"
 
 
+_LINE = 28  # characters of a cell that stand in one line
+
+
 def tag(of: str, /, *children: Child, **attributes: str | None) -> Element:
     """An element; `class_` is its class, `aria_label` its aria-label; what is None is left out."""
     made = ElementTree.Element(of)
@@ -62,6 +65,9 @@ def table(
     """A table that scrolls by itself; with `keys`, one a cell, its columns sort: by number, or by text where empty."""
     heads = [tag("th", _head(name, keys is not None), scope="col") for name in headers]
     body = tag("tbody", *map(row, rows))
+    for cell in body.iter("td"):
+        if len("".join(cell.itertext())) > _LINE:
+            cell.set("class", "wide")
     for line, own in zip(body, keys or [], strict=False):
         for cell, key in zip(line, own, strict=True):
             if key:

@@ -7,13 +7,13 @@ import hashlib
 
 CSS = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--paper:#fff;--raised:#f6f8fa;--edge:#d0d7de;--link:#0550ae;
---alarm:#b3261e}
+--alarm:#b3261e;--shade:#1b1f2444}
 @media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9aa4af;--paper:#0f1318;--raised:#171c23;--edge:#3d444d;
---link:#79b8ff;--alarm:#ff8f87}}
+--link:#79b8ff;--alarm:#ff8f87;--shade:#e6edf355}}
 *{box-sizing:border-box}
 body{margin:0;font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
 color:var(--ink);background:var(--paper)}
-main,header,nav,footer{max-width:76rem;margin:0 auto;padding:0 1rem}
+main,header,nav,footer{max-width:84rem;margin:0 auto;padding:0 1rem}
 h1{font:600 1.35rem/1.4 ui-monospace,Menlo,Consolas,monospace;overflow-wrap:anywhere;margin:1.2rem 0 .4rem}
 h2{font-size:1.15rem;margin:2.2rem 0 .6rem;padding-top:.6rem;border-top:1px solid var(--edge)}
 h3{font-size:1rem;margin:1.2rem 0 .4rem;overflow-wrap:anywhere}
@@ -26,7 +26,11 @@ dl.sums div{background:var(--raised);border:1px solid var(--edge);border-radius:
 dl.sums dt{font-size:.85rem;color:var(--soft)}dl.sums dd{margin:0;font-size:1.15rem;font-weight:600}
 dl.sums dd small{display:block;font-weight:400;font-size:.8rem;color:var(--soft)}
 .warning{border-left:4px solid var(--alarm);padding:.2rem .8rem;background:var(--raised)}
-.scrolls{overflow-x:auto;max-width:100%;margin:.4rem 0}
+.scrolls{overflow-x:auto;max-width:100%;margin:.4rem 0;background:
+linear-gradient(to right,var(--paper) 30%,transparent) left/2.4rem 100% local no-repeat,
+linear-gradient(to left,var(--paper) 30%,transparent) right/2.4rem 100% local no-repeat,
+linear-gradient(to right,var(--shade),transparent) left/.7rem 100% scroll no-repeat,
+linear-gradient(to left,var(--shade),transparent) right/.7rem 100% scroll no-repeat}
 .scrolls:focus-visible,button:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--link);
 outline-offset:2px}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(34rem,100%),1fr));gap:0 1.6rem}.two>*{min-width:0}
@@ -34,7 +38,7 @@ outline-offset:2px}
 table{border-collapse:collapse;font-size:.9rem}caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{border-bottom:1px solid var(--edge);padding:.25rem .7rem .25rem 0;text-align:left;
 vertical-align:top;white-space:nowrap}
-td.wide{white-space:normal;min-width:14rem}
+td.wide{white-space:normal;min-width:11rem;overflow-wrap:anywhere}
 th button{all:unset;cursor:pointer;font-weight:600}th button::after{content:" \\2195";color:var(--soft)}
 th[aria-sort=ascending] button::after{content:" \\2191"}th[aria-sort=descending] button::after{content:" \\2193"}
 pre{background:var(--raised);border:1px solid var(--edge);border-radius:6px;padding:.7rem;margin:0;overflow:visible;

@@ -77,7 +77,7 @@ def shardings(plan: Pictured, room: Room) -> Element:
     """What is given and what is left, as blocks on the mesh."""
     schedule = plan.schedule
     given = [schedule.given(number) for number in schedule.inputs]
-    children: list[Child] = [tag("p", LEGEND, class_="soft")]
+    children: list[Child] = [tag("p", " ".join(LEGEND), class_="soft")]
     for title, arrays in (("given", given), ("result", schedule.results)):
         shown = [figure(blocks(array, schedule.given_mesh)) for array in arrays[: room.others]]
         names = cut(", ".join(str(array) for array in arrays[room.others :]), _NAMES)
@@ -192,7 +192,7 @@ def charts(reported: Reported) -> Iterator[Element]:
     plan = reported.plan
     schedule = plan.schedule
     yield section("timeline", "Timeline", figure(timeline_picture(predicted(schedule))))
-    yield section("roofline", "Roofline", figure(roofline_picture(schedule, plan.model.chip)))
+    yield section("roofline", "Roofline", figure(roofline_picture(schedule, plan.model.alone)))
     yield memory(plan)
     if reported.front is not None:
         yield section("front", "Time against memory", figure(front_picture(reported.front)), _front(reported))

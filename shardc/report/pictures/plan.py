@@ -59,6 +59,6 @@ PICTURES: dict[str, Callable[[Pictured], Picture]] = {
     "steps": lambda plan: steps_picture(plan.view, plan.schedule),
     "links": _links,
     "timeline": lambda plan: timeline_picture(predicted(plan.schedule)),
-    "roofline": lambda plan: roofline_picture(plan.schedule, plan.model.chip),
+    "roofline": lambda plan: roofline_picture(plan.schedule, plan.model.alone),
     "memory": lambda plan: memory_picture(plan.schedule, plan.view.capacity_bytes),
 }

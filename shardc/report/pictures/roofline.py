@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shardc.cost.alone import Alone
+from shardc.cost.calibration import Calibration
 from shardc.cost.chips import Chip
 from shardc.ir.dtypes import multiplied
 from shardc.ir.mesh import Mesh
@@ -29,38 +31,46 @@ class Product:
     intensity: float
     rate: float
     peak: float
+    reached: float  # what products of its type reach, as measured
     waits_for_memory: bool
 
 
-def products(schedule: Schedule, chip: Chip) -> list[Product]:
+def products(schedule: Schedule, alone: Alone) -> list[Product]:
     """The products that take time; of a loop's, one trip's."""
     return [
-        _product(done, schedule.mesh, chip)
+        _product(done, schedule.mesh, alone)
         for done in single_steps(schedule.block)
         if isinstance(done.step.op, Einsum) and done.step.cost.flops and done.step.cost.time_s
     ]
 
 
-def _product(done: Done, mesh: Mesh, chip: Chip) -> Product:
+def _product(done: Done, mesh: Mesh, alone: Alone) -> Product:
     step = done.step
     arrays = [done.block.values[value] for value in (*step.operands, step.result)]
     moved = sum(array.local_bytes(mesh) for array in arrays)
-    peak = chip.peak(multiplied(array.dtype for array in arrays[:-1]))
-    return Product(
-        step_name(done), step.cost.flops / moved, step.cost.flops / step.cost.time_s, peak, step.cost.by_memory
-    )
+    dtype = multiplied(array.dtype for array in arrays[:-1])
+    rate, peak = step.cost.flops / step.cost.time_s, alone.chip.peak(dtype)
+    intensity, reached = step.cost.flops / moved, alone.flops_per_s(dtype)
+    return Product(step_name(done), intensity, rate, peak, reached, step.cost.by_memory)
 
 
-def roofline_picture(schedule: Schedule, chip: Chip) -> Picture:
-    """A roof for each peak that products have, and a dot for each product, numbered as its step."""
-    found = products(schedule, chip)
+def roofline_picture(schedule: Schedule, alone: Alone) -> Picture:
+    """A roof for each peak that products have, and a dot for each product, numbered as its step.
+
+    On a slice whose compiler was measured a dashed roof is what can be reached there.
+    """
+    found, chip = products(schedule, alone), alone.chip
     peaks = sorted({product.peak for product in found} or {chip.flops})
     ridges = [peak / chip.hbm_bandwidth for peak in peaks]
     across = [product.intensity for product in found] + ridges
     x = Scale(min(across) / 4, max(across) * 4, _LEFT, _LEFT + _WIDTH, log=True)
     rates = [product.rate for product in found] + peaks + [x.low * chip.hbm_bandwidth]
     y = Scale(min(rates) / 2, max(peaks) * 3, _TOP + _HEIGHT, _TOP, log=True)
-    marks = [*_axes(x, y), *(mark for peak in peaks for mark in _roof(peak, chip, x, y)), *_dots(found, x, y)]
+    marks = [*_axes(x, y), *(mark for peak in peaks for mark in _roof(peak, chip, x, y))]
+    if alone.measured is not None:
+        marks.append(Text(_LEFT + _WIDTH, 12, "dashed: what compiled programs reach, as measured", "s soft", "end"))
+        marks += [_reached(each, alone.measured, x, y) for each in sorted({product.reached for product in found})]
+    marks += _dots(found, x, y)
     return framed(Picture(f"roofline of {chip.name}", _LEFT + _WIDTH + 200, _TOP + _HEIGHT + 42, tuple(marks)))
 
 
@@ -92,6 +102,15 @@ def _roof(peak: float, chip: Chip, x: Scale, y: Scale) -> list[Mark]:
     return [roof, Text(x(x.high), y(peak) - 6, f"peak {_rate(peak)}", "s", "end")]
 
 
+def _reached(rate: float, measured: Calibration, x: Scale, y: Scale) -> Line:
+    ridge = rate / measured.read_bandwidth
+    points = ((x.low, x.low * measured.read_bandwidth), (ridge, rate), (x.high, rate))
+    said = f"as measured: memory up to {ridge:.3g} FLOPs per byte, then {_rate(rate)}"
+    return Line(
+        tuple((x(each), y(r)) for each, r in points), "line dashed", told=(("reached", repr(rate)),), title=said
+    )
+
+
 def _dots(found: list[Product], x: Scale, y: Scale) -> list[Mark]:
     """Each product as a dot; its number and rate in a list beside the chart, with a thin line to it."""
     marks: list[Mark] = []
@@ -100,10 +119,10 @@ def _dots(found: list[Product], x: Scale, y: Scale) -> list[Mark]:
     shift = max(0.0, (places[-1] if places else 0.0) - (_TOP + _HEIGHT))
     for product, place in zip(ordered, places, strict=True):
         at, beside = (x(product.intensity), y(product.rate)), _LEFT + _WIDTH + 14
-        waits = "memory" if product.waits_for_memory else "compute"
-        said = f"step {product.step}: {product.intensity:.3g}, {waits}"
+        waits = "HBM-bound" if product.waits_for_memory else "compute-bound"
+        said = f"step {product.step}: {_rate(product.rate)}, {waits}"
         told = (("step", product.step), ("intensity", repr(product.intensity)), ("rate", repr(product.rate)))
-        look = f"{style.fill(0 if waits == 'compute' else 2)} edge"
+        look = f"{style.fill(2 if product.waits_for_memory else 0)} edge"
         label = place - shift
         line = Line((at, (beside - 4, label - 4)), "grid")
         marks.append(

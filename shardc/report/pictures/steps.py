@@ -13,7 +13,10 @@ from shardc.report.view import PlanView, StepView, every_view
 
 _ARROW = 96.0  # the least length
 _INDENT = 28.0
-LEGEND = "a cell: a device. Equal colour and texture: the same block, at the black square. A hatch of +: part of a sum."
+LEGEND = (
+    "Each cell is a device. Cells of one colour and texture hold the same block.",
+    "The black square shows where in the array it lies. A hatched + is a partial sum.",
+)
 
 
 def step_name(done: Done) -> str:
@@ -39,7 +42,11 @@ def steps_picture(view: PlanView, schedule: Schedule) -> Picture:
     if not found:
         found = [blocks(schedule.values[number], schedule.mesh) for number in schedule.inputs]
     count = f"{len(pairs)} step{'s' * (len(pairs) != 1)}"
-    return framed(above(f"{title}: {count}", [*found, line_of(LEGEND, "s soft")]))
+    return framed(above(f"{title}: {count}", [*found, _legend()]))
+
+
+def _legend() -> Picture:
+    return above("how to read it", [line_of(line, "s soft") for line in LEGEND], gap=0)
 
 
 def _indented(picture: Picture, depth: int) -> Picture:

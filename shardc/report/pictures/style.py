@@ -48,7 +48,9 @@ def _colours(of: dict[str, str]) -> str:
         f"{{0}}.grid{{{{stroke:{of['faint']}}}}}",
         f"{{0}}.arrow{{{{fill:{of['ink']}}}}}",
         f"{{0}}.alarm{{{{stroke:{of['alarm']}}}}}",
-        f"{{0}}text.alarm{{{{fill:{of['alarm']};stroke:none}}}}",
+        f"{{0}}text.alarm{{{{fill:{of['alarm']}}}}}",
+        # Words stand clear of the lines behind them.
+        f"{{0}}text:not(.k){{{{stroke:{of['paper']};stroke-width:3px;stroke-linejoin:round;paint-order:stroke}}}}",
         f"{{0}}.hollow{{{{fill:{of['paper']}}}}}",
     ]
     return "".join(rules)

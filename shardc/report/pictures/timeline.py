@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
+from shardc.compiled.replay.timeline import COMPUTE, MEMORY, Event, Timeline
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Group, Line, Mark, Rect, Text, shortened, width_of
 from shardc.report.pictures.picture import Picture, framed
@@ -54,9 +54,9 @@ def _bar(event: Event, row: int, scale: Scale, number: int) -> Group:
     start, end = scale(event.start_ps * _PS), scale(event.end_ps * _PS)
     y, width = row * _ROW + 8, max(end - start, 1.0)
     title = f"{event.kind} {event.name}: {in_seconds(event.duration_s)} from {in_seconds(event.start_s)}"
-    look = style.fill(0 if event.tracks[0] == COMPUTE else 1)
+    look = style.fill({COMPUTE: 0, MEMORY: 2}.get(event.tracks[0], 1))
     marks: list[Mark] = [Rect(start, y, width, _ROW - 8, f"{look} edge")]
-    if event.tracks[0] != COMPUTE:
+    if event.is_communication:
         marks.append(Rect(start, y, min(width, 8), _ROW - 8, "x4"))
     label = shortened(event.kind, width - 16, "s")
     if width > 40 and len(label) > 3:
