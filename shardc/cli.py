@@ -261,6 +261,9 @@ def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bo
         made = options.first_within((each, backward(program, names, whole=True, remat=each)) for each in REMATS)
     with telling("differentiating"):
         found = backward(program, names, whole=whole, remat=made)
+    if made and found == backward(program, names, whole=whole):
+        flag = "--selective" if made == "selective" else "--remat"
+        streams.say(f"note: {flag} changes nothing: backward reads no array that forward makes between")
     if options.json:
         _print_json({"program": str(found)}, indent=None)
     else:

@@ -85,8 +85,7 @@ def _extreme(name: str) -> Derivative:
     return rule
 
 
-def _softmax(g: Term, given: tuple[Term, ...], along: Dims) -> Gradients:
-    y = call("softmax", given[0], over=along)
+def _softmax(g: Term, y: Term, along: Dims) -> Gradients:
     mean = call("sum", times(g, y), over=along, keeps=False)
     return (times(y, sign(g, "-", mean)),)
 
@@ -116,6 +115,7 @@ DERIVATIVES: dict[str, Derivative] = {
     "abs": _of_one(lambda g, x: times(g, call("sign", x))),
     "square": _of_one(lambda g, x: times(times(_TWO, g), x)),
     "neg": _of_one(lambda g, x: negative(g)),
+    "again": _of_one(lambda g, x: g),
     "cast": _of_one(lambda g, x: g),
     "widen": _of_one(lambda g, x: g),
     "add": lambda g, given, along: (g, g),
@@ -127,11 +127,22 @@ DERIVATIVES: dict[str, Derivative] = {
     "where": _where,
     "max": _extreme("max"),
     "min": _extreme("min"),
-    "softmax": _softmax,
+    "softmax": lambda g, given, along: _softmax(g, call("softmax", given[0], over=along), along),
     "logsumexp": _logsumexp,
     # What is piecewise constant, true or false, or does not show in the result.
     **dict.fromkeys(("sign", "floor", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"), _none),
     **dict.fromkeys(("and", "or", "not", "index", "shift"), _none),
+}
+
+
+# By the function's own value, where it has a name: nothing that it is made of is kept then.
+BY_VALUE: dict[str, Callable[[Term, Term, Dims], Gradients]] = {
+    "exp": lambda g, y, along: (times(g, y),),
+    "exp2": lambda g, y, along: (times(times(number(repr(math.log(2.0))), g), y),),
+    "sqrt": lambda g, y, along: (over(g, times(_TWO, y)),),
+    "sigmoid": lambda g, y, along: (times(g, times(y, sign(_ONE, "-", y))),),
+    "tanh": lambda g, y, along: (times(g, sign(_ONE, "-", call("square", y))),),
+    "softmax": _softmax,
 }
 
 

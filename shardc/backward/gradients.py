@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shardc.backward.again import with_made_again
 from shardc.backward.assembled import assembled
 from shardc.backward.loops import through
 from shardc.backward.walk import Remat, Walk
@@ -32,15 +33,18 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
     """The program that leaves `dW` of each of `wrt` (every float input), in W's sharding, from each output's `dOut`.
 
     It takes `dOut`, the inputs and the named arrays of the forward program that it needs; with `remat` no array
-    between, but makes these again from the inputs, those of a loop in each trip backward; with `remat="selective"` in
-    each trip what is no product with a weight, and keeps the others. `whole` is forward and backward as one: it takes
-    the inputs and `dOut`, and leaves the outputs and the gradients. ShardcError SHC217 for a name that is no input.
+    between, but makes these again from the inputs, those of a loop in each trip backward; with `remat="selective"` what
+    contracts nothing with a weight is made again, and the rest kept. Where forward is there too, and there is no loop,
+    `backward.again` says what is kept. `whole` is forward and backward as one: it takes the inputs and `dOut`, and
+    leaves the outputs and the gradients. ShardcError SHC217 for a name that is no input.
     """
     wanted = _wanted(program, wrt)
     walk = Walk.of(program, wanted, remat)
     for each in reversed(walk.keys.body):
         through(walk, each)
     walk.finish(wanted)
+    if remat and (whole or remat == "selective"):  # else what is made again begins the program
+        walk.lines = with_made_again(walk)
     return assembled(program, walk, wanted, whole)
 
 

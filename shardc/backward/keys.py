@@ -171,6 +171,13 @@ def again(statement: Statement) -> bool:
     return any(one.name == statement.name for one in uses(statement.expr))
 
 
+def contracted(expr: Expr) -> tuple[Use, ...]:
+    """The named arrays that an expression contracts with something, by itself."""
+    pair = expr.operands if isinstance(expr, Product) and len(expr.operands) == 2 else ()
+    gone = set(pair[0].dims) & set(pair[1].dims) - set(expr.dims) if pair else set[str]()
+    return tuple(one for one in pair if isinstance(one, Use)) if gone else ()
+
+
 def is_active(expr: Expr, active: Collection[str]) -> bool:
     """Whether an expression has a gradient that leads to one of these."""
     return expr.dtype.kind is Kind.FLOAT and any(one.name in active for one in uses(expr))

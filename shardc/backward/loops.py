@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shardc.backward.keys import Keyed, Looped, Taken, again
+from shardc.backward.keys import Keyed, Looped, Taken, again, contracted
 from shardc.backward.terms import Dims, Term, added, sign, use, uses, zero
 from shardc.backward.walk import Walk
 from shardc.backward.written import Line, Lines, Written, each_line, named
-from shardc.ir.expressions import Expr, Pattern, Product, Use, parts_of
+from shardc.ir.expressions import Expr, Pattern, parts_of
 from shardc.ir.program import Statement
 
 Parts = Sequence[tuple[str, Term]]  # of arrays by their keys
@@ -45,7 +45,7 @@ def through(walk: Walk, each: Keyed) -> None:
     """From the gradient of what a statement or a loop binds to those of what it uses."""
     if isinstance(each, Looped):
         _through_loop(walk, each)
-    elif each.name in walk.parts and not again(each):
+    elif each.name in walk.parts and not again(each) and not walk.by_value(each):
         walk.back(each.expr, walk.total(each.name))
 
 
@@ -150,9 +150,8 @@ def _is_made(walk: Walk, statement: Statement) -> bool:
 
 
 def _is_weighed(walk: Walk, expr: Expr) -> bool:
-    """Whether it is a product with an array that all trips read, or read a row of."""
-    pair = expr.operands if isinstance(expr, Product) and len(expr.operands) == 2 else ()
-    return any(isinstance(one, Use) and walk.keys.held[one.name].of is not None for one in pair)
+    """Whether it contracts an array that all trips read, or read a row of."""
+    return any(walk.keys.held[one.name].of is not None for one in contracted(expr))
 
 
 def _reach(walk: Walk, needed: Iterable[str], key: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
-from shardc.backward.derivatives import DERIVATIVES, fitted
+from shardc.backward.derivatives import BY_VALUE, DERIVATIVES, fitted
 from shardc.backward.keys import Keys, depending, is_active
 from shardc.backward.terms import (
     Dims,
@@ -28,7 +28,7 @@ from shardc.ir.calls import arguments
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.program import Input, Program
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.scalars import Scalar
 from shardc.notation import print_number
 
@@ -170,6 +170,17 @@ class Walk:
             self.bind(bound, dims, Pattern.free(len(dims)), gradient)
             gradient = use(bound, own)
         self.parts.setdefault(name, []).append(gradient)
+
+    def by_value(self, statement: Statement) -> bool:
+        """Whether a function's derivative is one of the value that a statement gives a name."""
+        expr = statement.expr
+        if not isinstance(expr, Call) or expr.function not in BY_VALUE or not self.needs(expr):
+            return False
+        gradient = self.named(self.total(statement.name), "dP")
+        (found,) = BY_VALUE[expr.function](gradient, use(statement.name, statement.dims), expr.over)
+        assert found is not None
+        self.back(expr.operands[0], found)
+        return True
 
     def called(self, expr: Call, gradient: Term) -> None:
         row = FUNCTIONS[expr.function]

@@ -121,6 +121,8 @@ _TABLE = (
     Function("not", "jnp.logical_not", _truth("logical_not"), truths=True, conditions=(0,), gives=Gives.BOOL),
     Function("where", "jnp.where", _where, 3, linear=(1, 2), integers=True, conditions=(0,)),
     Function("index", "jnp.arange", lambda np, size: np.arange(size), 0, over_dims=True, integers=True),
+    # The array as it is, which the compiler must take for another: what is made of it is made again.
+    Function("again", "jax.lax.optimization_barrier", lambda np, x: x, linear=(0,), integers=True, truths=True),
     Function("cast", "astype", lambda np, x: x, truths=True, gives=Gives.ASKED, integers=True),
     Function("widen", "astype", lambda np, x: x, linear=(0,), gives=Gives.ASKED, integers=True),  # rounds nothing
     Function("max", "jnp.max", _max, over_dims=True, keeps_dims=False, integers=True, reduces="max", across=1),

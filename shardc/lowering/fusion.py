@@ -18,6 +18,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
 from shardc.lowering import tpu
+from shardc.lowering.repeats import is_again
 
 
 class Reads(Enum):
@@ -34,6 +35,8 @@ def reads(step: Step, block: Block) -> Reads:
         case Einsum():
             return _product(step, block)
         case Apply(function):
+            if is_again(step.op):
+                return Reads.MEMORY
             row = FUNCTIONS[function]
             several_times = row.across > 1  # a softmax: a maximum first, then a sum of what it shifts
             return Reads.MEMORY if several_times else Reads.SUMS if row.over_dims and step.operands else Reads.ELEMENTS
@@ -74,7 +77,9 @@ def fused(block: Block, steps: Sequence[Step]) -> Fused:
         value, kind = step.result, kinds[step.result]
         loops = {_loop(reader, kinds, loop_of) for reader in readers.get(value, ())}
         loop = next(iter(loops), None) if len(loops) == 1 or (value in free and None not in loops) else None
-        if loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT):
+        if is_again(step.op) and value not in block.outputs:
+            inside[value], loop = step.operands, value  # it lies where its operand lies
+        elif loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT):
             loop = value  # read by several, or from memory
         else:
             inside[value] = step.operands

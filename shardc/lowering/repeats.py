@@ -10,6 +10,9 @@ it can then be neither merged nor done early, while both are alive.
 To JAX's types what goes through one barrier varies along the axes of all of it. So where the second result has to be
 equal along an axis, it waits for a value that is equal there as well (`flow.waited_for`), or for none.
 
+`again(x)` is the same for what is made of x: its barrier waits for what was made last, so that x is not read, and what
+is made of it not made, before there is something to make it for.
+
 The TPU's compiler keeps the two apart to the end. XLA for CPUs drops barriers (`cse_barrier_expander`) before it looks
 for equal calls the last time, so that simulated devices do them once; what is lowered, and what is priced, is both.
 """
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardc.ir.plan import Block, Loop, Op, last_uses
+from shardc.ir.plan import Apply, Block, Loop, Op, last_uses
 
 
 def repeats(block: Block) -> dict[int, tuple[int, ...]]:
@@ -31,11 +34,26 @@ def repeats(block: Block) -> dict[int, tuple[int, ...]]:
     for place, step in enumerate(block.steps):
         if isinstance(step.op, Loop) or not step.operands:  # positions come of nothing, and move nothing
             continue
+        if is_again(step.op):
+            found[place] = tuple(_made_last(block, place))
+            continue
         key = (step.op, step.operands)
         if key in done:
             found[place] = tuple(_after(block, done[key], place))
         done[key] = place
     return found
+
+
+def is_again(op: Op) -> bool:
+    """Whether a step leaves its operand as it is, behind a barrier."""
+    return isinstance(op, Apply) and op.function == "again"
+
+
+def _made_last(block: Block, place: int) -> Iterator[int]:
+    """The values made before a step, and held when it is done, the last first."""
+    last = last_uses(block)
+    for step in reversed(block.steps[:place]):
+        yield from (value for value in step.results if last.get(value, -1) >= place and value not in block.outputs)
 
 
 def _after(block: Block, first: int, again: int) -> Iterator[int]:

@@ -187,7 +187,7 @@ def test_a_backward_program_parses_from_its_text_and_is_planned(name):
 
 DEEP = """for L {
     Tmp[B_X, F_Y] = x[B_X, D] ·_D Win[L, D, F_Y]
-    H[B_X, F_Y] = tanh(Tmp)
+    H[B_X, F_Y] = sin(Tmp)
     x = x + H ·_F Wout[L, F_Y, D]
 }"""
 
@@ -202,6 +202,12 @@ def test_what_a_loop_keeps_is_less_the_more_is_made_again():
     plans = [shardc.plan(one, chip="v5e").cost for one in made.values()]
     assert plans[0].peak_bytes > plans[1].peak_bytes > plans[2].peak_bytes
     assert plans[0].flops == plans[1].flops < plans[2].flops
+
+
+def test_where_the_derivative_is_one_of_the_value_what_it_is_made_of_is_not_kept():
+    """tanh' = 1 - tanh²: Tmp is read by nothing."""
+    whole = shardc.grad(parsed(DEEP.replace("sin", "tanh")), whole=True)
+    assert {array.name for array in whole.statements[0].stacked} == {"x_before", "H"}
 
 
 def test_under_a_limit_of_memory_the_command_makes_again_what_it_must(capsys):

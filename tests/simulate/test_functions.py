@@ -45,6 +45,7 @@ ELEMENTWISE = {
     "where": "where(M, A, -1)",
     "index": "where(index_J >= 2 * index_I, A, V)",
     "cast": "f32(int32(3 · A))",
+    "again": "again(A)",
     "widen": "f32(bf16(A)) + A",
     "numbers": "(1 - A) / sqrt(|J|) + 1e-6 ⊙ |I|",
     "over one": "1 / (1 + square(A))",

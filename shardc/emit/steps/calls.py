@@ -42,6 +42,7 @@ from shardc.lowering.forms import (
     Scattered,
 )
 from shardc.lowering.lower import lower
+from shardc.lowering.repeats import is_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ class _Writer:
         operand, read = self._name(step.operands[0]), self.names[step.result]
         both = operand if wait is None else Items((operand, self._name(wait)))
         held = call("jax.lax.optimization_barrier", both)
-        exprs = [reading(expr, operand.name, read) for expr in self._calls(step, form)]
+        calls = [] if is_again(step.op) else self._calls(step, form)
+        exprs = [reading(expr, operand.name, read) for expr in calls]
         return self._lines(step, held if wait is None else Index(held, 0), *exprs)
 
     def _scan(self, step: Step, loop: Loop, form: Looped) -> list[Code]:
