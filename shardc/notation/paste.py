@@ -27,18 +27,20 @@ _FRAME = re.compile(
     r"|\\(?:left|right|[bB]igg?|displaystyle|q?quad|nonumber|notag)(?![A-Za-z])"
 )
 _GETS = re.compile(r":=|\\(?:leftarrow|gets|coloneqq)(?![A-Za-z])")
-_PART = re.compile(r"#[^\n]*|(?:(?!\\\\)[^\n;#])+|\\\\|[\n;]")
 _LETTER = "A-Za-z" + "".join(GREEK.values())
 _WORD = rf"\\(?:text|math|operatorname|sum|{'|'.join(GREEK)})"
 _NUMBER = re.compile(
     rf"[ \t]*(?:>[ \t]*)*(?:(?:\(?[0-9]{{1,3}}[.)]|[a-z][.)]|[*+•‣◦–—])[ \t]+)?(?=[{_LETTER}[(]|{_WORD})"
 )
+_HEAD = rf"{_NUMBER.pattern}for[ \t]+-?[ \t]*[{_LETTER}][^{{}}\n;#]*\\?\{{[ \t]*"  # of a loop
+_PART = re.compile(rf"#[^\n]*|{_HEAD}|(?:(?!\\\\)[^\n;#])+|\\\\|[\n;]")
+_CLOSED = re.compile(r"(\\?\})")
 _DASH = re.compile(r"[ \t]*-[ \t]+(?=[^→=]*=)(?!.*(?:→|->|arrow|\\to))")
 _GETS_TOO = re.compile(r"[^<=(→]*(<-)(?![^\n]*(?:=|→|->|arrow|\\to))")
 _CALLED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z][A-Za-z0-9]*)(?:_\w+)?$")  # a name before brackets, its dims apart
 _WORDS = re.compile(rf"\([ \t]*(?!{'|'.join(COLLECTIVE_NAMES)})[A-Za-z']+,?[ \t]+[A-Za-z]")
 _UNREDUCED = re.compile(r"(?:\{|<)[\s\\]*U(?:_?\{[^{}]*\}|[^][(){}<>=])*(?:\}|>)$")
-_LOOP = re.compile(rf"[ \t]*for[ \t]+[{_LETTER}][^{{}}]*\\?\{{[ \t]*")
+_LOOP = re.compile(_HEAD)
 _ELLIPSIS = re.compile(r"=[ \t]*(?:…|\.\.\.|\\[lc]?dots)[ \t]*$")
 
 
@@ -63,21 +65,45 @@ def _parts(text: str, left_out: list[str]) -> Iterator[str]:
         if part[0] == "#" or part in ("\\\\", "\n", ";"):
             yield part
             continue
-        bare = part if depth else _without_number(part)
-        bare = bare if depth or _deeper(part) else _without_remarks(bare)
-        if not depth and (gets := _GETS_TOO.match(bare)):
-            bare = f"{bare[: gets.start(1)]} ={bare[gets.end(1) :]}"
-        if not depth and _ELLIPSIS.search(bare):
-            left_out.append(" ".join(bare.split()))
-            bare = " " * len(bare)
+        if not depth and _LOOP.fullmatch(part):
+            yield _without_number(part)
+            continue
+        until = len(part) if depth else _closing(part)
+        bare = part[:until] if depth else _formula(part[:until], left_out)
         depth = max(0, depth + _deeper(bare))
-        yield bare
+        yield bare + _without_remarks_of_loops(part[until:])
+
+
+def _formula(part: str, left_out: list[str]) -> str:
+    """A statement, or the first line of one, alone."""
+    bare = _without_number(part)
+    bare = bare if _deeper(part) else _without_remarks(bare)
+    if gets := _GETS_TOO.match(bare):
+        bare = f"{bare[: gets.start(1)]} ={bare[gets.end(1) :]}"
+    if not _ELLIPSIS.search(bare):
+        return bare
+    left_out.append(" ".join(bare.split()))
+    return " " * len(bare)
+
+
+def _closing(part: str) -> int:
+    """Where the braces begin that close loops, which began before; its end if there are none."""
+    depth = 0
+    for found in re.finditer(r"\\?[{}]", part):
+        depth += 1 if found[0][-1] == "{" else -1
+        if depth < 0:
+            return found.start()
+    return len(part)
+
+
+def _without_remarks_of_loops(end: str) -> str:
+    """The braces that close loops, without what is said behind them."""
+    said = _CLOSED.split(end)
+    return said[0] + "".join(text if _CLOSED.fullmatch(text) else _without_remarks("]" + text)[1:] for text in said[1:])
 
 
 def _deeper(part: str) -> int:
-    """How many brackets it opens and leaves open; those of a loop hold statements, and are none."""
-    if _LOOP.fullmatch(part):
-        return 0
+    """How many brackets it opens and leaves open."""
     return sum(part.count(sign) for sign in "([{") - sum(part.count(sign) for sign in ")]}")
 
 

@@ -19,7 +19,7 @@ ITEMS = [
     "mesh X=4,Y=2", "dims I=8 , J=16", "dtype bf16", "A[I_X,J]->B[I, J]", r"C[I] = \text{relu}(D[I_{X,Y}])",
     "$E[I]{U.X} = A[I,J_X]@B[J_X]$", "F[I] = G[I,\n    J] * H[\nJ]", "1. K[I] := L[I]", "M[I_X] → N[I] (not critical)",
     "for L { x[B] = relu( x[B] ) }", "for L {\n  y[B]=exp(y[B]); z[L,B] = y[B]\n\n}", "return x , y",
-    "for  -L { w[L,B] = x[B] }",
+    "for  -L { w[L,B] = x[B] }", "for L { v[B]=x[B] (not critical); u[B] = v[B] (not critical) } (not critical)",
 ]  # fmt: skip
 comments = st.sampled_from(["# said", "#said", "#", "#  two  words ", "## { [ ("])
 between = st.lists(

@@ -123,6 +123,26 @@ def test_what_is_part_of_a_formula_stays(text: str) -> None:
     parse_tree(text)
 
 
+WRITTEN = st.tuples(
+    st.sampled_from(["", "1. ", "(2) ", "• "]),
+    st.sampled_from(["x[B] = relu(x[B])", "y[B]{U_X} = x[B]", "z = x · (y + x)", "for M { w[B] = x[B] }"]),
+    st.sampled_from(
+        ["", ".", " (not on critical path, can be done async)", " (see (2) from before) (now).", " *(later)*"]
+    ),
+)
+
+
+@given(st.lists(WRITTEN, min_size=1, max_size=3), st.sampled_from(["", " (twelve layers)."]), st.booleans())
+def test_a_loop_on_one_line_is_read_as_on_several(body: list[tuple[str, str, str]], after: str, nested: bool) -> None:
+    """Numbers, remarks and stops stand in it as elsewhere: what is a remark on a line of its own is one in the loop."""
+    plain = "\n".join(statement for _, statement, _ in body)
+    pasted = "; ".join("".join(part for part in each) for each in body)
+    one, several = f"for L {{ {pasted} }}{after}", f"for L {{\n{plain}\n}}"
+    if nested:
+        one, several = f"for -K {{ {one} }}; A[I] → B[I]", f"for -K {{\n{several}\n}}\nA[I] → B[I]"
+    assert parse_tree(one) == parse_tree(several)
+
+
 def test_what_is_left_out_is_told() -> None:
     program = parse("1. Loss[B] = …\n2. A[I] → B[I]")
     assert "`Loss[B] = …` does not say how it is made, and is left out" in program.warnings
