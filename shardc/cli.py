@@ -21,7 +21,7 @@ from shardc.commands.options import Options, telling, with_options
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
 from shardc.commands.tune import tune
-from shardc.errors import FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
+from shardc.errors import BUG, FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
 from shardc.io import streams
 from shardc.io.files import check_output, read_input, write_output
 from shardc.io.text import json_text
@@ -307,7 +307,7 @@ def _status(arguments: list[str]) -> int:
         with shardc.make_context("shardc", list(arguments)) as context:
             return int(shardc.invoke(context) or 0)
     except ShardcError as error:
-        return refuse(error, as_json)
+        return bug(error, arguments, as_json) if error.exit_code == BUG else refuse(error, as_json)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

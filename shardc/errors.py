@@ -57,6 +57,7 @@ CODES: dict[str, str] = {
     "SHC304": "an argument has another dtype",
     "SHC305": "an argument has another sharding",
     "SHC306": "the mesh in force is not the plan's",
+    "SHC307": "the installed JAX is not supported",
     "SHC308": "the devices could not run the program",
     "SHC309": "the number of arguments is wrong",
     "SHC310": "a process of the computation is missing, stuck or gone",

@@ -175,6 +175,11 @@ MEANINGS: dict[str, Meaning] = {
         "A plan is for a mesh; make that one, with its axes in order, or plan for the one in force.",
         f"{_ON_MESH}{_GATHER}.compile()({_ONES})",
     ),
+    "SHC307": Meaning(
+        "Emitted code names what older versions of JAX do not have.",
+        'shardc run "A[I_X] → A[I]" --mesh X=4',
+        "JAX 0.9.2 is installed",
+    ),
     "SHC308": Meaning(
         "The function, or its compilation, raised; the line that did is named.",
         'sharding = jax.NamedSharding(jax.make_mesh((8,), ("X",)), jax.P("X"))\n'

@@ -32,9 +32,8 @@ def bug(error: Exception, arguments: list[str], as_json: bool) -> int:
         "versions": f"shardc {_version()}, Python {sys.version.split()[0]}",
         "where": " > ".join(_frames(error)[-6:]),
     }
-    refused = ShardcError(
-        "SHC900", f"a bug in shardc: {type(error).__name__}: {error}", help="please report these lines"
-    )
+    what = error.message if isinstance(error, ShardcError) else f"{type(error).__name__}: {error}"
+    refused = ShardcError("SHC900", f"a bug in shardc: {what}", help="please report these lines")
     if as_json:
         refused.note = "; ".join(f"{name}: {fact}" for name, fact in facts.items())
         return refuse(refused, True)

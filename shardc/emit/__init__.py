@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shardc.emit.supported import check_jax
 from shardc.emit.text.source import source
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["compile", "source"]
 
 def compile(schedule: Schedule, mesh: jax.sharding.Mesh | Mesh | None = None) -> CompiledProgram:
     """The jitted program of a schedule. JAX is imported here, not before."""
+    check_jax()
     from shardc.emit.call.program import CompiledProgram
 
     return CompiledProgram(schedule, mesh)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardc import simulate
+from shardc.emit.supported import check_jax
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
@@ -103,6 +104,7 @@ def check_devices(schedule: Schedule) -> None:
 
 def _start_devices(schedule: Schedule) -> None:
     check_devices(schedule)
+    check_jax()
     import jax
 
     count = schedule.mesh.devices

@@ -12,6 +12,7 @@ import numpy as np
 
 from shardc.emit.call import placing
 from shardc.emit.call.callable import on_steps_mesh
+from shardc.emit.supported import check_jax
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
@@ -56,6 +57,7 @@ def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warn
     whatever log level the environment asks for, if this is its first use in the process. Raises SHC311 without libtpu,
     SHC224 for a slice that the compiler does not know.
     """
+    check_jax()
     import jax
 
     chips = _chips(chip, shape, warns)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
@@ -215,6 +216,43 @@ def test_a_fault_of_ours_ends_with_70_and_a_replay(shardc, monkeypatch):
     error = json.loads(err)["error"]
     assert (status, out, error["code"]) == (70, "", "SHC900")
     assert "shardc plan 'A[I_X, J_Y]" in error["note"]
+
+
+STAGES = {  # where each command goes through, from text to result
+    "shardc.notation.parse:source_of": "plan",
+    "shardc.notation.parse:resolve": "plan",
+    "shardc.planner.program.sizes:_filled": "plan",
+    "shardc.api:plan_with_subaxes": "plan",
+    "shardc.results:table": "plan",
+    "shardc.results:to_json": "plan --json",
+    "shardc.emit.steps.calls:lower": "emit",
+    "shardc.emit.text.source:body": "emit",
+    "shardc.emit.text.source:check_source": "emit",
+    "shardc.proving.prove:reduced": "emit",
+    "shardc.proving.prove:Module": "plan --prove",
+    "shardc.pipeline:print_lowering": "plan --passes",
+    "shardc.machines.run:foresee": "run",
+    "shardc.machines.run:report_of": "run",
+}
+
+
+@pytest.mark.parametrize("place", STAGES)
+def test_a_crash_in_any_stage_ends_with_70_and_a_replay(place, shardc, monkeypatch):
+    """An exception that nothing foresees, planted where the text is read, planned, written, proved, run and shown."""
+    met = []
+
+    def broken(*_arguments, **_options):
+        met.append(place)
+        raise ZeroDivisionError("planted")
+
+    module, _, name = place.partition(":")
+    monkeypatch.setattr(import_module(module), name, broken)
+    command, *options = STAGES[place].split()
+    mesh = MESH[:2] if place.endswith("_filled") else MESH
+    status, out, err = shardc(command, MATMUL, *mesh, *options)
+    assert met, "the stage is gone through"
+    assert (status, out) == (70, "") and "SHC900" in err and "Traceback" not in err
+    assert f"shardc {command} 'A[I_X, J_Y]" in err
 
 
 def test_an_interrupt_ends_with_130_and_no_output(shardc, monkeypatch):

@@ -47,6 +47,7 @@ WHERE: dict[str, Prepare] = {
     "": lambda _: None,
     "latin.shard has a byte 0xff": has("latin.shard", b"A[I] \xff A[I]"),
     "JAX has started with eight devices": lambda _: jax.devices(),
+    "JAX 0.9.2 is installed": lambda patch: patch.setattr("importlib.metadata.version", lambda _: "0.9.2"),
     "libtpu is not installed": lambda patch: patch.setattr(tpu, "is_installed", lambda: False),
     "libtpu prints something else": lambda patch: patch.setattr(jax.stages.Compiled, "as_text", unreadable),
     "drawsvg is not installed": lambda patch: patch.setitem(sys.modules, "drawsvg", None),  # type: ignore[arg-type]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+from contextlib import redirect_stderr, redirect_stdout
+
 import pytest
 
+import shardc
+from shardc.cli import _status
 from shardc.errors import CODES, LIMIT, SEMANTICS, SYNTAX, ShardcError, Source, Span
 from shardc.ir.mesh import Mesh
 from shardc.notation import parse, parse_dims, parse_mesh, parse_tree
@@ -118,6 +125,9 @@ SEMANTIC_ERRORS = [
     ("relu(A[I]{U_X}) → C[I]", "SHC212", "relu(A[I]{U_X})"),
     ("relu(-A[I]{U_X}) → C[I]", "SHC212", "relu(-A[I]{U_X})"),
     ("A[I]{U_X} + B[I] → C[I]", "SHC212", "A[I]{U_X} + B[I]"),
+    ("A[I]{U_X} + B[I]{U_Y} → C[I]", "SHC212", "A[I]{U_X} + B[I]"),
+    ("dims I=6\nReduceScatter_{Y,I}(A[I]{U_Y}) → C[I_Y]", "SHC204", "I_Y"),
+    ("dims I=6\nT[I_Y] = relu(A[I]); C[I] = exp(T)", "SHC204", "I_Y"),
     ("A[I, J]{U_X} · B[J]{U_X} → C[I]", "SHC212", "A[I, J]{U_X} · B[J]"),
     ("dtype bf61\nA[I] → C[I]", "SHC213", "bf61"),
     ("A: int9[I] → C[I]", "SHC213", "int9"),
@@ -181,6 +191,40 @@ def test_code_and_caret(text: str, code: str, token: str | None) -> None:
     assert error.code == code, error.render()
     assert (None if error.span is None else error.span.text) == token, error.render()
     assert error.help
+
+
+@pytest.mark.parametrize(("text", "code"), [row[:2] for row in SYNTAX_ERRORS + SEMANTIC_ERRORS + LIMIT_ERRORS])
+def test_the_command_line_and_python_refuse_it_with_the_same_words(
+    text: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `check` and `plan`, as text and as JSON: the code, the status of its family, nothing on standard output.
+
+    `check` tells of other faults too, and ends with the worst. What has no brackets would be the name of a file, and
+    comes by standard input.
+    """
+    given = {} if "mesh " in text else {"mesh": dict(MESH.axes)}
+    with pytest.raises(ShardcError) as caught:
+        shardc.plan(text, **given)
+    assert caught.value.code == code
+    options = ["--mesh", str(MESH).replace(" ", "")] if given else []
+    options += ["--", text if "[" in text else "-"]
+    for command in ("check", "plan"):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode(errors="surrogatepass"))))
+        status, out, err = said(command, *options)
+        others = {ShardcError(each, "").exit_code for each in re.findall(r"^error\[(\w+)\]", err, re.M)}
+        assert err.startswith(f"error[{code}]: ") and out == "" and status == max(others), err
+        assert "Traceback" not in err and (command == "check" or others == {caught.value.exit_code})
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode(errors="surrogatepass"))))
+    status, out, err = said("plan", "--json", *options)
+    told = json.loads(err)["error"]
+    assert (status, out, told["code"], told["message"]) == (caught.value.exit_code, "", code, caught.value.message)
+
+
+def said(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = _status(list(arguments))
+    return status, out.getvalue(), err.getvalue()
 
 
 @pytest.mark.parametrize("text", [row[0] for row in SYNTAX_ERRORS])

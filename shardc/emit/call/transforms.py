@@ -13,6 +13,7 @@ from shardc.emit.call.around import Around, around, filled
 from shardc.emit.call.given import as_array, mesh_named_by, target_of
 from shardc.emit.call.placing import sharding_of, spec_of
 from shardc.emit.call.program import CompiledProgram
+from shardc.emit.supported import check_jax
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype as find_dtype
 from shardc.ir.expressions import Pattern, Use
@@ -21,6 +22,8 @@ from shardc.ir.plan import Schedule
 from shardc.ir.program import Input, Program, Statement, axes_written
 from shardc.ir.sharding import Sharding, spell
 from shardc.notation import parse
+
+check_jax()
 
 
 class Planned(Protocol):
