@@ -158,9 +158,9 @@ def plan(
     drops (n-1)/n. Mesh axes that the text does not name are used where that is cheaper (`idle` "use"), or left alone
     ("keep", the default with `formula` "book"). `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410
     if no plan that is found keeps it. Dims without a size get 4096. `overlap` "on" does a product and a collective
-    beside it as one, a ring, where that is priced less; by "auto" only tuning tries it, by "off" nothing does. `tuned`:
-    what `shardc tune` keeps, the plan, form or program of XLA's own that replays fastest as the TPU's compiler leaves
-    it, on `topology` (needs libtpu). Raises ShardcError.
+    beside it as one, a ring, where that is priced less; "auto" where it saves an eighth, on v5e, and no memory limit is
+    asked for; "off" never. `tuned`: what `shardc tune` keeps, the plan, form or program of XLA's own that replays
+    fastest as the TPU's compiler leaves it, on `topology` (needs libtpu). Raises ShardcError.
 
     >>> found = plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="f32")
     >>> [step.op for step in found.steps], found.cost.wire_bytes
@@ -203,7 +203,7 @@ def planned(
     search = plan_with_subaxes if may_cut else plan_program
     try:
         found = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
-        return Plan(overlapped(found, asked.model, asked.overlap), asked)
+        return Plan(overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

@@ -117,6 +117,16 @@ def is_thin(shape: Sequence[int], devices: int) -> bool:
     return devices > 1 and len(shape) > 2 and 1 in shape
 
 
+@seen(
+    "0.0.42.1",
+    "replayed, rings on v5e took 0.87 to 1.09 of their price, but for those that saved less than an eighth of their "
+    "steps' time; on v5p up to 1.5, since partial products are short there",
+)
+def prices_of_rings_hold(target: Target) -> bool:
+    """Whether a ring that is priced below its steps is faster."""
+    return target.generation == "v5e" and target.names_slice
+
+
 # What a step takes of memory beside its operands and its result.
 
 _SMALL = 2**24  # bytes of a slice, or of what is laid from pieces

@@ -8,6 +8,7 @@ for each axis where it stands: by one of the four cases, anywhere, or nowhere. P
 once is kept on disk, by its content.
 
 Ratios are ours ÷ XLA's of replayed time, their mean is geometric. `priced` is the plan's own time, over its replay's.
+A limit is the longer of what our program computes and what it communicates: all of the other hidden beside it.
 With `--tuned` also what `shardc tune` keeps, of a few plans in their forms and XLA's own program.
 """
 
@@ -86,6 +87,7 @@ class Row:
     planned_s: float = 0.0
     xla_s: float = 0.0
     compute_s: float = 0.0
+    communication_s: float = 0.0
     exposed_s: float = 0.0
     wire_bytes: int = 0
     xla_wire_bytes: int = 0
@@ -99,6 +101,10 @@ class Row:
     @property
     def ratio(self) -> float:
         return self.planned_s / self.xla_s
+
+    @property
+    def of_limit(self) -> float:
+        return self.planned_s / max(self.compute_s, self.communication_s)
 
 
 # The axes of a block's mesh are P, Q and R here, and become those of the mesh; one that the mesh lacks is left out.
@@ -215,6 +221,7 @@ def replayed(case: Case, few: int | None = None) -> Row:
         ours.timeline.step_s,
         theirs.timeline.step_s,
         ours.timeline.compute_s,
+        ours.timeline.communication_s,
         ours.timeline.exposed_s,
         ours.wire_bytes,
         theirs.wire_bytes,
@@ -265,6 +272,22 @@ def tuned_table(rows: list[Row]) -> str:
     return tabulate(lines, headers=headers, disable_numparse=True, colalign=("left", *["right"] * 7))
 
 
+def limit_table(rows: list[Row]) -> str:
+    """Of the cases that name every axis, our time over its limit."""
+    lines = []
+    for chip in MESHES:
+        part = [row.of_limit for row in rows if row.case.topology == chip and not row.refused and _names_all(row.case)]
+        if part:
+            lines.append((chip, len(part), f"{_mean(part):.3f}", f"{max(part):.3f}", sum(each > 1.15 for each in part)))
+    headers = ("every axis named", "cases", "÷ limit, mean", "worst", "above 1.15")
+    return tabulate(lines, headers=headers, disable_numparse=True, colalign=("left", *["right"] * 4))
+
+
+def _names_all(case: Case) -> bool:
+    used = [part.split("_")[-1] for part in case.text.replace("]", ",").split(",") if "_" in part]
+    return all(any(axis in axes for axes in used) for axis in _sizes(case.mesh))
+
+
 def _mean(ratios: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, ratios)))
 
@@ -304,6 +327,7 @@ def main() -> None:
     print(f"seed {options.seed}, {len(rows)} cases, {time.perf_counter() - start:.0f} s\n\n{table(rows)}")
     if options.tuned:
         print(f"\n{tuned_table(rows)}")
+    print(f"\n{limit_table(rows)}")
     print("\n".join(["\nabove XLA's, the worst first:", *losses(rows, options.worst)]))
 
 

@@ -12,6 +12,7 @@ from shardc.ir.legal import faults_of
 from shardc.ir.plan import How
 from shardc.lowering.rings import ring_of
 from shardc.lowering.together import all_of, candidates
+from shardc.planner.program.overlap import CLEARLY
 
 SCATTERED = "In[B_Y, F_X] · W[F_X, D] → C[B_YX, D]"
 MLP = "H[B_Y, F_X] = In[B_YX, D] · W1[D, F_X]; G = gelu(H); Out[B_YX, D] = G · W2[F_X, D]"
@@ -29,14 +30,38 @@ def groups(plan):
     ]
 
 
-@pytest.mark.parametrize("overlap", ["off", "auto"])
-def test_unless_it_is_asked_for_every_step_is_by_itself(overlap):
-    plan = planned(SCATTERED, overlap)
+def test_unless_it_may_every_step_is_by_itself():
+    plan = planned(SCATTERED, "off")
+    assert not plan.schedule.together and "form" not in json.loads(plan.to_json())["steps"][0]
     assert (
-        not plan.schedule.together
-        and plan.source() == shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=DIMS, topology="v5e:4x4").source()
+        planned(SCATTERED, "auto", "X=4,Y=16", "v5p:4x4x4").source()
+        == planned(SCATTERED, "off", "X=4,Y=16", "v5p:4x4x4").source()
+    ), "on v5p a ring may lose"
+
+
+def test_by_itself_a_plan_takes_rings_that_clearly_save_time():
+    """On v5e, by time, and where nothing limits memory."""
+    alone = shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=DIMS, topology="v5e:4x4")
+    assert (
+        groups(alone) == [(How.RING, ["Einsum", "ReduceScatter"])]
+        and alone.source() == planned(SCATTERED, "on").source()
     )
-    assert "form" not in json.loads(plan.to_json())["steps"][0]
+    for asked in ({"objective": "bytes"}, {"memory": "16GB"}, {"formula": "book"}):
+        assert not shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=DIMS, topology="v5e:4x4", **asked).schedule.together
+
+
+def test_a_ring_that_saves_little_is_taken_only_where_asked_for():
+    """The product grows, and what can be hidden beside it does not."""
+    taken = set()
+    for inner in (4096, 16384, 131072, 524288):
+        off, auto, on = (
+            shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=DIMS | {"F": inner}, topology="v5e:4x4", overlap=word)
+            for word in ("off", "auto", "on")
+        )
+        clearly = 1 - on.cost.time_s / off.cost.time_s > CLEARLY
+        assert bool(auto.schedule.together) == clearly and auto.cost.time_s <= off.cost.time_s
+        taken.add((bool(on.schedule.together), clearly))
+    assert len(taken) > 1
 
 
 def test_a_ring_is_chosen_where_its_price_is_less():

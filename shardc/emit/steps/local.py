@@ -66,6 +66,9 @@ def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:
     if len(operands) == 1 and set(operands[0].dims) == set(result.dims):
         return None  # a transposition
     factors = multiplied(array.dtype for array in operands)
+    adds = any(dim not in result.dims for array in operands for dim in array.dims)
+    if factors == result.dtype and not adds:
+        return None  # rounded once either way
     widest = accumulator(factors)
     chosen = result.dtype if result.dtype.bytes > widest.bytes else widest
     return None if factors == chosen else chosen

@@ -11,12 +11,12 @@ from shardc.lowering.together import all_of, candidates
 from shardc.planner.planned import PlannedProgram
 
 
-def as_one(found: PlannedProgram, model: CostModel) -> PlannedProgram:
-    """The plan with what gains by it done as one; as it is where nothing does."""
+def as_one(found: PlannedProgram, model: CostModel, least: float = 0.0) -> PlannedProgram:
+    """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does."""
     hop = model.chip.hop_latency
     best: dict[int, tuple[float, Schedule, Together]] = {}
     for ordered, group in candidates(found.schedule):
-        gain = _gain(ordered, group, model, hop)
+        gain = _gain(ordered, group, model, least)
         product = next(s.result for s in ordered.steps[group.first : group.last + 1] if isinstance(s.op, Einsum))
         if gain > best.get(product, (0.0,))[0]:
             best[product] = (gain, ordered, group)
@@ -28,10 +28,12 @@ def as_one(found: PlannedProgram, model: CostModel) -> PlannedProgram:
     return replace(found, schedule=schedule, cost=cost)
 
 
-def _gain(schedule: Schedule, group: Together, model: CostModel, hop: float) -> float:
-    """Seconds saved. What is left to XLA it windows only where two operands are gathered over two axes: no price says
-    so, and tuning tries it."""
+def _gain(schedule: Schedule, group: Together, model: CostModel, least: float) -> float:
+    """Seconds saved, if these are enough. What is left to XLA it windows only where two operands are gathered over two
+    axes: no price says so, and tuning tries it."""
     steps = schedule.steps[group.first : group.last + 1]
     if group.how is not How.RING or not all(has_its_links(s.op.axes, model) for s in steps if s.is_collective):
         return 0.0
-    return blocking_s(steps) - group_s(schedule, group, hop)
+    before = blocking_s(steps)
+    saved = before - group_s(schedule, group, model.chip.hop_latency)
+    return saved if saved > least * before else 0.0

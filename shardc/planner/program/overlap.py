@@ -1,7 +1,9 @@
 """Whether products and the collectives beside them are done as one.
 
 off    every step by itself; tuning tries no forms
-auto   every step by itself; tuning tries forms, and keeps what replays fastest
+auto   as a ring where its price is clearly less than its steps', and such prices are known to be right; only by time,
+       and where no memory limit is asked for, since what a ring holds is not promised. Tuning tries forms, and keeps
+       what replays fastest
 on     each product in the form of the least price, where that is less than its steps'
 """
 
@@ -10,6 +12,8 @@ from __future__ import annotations
 from enum import Enum
 
 from shardc.cost.model import CostModel
+from shardc.lowering.tpu import prices_of_rings_hold
+from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
 
 
@@ -21,10 +25,16 @@ class Overlap(Enum):
     ON = "on"
 
 
-def overlapped(found: PlannedProgram, model: CostModel, overlap: Overlap) -> PlannedProgram:
-    """The plan with its products done as one with collectives, where that is asked for and costs less."""
-    if overlap is not Overlap.ON:
+CLEARLY = 0.125  # of the time of the steps that are done as one; replayed, smaller gains were as often losses
+
+
+def overlapped(
+    found: PlannedProgram, model: CostModel, overlap: Overlap, objective: Objective, memory: int | None
+) -> PlannedProgram:
+    """The plan with its products done as one with collectives, where that is asked for, or clearly costs less."""
+    may_choose = objective is Objective.TIME and memory is None and prices_of_rings_hold(model.target)
+    if overlap is Overlap.OFF or (overlap is Overlap.AUTO and not may_choose):
         return found
     from shardc.planner.program.as_one import as_one  # only who asks for rings waits for what prices them
 
-    return as_one(found, model)
+    return as_one(found, model, 0.0 if overlap is Overlap.ON else CLEARLY)
