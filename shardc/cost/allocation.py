@@ -60,7 +60,9 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
 def _temporary(schedule: Schedule, lowering: Lowering) -> int:
     """Bytes of temporary buffers, wherever they lie."""
     sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
-    forms = {step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)}
+    forms: dict[tuple[int, ...], Form] = {
+        step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)
+    }
     return max(_Walk(schedule, forms, sizes, steps).temporary_bytes() for steps in _orders(schedule.block))
 
 
@@ -238,7 +240,7 @@ class _Walk:
 
     def _read(self, step: Step) -> dict[int, None]:
         """The values in memory that a step reads."""
-        found, waiting = dict[int, None](), list(step.operands)
+        found, waiting = dict[int, None](), list[int](step.operands)
         while waiting:
             value = waiting.pop()
             if value in self.inside:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NewType, TypeAlias
 
 from shardc.ir.calls import holds, linear_operands, meeting, no_room, whole
 from shardc.ir.collectives import Move
@@ -117,6 +117,28 @@ class StepCost:
         return "0" if self.spelled is None else self.spelled()
 
 
+ValueNumber = NewType("ValueNumber", int)  # of a value in its Block
+StatementNumber = NewType("StatementNumber", int)  # of a statement in its program, or in its loop
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Why a step is done, in words; the case of the book that asks for it; the rounds that it takes, if it says so.
+
+    `is_named`: the text names it, so that it is done there, and as often as it is written.
+    """
+
+    words: str = ""
+    case: int | None = None
+    rounds: int | None = None
+    is_named: bool = False
+
+    def __str__(self) -> str:
+        case = "" if self.case is None else f"case {self.case}: "
+        rounds = "" if self.rounds is None else f", {self.rounds} round" + ("s" if self.rounds > 1 else "")
+        return f"{case}{self.words}{rounds}"
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """`values[results]… = op(values[operands]…)`, for statement number `statement`. The cost is of all trips.
@@ -126,15 +148,15 @@ class Step:
     """
 
     op: Op
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    statement: int
+    operands: tuple[ValueNumber, ...]
+    results: tuple[ValueNumber, ...]
+    statement: StatementNumber
     cost: StepCost
-    rule: str = ""
+    rule: Rule = Rule()
     seen: tuple[tuple[str, ...], ...] = ()
 
     @property
-    def result(self) -> int:
+    def result(self) -> ValueNumber:
         """The one result; a Loop may have any number."""
         (only,) = self.results
         return only
@@ -188,8 +210,8 @@ class Block:
     """Steps over values of their own. `inputs` and `outputs` are numbers of values."""
 
     values: tuple[Array, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    inputs: tuple[ValueNumber, ...]
+    outputs: tuple[ValueNumber, ...]
     steps: tuple[Step, ...]
 
 
@@ -229,11 +251,11 @@ class Schedule:
         return self.block.values
 
     @property
-    def inputs(self) -> tuple[int, ...]:
+    def inputs(self) -> tuple[ValueNumber, ...]:
         return self.block.inputs
 
     @property
-    def outputs(self) -> tuple[int, ...]:
+    def outputs(self) -> tuple[ValueNumber, ...]:
         return self.block.outputs
 
     @property
@@ -301,7 +323,7 @@ def single_steps(block: Block) -> Iterator[Done]:
     return (done for done in every_step(block) if not isinstance(done.step.op, Loop))
 
 
-def last_uses(block: Block) -> dict[int, int]:
+def last_uses(block: Block) -> dict[ValueNumber, int]:
     """For each value that is used the last step that does; of outputs the number after all steps."""
     last = {value: place for place, step in enumerate(block.steps) for value in step.operands}
     return last | dict.fromkeys(block.outputs, len(block.steps))

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import NewType
 
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 
 Axes = tuple[str, ...]
 SUM, MAX, MIN = "sum", "max", "min"
+ShardingNumber = NewType("ShardingNumber", int)  # where shardings are numbered: in a `planner.paths.graph.Graph`
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from enum import Enum, auto
 
 from shardc.ir.digits import Reshape
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.lowering import tpu
 from shardc.lowering.repeats import is_again
 
@@ -91,14 +91,14 @@ def fused(block: Block, steps: Sequence[Step]) -> Fused:
     return Fused(inside, frozenset(products))
 
 
-def _loop(reader: Step, kinds: dict[int, Reads], loop_of: dict[int, int]) -> int | None:
+def _loop(reader: Step, kinds: dict[ValueNumber, Reads], loop_of: dict[int, int]) -> int | None:
     """The result of the loop that a step reads in; None of one that reads from memory."""
     if isinstance(reader.op, Loop) or kinds[reader.result] in (Reads.MEMORY, Reads.PRODUCT):
         return None
     return loop_of[reader.result]
 
 
-def _made_of_nothing(steps: Sequence[Step], kinds: dict[int, Reads]) -> set[int]:
+def _made_of_nothing(steps: Sequence[Step], kinds: dict[ValueNumber, Reads]) -> set[int]:
     """Values that no array goes into: positions along dims, and what is made of these."""
     found = set[int]()
     for step in steps:

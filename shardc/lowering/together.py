@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from shardc.ir.collectives import AllReduce
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together, last_uses
+from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together, ValueNumber, last_uses
 from shardc.ir.sharding import SUM, spell_axes
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.rings import ring_of
@@ -133,7 +133,7 @@ def _is_crossed_by_sums(schedule: Schedule, group: Together) -> bool:
 
 def all_of(schedule: Schedule, groups: Sequence[tuple[Schedule, Together]]) -> Schedule:
     """Several groups at once, of products of their own, on the steps in an order in which each is in one piece."""
-    steps, held = list(schedule.steps), list[tuple[frozenset[int], How]]()
+    steps, held = list(schedule.steps), list[tuple[frozenset[ValueNumber], How]]()
     for ordered, group in groups:
         values = frozenset(step.results[0] for step in ordered.steps[group.first : group.last + 1])
         inside = [step for step in steps if step.results and step.results[0] in values]

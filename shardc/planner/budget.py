@@ -1,10 +1,13 @@
 """How much work a search may do: counted, never timed, so that the same input gives the same plan everywhere.
 
+A budget is a value, handed on from one plan to the next. While one plan is made, a meter counts; it is made for that
+one call, and nothing else of a search changes what another one finds.
+
 A unit is about a microsecond of one core that does nothing else, and two where others share it: the two seconds which
 a statement may take, printed as JSON and all, are a million units. What is counted is what the input asks for, whether
 or not an earlier search left it in a cache. Whoever is about to work says so first:
 
-    budget.spend(ways * WAY)     raises Spent where that is more than is left; what is known by then is the answer
+    meter.spend(ways * WAY)      raises Spent where that is more than is left; what is known by then is the answer
 """
 
 from __future__ import annotations
@@ -31,30 +34,50 @@ STEP = 500
 
 
 class Spent(Exception):
-    """The budget is used up: whoever has found something gives it, others pass this on."""
+    """The budget is used up: whoever has found something gives it, others pass this on.
+
+    `bound` is a price that what was looked for is proved not to be below.
+    """
+
+    def __init__(self, bound: int = 0) -> None:
+        super().__init__()
+        self.bound = bound
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Budget:
-    """`left` for the statement at hand; `total` for all that is planned to answer one question."""
+    """What is left for all that is planned to answer one question."""
 
     total: int
-    left: int = 0
-    is_soft: bool = False  # whether whoever spends looks for himself
-    bound: int = 0  # a price that the statement's plan is proved not to be below, once its search has ended early
 
     @classmethod
     def of(cls, statements: int) -> Budget:
         return cls(STATEMENT * statements)
 
+    def less(self, units: int) -> Budget:
+        return Budget(self.total - units)
+
+    def meter(self) -> Meter:
+        """For one plan."""
+        return Meter(self.total)
+
+
+@dataclass(slots=True)
+class Meter:
+    """The count of one call's work: `left` for the statement at hand, `total` for all of the call."""
+
+    total: int
+    left: int = 0
+    is_soft: bool = False  # whether whoever spends looks for himself
+
     @classmethod
-    def unlimited(cls) -> Budget:
+    def unlimited(cls) -> Meter:
         """For those who ask a planner one thing, and wait."""
         return cls(1 << 62, 1 << 62)
 
     def begin(self, most: int) -> None:
         """The next statement."""
-        self.left, self.bound = min(most, self.total), 0
+        self.left = min(most, self.total)
 
     def spend(self, units: int) -> None:
         self.pay(units)
@@ -76,3 +99,8 @@ class Budget:
     @property
     def is_spent(self) -> bool:
         return self.left < 0
+
+    @property
+    def budget(self) -> Budget:
+        """What the call leaves."""
+        return Budget(self.total)

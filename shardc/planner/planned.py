@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
+from typing import NamedTuple
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
@@ -16,9 +17,9 @@ from shardc.ir.plan import Cost, Schedule, Strategy
 from shardc.ir.program import For, Program, Statement, every_statement, read_by
 from shardc.ir.sharding import Axes
 from shardc.planner.bounds.bound import lower_bound
-from shardc.planner.budget import Budget, Spent
+from shardc.planner.budget import Budget, Meter, Spent
 from shardc.planner.idle import Idle, axes_to_search, has_idle
-from shardc.planner.options import CHEAPEST, Objective, Options
+from shardc.planner.options import Objective, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Planning:
 
     objective: Objective
     idle: Idle
-    make: Callable[[Program, CostModel, Objective, Options, Budget | None], PlannedProgram]
+    make: Callable[[Program, CostModel, Objective, Options, Meter], PlannedProgram]
 
     @property
     def may_use_idle(self) -> bool:
@@ -48,21 +49,30 @@ class Planning:
         """Whether there are idle axes to search over."""
         return self.may_use_idle and has_idle(program)
 
-    def planned(
-        self, program: Program, model: CostModel, options: Options = CHEAPEST, budget: Budget | None = None
-    ) -> PlannedProgram:
+    def planned(self, program: Program, model: CostModel, options: Options, meter: Meter) -> PlannedProgram:
         """A plan. Where the options leave idle axes open, they move by bytes; never if they are to be kept."""
         with_idle = self.uses_idle_first if options.idle is None else options.idle and self.may_use_idle
-        return self.make(program, model, self.objective, replace(options, idle=with_idle), budget)
+        return self.make(program, model, self.objective, replace(options, idle=with_idle), meter)
 
-    def attempt(
-        self, program: Program, model: CostModel, options: Options, budget: Budget | None = None
-    ) -> PlannedProgram | None:
+    def attempt(self, program: Program, model: CostModel, options: Options, budget: Budget | None = None) -> Attempt:
         """A plan; None where there is none with these options, or its search would be too much."""
+        meter = (budget_of(program) if budget is None else budget).meter()
         try:
-            return self.planned(program, model, options, budget)
+            return Attempt(self.planned(program, model, options, meter), meter.budget)
         except (ShardcError, Spent):
-            return None
+            return Attempt(None, meter.budget)
+
+
+class Attempt(NamedTuple):
+    """A plan, if there is one, and what is left of the budget."""
+
+    planned: PlannedProgram | None
+    budget: Budget
+
+
+def budget_of(program: Program) -> Budget:
+    """For all plans of a program that answer one question."""
+    return Budget.of(len(list(every_statement(program))))
 
 
 FEW = 1  # operation, of which a statement's plan alone is the best

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import ValueNumber
 from shardc.ir.program import Program
-from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.budget import QUICK, Budget
+from shardc.ir.sharding import Array, Axes
+from shardc.planner.budget import QUICK, Meter
 from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
 from shardc.planner.paths.graph import Graph, sharding_graph
@@ -23,35 +25,68 @@ _Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and
 LocalWays: TypeAlias = tuple[list[tuple[Way, int]], frozenset[str]]  # with prices; over what the result may be sums
 
 
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What is there before a statement: the values so far, of each name those that hold it, and which are one array."""
+
+    values: tuple[Array, ...] = ()
+    held: Mapping[str, tuple[ValueNumber, ...]] = field(default_factory=dict)  # per name, the values that hold it
+    # Per value, all that are the same array.
+    alike: Mapping[ValueNumber, tuple[ValueNumber, ...]] = field(default_factory=dict)
+
+    def with_value(self, array: Array) -> Environment:
+        """With a new value that its name holds first."""
+        return replace(self, values=(*self.values, array)).holding_first(array.name, ValueNumber(len(self.values)))
+
+    def holding_first(self, name: str, value: ValueNumber) -> Environment:
+        return self.holding(name, (value, *self.held.get(name, ())))
+
+    def holding(self, name: str, values: tuple[ValueNumber, ...]) -> Environment:
+        """With a name that holds these values and no others."""
+        return replace(self, held={**self.held, name: values})
+
+    def same(self, before: ValueNumber, after: ValueNumber) -> Environment:
+        """With a value that is the same array as another."""
+        alike = (*self.alike.get(before, (before,)), after)
+        return replace(self, alike={**self.alike, **dict.fromkeys(alike, alike)})
+
+
 @dataclass(slots=True)
+class Scratch:
+    """What one call of the planner writes down on its way, and nobody reads after it: the work that it counts, and what
+    it need not work out twice."""
+
+    meter: Meter = field(default_factory=Meter.unlimited)
+    searches: dict[tuple[tuple[int, ...], DType], Search] = field(default_factory=dict)
+    products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
+    local: dict[Hashable, LocalWays] = field(default_factory=dict)  # of operations planned whole, met so far
+
+
+@dataclass(frozen=True)
 class Problem:
-    """A program with its prices, the axes that may move, what is held so far, and the searches made so far."""
+    """A program with its prices, the axes that may move, and what is there so far."""
 
     program: Program
     model: CostModel
     objective: Objective
     pool: Axes
     options: Options = CHEAPEST
-    budget: Budget = field(default_factory=Budget.unlimited)
-    held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it
-    shardings: list[Sharding] = field(default_factory=list)  # of the values
-    alike: dict[int, tuple[int, ...]] = field(default_factory=dict)  # per value, all that are the same array
-    products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
-    local: dict[Hashable, LocalWays] = field(default_factory=dict)  # of operations planned whole, met so far
-    _searches: dict[tuple[tuple[int, ...], DType], Search] = field(default_factory=dict)
+    environment: Environment = Environment()
+    scratch: Scratch = field(default_factory=Scratch, compare=False, repr=False)
+    as_one: Axes | None = None  # the axes that move as one, where a program around this one says so
 
-    _together: Axes | None = field(init=False, default=None)  # found when first asked for
-
-    @property
+    @cached_property
     def together(self) -> Axes:
         """Axes of the pool that move as one."""
-        if self._together is None:
-            self._together = idle_together(self.program, self.pool)
-        return self._together
+        return idle_together(self.program, self.pool) if self.as_one is None else self.as_one
 
     @property
     def mesh(self) -> Mesh:
         return self.program.mesh
+
+    @property
+    def meter(self) -> Meter:
+        return self.scratch.meter
 
     @property
     def limit(self) -> int | None:
@@ -59,28 +94,29 @@ class Problem:
         below = self.options.below
         return None if below is None else self.objective.below(below)
 
-    def afresh(self) -> Problem:
+    def given(self, environment: Environment) -> Problem:
+        """The same problem, where this is there."""
+        return replace(self, environment=environment, as_one=self.together)
+
+    def afresh(self, meter: Meter | None = None) -> Problem:
         """The same problem with no limit on its price, and nothing searched yet."""
         options = replace(self.options, below=None, most_wire=None)
-        return replace(self, options=options, products={}, local={}, _searches={})
+        return replace(self, options=options, scratch=Scratch(self.meter if meter is None else meter))
 
     def over(self, pool: Axes) -> Problem:
         """The same problem, moving only these axes."""
-        return replace(self.afresh(), pool=pool)
+        return replace(self.afresh(), pool=pool, as_one=None)
 
     def within(self, body: Program) -> Problem:
         """The problem of a loop's body, which is searched as this one is."""
         found = self.afresh()
         options = replace(found.options, memory=None, memory_before=None)
-        found = replace(found, program=body, options=options, held={}, shardings=[], alike={})
-        found._together = self.together
-        return found
+        return replace(found, program=body, options=options, environment=Environment(), as_one=self.together)
 
     def by_routes(self) -> Problem:
         """The same problem, where there is no time for a search."""
-        found = self.afresh()
-        options = replace(found.options, method=Method.ROUTES)
-        return replace(found, options=options, budget=Budget(QUICK, QUICK, is_soft=True))
+        found = self.afresh(Meter(QUICK, QUICK, is_soft=True))
+        return replace(found, options=replace(found.options, method=Method.ROUTES))
 
     def product_price(self, work: Work, parts: int, read: int, written: int) -> int:
         """Of a local product alone, shared by so many devices, that reads and writes so many bytes on each."""
@@ -99,8 +135,8 @@ class Problem:
         return self.search_of(self.program.shape(dims), dtype)
 
     def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
-        key = (shape, dtype)
-        if key not in self._searches:
+        key, known = (shape, dtype), self.scratch.searches
+        if key not in known:
             graph = self.graph(len(shape))
-            self._searches[key] = Search(graph, shape, dtype, self.model, self.objective, self.options, self.budget)
-        return self._searches[key]
+            known[key] = Search(graph, shape, dtype, self.model, self.objective, self.options, self.meter)
+        return known[key]

@@ -19,7 +19,7 @@ from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice,
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.masks import Mask
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step, ValueNumber, operands_of
 from shardc.ir.sharding import Array, Sharding
 from shardc.ir.uneven import cells, timetable
 from shardc.lowering.forms import (
@@ -42,7 +42,7 @@ from shardc.proving.laid import Laid
 from shardc.proving.meaning import Sizes, function_of, row, stacked
 from shardc.proving.tensors import Tensor, contracted, joined, parted, shaped, sum_of, zeros
 
-Known = dict[int, Held]
+Known = dict[ValueNumber, Held]
 Change: TypeAlias = Callable[[Tensor], Tensor]
 
 

@@ -11,7 +11,7 @@ from shardc.ir.digits import Reshape, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import FUNCTIONS, Gives
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.ir.program import For, Program, bound_by
 from shardc.ir.scalars import number
 from shardc.proving.field import PRIME, element
@@ -120,7 +120,7 @@ def aligned(value: Tensor, own: Dims, wanted: Dims) -> Tensor:
     return shaped(turned, [value.shape[own.index(dim)] if dim in own else 1 for dim in wanted])
 
 
-def plan_on(block: Block, inputs: Sequence[Tensor], small: Sizes) -> dict[int, Tensor]:
+def plan_on(block: Block, inputs: Sequence[Tensor], small: Sizes) -> dict[ValueNumber, Tensor]:
     """Every value of a block on whole arrays: what moves is what it was."""
     known = dict(zip(block.inputs, inputs, strict=True))
     for step in block.steps:
@@ -128,7 +128,7 @@ def plan_on(block: Block, inputs: Sequence[Tensor], small: Sizes) -> dict[int, T
     return known
 
 
-def _results(step: Step, block: Block, known: Mapping[int, Tensor], small: Sizes) -> list[Tensor]:
+def _results(step: Step, block: Block, known: Mapping[ValueNumber, Tensor], small: Sizes) -> list[Tensor]:
     values = [known[value] for value in step.operands]
     if isinstance(step.op, Loop):
         return _trips(step.op, values, small)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardc.ir.legal import faults_of
-from shardc.ir.plan import Schedule
+from shardc.ir.plan import Schedule, ValueNumber
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_along
@@ -51,7 +51,7 @@ class InSmall:
     devices: Devices
     reduced: Reduced
     wholes: list[Tensor]
-    planned: Mapping[int, Tensor]
+    planned: Mapping[ValueNumber, Tensor]
 
     @staticmethod
     def of(schedule: Schedule) -> InSmall:

@@ -39,7 +39,7 @@ from shardc.ir.collectives import DirectExchange, JointExchange
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Step, every_block, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Step, ValueNumber, every_block, operands_of
 from shardc.ir.sharding import Array
 from shardc.ir.sizes import classes
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered
@@ -184,7 +184,7 @@ class _Walk:
         trips = ((Part(loop.dim), 1),)
         return [*given[loop.fixed : first], *rows], [replace(each, local=each.local + trips) for each in work]
 
-    def _left(self, step: Step, block: Block, known: Mapping[int, tuple[Size, ...]]) -> tuple[Size, ...]:
+    def _left(self, step: Step, block: Block, known: Mapping[ValueNumber, tuple[Size, ...]]) -> tuple[Size, ...]:
         match step.op:
             case Einsum() | Apply():
                 return tuple(
@@ -196,12 +196,12 @@ class _Walk:
                 assert step.op.facts.is_move, step.op
                 return known[step.operands[0]]
 
-    def _dims(self, step: Step, block: Block, known: Mapping[int, tuple[Size, ...]]) -> dict[str, Size]:
+    def _dims(self, step: Step, block: Block, known: Mapping[ValueNumber, tuple[Size, ...]]) -> dict[str, Size]:
         """The size of each dim that a local step meets."""
         arrays = zip(step.operands, operands_of(step, block.values), strict=True)
         return {dim: size for value, array in arrays for dim, size in zip(array.dims, known[value], strict=True)}
 
-    def _work(self, step: Step, block: Block, known: Mapping[int, tuple[Size, ...]]) -> _Work:
+    def _work(self, step: Step, block: Block, known: Mapping[ValueNumber, tuple[Size, ...]]) -> _Work:
         result = block.values[step.result]
         dims = dict(zip(result.dims, known[step.result], strict=True))
         cuts = {dim: self.mesh.product(result.axes_of(dim)) for dim in dims}

@@ -300,7 +300,7 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
         step.cost.flops,
         step.cost.time_s,
         step.cost.formula,
-        step.rule,
+        str(step.rule),
         hbm_bound=step.cost.by_memory,
         **({} if loop is None else _inside(loop, mesh)),
     )

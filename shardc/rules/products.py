@@ -1,4 +1,4 @@
-"""Products by the book: the four cases, one mesh axis at a time; which shardings allow a local product; what it leaves.
+"""Products by the book: the four cases, one mesh axis at a time; local products; why a move stands beside one.
 
 The cases are those of *How To Scale Your Model*, chapter 3. A case says what an axis does in a product whose operands
 lie as written; which of the remedies is cheapest is for the planner to say.
@@ -6,13 +6,17 @@ lie as written; which of the remedies is cheapest is for the planner to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations, product
 from math import comb, factorial
+from typing import TypeAlias, assert_never
 
+from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Rule
 from shardc.ir.sharding import Axes, Sharding
 
 Dims = tuple[str, ...]
@@ -184,3 +188,87 @@ def count_arrangements(axes: int, rank: int) -> int:
     if rank == 0:
         return int(axes == 0)
     return factorial(axes) * comb(axes + rank - 1, rank - 1)
+
+
+# --- why a move is done
+
+_MASK = "one copy, to be added to partial sums"
+
+
+@dataclass(frozen=True, slots=True)
+class Reshard:
+    """For no product: between the sharding that an array has and one that is asked for."""
+
+    def rule(self, move: Move, dims: Dims) -> Rule:
+        return _rule(move, _MASK if move.facts.kind is Kind.MASK else "reshard")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """To bring an operand to where a product takes it: the case of each axis, and the dims that the product sums."""
+
+    cases: Mapping[str, int]
+    summed: frozenset[str]
+
+    def rule(self, move: Move, dims: Dims) -> Rule:
+        """`dims` are of each place of the array the dim, or the dim that it is a digit of."""
+        is_summed, cases = len(move.on) == 1 and dims[move.on[0]] in self.summed, _met(move, self.cases)
+        match move.facts.kind:
+            case Kind.GATHER if is_summed:
+                return _rule(move, "gather the contracted dim", 2 if 2 in cases else None)
+            case Kind.GATHER if 4 in cases:
+                return _rule(move, "gather one operand", 4)
+            case Kind.GATHER:
+                return _rule(move, "gather before the product")
+            case Kind.SLICE if is_summed and 2 in cases:
+                return _rule(move, "slice the other operand", 2)
+            case Kind.SLICE if is_summed:
+                return _rule(move, "slice the contracted dim")
+            case Kind.SLICE:
+                return _rule(move, "slice before the product")
+            case Kind.SUM | Kind.SCATTER:
+                return _rule(move, "reduce before the product")
+            case Kind.MASK:
+                return _rule(move, _MASK)
+            case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
+                return _rule(move, "reshard before the product")
+            case kind:
+                assert_never(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """To bring what a local product leaves to where it is wanted: the case of each axis."""
+
+    cases: Mapping[str, int]
+
+    def rule(self, move: Move, dims: Dims) -> Rule:
+        case = max(_met(move, self.cases) & {2, 3}, default=None)
+        match move.facts.kind:
+            case Kind.SUM:
+                return _rule(move, "reduce the result", case)
+            case Kind.SCATTER:
+                return _rule(move, "reduce and scatter the result", case)
+            case Kind.GATHER:
+                return _rule(move, "gather after the product")
+            case Kind.SLICE:
+                return _rule(move, "slice after the product")
+            case Kind.MASK:
+                return _rule(move, _MASK)
+            case Kind.EXCHANGE | Kind.PERMUTE | Kind.LOCAL | Kind.LOOP:
+                return _rule(move, "reshard after the product")
+            case kind:
+                assert_never(kind)
+
+
+Why: TypeAlias = Reshard | Before | After
+
+
+def _met(move: Move, cases: Mapping[str, int]) -> set[int]:
+    """The cases of a move's axes."""
+    return {cases.get(axis, 1) for axis in move.axes}
+
+
+def _rule(move: Move, words: str, case: int | None = None) -> Rule:
+    times = move.turns.times
+    return Rule(words, case, times if times > 1 else None)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from shardc.testing.checkers import assert_equal_on_every_device, assert_schedule_legal
     from shardc.testing.drawn_loops import backward_programs, loops
     from shardc.testing.functions import assert_equivalent, assert_matches_reference
-    from shardc.testing.laws import LAWS, TRANSPOSES, Law, counterexample, found_when
+    from shardc.testing.identities import IDENTITIES, Identity
+    from shardc.testing.laws import LAWS, SHARDY, TRANSPOSES, Law, counterexample, found_when, is_transpose
     from shardc.testing.models import assert_cost_model
     from shardc.testing.modules import assert_same_module
     from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
@@ -24,7 +25,8 @@ _HOMES = {
     "shardc.ir.laws": ("function_law", "product_law", "reshape_law"),
     "shardc.testing.checkers": ("assert_equal_on_every_device", "assert_schedule_legal"),
     "shardc.testing.functions": ("assert_equivalent", "assert_matches_reference"),
-    "shardc.testing.laws": ("LAWS", "TRANSPOSES", "Law", "counterexample", "found_when"),
+    "shardc.testing.identities": ("IDENTITIES", "Identity"),
+    "shardc.testing.laws": ("LAWS", "SHARDY", "TRANSPOSES", "Law", "counterexample", "found_when", "is_transpose"),
     "shardc.testing.drawn_loops": ("backward_programs", "loops"),
     "shardc.testing.models": ("assert_cost_model",),
     "shardc.testing.modules": ("assert_same_module",),
@@ -40,9 +42,12 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "IDENTITIES",
     "LAWS",
+    "SHARDY",
     "TRANSPOSES",
     "Case",
+    "Identity",
     "Law",
     "Moves",
     "Path",
@@ -63,6 +68,7 @@ __all__ = [
     "found_when",
     "function_law",
     "holds_on",
+    "is_transpose",
     "loops",
     "matmul_oracle",
     "matmuls",

@@ -1,48 +1,35 @@
 """A library of laws of collectives, as data: each a pair of sequences of moves that leave the same.
 
-`p` and `q` stand for groups of axes, `d`, `e` and `f` for dims. A law says what its right side is wherever its left
-side is legal and its condition holds; `counterexample` goes through every sharding of a rank on small meshes, every
-group and every dim. `found_when` finds the condition from nothing but the two sides.
+`p`, `q` and `r` stand for groups of axes, `d`, `e` and `f` for dims (`letters`). A law says what its right side is
+wherever its left side is legal and its condition holds; `counterexample` goes through every sharding of a rank on small
+meshes, every group and every dim. `found_when` finds the condition from nothing but the two sides.
 
     AllGather_q(d); AllGather_p(d)  =  AllGather_pq(d)          A[I_pq] → A[I_p] → A[I]
     AllReduce_p; Slice_p(d)         =  ReduceScatter_p(d)       A[I]{U_p} → A[I] → A[I_p]
 
 Sources: the chapter on sharded matrices (AllReduce = ReduceScatter; AllGather; AllToAll), what the Shardy dialect
-makes of `all_gather`, `all_slice`, `all_to_all`, `all_reduce`, `reduce_scatter` and `collective_permute` when it
-canonicalizes, and the transposes of JAX's collectives, which are in `TRANSPOSES`.
+rewrites when it canonicalizes (`SHARDY` names its patterns), and the transposes of JAX's collectives (`TRANSPOSES`).
+Identities with products and functions are in `identities`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import permutations, product
-from typing import Any, TypeAlias
+from functools import cache, partial
+from itertools import combinations, permutations, product
+from typing import Any
 
 import numpy as np
 
 from shardc import simulate
-from shardc.ir.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    JointGather,
-    JointScatter,
-    Move,
-    ReduceScatter,
-    Slice,
-    apply,
-)
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
-from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.ir.sharding import Array, Sharding
+from shardc.testing.letters import GROUPS, Dims, Groups, Lies, after, names_of, read
 from shardc.testing.oracles import all_shardings
-
-Groups: TypeAlias = Mapping[str, Axes]
-Dims: TypeAlias = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +45,10 @@ class Law:
         return f"{self.before or 'nothing'} = {self.after or 'nothing'}{condition}"
 
 
+ONE_BY_ONE = (
+    *("AllGather_p(d)", "Slice_p(d)", "AllReduce_p", "ReduceScatter_p(d)", "AllToAll_p(d,e)"),
+    *("CollectivePermute_pq(d)", "Mask_p", "Spread_p(d)"),
+)
 LAWS = (
     # What undoes what.
     Law("AllGather_p(d); Slice_p(d)", ""),
@@ -97,18 +88,89 @@ LAWS = (
     Law("Slice_p(d); AllGather_q(e)", "AllGather_q(e); Slice_p(d)", when="d ≠ e"),
     Law("AllReduce_p; ReduceScatter_q(d)", "ReduceScatter_q(d); AllReduce_p"),
     Law("ReduceScatter_q(d); AllReduce_p", "AllReduce_p; ReduceScatter_q(d)"),
+    # Over one device nothing is done.
+    *(Law(move, "", when="p is of one device") for move in ONE_BY_ONE),
+    # Two dims at once.
+    Law("JointGather_pq(d,e); Slice_p(d); Slice_q(e)", ""),
+    Law("JointScatter_pq(d,e); JointGather_pq(d,e)", "AllReduce_pq"),
+    Law("JointGather_pq(d,e); Slice_q(e)", "AllGather_p(d)"),
+    Law("AllReduce_pq; Slice_p(d); Slice_q(e)", "JointScatter_pq(d,e)", when="d ≠ e"),
+    Law("AllReduce_pq; Slice_pr(d); Slice_q(e)", "JointScatter_pq(d,e); Slice_r(d)", when="d ≠ e"),
+    Law("AllToAll_p(d,e); AllToAll_q(d,f)", "JointExchange_pq(d,e,d,f)"),
+    Law("AllToAll_p(d,e); AllToAll_q(f,e)", "JointExchange_pq(d,e,f,e)"),
+    # Of axes that are summed some are sliced, or of those sliced some are summed.
+    Law("AllReduce_p; Slice_pq(d)", "ReduceScatter_p(d); Slice_q(d)"),
+    Law("AllReduce_p; Slice_qp(d)", "Slice_q(d); ReduceScatter_p(d)"),
+    Law("AllReduce_pq; Slice_p(d)", "AllReduce_q; ReduceScatter_p(d)"),
+    Law("AllReduce_p; Slice_q(d); Slice_p(e)", "ReduceScatter_p(e); Slice_q(d)", when="d ≠ e"),
+    Law("AllGather_pq(d); Slice_p(d)", "AllGather_q(d)"),
+    Law("AllGather_pq(d); Slice_q(e)", "AllToAll_q(d,e); AllGather_p(d)", when="d ≠ e"),
+    Law("AllGather_p(d); AllReduce_q; Slice_p(d)", "AllReduce_q"),
+    Law("AllGather_p(d); ReduceScatter_q(e); Slice_p(d)", "ReduceScatter_q(e)", when="d ≠ e"),
+    # Blocks change devices: the order of axes on a dim, or the dims of two groups.
+    Law("CollectivePermute_pq(d); CollectivePermute_qp(d)", ""),
+    Law("CollectivePermute_pq(d); AllGather_qp(d)", "AllGather_pq(d)"),
+    Law("Slice_pq(d); CollectivePermute_pq(d)", "Slice_qp(d)"),
+    Law("ReduceScatter_pq(d); CollectivePermute_pq(d)", "ReduceScatter_qp(d)"),
+    Law("AllToAll_q(d,e); AllToAll_p(d,e)", "AllToAll_pq(d,e); CollectivePermute_pq(e)"),
+    Law("CollectivePermute_pq(d); AllToAll_qp(d,e)", "AllToAll_pq(d,e); CollectivePermute_pq(e)"),
+    Law("CollectivePermute_pq(d,e); CollectivePermute_qp(d,e)", ""),
+    Law("CollectivePermute_pq(d,e); AllGather_q(d); AllGather_p(e)", "AllGather_p(d); AllGather_q(e)"),
+    # An exchange, and what is on a third dim.
+    Law("AllToAll_p(d,e); AllGather_q(f)", "AllGather_q(f); AllToAll_p(d,e)", when="d ≠ f, e ≠ f"),
+    Law("AllToAll_p(d,e); Slice_q(f)", "Slice_q(f); AllToAll_p(d,e)", when="d ≠ f, e ≠ f"),
+    Law("AllToAll_p(d,e); ReduceScatter_q(f)", "ReduceScatter_q(f); AllToAll_p(d,e)", when="d ≠ f, e ≠ f"),
+    # Partial sums of a value.
+    Law("Mask_p; AllReduce_p", ""),
+    Law("Spread_p(d); AllReduce_p", "AllGather_p(d)"),
+    Law("Spread_p(d); ReduceScatter_p(d)", ""),
+    Law("Spread_p(d); ReduceScatter_p(e)", "AllToAll_p(d,e)", when="d ≠ e"),
+    Law("Mask_p; ReduceScatter_p(d)", "Slice_p(d)"),
+    Law("Slice_p(d); Spread_p(d)", "Mask_p"),
+    Law("AllGather_p(d); Mask_p", "Spread_p(d)"),
+    Law("Mask_p; Mask_q", "Mask_pq"),
 )
 
-_MESHES = (Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 2, "Y": 3}), Mesh.of({"X": 2, "Y": 2, "Z": 2}))
-_SIZES = 12  # of each dim: shared out by all that the meshes have
-CONDITIONS: dict[str, Callable[[Groups, Dims], bool]] = {
-    "always": lambda groups, dims: True,
-    "d ≠ e": lambda groups, dims: dims["d"] != dims["e"],
-    "d ≠ f": lambda groups, dims: dims["d"] != dims["f"],
-    "d = e": lambda groups, dims: dims["d"] == dims["e"],
-    "p and q are apart": lambda groups, dims: not set(groups["p"]) & set(groups["q"]),
-    "p = q": lambda groups, dims: groups["p"] == groups["q"],
+# What the Shardy dialect rewrites when it canonicalizes, by the names of its patterns. Of an AllToAll that nothing
+# uses, of equal reshards and of a manual computation's unused inputs there is nothing to prove of values; that a
+# reshard of a reshard is the last one is so of all moves: what they leave is said by the sharding that they lead to.
+SHARDY: dict[str, tuple[str, ...]] = {
+    "AllGatherNoop": ("AllGather_p(d)",),
+    "AllSliceNoop": ("Slice_p(d)",),
+    "AllReduceNoop": ("AllReduce_p",),
+    "CollectivePermuteNoop": ("CollectivePermute_pq(d)",),
+    "ReduceScatterNoop": ("ReduceScatter_p(d)",),
+    "AllSliceOfAllGather": ("AllGather_p(d); Slice_p(d)", "JointGather_pq(d,e); Slice_p(d); Slice_q(e)"),
+    "AllReduceOfReplicatedToUnreduced": ("Mask_p; AllReduce_p",),
+    "AllReduceOfShardedToUnreduced": ("Spread_p(d); AllReduce_p",),
+    "AllToAllFusion": ("AllToAll_p(d,e); AllToAll_q(d,f)", "AllToAll_p(d,e); AllToAll_q(f,e)"),
+    "ReduceScatterFusion": (
+        *("AllReduce_p; Slice_p(d)", "AllReduce_p; Slice_pq(d)", "AllReduce_pq; Slice_p(d); Slice_q(e)"),
+        "AllReduce_pq; Slice_pr(d); Slice_q(e)",
+    ),
 }
+
+_MESHES = (
+    *(Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 2, "Y": 3}), Mesh.of({"X": 1, "Y": 2})),
+    Mesh.of({"X": 2, "Y": 2, "Z": 2}),
+)
+_SIZES = {2: 24, 3: 12}  # of each dim, by rank: shared out by all that the meshes have
+Condition = Callable[[Groups, Dims, Mesh], bool]
+CONDITIONS: dict[str, Condition] = {
+    "always": lambda groups, dims, mesh: True,
+    "d ≠ e": lambda groups, dims, mesh: dims["d"] != dims["e"],
+    "d ≠ f": lambda groups, dims, mesh: dims["d"] != dims["f"],
+    "e ≠ f": lambda groups, dims, mesh: dims["e"] != dims["f"],
+    "d = e": lambda groups, dims, mesh: dims["d"] == dims["e"],
+    "p and q are apart": lambda groups, dims, mesh: not set(groups["p"]) & set(groups["q"]),
+    "p = q": lambda groups, dims, mesh: groups["p"] == groups["q"],
+    "p is of one device": lambda groups, dims, mesh: mesh.product(groups["p"]) == 1,
+}
+
+
+def holds(when: str, groups: Groups, dims: Dims, mesh: Mesh) -> bool:
+    """Whether a condition of `CONDITIONS` holds, or all of several: `d ≠ e, d ≠ f`."""
+    return all(CONDITIONS[each](groups, dims, mesh) for each in when.split(", "))
 
 
 def counterexample(law: Law, meshes: Sequence[Mesh] = _MESHES, rank: int = 2) -> str | None:
@@ -118,14 +180,13 @@ def counterexample(law: Law, meshes: Sequence[Mesh] = _MESHES, rank: int = 2) ->
     >>> print(counterexample(Law("AllGather_q(d); AllGather_p(d)", "AllGather_qp(d)")))
     A[I_XY, J] on X=2, Y=2 with p=X, q=Y, d=I
     """
-    holds = CONDITIONS[law.when]
     for case in cases(law, meshes, rank):
-        if holds(case.groups, case.dims) and not case.agrees:
+        if holds(law.when, case.groups, case.dims, case.mesh) and not case.agrees:
             return str(case)
     return None
 
 
-def found_when(before: str, after: str, meshes: Sequence[Mesh] = _MESHES, rank: int = 2) -> str:
+def found_when(before: str, behind: str, meshes: Sequence[Mesh] = _MESHES, rank: int = 2) -> str:
     """The condition on groups and dims under which two sides agree, found by trying all; "never" if there is none.
 
     Of conditions that are sufficient it is the one that leaves most cases; cases in which the left side is not legal
@@ -136,10 +197,11 @@ def found_when(before: str, after: str, meshes: Sequence[Mesh] = _MESHES, rank: 
     >>> found_when("AllGather_p(d)", "AllGather_p(d); Slice_p(d)")
     'never'
     """
-    every = list(cases(Law(before, after), meshes, rank))
-    named = set(_names(before + after))
-    fits = [name for name in CONDITIONS if {part for part in name.split() if part in "pqdef"} <= named]
-    kept = {name: [case for case in every if CONDITIONS[name](case.groups, case.dims)] for name in fits}
+    every = list(cases(Law(before, behind), meshes, rank))
+    named = set(names_of(before + behind))
+    fits = [name for name in CONDITIONS if {part for part in name.split() if part in "pqrdef"} <= named]
+    tried = fits + [", ".join(both) for both in combinations(fits[1:], 2)]
+    kept = {name: [case for case in every if holds(name, case.groups, case.dims, case.mesh)] for name in tried}
     enough = [name for name, some in kept.items() if some and all(case.agrees for case in some)]
     return max(enough, key=lambda name: len(kept[name]), default="never")
 
@@ -161,57 +223,54 @@ class LawCase:
 
 
 def cases(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
-    """Every sharding, group and dim for which the left side is legal."""
-    names = _names(law.before + law.after)
-    rank = 3 if "f" in names else rank
+    """Every sharding, group and dim for which the left side is legal. Of three groups each is of one axis."""
+    names = names_of(law.before + law.after)
+    rank, longest = max(rank, sum(name not in GROUPS for name in names)), 1 if "r" in names else 2
     for mesh in meshes:
         if rank == 3 and len(mesh.axes) > 2:
             continue
-        groups = [some for n in (1, 2) for some in permutations(mesh.names, n)]
-        letters = [groups if name in "pq" else range(rank) for name in names]
-        for sharding, values in product(all_shardings(mesh, rank), product(*letters)):
+        groups = [some for n in range(1, longest + 1) for some in permutations(mesh.names, n)]
+        every = list(all_shardings(mesh, rank))
+        for values in product(*(groups if name in GROUPS else range(rank) for name in names)):
             chosen = dict(zip(names, values, strict=True))
-            yield from _case(law, sharding, mesh, chosen)
+            for sharding in every:
+                yield from _case(law, sharding, mesh, chosen)
 
 
 def _case(law: Law, sharding: Sharding, mesh: Mesh, chosen: Mapping[str, Any]) -> Iterator[LawCase]:
-    groups = {name: axes for name, axes in chosen.items() if name in "pq"}
-    dims = {name: dim for name, dim in chosen.items() if name not in "pq"}
-    array = Array("A", ("I", "J", "K")[: sharding.rank], (_SIZES,) * sharding.rank, sharding, DTYPES["int32"])
-    if not sharding.divides(array.shape, mesh):
-        return
-    try:
-        wanted = _after(array, read(law.before, groups, dims), mesh)
-    except IllegalMove:
-        return
-    if wanted is None:
-        return
-    try:
-        found = _after(array, read(law.after, groups, dims), mesh)
-    except IllegalMove:
-        found = None
-    same = found is not None and found[0] == wanted[0] and bool(np.array_equal(*_compared(found, wanted, mesh)))
-    yield LawCase(array, mesh, groups, dims, same)
+    groups = {name: axes for name, axes in chosen.items() if name in GROUPS}
+    dims = {name: dim for name, dim in chosen.items() if name not in GROUPS}
+    array = Array(
+        "A", ("I", "J", "K")[: sharding.rank], (_SIZES[sharding.rank],) * sharding.rank, sharding, DTYPES["int32"]
+    )
+    wanted = _left(array, law.before, groups, dims, mesh)
+    if wanted is not None:
+        found = _left(array, law.after, groups, dims, mesh)
+        yield LawCase(array, mesh, groups, dims, found is not None and _same(found, wanted, mesh))
 
 
-def _compared(found: tuple[Array, Any], wanted: tuple[Array, Any], mesh: Mesh) -> list[Any]:
-    """Blocks; of partial sums what they add up to."""
-    along = tuple(mesh.names.index(axis) for axis in mesh.ordered(wanted[0].sharding.unreduced))
-    return [blocks.sum(axis=along) for _, blocks in (found, wanted)]
-
-
-def _after(array: Array, moves: Sequence[Move], mesh: Mesh) -> tuple[Array, Any] | None:
-    """The array and its blocks after moves; None where a dim is not shared out evenly."""
-    shardings = [array.sharding]
-    for move in moves:
-        shardings.append(apply(move, shardings[-1], mesh))
-    if not all(sharding.divides(array.shape, mesh) for sharding in shardings):
+def _left(array: Array, side: str, groups: Groups, dims: Dims, mesh: Mesh) -> Lies | None:
+    """What a side leaves; None where it is not legal, or a dim not shared out evenly."""
+    if not array.sharding.divides(array.shape, mesh):
         return None
-    ways = [Array(array.name, array.dims, array.shape, sharding, array.dtype) for sharding in shardings]
-    held = _laid_out(array, mesh)
-    for move, before, after in zip(moves, ways, ways[1:], strict=False):
-        held = simulate.step(move, (held,), (before,), after, mesh)
-    return ways[-1], held
+    try:
+        return after(array, read(side, groups, dims), partial(_laid_out, array, mesh), mesh)
+    except IllegalMove:
+        return None
+
+
+def _same(found: Lies, wanted: Lies, mesh: Mesh) -> bool:
+    """Lying in one way, but for axes of one device; and equal blocks, of partial sums what they add up to."""
+    one, other = (_wide(array.sharding, mesh) for array, _ in (found, wanted))
+    along = tuple(mesh.names.index(axis) for axis in mesh.ordered(one.unreduced))
+    return one == other and bool(np.array_equal(*(blocks.sum(axis=along) for _, blocks in (found, wanted))))
+
+
+def _wide(sharding: Sharding, mesh: Mesh) -> Sharding:
+    def kept(axes: Iterable[str]) -> list[str]:
+        return [axis for axis in axes if mesh.size(axis) > 1]
+
+    return Sharding.of(map(kept, sharding.dims), kept(sharding.unreduced))
 
 
 @cache
@@ -220,49 +279,50 @@ def _laid_out(array: Array, mesh: Mesh) -> Any:
     return simulate.scatter(whole, array, mesh)
 
 
-def read(text: str, groups: Groups, dims: Dims) -> tuple[Move, ...]:
-    """The moves that a side of a law stands for; IllegalMove where its letters name an axis twice."""
-    return tuple(_move(part.strip(), groups, dims) for part in text.split(";") if part.strip())
-
-
-def _move(text: str, groups: Groups, dims: Dims) -> Move:
-    name, _, rest = text.partition("_")
-    letters, _, inside = rest.partition("(")
-    axes = tuple(axis for letter in letters for axis in groups[letter])
-    if len(set(axes)) < len(axes):
-        raise IllegalMove(f"{text} names an axis twice")
-    at = [dims[letter] for letter in inside.rstrip(")").split(",") if letter]
-    match name:
-        case "AllGather":
-            return AllGather(axes, at[0])
-        case "Slice":
-            return Slice(axes, at[0])
-        case "ReduceScatter":
-            return ReduceScatter(axes, at[0])
-        case "AllReduce":
-            return AllReduce(axes)
-        case "AllToAll":
-            return AllToAll(axes, at[0], at[1])
-        case "JointGather" | "JointScatter":
-            if at[0] == at[1]:
-                raise IllegalMove(f"{text} names a dim twice")
-            parts = tuple(sorted((dim, groups[letter]) for dim, letter in zip(at, letters, strict=True)))
-            return JointGather(parts) if name == "JointGather" else JointScatter(parts)
-        case _:
-            raise ValueError(f"unknown move `{text}`")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """The letters of a law: groups first, then dims."""
-    groups = {letter for part in text.split("_")[1:] for letter in part.partition("(")[0] if letter in "pq"}
-    inside = {letter for part in text.split("(")[1:] for letter in part.partition(")")[0] if letter in "def"}
-    return (*sorted(groups), *sorted(inside))
-
-
 # What JAX's derivative of each is: for blocks x and y of all devices, the sum of move(x)·y is that of x·transpose(y).
+# A Slice reads what all devices hold alike, so that its derivative is one partial sum of it on each.
 TRANSPOSES: dict[str, str] = {
     "AllGather_p(d)": "ReduceScatter_p(d)",
     "ReduceScatter_p(d)": "AllGather_p(d)",
+    "JointGather_pq(d,e)": "JointScatter_pq(d,e)",
+    "JointScatter_pq(d,e)": "JointGather_pq(d,e)",
     "AllToAll_p(d,e)": "AllToAll_p(e,d)",
+    "JointExchange_pq(d,e,d,f)": "JointExchange_qp(f,d,e,d)",
+    "CollectivePermute_pq(d)": "CollectivePermute_qp(d)",
+    "CollectivePermute_pq(d,e)": "CollectivePermute_qp(d,e)",
     "AllReduce_p": "AllReduce_p",
+    "Mask_p": "Mask_p",
+    "Slice_p(d)": "Spread_p(d)",
+    "Spread_p(d)": "Slice_p(d)",
 }
+
+
+def is_transpose(move: str, other: str, meshes: Sequence[Mesh] = _MESHES[:2]) -> bool:
+    """Whether the sum of move(x)·y is that of x·other(y), for blocks that no law ties together, in every reading.
+
+    >>> is_transpose("AllGather_p(d)", "ReduceScatter_p(d)"), is_transpose("AllGather_p(d)", "Slice_p(d)")
+    (True, False)
+    """
+    legal = list(cases(Law(move, move), meshes, 2))
+    return bool(legal) and all(_is_transposed(case, move, other) for case in legal)
+
+
+def _is_transposed(case: LawCase, move: str, other: str) -> bool:
+    (there, x, forth), mesh = _forth(case.array, case, move), case.mesh
+    free = frozenset(mesh.names).difference(*there.sharding.dims)
+    for unreduced in (free, frozenset[str]()):  # of copies a derivative has one partial sum each
+        lies = Array("A", there.dims, there.shape, Sharding(there.sharding.dims, unreduced), there.dtype)
+        try:
+            _, y, back = _forth(lies, case, other)
+        except IllegalMove:
+            continue
+        return bool(back.shape == x.shape and (forth * y).sum() == (x * back).sum())
+    return False
+
+
+def _forth(array: Array, case: LawCase, move: str) -> tuple[Array, Any, Any]:
+    """The array after a move; blocks before it, drawn on each device, and those after it."""
+    blocks = np.random.default_rng(0).integers(-9, 10, case.mesh.sizes + array.local_shape(case.mesh))
+    found = after(array, read(move, case.groups, case.dims), lambda: blocks, case.mesh)
+    assert found is not None, "sizes are shared out by all that the meshes have"
+    return found[0], blocks, found[1]

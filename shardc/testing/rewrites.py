@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from shardc.errors import ShardcError
+from shardc.errors import SYNTAX, ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.simulate import IllegalStep
@@ -92,7 +92,7 @@ def difference(before: Side, after: Side, mesh: Mesh) -> Difference | None:
         units = before.units(mesh)
         units = {dim: math.lcm(unit, units.get(dim, 1)) for dim, unit in (units | after.units(mesh)).items()}
     except (ShardcError, IllegalMove) as error:
-        return Difference(mesh, {}, _said(error))
+        return Difference(mesh, {}, _refused(error))
     for times, seed in product((1, 2), _SEEDS):
         sizes = {dim: unit * times for dim, unit in units.items()}
         what = _differs(before, after, mesh, sizes, seed)
@@ -116,7 +116,7 @@ def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seed:
         wholes = [distinct(array, 1 + 1000 * place) for place, array in enumerate(given)]
         both = [side.run(mesh, sizes, wholes, seed) for side in (before, after)]
     except (ShardcError, IllegalMove, IllegalStep) as error:
-        return _said(error)
+        return _refused(error)
     if len(both[0]) != len(both[1]):
         return f"{len(both[0])} results before, {len(both[1])} after"
     found = (_apart(one, another, mesh) for one, another in zip(*both, strict=True))
@@ -140,7 +140,10 @@ def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
     return f"device ({device}) at {place[count:]} of {one}: {sums}{held[place]} before, {found[place]} after"
 
 
-def _said(error: Exception) -> str:
+def _refused(error: ShardcError | IllegalMove | IllegalStep) -> str:
+    """What a side is refused with on this mesh; a text that is no notation is refused on all, and is the caller's."""
+    if isinstance(error, ShardcError) and error.exit_code == SYNTAX:
+        raise error
     return error.message if isinstance(error, ShardcError) else str(error)
 
 

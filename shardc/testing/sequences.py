@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from shardc.cost.chips import CHIPS, Chip
 from shardc.ir.collectives import Move, apply, in_one_round, uneven_exchange
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Sharding, spell
-from shardc.rules.moves import MOVES
+from shardc.ir.sharding import SUM, Sharding, spell
+from shardc.rules.moves import MOVES, masks
 from shardc.rules.products import placements
 from shardc.testing.sides import Moves
 from shardc.testing.strategies import meshes, shardings
@@ -58,7 +58,7 @@ def paths(
     source = draw(shardings(mesh, rank, unreduced))
     ways, moves = [source], list[Move]()
     for _ in range(draw(st.integers(0, max_moves))):
-        rules = [rule(ways[-1], mesh, mesh.names) for rule in MOVES]
+        rules = [*(rule(ways[-1], mesh, mesh.names) for rule in MOVES), _masks(ways[-1], mesh, unreduced)]
         kinds: list[list[Move | Sharding]] = [
             found for each in (*rules, _uneven_exchanges(ways[-1], mesh)) if (found := list(each))
         ]
@@ -72,6 +72,11 @@ def paths(
         ways.append(apply(move, ways[-1], mesh))
     cuts = [[mesh.product(sharding.dims[dim]) for sharding in ways] for dim in range(rank)]
     return Path(mesh, tuple(math.lcm(*some) for some in cuts), source, tuple(moves))
+
+
+def _masks(before: Sharding, mesh: Mesh, unreduced: bool) -> Iterator[Move]:
+    """Where partial sums are drawn at all."""
+    return masks(before, mesh.names if unreduced and before.reduction == SUM else ())
 
 
 def _uneven_exchanges(before: Sharding, mesh: Mesh) -> Iterator[Sharding]:

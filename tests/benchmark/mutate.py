@@ -2,6 +2,7 @@
 
     python tests/benchmark/mutate.py rules ir --sample 40 --seed 1        # forty mutants of two rooms
     python tests/benchmark/mutate.py --module shardc/ir/exchange.py       # every mutant of a module
+    python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow
 
 A mutant has a comparison, a constant, an operator, a condition or two arguments changed; annotations, docstrings and
 messages stay. It is written to a copy of the tree, in a process that has JAX and pytest loaded already, and the tests
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import os
 import random
 import shutil
@@ -52,14 +52,21 @@ Change = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed thing of a module: which node in order, what is done to it, and the line as it was and is."""
+    """One changed thing of a module: which node in order, what is done to it, and the line as it was."""
 
     path: Path
     node: int
     kind: str
     line: int
     was: str
-    text: str  # of the module, changed
+
+    @property
+    def text(self) -> str:
+        """The module, changed."""
+        tree = ast.parse((ROOT / self.path).read_text("utf-8"))
+        node = next(other for place, other in enumerate(ast.walk(tree)) if place == self.node)
+        dict(_changes(node))[self.kind](node)
+        return ast.unparse(ast.fix_missing_locations(tree))
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.kind}: {self.was}"
@@ -67,17 +74,13 @@ class Mutant:
 
 def mutants(path: Path) -> Iterator[Mutant]:
     """Every mutant of a module."""
-    source = (ROOT / path).read_text("utf-8")
-    tree = ast.parse(source)
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
     left_out = {id(part) for node in ast.walk(tree) for part in _left_out(node)}
     for number, node in enumerate(ast.walk(tree)):
         if id(node) in left_out:
             continue
-        for kind, change in _changes(node):
-            changed = copy.deepcopy(tree)
-            change(next(other for place, other in enumerate(ast.walk(changed)) if place == number))
-            text = ast.unparse(ast.fix_missing_locations(changed))
-            yield Mutant(path, number, kind, getattr(node, "lineno", 0), ast.unparse(node)[:80], text)
+        for kind, _ in _changes(node):
+            yield Mutant(path, number, kind, getattr(node, "lineno", 0), ast.unparse(node)[:80])
 
 
 def _left_out(node: ast.AST) -> Iterator[ast.AST]:
@@ -191,6 +194,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=int, default=180)
+    parser.add_argument("--minutes", type=float, default=1e9)
     options = parser.parse_args()
     every = [mutant for path in modules(options.rooms, options.module) for mutant in mutants(path)]
     drawn = random.Random(options.seed).sample(every, min(len(every), options.sample or len(every)))
@@ -199,7 +203,7 @@ def main() -> int:
     import numpy  # noqa: F401
     import pytest  # noqa: F401
 
-    counted: Counter[str] = Counter()
+    counted, start = Counter[str](), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         tree_of(place)
@@ -209,8 +213,10 @@ def main() -> int:
             found = verdict(mutant, place, TESTS[mutant.path.parts[1]], options.seconds)
             counted[found] += 1
             print(f"{found}: {mutant}", flush=True)
-    killed = len(drawn) - counted["survived"]
-    print(f"{killed} of {len(drawn)} killed, {100 * killed / max(1, len(drawn)):.0f} %; {len(every)} mutants there are")
+            if time.monotonic() - start > 60 * options.minutes:
+                break
+    tried, killed = counted.total(), counted.total() - counted["survived"]
+    print(f"{killed} of {tried} killed, {100 * killed / max(1, tried):.0f} %; {len(every)} mutants there are")
     return 0
 
 

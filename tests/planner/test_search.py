@@ -13,13 +13,14 @@ from shardc.cost import LinkModel, chip
 from shardc.ir.bundle import Bundle
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Sharding, spell
+from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, idle
 from shardc.planner.digits import products as in_digit_products
 from shardc.planner.paths.graph import Graph
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
-from shardc.planner.statement.nodes import cheapest, table_of
+from shardc.planner.statement.nodes import table_of
+from shardc.planner.statement.strategies import cheapest
 from shardc.rules.products import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
@@ -114,9 +115,9 @@ def products(draw, most=3):
 def test_a_product_towards_its_goal_is_no_dearer_than_the_best_of_all_local_products(program, objective, name):
     (statement,) = program.statements
     problem = Problem(program, LinkModel.of(program.mesh, chip(name)), objective, program.mesh.names)
-    for array in program.inputs:
-        problem.held[array.name] = [len(problem.shardings)]
-        problem.shardings.append(array.pattern.exact)
+    for each in program.inputs:
+        array = Array(each.name, each.dims, program.shape(each.dims), each.pattern.exact, each.dtype)
+        problem = problem.given(problem.environment.with_value(array))
     with without_shortcuts():
         every = table_of(problem, statement.expr)
         goal = cheapest(every, statement)

@@ -12,15 +12,22 @@ from hypothesis import HealthCheck, find, given, seed, settings
 
 import shardc
 import shardc.testing.laws
+from shardc import simulate
 from shardc.cost import CHIPS, LinkModel
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, Move, ReduceScatter, Slice, apply
+from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Array
 from shardc.testing import (
+    IDENTITIES,
     LAWS,
+    SHARDY,
     TRANSPOSES,
     Law,
     Moves,
+    all_moves,
+    all_shardings,
     assert_cost_model,
     assert_equivalent,
     assert_matches_reference,
@@ -29,8 +36,10 @@ from shardc.testing import (
     conditions,
     counterexample,
     found_when,
+    is_transpose,
     paths,
 )
+from shardc.testing.letters import names_of
 
 GATHER_SLICE = "B[I, J] = AllGather_X(A[I_X, J]); C[I, J_X] = Slice_X(B[I, J])"
 ALL_TO_ALL = "C[I, J_X] = AllToAll_X(A[I_X, J])"
@@ -181,10 +190,12 @@ def test_a_wrong_rewrite_of_ones_own_is_found_over_drawn_paths():
 # --- the library of laws
 
 
+SMALL = [Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 1, "Y": 2})]
+
+
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_a_law_holds_where_it_says_and_nowhere_else_is_claimed(law):
-    small = [Mesh.of({"X": 2, "Y": 2})]
-    assert counterexample(law, small) is None
+    small = [Mesh.of({"X": 2, "Y": 2, "Z": 2})] if "r" in names_of(law.before) else SMALL
     assert found_when(law.before, law.after, small) == law.when
 
 
@@ -212,31 +223,61 @@ def test_a_wrong_law_has_a_counterexample_if_its_left_side_is_ever_legal(wrong):
     assert (counterexample(wrong) is None) == (legal is None)
 
 
-@pytest.mark.parametrize(("move", "transpose"), TRANSPOSES.items())
-def test_a_transpose_is_the_transpose_of_what_the_devices_do(move, transpose):
-    """⟨move(x), y⟩ = ⟨x, transpose(y)⟩, over blocks that no law ties together."""
+def test_every_canonicalization_of_shardys_dialect_is_a_law():
+    said = {law.before for law in LAWS}
+    assert len(SHARDY) == 10 and {before for some in SHARDY.values() for before in some} <= said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "when"),
+    [  # the names of the dialect's tests
+        ("AllGather_p(d); Slice_p(e)", "", "d = e"),  # all_slice_of_all_gather_mismatching_axes_per_dim
+        ("AllReduce_p; Slice_q(d)", "ReduceScatter_q(d)", "p = q"),  # reduce_scatter_fusion_reduction_axes_not_matched1
+        ("AllReduce_pq; Slice_pr(d); Slice_q(d)", "ReduceScatter_pq(d); Slice_r(d)", "never"),  # …_not_matched2
+    ],
+)
+def test_what_the_dialect_leaves_as_it_is_is_no_law(before, after, when):
+    assert found_when(before, after, [Mesh.of({"X": 2, "Y": 2, "Z": 2})]) == when
+
+
+@pytest.mark.parametrize("mesh", [{"X": 2, "Y": 2}, {"X": 2, "Y": 3}], ids=str)
+def test_what_moves_leave_is_said_by_where_they_lead(mesh):
+    """So a reshard of a reshard is the last one, and two sequences between the same shardings are a law: by all pairs
+    of moves from every sharding."""
     import numpy as np
 
-    from shardc import simulate
-    from shardc.ir.collectives import apply
-    from shardc.ir.dtypes import DTYPES
-    from shardc.ir.sharding import Array, Sharding
+    mesh, tried = Mesh.of(mesh), 0
+    whole = np.arange(12 * 12).reshape(12, 12)
+    arrays = {s: Array("A", ("I", "J"), (12, 12), s, DTYPES["int32"]) for s in all_shardings(mesh, 2)}
+    for array in arrays.values():
+        held = simulate.scatter(whole, array, mesh)
+        for first in all_moves(array.sharding, mesh):
+            between = arrays[apply(first, array.sharding, mesh)]
+            half = simulate.step(first, (held,), (array,), between, mesh)
+            for second in all_moves(between.sharding, mesh):
+                after = arrays[apply(second, between.sharding, mesh)]
+                found = simulate.step(second, (half,), (between,), after, mesh)
+                assert np.array_equal(simulate.gather(found, after, mesh), whole), (str(array), first, second)
+                tried += 1
+    assert tried > 300
 
-    mesh = Mesh.of({"X": 2, "Y": 3})
-    rng = np.random.default_rng(0)
-    letters = {"p": ("Y", "X")}, {"d": 0, "e": 1}
-    (there,), (back,) = (shardc.testing.laws.read(text, *letters) for text in (move, transpose))
-    sharded = "AllGather" in move or "AllToAll" in move
-    before = Sharding.of([("Y", "X") if sharded else (), ()], () if sharded else ("X", "Y"))
-    after = apply(there, before, mesh)
-    arrays = [Array("A", ("I", "J"), (36, 36), sharding, DTYPES["int32"]) for sharding in (before, after)]
-    x, y = (rng.integers(-9, 9, size=mesh.sizes + array.local_shape(mesh)) for array in arrays)
-    forth = simulate.step(there, (x,), (arrays[0],), arrays[1], mesh)
-    # As the transpose sees it: what was gathered arrives as partial sums, what was summed as parts.
-    partial = Sharding.of(after.dims, ("X", "Y")) if isinstance(back, AllReduce | ReduceScatter) else after
-    given = Array("A", ("I", "J"), (36, 36), partial, DTYPES["int32"])
-    returned = Array("A", ("I", "J"), (36, 36), apply(back, partial, mesh), DTYPES["int32"])
-    assert (forth * y).sum() == (x * simulate.step(back, (y,), (given,), returned, mesh)).sum()
+
+@pytest.mark.parametrize(("move", "transpose"), TRANSPOSES.items())
+def test_a_transpose_is_the_transpose_of_what_the_devices_do(move, transpose):
+    assert is_transpose(move, transpose)
+    others = {other for other in TRANSPOSES.values() if names_of(other) == names_of(transpose)} - {transpose}
+    assert [other for other in others if is_transpose(move, other)] == []
+
+
+@pytest.mark.parametrize("identity", IDENTITIES, ids=str)
+def test_an_identity_holds_where_it_says(identity):
+    assert conditions(identity.before, identity.after, max_size=3) == identity.when
+
+
+def test_a_text_that_is_no_notation_is_no_rewrite_that_never_holds():
+    with pytest.raises(ShardcError) as caught:
+        conditions(GATHER_SLICE, "C[I, J_X = A[I_X, J]")
+    assert caught.value.exit_code == 3
 
 
 # --- functions, programs and prices

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from shardc.emit.allowed import ALIKE, BORDER, MAPPED, PARTED, RING, TABLES, TAKEN, check_variable, part_names
 from shardc.ir.collectives import UnevenExchange
 from shardc.ir.names import check_name
-from shardc.ir.plan import Block, How, Schedule, last_uses
+from shardc.ir.plan import Block, How, Schedule, ValueNumber, last_uses
 
 # Longer names are cut, so that an assignment always has room for its function.
 LONGEST = 24
@@ -29,7 +29,7 @@ def variables(block: Block, taken: frozenset[str], fixed: Sequence[str] = ()) ->
         for value in step.results:
             names[value] = _choose(block.values[value].name, held, number, taken)
             held[names[value]] = max(last.get(value, number), number + (len(step.results) > 1))
-    return tuple(names.get(value, "") for value in range(len(block.values)))
+    return tuple(names.get(ValueNumber(value), "") for value in range(len(block.values)))
 
 
 def taken_names(schedule: Schedule) -> frozenset[str]:

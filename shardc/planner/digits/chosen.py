@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from shardc.ir.sharding import ShardingNumber
 from shardc.rules.digit_products import Digits, Placement
 from shardc.rules.routes import Route
 
@@ -22,4 +23,4 @@ class InDigits:
 
 
 # Of the products below a table, by the table's id and the number of its sharding: those that are done in digits.
-Chosen: TypeAlias = Mapping[tuple[int, int], InDigits]
+Chosen: TypeAlias = Mapping[tuple[int, ShardingNumber], InDigits]

@@ -17,7 +17,7 @@ from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Product
-from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.ir.sharding import Array, Axes, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.planner.budget import PLACED, PRICED, Spent
 from shardc.planner.digits.bounds import MovesBound
@@ -53,14 +53,16 @@ def in_digits(
         return found
 
 
-def chosen_below(problem: Problem, table: Table, number: int) -> Chosen:
+def chosen_below(problem: Problem, table: Table, number: ShardingNumber) -> Chosen:
     """Of the products that a table's sharding is made of, those in digits, where that is clearly cheaper."""
-    found: dict[tuple[int, int], InDigits] = {}
+    found: dict[tuple[int, ShardingNumber], InDigits] = {}
     _choose(problem, table, number, found)
     return found
 
 
-def _choose(problem: Problem, table: Table, number: int, found: dict[tuple[int, int], InDigits]) -> None:
+def _choose(
+    problem: Problem, table: Table, number: ShardingNumber, found: dict[tuple[int, ShardingNumber], InDigits]
+) -> None:
     seed, _ = table.paths(number).moves_to(number)
     origin = table.origins[seed]
     below = None
@@ -75,7 +77,9 @@ def _choose(problem: Problem, table: Table, number: int, found: dict[tuple[int, 
         _choose_for(problem, operand, start, found)
 
 
-def _choose_for(problem: Problem, table: Table, seed: int, found: dict[tuple[int, int], InDigits]) -> None:
+def _choose_for(
+    problem: Problem, table: Table, seed: ShardingNumber, found: dict[tuple[int, ShardingNumber], InDigits]
+) -> None:
     """For whatever makes a seed of a table."""
     match table.origins[seed]:
         case Waypoint(below, at) | Moved(below, at):
@@ -87,7 +91,7 @@ def _choose_for(problem: Problem, table: Table, seed: int, found: dict[tuple[int
             pass
 
 
-def _clearly_cheaper(problem: Problem, table: Table, origin: Multiplied, number: int) -> InDigits | None:
+def _clearly_cheaper(problem: Problem, table: Table, origin: Multiplied, number: ShardingNumber) -> InDigits | None:
     """The product in digits, from where its operands lie to this sharding, if that is clearly cheaper."""
     assert isinstance(table.expr, Product)
     seeds = origin.seeds
@@ -105,14 +109,14 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
     if every.count > MAX_PLACEMENTS:
         return None
     try:
-        task.problem.budget.spend(PLACED * every.count)
+        task.problem.meter.spend(PLACED * every.count)
         bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
         most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
         for bound, parts, chosen in bounded:
             if bound >= below or bound > most:
                 break
             for placement in every.placements(chosen, task.digits):
-                task.problem.budget.spend(PRICED)
+                task.problem.meter.spend(PRICED)
                 found = task.priced(placement, parts, below)
                 if found is not None:
                     best, below = found, found.price
@@ -252,11 +256,11 @@ class _Task:
             self._known[number, at] = found
         return self._known[number, at]
 
-    def _route(self, search: Search, source: int, target: int) -> tuple[int, Route] | None:
+    def _route(self, search: Search, source: ShardingNumber, target: ShardingNumber) -> tuple[int, Route] | None:
         found = (0, ()) if source == target else search.route(source, target)
         return None if found is None or any(isinstance(move, Reshape) for move in found[1]) else found
 
-    def _from_product(self, search: Search, left: int, goal: int) -> tuple[int, Route] | None:
+    def _from_product(self, search: Search, left: ShardingNumber, goal: ShardingNumber) -> tuple[int, Route] | None:
         """From the product to the goal: partial sums are reduced, then a route. Those that may be best are priced."""
         found = search.reductions(left, goal, self.digits.rests(self.expr.dims))
         bounded = [

@@ -22,7 +22,7 @@ from shardc.ir.digits import Place, Reshape, places_of, reshaped, size_at
 from shardc.ir.exchange import kept_of_dim, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock
 from shardc.rules.digit_products import reductions
 from shardc.rules.moves import MAX_ARRANGEMENTS, masks, moves
@@ -34,7 +34,7 @@ from shardc.rules.routes import Route, depends_on_shape, needs_digits, route
 class Edge:
     """A move to sharding number `target`; it brings `wire` · L / `parts` bytes for L local bytes."""
 
-    target: int
+    target: ShardingNumber
     move: Move
     wire: int
     parts: int
@@ -76,9 +76,9 @@ class Graph:
         self.is_large = count_arrangements(len(self.coarse_pool), rank) > MAX_ARRANGEMENTS
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
-        self._numbers: dict[tuple[tuple[Axes, ...], frozenset[str]], int] = {}
-        self._in_digits: dict[tuple[int, int], bool] = {}
-        self._remaining: dict[tuple[int, int], int] = {}
+        self._numbers: dict[tuple[tuple[Axes, ...], frozenset[str]], ShardingNumber] = {}
+        self._in_digits: dict[tuple[ShardingNumber, ShardingNumber], bool] = {}
+        self._remaining: dict[tuple[ShardingNumber, ShardingNumber], int] = {}
         self._met: dict[tuple[Axes, Axes], _Met] = {}
         self._numbered: dict[tuple[int, int, int, frozenset[str], frozenset[str]], int] = {}
         self.remainders: list[Remaining] = []  # far fewer than there are pairs of shardings
@@ -92,25 +92,25 @@ class Graph:
         """A sharding over the coarse pool as one over the pool."""
         return sharding if self._bundle is None else self._bundle.refined(sharding)
 
-    def number(self, sharding: Sharding) -> int:
+    def number(self, sharding: Sharding) -> ShardingNumber:
         return self._number(sharding.dims, sharding.unreduced)
 
-    def _number(self, dims: tuple[Axes, ...], unreduced: frozenset[str]) -> int:
+    def _number(self, dims: tuple[Axes, ...], unreduced: frozenset[str]) -> ShardingNumber:
         found = self._numbers.get((dims, unreduced))
         if found is None:
-            found = self._numbers[dims, unreduced] = len(self.shardings)
+            found = self._numbers[dims, unreduced] = ShardingNumber(len(self.shardings))
             self.shardings.append(Sharding(dims, unreduced))
             self.blocks.append(self.shardings[-1].blocks(self.mesh))
         return found
 
-    def remaining(self, number: int, goal: int) -> int:
+    def remaining(self, number: ShardingNumber, goal: ShardingNumber) -> int:
         """What every path from one sharding to another has to do: its place in `remainders`."""
         found = self._remaining.get((number, goal))
         if found is None:
             found = self._remaining[number, goal] = self._compared(number, goal)
         return found
 
-    def _compared(self, number: int, goal: int) -> int:
+    def _compared(self, number: ShardingNumber, goal: ShardingNumber) -> int:
         before, after = self.shardings[number], self.shardings[goal]
         kept, left = 1, 0
         for pair in zip(before.dims, after.dims, strict=True):
@@ -140,7 +140,7 @@ class Graph:
         axes = mesh.ordered(others.union(self.pool))
         return Remaining(axes, block, None if wide or not kept else kept, wide, mesh.ordered((*wide, *moved)))
 
-    def needs_digits(self, number: int, goal: int) -> bool:
+    def needs_digits(self, number: ShardingNumber, goal: ShardingNumber) -> bool:
         """What `rules.routes.needs_digits` says of two shardings."""
         found = self._in_digits.get((number, goal))
         if found is None:
@@ -148,7 +148,7 @@ class Graph:
             found = self._in_digits[number, goal] = needs_digits(source, target, self.mesh)
         return found
 
-    def edges(self, number: int) -> Iterator[Edge]:
+    def edges(self, number: ShardingNumber) -> Iterator[Edge]:
         """The moves from one sharding."""
         before = self.shardings[number]
         return (self._edge(move, before) for move in self._moves(before))
@@ -160,14 +160,14 @@ class Graph:
             return moves(before, self.mesh, self.pool)
         return map(bundle.move, moves(coarse, bundle.coarse, self.coarse_pool))
 
-    def masks(self, number: int) -> Iterator[Edge]:
+    def masks(self, number: ShardingNumber) -> Iterator[Edge]:
         """To partial sums over one more axis, of which one copy is kept."""
         before, bundle = self.shardings[number], self._bundle
         coarse = before if bundle is None else bundle.coarsened(before)
         found = () if coarse is None else masks(coarse, self.coarse_pool)
         return (self._edge(move if bundle is None else bundle.move(move), before) for move in found)
 
-    def named_edges(self, number: int, kind: type[Move]) -> tuple[Edge, ...]:
+    def named_edges(self, number: ShardingNumber, kind: type[Move]) -> tuple[Edge, ...]:
         """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
         if kind is not Slice:
             facts = ((edge, edge.move.facts) for edge in self.edges(number))
@@ -193,7 +193,7 @@ class CostedEdges:
     """The moves from one sharding: the prices that occur, as (rate, wire, parts), and of each move which is its."""
 
     prices: tuple[tuple[Rate, int, int], ...]
-    moves: tuple[tuple[int, int, tuple[Move]], ...]  # target, number of the price, the move
+    moves: tuple[tuple[ShardingNumber, int, tuple[Move]], ...]  # target, number of the price, the move
 
 
 class Leg(NamedTuple):
@@ -213,35 +213,32 @@ class CostedRoute:
     """
 
     route: Route
-    end: int
+    end: ShardingNumber
     legs: tuple[Leg, ...]
     divisors: tuple[int, ...]
     blocks: tuple[int, ...]
 
 
 class EdgeCosts:
-    """The moves and routes that searches have asked for, each with its rate.
-
-    >>> # of `A[I_X, J_Y]` on X=4, Y=4: 22 moves, 7 prices
-    """
+    """The moves and routes asked for, each with its rate: of `A[I_X, J_Y]` on X=4, Y=4 22 moves, at 7 prices."""
 
     def __init__(self, graph: Graph, model: CostModel, array: LocalBlock | None) -> None:
         self.graph = graph
         self.model = model
         self.array = array  # the whole of it, where the form of a scatter depends on its shares
-        self._edges: dict[int, CostedEdges] = {}
+        self._edges: dict[ShardingNumber, CostedEdges] = {}
         self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
-        self._routes: dict[tuple[int, int, tuple[int, ...] | None], CostedRoute | None] = {}
+        self._routes: dict[tuple[ShardingNumber, ShardingNumber, tuple[int, ...] | None], CostedRoute | None] = {}
         self._bounds: dict[int, Rate] = {}  # by the place among the graph's remainders
-        self._reductions: dict[tuple[int, int, tuple[int, ...]], tuple[CostedRoute, ...]] = {}
+        self._reductions: dict[tuple[ShardingNumber, ShardingNumber, tuple[int, ...]], tuple[CostedRoute, ...]] = {}
 
-    def edges(self, number: int) -> CostedEdges:
+    def edges(self, number: ShardingNumber) -> CostedEdges:
         found = self._edges.get(number)
         if found is None:
             found = self._edges[number] = self._of_large(number) if self.array is None else self._of_array(number)
         return found
 
-    def _of_large(self, number: int) -> CostedEdges:
+    def _of_large(self, number: ShardingNumber) -> CostedEdges:
         prices, before = dict[tuple[Rate, int, int], int](), self.graph.shardings[number]
         edges = tuple(
             (
@@ -253,10 +250,10 @@ class EdgeCosts:
         )
         return CostedEdges(tuple(prices), edges)
 
-    def _of_array(self, number: int) -> CostedEdges:
+    def _of_array(self, number: ShardingNumber) -> CostedEdges:
         """As of a large one, but for scatters."""
         known = edge_costs(self.graph, self.model, None).edges(number)
-        edges = list[tuple[int, int, tuple[Move]]]()
+        edges = list[tuple[ShardingNumber, int, tuple[Move]]]()
         prices = {price: place for place, price in enumerate(known.prices)}
         for target, place, alone in known.moves:
             if alone[0].facts.kind is Kind.SCATTER:
@@ -265,7 +262,7 @@ class EdgeCosts:
             edges.append((target, place, alone))
         return CostedEdges(tuple(prices), tuple(edges))
 
-    def rate(self, number: int, move: Move) -> Rate:
+    def rate(self, number: ShardingNumber, move: Move) -> Rate:
         """Of what is emitted for a move of the array from one sharding."""
         return self.model.emitted(move, self._block(self.graph.blocks[number]), self.graph.shardings[number])
 
@@ -288,10 +285,10 @@ class EdgeCosts:
         exchanged = self.array is not None
         return rate_bound(self.model, left.axes, left.moved, left.summed, left.block, left.kept, exchanged)
 
-    def route(self, number: int, goal: int, shape: tuple[int, ...]) -> CostedRoute | None:
+    def route(self, number: ShardingNumber, goal: ShardingNumber, shape: tuple[int, ...]) -> CostedRoute | None:
         """The route of `rules.routes` for an array of this shape."""
         before, after = self.graph.shardings[number], self.graph.shardings[goal]
-        key: tuple[int, int, tuple[int, ...] | None] = (number, goal, None)
+        key: tuple[ShardingNumber, ShardingNumber, tuple[int, ...] | None] = (number, goal, None)
         if key not in self._routes:
             if depends_on_shape(before, after, self.graph.mesh):
                 key = (number, goal, shape)
@@ -300,7 +297,7 @@ class EdgeCosts:
                 self._routes[key] = None if moves is None else self.along(number, moves)
         return self._routes[key]
 
-    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> tuple[CostedRoute, ...]:
+    def reductions(self, left: ShardingNumber, goal: ShardingNumber, rests: Sequence[int]) -> tuple[CostedRoute, ...]:
         """What `rules.digit_products.reductions` lists."""
         key = (left, goal, tuple(rests))
         if key not in self._reductions:
@@ -309,7 +306,7 @@ class EdgeCosts:
             self._reductions[key] = tuple(found for found in every if found is not None)
         return self._reductions[key]
 
-    def along(self, number: int, moves: Route) -> CostedRoute | None:
+    def along(self, number: ShardingNumber, moves: Route) -> CostedRoute | None:
         """A route with the rates of its moves; None if some digit is cut into more blocks than it has elements."""
         mesh, sharding = self.graph.mesh, self.graph.shardings[number]
         whole = [Place(dim, None, 1) for dim in range(len(sharding.dims))]

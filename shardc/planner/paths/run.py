@@ -10,10 +10,11 @@ from typing import Protocol, TypeAlias
 
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
+from shardc.ir.sharding import ShardingNumber
 from shardc.rules.routes import Route
 
-Arrival: TypeAlias = tuple[int, Route]  # from which sharding, by which moves
-Step: TypeAlias = tuple[int, int, Route]  # to which sharding, at what price, by which moves
+Arrival: TypeAlias = tuple[ShardingNumber, Route]  # from which sharding, by which moves
+Onward: TypeAlias = tuple[ShardingNumber, int, Route]  # to which sharding, at what price, by which moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,11 @@ class Paths:
     A search that ended with its budget proves no more than that no path to its goal costs less than the `bound`.
     """
 
-    price: dict[int, int]
-    last: dict[int, Arrival | None]
+    price: dict[ShardingNumber, int]
+    last: dict[ShardingNumber, Arrival | None]
     bound: int | None = None
 
-    def moves_to(self, number: int) -> tuple[int, list[Move | Reshape]]:
+    def moves_to(self, number: ShardingNumber) -> tuple[ShardingNumber, list[Move | Reshape]]:
         """The seed from which a sharding is reached, and the moves, in order."""
         found: list[Move | Reshape] = []
         arrival = self.last[number]
@@ -41,10 +42,16 @@ class Paths:
 class Moves(Protocol):
     """What a run asks: a Search."""
 
-    def bound(self, number: int, goal: int | None) -> int: ...
-    def onward(self, number: int, goal: int | None, last: Arrival | None) -> Iterable[Step] | None: ...
-    def from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]: ...
-    def shortcut(self, seed: int, start: int, number: int, goal: int | None, found: Step) -> Step: ...
+    def bound(self, number: ShardingNumber, goal: ShardingNumber | None) -> int: ...
+    def onward(
+        self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None
+    ) -> Iterable[Onward] | None: ...
+    def from_seeds(
+        self, number: ShardingNumber, seeds: dict[ShardingNumber, int], price: int
+    ) -> Iterator[tuple[ShardingNumber, tuple[int, Route]]]: ...
+    def shortcut(
+        self, seed: ShardingNumber, start: int, number: ShardingNumber, goal: ShardingNumber | None, found: Onward
+    ) -> Onward: ...
     def brings_too_much(self, price: int) -> bool: ...
 
 
@@ -54,12 +61,14 @@ class Run:
     Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes.
     """
 
-    def __init__(self, moves: Moves, seeds: dict[int, int], goal: int | None, limit: int | None) -> None:
+    def __init__(
+        self, moves: Moves, seeds: dict[ShardingNumber, int], goal: ShardingNumber | None, limit: int | None
+    ) -> None:
         self.moves, self.seeds, self.goal = moves, seeds, goal
         self.price = dict(seeds)
-        self.last: dict[int, Arrival | None] = dict.fromkeys(seeds)
+        self.last: dict[ShardingNumber, Arrival | None] = dict.fromkeys(seeds)
         self.origin = {number: number for number in seeds}  # from which seed each is reached
-        self.settled: set[int] = set()
+        self.settled: set[ShardingNumber] = set()
         self.limit = math.inf if limit is None else limit
         queue = (
             (cost + moves.bound(number, goal), place, number) for place, (number, cost) in enumerate(seeds.items())
@@ -90,13 +99,13 @@ class Run:
                     self._meet(number, (target, here + added, route), is_new=known is None)
         return Paths({number: price[number] for number in price if number in self.settled}, self.last)
 
-    def _onward(self, number: int) -> Iterable[Step] | None:
+    def _onward(self, number: ShardingNumber) -> Iterable[Onward] | None:
         if self.goal is None and len(self.seeds) > 1:
             for seed, (cost, route) in self.moves.from_seeds(number, self.seeds, self.price[number]):
                 self._keep(number, self.seeds[seed] + cost, (seed, route))
         return self.moves.onward(number, self.goal, self.last[number])
 
-    def _meet(self, number: int, found: Step, is_new: bool) -> None:
+    def _meet(self, number: ShardingNumber, found: Onward, is_new: bool) -> None:
         """A cheaper way to a sharding, or the first, to which a shortcut may be cheaper still."""
         target, cost, route = found
         before, left = number, self.moves.bound(target, self.goal)
@@ -115,10 +124,10 @@ class Run:
         self.count += 1
         heapq.heappush(self.queue, (cost + left, self.count, target))
 
-    def _is_out_of_reach(self, seed: int, target: int, left: int) -> bool:
+    def _is_out_of_reach(self, seed: ShardingNumber, target: ShardingNumber, left: int) -> bool:
         """Whether not even a shortcut may lead through a sharding within the limit."""
         spent = self.seeds[seed] + left
         return spent > self.limit or spent + self.moves.bound(seed, target) > self.limit
 
-    def _keep(self, number: int, cost: int, arrival: Arrival) -> None:
+    def _keep(self, number: ShardingNumber, cost: int, arrival: Arrival) -> None:
         self.price[number], self.last[number], self.origin[number] = cost, arrival, self.origin[arrival[0]]

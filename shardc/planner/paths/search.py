@@ -15,12 +15,20 @@ from shardc.cost.model import CostModel, Rate
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.exchange import received_to_add
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock, depends_on_share
-from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Budget, Spent
+from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Meter, Spent
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
-from shardc.planner.paths.graph import CostedRoute, Edge, Graph, Leg, Remaining, edge_costs, sharding_graph
-from shardc.planner.paths.run import Arrival, Paths, Run, Step
+from shardc.planner.paths.graph import (
+    CostedRoute,
+    Edge,
+    Graph,
+    Leg,
+    Remaining,
+    edge_costs,
+    sharding_graph,
+)
+from shardc.planner.paths.run import Arrival, Onward, Paths, Run
 from shardc.rules.routes import Route, aligned, plainly, route
 
 
@@ -35,7 +43,7 @@ class Search:
         model: CostModel,
         objective: Objective,
         options: Options = CHEAPEST,
-        budget: Budget | None = None,
+        meter: Meter | None = None,
     ):
         self.graph = graph
         self.shape = shape
@@ -43,8 +51,8 @@ class Search:
         self.objective = objective
         self.options = options
         self._cap = options.largest_step
-        self._budget = Budget.unlimited() if budget is None else budget
-        self.given: set[int] = set()  # where the array lies before the program begins
+        self._meter = Meter.unlimited() if meter is None else meter
+        self.given: set[ShardingNumber] = set()  # where the array lies before the program begins
         self.dtype = dtype
         self.may_exchange = depends_on_share(shape, dtype, model.target)
         self.array = LocalBlock(shape, dtype) if self.may_exchange else None
@@ -54,13 +62,13 @@ class Search:
             self.total_bytes *= size
         self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
         self._always_divides = self._cap is None and all(size % graph.mesh.devices == 0 for size in shape)
-        self._routed: dict[tuple[int, int], tuple[int, Route] | None] = {}
-        self._closed: dict[tuple[int, int], tuple[int, Route] | None] = {}
-        self._divides: dict[int, bool] = {}
-        self._priced: dict[int, list[Step]] = {}
-        self._from: dict[int, Paths] = {}
+        self._routed: dict[tuple[ShardingNumber, ShardingNumber], tuple[int, Route] | None] = {}
+        self._closed: dict[tuple[ShardingNumber, ShardingNumber], tuple[int, Route] | None] = {}
+        self._divides: dict[ShardingNumber, bool] = {}
+        self._priced: dict[ShardingNumber, list[Onward]] = {}
+        self._from: dict[ShardingNumber, Paths] = {}
 
-    def divides(self, number: int) -> bool:
+    def divides(self, number: ShardingNumber) -> bool:
         """Whether the array can lie so: its dims divide, and a block is no larger than the cap."""
         if self._always_divides:
             return True
@@ -71,13 +79,15 @@ class Search:
             found = self._divides[number] = fits and all(size % parts == 0 for size, parts in sizes)
         return found
 
-    def local_bytes(self, number: int) -> int:
+    def local_bytes(self, number: ShardingNumber) -> int:
         parts = 1
         for count in self.graph.blocks[number]:
             parts *= count
         return self.total_bytes // parts
 
-    def paths(self, seeds: dict[int, int], goal: int | None = None, limit: int | None = None) -> Paths:
+    def paths(
+        self, seeds: dict[ShardingNumber, int], goal: ShardingNumber | None = None, limit: int | None = None
+    ) -> Paths:
         """From priced seeds; up to `goal` if there is one, and if a path there can cost at most the limit.
 
         Equal prices are broken by the order of discovery, which is that of seeds, dims and mesh axes. Where the budget
@@ -105,7 +115,7 @@ class Search:
                         waiting.append(edge.target)
         return Paths(price, last, found.bound)
 
-    def onward(self, number: int, goal: int | None, last: Arrival | None) -> list[Step] | None:
+    def onward(self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None) -> list[Onward] | None:
         """The route to the goal, and every move; None where the budget ends first."""
         try:
             return [*self._routes(number, goal, last), *self._steps(number)]
@@ -116,25 +126,25 @@ class Search:
         most = self.options.most_wire
         return most is not None and self.objective.wire_bytes(price) > most
 
-    def paths_from(self, number: int) -> Paths:
+    def paths_from(self, number: ShardingNumber) -> Paths:
         """The paths from one sharding at price 0; searched once."""
         found = self._from.get(number)
         if found is None:
             found = self._from[number] = self.paths({number: 0})
         return found
 
-    def price(self, number: int, edge: Edge) -> int:
+    def price(self, number: ShardingNumber, edge: Edge) -> int:
         size = self.local_bytes(number)
         return self.objective.price(self._costs.rate(number, edge.move).time_ps(size), edge.wire * size // edge.parts)
 
-    def needed(self, number: int, goal: int) -> int:
+    def needed(self, number: ShardingNumber, goal: ShardingNumber) -> int:
         """The bytes that some device needs and does not hold, to come from one sharding to another."""
         return self._needed(self.graph.remainders[self.graph.remaining(number, goal)])
 
     def _needed(self, left: Remaining) -> int:
         return self.total_bytes // left.block - (self.total_bytes // left.kept if left.kept else 0)
 
-    def bound(self, number: int, goal: int | None) -> int:
+    def bound(self, number: ShardingNumber, goal: ShardingNumber | None) -> int:
         """What no path from a sharding to the goal gets below; 0 without a goal."""
         if goal is None:
             return 0
@@ -156,7 +166,7 @@ class Search:
             wire = max(wire, received_to_add(self.total_bytes, summed, left.block, devices))
         return self.objective.price(0 if rate is None else rate.time_ps(self.total_bytes), wire, steps=0)
 
-    def _routes(self, number: int, goal: int | None, last: Arrival | None) -> list[Step]:
+    def _routes(self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None) -> list[Onward]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
@@ -164,13 +174,15 @@ class Search:
         found = self._shorter(number, goal) if first or self.graph.needs_digits(number, goal) else None
         return [] if found is None else [(goal, *found)]
 
-    def _shorter(self, number: int, goal: int) -> tuple[int, Route] | None:
+    def _shorter(self, number: ShardingNumber, goal: ShardingNumber) -> tuple[int, Route] | None:
         """A route that no path of moves replaces, and its price; None where paths do as well."""
         if number == goal or not (self.graph.is_large or self.graph.needs_digits(number, goal)):
             return None
         return self.route(number, goal)
 
-    def shortcut(self, seed: int, start: int, number: int, goal: int | None, found: Step) -> Step:
+    def shortcut(
+        self, seed: ShardingNumber, start: int, number: ShardingNumber, goal: ShardingNumber | None, found: Onward
+    ) -> Onward:
         """A route from the seed of a path to the sharding that it just met, if that is cheaper.
 
         Only for pairs that the search meets, so that of two searches the wider may find a cheaper path; only where the
@@ -186,9 +198,11 @@ class Search:
         way = self._shorter(seed, number)
         return found if way is None or start + way[0] >= found[1] else (seed, start + way[0], way[1])
 
-    def from_seeds(self, number: int, seeds: dict[int, int], price: int) -> Iterator[tuple[int, tuple[int, Route]]]:
+    def from_seeds(
+        self, number: ShardingNumber, seeds: dict[ShardingNumber, int], price: int
+    ) -> Iterator[tuple[ShardingNumber, tuple[int, Route]]]:
         """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
-        self._budget.spend(EDGE * len(seeds))
+        self._meter.spend(EDGE * len(seeds))
         for seed, start in seeds.items():
             if start < price and start + self.bound(seed, number) < price and self.graph.needs_digits(seed, number):
                 found = self.route(seed, number)
@@ -196,16 +210,16 @@ class Search:
                     price = start + found[0]
                     yield seed, found
 
-    def route(self, number: int, goal: int) -> tuple[int, Route] | None:
+    def route(self, number: ShardingNumber, goal: ShardingNumber) -> tuple[int, Route] | None:
         """The price of the route of `rules.routes`, and the route; None if there is none, or it does not fit."""
         if (number, goal) not in self._routed:
-            self._budget.spend(ROUTE)
+            self._meter.spend(ROUTE)
             found = self._costs.route(number, goal, self.shape)
             price = None if found is None else self._price_along(number, found)
             self._routed[number, goal] = None if found is None or price is None else (price, found.route)
         return self._routed[number, goal]
 
-    def closed(self, number: int, goal: int) -> tuple[int, Route] | None:
+    def closed(self, number: ShardingNumber, goal: ShardingNumber) -> tuple[int, Route] | None:
         """The cheapest of the route and of plain ones, which there always are, unless sums are to be made."""
         if (number, goal) not in self._closed:
             source, target = self.graph.shardings[number], self.graph.shardings[goal]
@@ -223,13 +237,13 @@ class Search:
         if not any(split.sizes):
             return
         before, after = (reshaped(split, sharding, mesh) for sharding in (source, target))
-        self._budget.spend(2 * ROUTE)
+        self._meter.spend(2 * ROUTE)
         found = route(before, after, shape_after(split, self.shape), mesh)
         for moves in (*plainly(before, after, mesh), *([] if found is None else [found])):
             if not any(isinstance(move, Reshape) for move in moves):
                 yield (split, *moves, replace(split, joins=True))
 
-    def deeper(self, number: int, goal: int, limit: int) -> tuple[int, Route] | None:
+    def deeper(self, number: ShardingNumber, goal: ShardingNumber, limit: int) -> tuple[int, Route] | None:
         """The cheapest path of moves in the digits that both have, if it is found and costs no more than the limit."""
         mesh = self.graph.mesh
         source, target = self.graph.shardings[number], self.graph.shardings[goal]
@@ -237,7 +251,7 @@ class Search:
         shape = shape_after(split, self.shape)
         graph = sharding_graph(mesh, len(shape), self.graph.pool)
         options = replace(self.options, method=Method.SEARCH)
-        inner = Search(graph, shape, self.dtype, self.model, self.objective, options, self._budget)
+        inner = Search(graph, shape, self.dtype, self.model, self.objective, options, self._meter)
         start, end = (graph.number(reshaped(split, sharding, mesh)) for sharding in (source, target))
         try:
             found = inner.paths({start: 0}, end, limit)
@@ -249,9 +263,9 @@ class Search:
         joined = (split, *moves, replace(split, joins=True)) if any(split.sizes) else moves
         return found.price[end], joined
 
-    def _closed_paths(self, seeds: dict[int, int], goal: int | None) -> Paths:
+    def _closed_paths(self, seeds: dict[ShardingNumber, int], goal: ShardingNumber | None) -> Paths:
         """The seeds; and the goal, by a closed route from one of them."""
-        price, last = dict(seeds), dict[int, Arrival | None].fromkeys(seeds)
+        price, last = dict(seeds), dict[ShardingNumber, Arrival | None].fromkeys(seeds)
         for seed, start in seeds.items():
             found = None if goal is None else self.closed(seed, goal)
             if goal is not None and found is not None and start + found[0] < price.get(goal, start + found[0] + 1):
@@ -268,15 +282,17 @@ class Search:
                 price[goal], last[goal] = start + better[0], (seed, better[1])
         return Paths(price, last)
 
-    def reductions(self, left: int, goal: int, rests: Sequence[int]) -> Iterator[tuple[int, CostedRoute]]:
+    def reductions(
+        self, left: ShardingNumber, goal: ShardingNumber, rests: Sequence[int]
+    ) -> Iterator[tuple[int, CostedRoute]]:
         """The prices of the ways to make partial sums sums, on the way to the goal."""
         for found in self._costs.reductions(left, goal, rests):
-            self._budget.spend(ROUTE)
+            self._meter.spend(ROUTE)
             price = self._price_along(left, found)
             if price is not None:
                 yield price, found
 
-    def _price_along(self, number: int, found: CostedRoute) -> int | None:
+    def _price_along(self, number: ShardingNumber, found: CostedRoute) -> int | None:
         """The price of a route; None if blocks do not divide, or it needs more memory than the cap."""
         if any(map(operator.mod, self.shape, found.divisors)):
             return None
@@ -297,23 +313,23 @@ class Search:
             wire += brings * size // parts
         return self.objective.price(time, wire, steps)
 
-    def _fits(self, number: int, target: int) -> bool:
+    def _fits(self, number: ShardingNumber, target: ShardingNumber) -> bool:
         """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""
         if self._cap is None:
             return True
         before = 0 if number in self.given else self.local_bytes(number)
         return before + self.local_bytes(target) <= self._cap
 
-    def _steps(self, number: int) -> list[Step]:
+    def _steps(self, number: ShardingNumber) -> list[Onward]:
         found = self._priced.get(number)
         if found is None:
-            self._budget.spend(NODE)
+            self._meter.spend(NODE)
             edges, size, price = self._costs.edges(number), self.local_bytes(number), self.objective.price
             prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in edges.prices]
             found = [(target, prices[kind], route) for target, kind, route in edges.moves]
             if not self._always_divides:
                 found = [step for step in found if self.divides(step[0]) and self._fits(number, step[0])]
-            self._budget.spend(MOVE * len(edges.moves))
+            self._meter.spend(MOVE * len(edges.moves))
             self._priced[number] = found
-        self._budget.spend(EDGE * len(found))
+        self._meter.spend(EDGE * len(found))
         return found

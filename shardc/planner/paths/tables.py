@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
 
 from shardc.ir.collectives import Move
 from shardc.ir.expressions import Call, Expr, Product, Use
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.plan import ValueNumber
+from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.planner.paths.run import Paths
 from shardc.planner.paths.search import Search
+from shardc.rules.products import After, Before, Reshard, Why, cases_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +23,40 @@ class Held:
     A value that no text binds is a copy: an earlier use moved the array there.
     """
 
-    value: int | None
+    value: ValueNumber | None
     is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Multiplied:
-    """A local product of the operands' tables at these shardings."""
+    """A local product of the operands' tables at these shardings, and why there are moves beside it.
+
+    Of products no other way costs less than `proved`, if the search among them ended with its budget.
+    """
 
     tables: tuple[Table, ...]
-    at: tuple[int, ...]
+    at: tuple[ShardingNumber, ...]
+    proved: int = 0
 
     @property
-    def operands(self) -> list[tuple[Table, int]]:
+    def operands(self) -> list[tuple[Table, ShardingNumber]]:
         return list(zip(self.tables, self.at, strict=True))
 
     @property
-    def seeds(self) -> list[tuple[Table, int]]:
+    def seeds(self) -> list[tuple[Table, ShardingNumber]]:
         """How each operand lies before it is moved for the product."""
         return [(table, table.paths(number).moves_to(number)[0]) for table, number in self.operands]
+
+    def cases(self, result: tuple[str, ...]) -> dict[str, int]:
+        """The case of each mesh axis; `result` are the dims of the result."""
+        mesh = self.tables[0].search.graph.mesh
+        lie = [table.sharding(seed) for table, seed in self.seeds]
+        return cases_of(mesh.names, [table.expr.dims for table in self.tables], result, lie)
+
+    def before(self, result: tuple[str, ...]) -> Before:
+        """Why an operand moves."""
+        dims = frozenset(dim for table in self.tables for dim in table.expr.dims)
+        return Before(self.cases(result), dims.difference(result))
 
     def pair(self, product: Product) -> Product:
         """The product of these operands: of a chain, the pair that was taken."""
@@ -51,7 +68,7 @@ class Applied:
     """A function of the operands' tables at these shardings."""
 
     tables: tuple[Table, ...]
-    at: tuple[int, ...]
+    at: tuple[ShardingNumber, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +76,7 @@ class Moved:
     """A named collective on the operand's table at this sharding."""
 
     table: Table
-    at: int
+    at: ShardingNumber
     move: Move
 
 
@@ -68,7 +85,7 @@ class Waypoint:
     """The sharding that a use asks for, reached from the table of what is held."""
 
     table: Table
-    at: int
+    at: ShardingNumber
 
 
 Origin: TypeAlias = Held | Multiplied | Applied | Moved | Waypoint
@@ -80,14 +97,16 @@ class Table:
 
     expr: Expr
     search: Search
-    seeds: dict[int, int]
-    origins: dict[int, Origin]
+    seeds: dict[ShardingNumber, int]
+    origins: dict[ShardingNumber, Origin]
     fixed: bool = False
     _paths: Paths | None = field(default=None, repr=False)
-    _towards: dict[int, Paths] = field(default_factory=dict, repr=False)
-    _above: dict[int, int] = field(default_factory=dict, repr=False)  # limits that prices were found to be above
+    _towards: dict[ShardingNumber, Paths] = field(default_factory=dict, repr=False)
+    _above: dict[ShardingNumber, int] = field(
+        default_factory=dict, repr=False
+    )  # limits that prices were found to be above
 
-    def paths(self, goal: int | None = None) -> Paths:
+    def paths(self, goal: ShardingNumber | None = None) -> Paths:
         if self.fixed:
             return Paths(self.seeds, dict.fromkeys(self.seeds))
         if goal is None and not self.search.options.searches:
@@ -100,7 +119,7 @@ class Table:
             self._paths = self._spread()
         return self._paths
 
-    def price(self, number: int, limit: int | None) -> int | None:
+    def price(self, number: ShardingNumber, limit: int | None) -> int | None:
         """The price of one sharding; None if it is above the limit, or the array cannot be so."""
         if self._paths is None and number not in self._towards and not self.fixed:
             if limit is not None and self._above.get(number, -1) >= limit:
@@ -115,11 +134,45 @@ class Table:
         price = self.paths(number).price.get(number)
         return None if price is None or (limit is not None and price > limit) else price
 
-    def proved(self, number: int) -> int | None:
+    def proved(self, number: ShardingNumber) -> int:
         """What the price is proved not to be below, if a search for it ended with its budget."""
-        return None if number not in self._towards else self._towards[number].bound
+        paths = self.paths(number)
+        origin = self.origins[paths.moves_to(number)[0]]
+        return max(paths.bound or 0, origin.proved if isinstance(origin, Multiplied) else 0)
 
-    def bound(self, number: int) -> int:
+    def after(self, seed: ShardingNumber) -> Why:
+        """Why the value moves on, once it is made."""
+        return After(self._summed(seed)) if isinstance(self.origins[seed], Multiplied) else Reshard()
+
+    def _summed(self, seed: ShardingNumber) -> dict[str, int]:
+        """The case of each axis in the product that a table has; of partial sums that came with an operand, in that
+        which left them."""
+        origin = self.origins[seed]
+        if not isinstance(origin, Multiplied):
+            return {}
+        found = origin.cases(self.expr.dims)
+        for table, number in origin.operands:
+            over = table.sharding(number).unreduced
+            before = table._summed(table.paths(number).moves_to(number)[0]) if over else {}
+            found |= {axis: before[axis] for axis in over if axis in before}
+        return found
+
+    def cases(self, number: ShardingNumber) -> dict[str, int]:
+        """The case of each axis in the products that this sharding is made of, the gravest of several."""
+        return self._cases_from(self.paths(number).moves_to(number)[0])
+
+    def _cases_from(self, seed: ShardingNumber) -> dict[str, int]:
+        match self.origins[seed]:
+            case Multiplied() as made:
+                return _gravest([made.cases(self.expr.dims), *(table._cases_from(at) for table, at in made.seeds)])
+            case Applied(tables, at):
+                return _gravest(table.cases(number) for table, number in zip(tables, at, strict=True))
+            case Moved(table, at) | Waypoint(table, at):
+                return table.cases(at)
+            case Held():
+                return {}
+
+    def bound(self, number: ShardingNumber) -> int:
         """What the price of a sharding is not below."""
         bound = min([price + self.search.bound(seed, number) for seed, price in self.seeds.items()])
         return max(bound, self._above.get(number, -1) + 1)
@@ -132,13 +185,20 @@ class Table:
         paths = self.search.paths_from(number)
         return paths if price == 0 else Paths({n: price + p for n, p in paths.price.items()}, paths.last)
 
-    def sharding(self, number: int) -> Sharding:
+    def sharding(self, number: ShardingNumber) -> Sharding:
         return self.search.graph.shardings[number]
 
-    def add(self, number: int, price: int, origin: Origin) -> None:
+    def add(self, number: ShardingNumber, price: int, origin: Origin) -> None:
         if number not in self.seeds or price < self.seeds[number]:
             self.seeds[number] = price
             self.origins[number] = origin
+
+
+def _gravest(every: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found = dict[str, int]()
+    for cases in every:
+        found |= {axis: max(case, found.get(axis, 1)) for axis, case in cases.items()}
+    return found
 
 
 def unmoved(table: Table) -> Table:
@@ -149,19 +209,19 @@ def unmoved(table: Table) -> Table:
     return Table(table.expr, table.search, {at: table.seeds[at] for at in origins}, origins, fixed=True)
 
 
-def aligned(tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
+def aligned(tables: tuple[Table, ...]) -> Iterator[tuple[ShardingNumber, ...]]:
     """Of a function's operands, shardings that can go together: each has the axes of those before on shared dims."""
     known: list[str] = []
     joins = []
     for table in tables:
         shared = [dim for dim in table.expr.dims if dim in known]
-        alike: dict[tuple[Axes, ...], list[int]] = {}
+        alike: dict[tuple[Axes, ...], list[ShardingNumber]] = {}
         for number in table.paths().price:
             alike.setdefault(_on(shared, table.expr.dims, table.sharding(number)), []).append(number)
         joins.append((shared, alike))
         known += table.expr.dims
 
-    def joined(at: tuple[int, ...], axes_of: dict[str, Axes]) -> Iterator[tuple[int, ...]]:
+    def joined(at: tuple[ShardingNumber, ...], axes_of: dict[str, Axes]) -> Iterator[tuple[ShardingNumber, ...]]:
         if len(at) == len(tables):
             yield at
             return
@@ -174,7 +234,7 @@ def aligned(tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
     return joined((), {})
 
 
-def _placed(table: Table, number: int) -> dict[str, Axes]:
+def _placed(table: Table, number: ShardingNumber) -> dict[str, Axes]:
     return dict(zip(table.expr.dims, table.sharding(number).dims, strict=True))
 
 
@@ -182,7 +242,7 @@ def _on(dims: list[str], every: tuple[str, ...], sharding: Sharding) -> tuple[Ax
     return tuple(sharding.dims[every.index(dim)] for dim in dims)
 
 
-def few_alike(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[int, ...]]:
+def few_alike(expr: Call, tables: tuple[Table, ...]) -> Iterator[tuple[ShardingNumber, ...]]:
     """Where the operands of a function may lie: as one of them does, the others alike; and sums are made first."""
     for master in tables:
         for number in master.seeds:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.budget import Budget, Spent
+from shardc.ir.sharding import Axes, Sharding, ShardingNumber
+from shardc.planner.budget import Meter, Spent
 from shardc.planner.paths.graph import Graph
 from shardc.planner.products.ways import Way
 
@@ -35,17 +35,17 @@ class Lying:
     dims: tuple[str, ...]
     lies: tuple[Sharding, ...]
     graph: Graph
-    price: Callable[[int], int | None]
+    price: Callable[[ShardingNumber], int | None]
 
 
 def few_ways(
-    operands: Sequence[Lying], result: Lying, price: Callable[[Way], int], budget: Budget
+    operands: Sequence[Lying], result: Lying, price: Callable[[Way], int], meter: Meter
 ) -> list[tuple[Way, int]]:
     """A few ways and their prices up to the result; the first leads to the goal most cheaply.
 
     `price` is of the local product alone.
     """
-    return _Placing(tuple(operands), result, price, budget).best()
+    return _Placing(tuple(operands), result, price, meter).best()
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class _Placing:
     operands: tuple[Lying, ...]
     result: Lying
     price: Callable[[Way], int]
-    budget: Budget
+    meter: Meter
     _known: dict[_Placed, tuple[int, int, Way] | None] = field(default_factory=dict)
 
     @property
@@ -74,7 +74,7 @@ class _Placing:
                 self._improved(start)
         except Spent:
             pass
-        found: dict[int, tuple[int, int, Way]] = {}
+        found: dict[ShardingNumber, tuple[int, int, Way]] = {}
         for each in filter(None, self._known.values()):
             if each[2].result not in found or each[0] < found[each[2].result][0]:
                 found[each[2].result] = each
@@ -93,7 +93,7 @@ class _Placing:
                     placed, better = best, True
 
     def _rank(self, placed: _Placed) -> tuple[bool, int]:
-        if placed not in self._known and self.budget.is_spent:
+        if placed not in self._known and self.meter.is_spent:
             raise Spent
         found = self._priced(placed)
         return found is None, found[0] if found is not None else 0
@@ -124,7 +124,7 @@ class _Placing:
 
     def _price(self, placed: _Placed) -> tuple[int, int, Way] | None:
         graph, axes_of = self.result.graph, self._axes_of(placed)
-        total, at = 0, list[int]()
+        total, at = 0, list[ShardingNumber]()
         for operand in self.operands:
             number = operand.graph.number(graph.refined(Sharding(tuple(axes_of[dim] for dim in operand.dims))))
             cost = operand.price(number)

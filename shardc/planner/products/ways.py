@@ -13,14 +13,14 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from shardc.ir.dtypes import DType, multiplied
 from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
-from shardc.ir.sharding import Sharding
-from shardc.planner.budget import BOUND, Budget, Spent
+from shardc.ir.sharding import Sharding, ShardingNumber
+from shardc.planner.budget import BOUND, Meter, Spent
 from shardc.planner.paths.graph import Graph
 from shardc.rules.products import Dims, local_products
 
@@ -29,8 +29,8 @@ from shardc.rules.products import Dims, local_products
 class Way:
     """A local product: the numbers of the operands' shardings and of the result's, and into how many it is shared."""
 
-    at: tuple[int, ...]
-    result: int
+    at: tuple[ShardingNumber, ...]
+    result: ShardingNumber
     parts: int
 
 
@@ -83,30 +83,43 @@ class Work:
 class Prices(Protocol):
     """What it costs to have an array in each sharding: a `Table` is one."""
 
-    def bound(self, number: int) -> int:
+    def bound(self, number: ShardingNumber) -> int:
         """What the price is not below."""
 
-    def price(self, number: int, limit: int | None) -> int | None:
+    def price(self, number: ShardingNumber, limit: int | None) -> int | None:
         """The price; None if it is above the limit, or the array cannot be so."""
+
+
+class Best(NamedTuple):
+    """Ways and their prices; and where the budget ended the search, a price that no way up to the goal is below."""
+
+    ways: list[tuple[Way, int]]
+    proved: int = 0
 
 
 class Towards:
     """Prices of ways that lead to one sharding of the result, with as little search as that needs."""
 
-    def __init__(self, operands: tuple[Prices, ...], after: Callable[[int], Prices], goal: int, budget: Budget) -> None:
+    def __init__(
+        self,
+        operands: tuple[Prices, ...],
+        after: Callable[[ShardingNumber], Prices],
+        goal: ShardingNumber,
+        meter: Meter,
+    ) -> None:
         """`after` gives what it costs to move the result on, from the sharding that a product leaves it in."""
         self._operands = operands
-        self._budget = budget
+        self._meter = meter
         self._goal = goal
         self._after = cache(after)
 
-    def best(self, ways: list[tuple[Way, int]], limit: int | None = None) -> list[tuple[Way, int]]:
+    def best(self, ways: list[tuple[Way, int]], limit: int | None = None) -> Best:
         """Of ways and the prices of their products, those on a cheapest path to the goal, and what leads there added.
 
         None if that path costs more than the limit. Where the budget ends first, the best that are known.
         All of them, in their order, so that equal plans are chosen among as in a search of everything.
         """
-        bounds = self._bounds(ways)
+        bounds, proved = self._bounds(ways), 0
         best, found = limit, []
         for place in sorted(range(len(ways)), key=bounds.__getitem__):
             if best is not None and bounds[place] > best:
@@ -118,23 +131,23 @@ class Towards:
             if priced is not None and (best is None or priced[1] <= best):
                 price, best = priced
                 found.append((place, price, best))
-            if self._budget.is_spent:
-                self._budget.bound = bounds[place]
+            if self._meter.is_spent:
+                proved = bounds[place]
                 if not found:
-                    raise Spent
+                    raise Spent(proved)
                 break
-        return [(ways[place][0], price) for place, price, total in sorted(found) if total == best]
+        return Best([(ways[place][0], price) for place, price, total in sorted(found) if total == best], proved)
 
     def _bounds(self, ways: list[tuple[Way, int]]) -> list[int]:
         """What each way costs at least, up to the goal."""
-        self._budget.spend(BOUND * len(ways))
+        self._meter.spend(BOUND * len(ways))
         after = cache(lambda result: self._after(result).bound(self._goal))
         bounds = [price + after(way.result) for way, price in ways]
         for place, bound in enumerate([cache(operand.bound) for operand in self._operands]):
             bounds = [price + bound(way.at[place]) for price, (way, _) in zip(bounds, ways, strict=True)]
         return bounds
 
-    def _moved(self, way: Way) -> list[tuple[Prices, int]]:
+    def _moved(self, way: Way) -> list[tuple[Prices, ShardingNumber]]:
         """What is moved for a way, and to which sharding: the operands, then the result."""
         return [*zip(self._operands, way.at, strict=True), (self._after(way.result), self._goal)]
 

@@ -19,14 +19,13 @@ from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy
+from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
 from shardc.lowering.scatters import block_of
 from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.options import Objective
 from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
-from shardc.planner.statement.build import NAMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _chains(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
 
 def _may_go(step: Step) -> bool:
     """Whether a step is a move, or of digits, that nobody named, of an array under its own dims."""
-    return (step.is_collective or isinstance(step.op, Reshape)) and step.rule != NAMED and not step.seen
+    return (step.is_collective or isinstance(step.op, Reshape)) and not step.rule.is_named and not step.seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def _replaced(schedule: Schedule, runs: Sequence[_Run]) -> Schedule:
     gone = {id(step) for run in runs for step in run.steps[:-1]}
     steps = [_as_one(ends[id(step)]) if id(step) in ends else step for step in schedule.steps if id(step) not in gone]
     kept = sorted({*schedule.inputs, *(number for step in steps for number in (*step.operands, *step.results))})
-    new = {number: place for place, number in enumerate(kept)}
+    new = {number: ValueNumber(place) for place, number in enumerate(kept)}
     block = replace(
         schedule.block,
         values=tuple(schedule.values[number] for number in kept),
@@ -180,9 +179,9 @@ def _replaced(schedule: Schedule, runs: Sequence[_Run]) -> Schedule:
 
 
 def _as_one(run: _Run) -> Step:
-    rule = run.steps[-1].rule.partition(",")[0]
-    rounds = f"{len(run.move.rounds)} round" + ("s" if len(run.move.rounds) > 1 else "")
-    return replace(run.steps[-1], op=run.move, operands=run.steps[0].operands, cost=run.cost, rule=f"{rule}, {rounds}")
+    last = run.steps[-1]
+    rule = replace(last.rule, rounds=len(run.move.rounds))
+    return replace(last, op=run.move, operands=run.steps[0].operands, cost=run.cost, rule=rule)
 
 
 def _led_by(schedule: Schedule, planned: PlannedStatement, number: int, objective: Objective) -> PlannedStatement:

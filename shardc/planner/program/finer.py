@@ -12,7 +12,7 @@ links, where a cut seldom saves more than a few hundredths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, pairwise, product
@@ -39,10 +39,12 @@ _NO_LIMIT = 1 << 90
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """The best so far, what a better one must stay below, and the peaks of those that need too much memory."""
+    """The best so far, what a better one must stay below, what is left of the budget, and the peaks of those that need
+    too much memory."""
 
     planned: PlannedProgram | None
     limit: int
+    budget: Budget
     peaks: tuple[int, ...] = ()
 
 
@@ -54,11 +56,10 @@ class Finer:
     model: CostModel
     planning: Planning
     memory: int | None
-    budget: Budget
 
-    def best(self, refused: Refused | None) -> PlannedProgram | Refused:
+    def best(self, refused: Refused | None, budget: Budget) -> PlannedProgram | Refused:
         """The best plan on any mesh; `refused` if the one on the mesh as it is does not keep the memory limit."""
-        best = _Best(None, _NO_LIMIT) if refused else _Best(self.whole, self._below(self.whole))
+        best = _Best(None, _NO_LIMIT, budget) if refused else _Best(self.whole, self._below(self.whole), budget)
         by_bytes = self.planning.objective is Objective.BYTES
         factors = [] if refused else common_factors(self.whole, self.planning.objective)
         for by in factors:
@@ -74,7 +75,7 @@ class Finer:
         if best.planned is None:
             assert refused is not None
             return Refused(min(refused.least, *best.peaks)) if best.peaks else refused
-        return self._telling(self._plainer(best.planned), directly_done.unwritten)
+        return self._telling(self._plainer(best.planned, best.budget), directly_done.unwritten)
 
     def _in_pieces(self, best: _Best, found: PlannedProgram | None) -> _Best:
         """Or moves as one exchange in unequal pieces, on the mesh as it is."""
@@ -121,33 +122,33 @@ class Finer:
         inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
         program = refined(schedule.program, by, inputs, outputs)
         options = Options(below=best.limit if is_alone(program) else None, method=method)
-        for found in self._planned(program, finer, options):
+        every, budget = self._plans(program, finer, options, best.budget)
+        for found in every:
             if self.memory is not None and found.cost.peak_bytes > self.memory:
                 peaks = (*peaks, found.cost.peak_bytes)
             elif found.measure(self.planning.objective) < best.limit:
                 placed = replace(found.schedule, by=by)
                 planned = replace(found, schedule=placed, notes=(*self.whole.notes, str(by)), whole=schedule)
-                return _Best(planned, self._below(planned), peaks)
-        return replace(best, peaks=peaks)
+                return _Best(planned, self._below(planned), budget, peaks)
+        return replace(best, peaks=peaks, budget=budget)
 
-    def _planned(self, program: Program, finer: CostModel, options: Options) -> Iterator[PlannedProgram]:
+    def _plans(
+        self, program: Program, finer: CostModel, options: Options, budget: Budget
+    ) -> tuple[Iterable[PlannedProgram], Budget]:
         """The plan, or under a memory limit those that may keep it; none where none is cheaper, or it is too wide."""
         if self.memory is not None and options.searches:
-            yield from Limited(program, finer, self.memory, self.planning).keeping(options)
-            return
-        self.budget.pay(CUT)
-        found = self.planning.attempt(program, finer, replace(options, must_plan=False), self.budget)
-        if found is not None:
-            yield found
+            return Limited(program, finer, self.memory, self.planning).keeping(options), budget
+        found, left = self.planning.attempt(program, finer, replace(options, must_plan=False), budget.less(CUT))
+        return ([] if found is None else [found]), left
 
-    def _plainer(self, best: PlannedProgram) -> PlannedProgram:
+    def _plainer(self, best: PlannedProgram, budget: Budget) -> PlannedProgram:
         """Of X0·X1·X2 whose X0 and X1 always stand together, the plan on X0·X1, if it costs no more."""
         by = best.schedule.by
         cut = by and joined(by, [array.sharding for array in best.schedule.values])
         if by is None or not cut or cut == {axis: tuple(size for _, size in parts) for axis, parts in by.parts}:
             return best
         plainer = refinement(by.coarse, cut, [dim for dim, _ in self.whole.schedule.program.sizes])
-        no_dearer = _Best(None, best.measure(self.planning.objective) + 1)
+        no_dearer = _Best(None, best.measure(self.planning.objective) + 1, budget)
         return self._tried(no_dearer, plainer).planned or best
 
 

@@ -20,23 +20,36 @@ from shardc.cost.model import picoseconds
 from shardc.cost.sums import loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern, Use
-from shardc.ir.plan import Block, Einsum, Loop, Op, Step, StepCost
+from shardc.ir.plan import Block, Einsum, Loop, Rule, StatementNumber, Step, StepCost, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement, bound_by, pinned
 from shardc.ir.sharding import Array, Sharding, with_dim
 from shardc.planner.planned import PlannedLoop, PlannedStatement
 from shardc.planner.program.progress import PartialPlan
-from shardc.planner.statement.build import NAMED, Builder
+from shardc.planner.statement.build import Builder
 
 MAX_TRIED = 3  # shardings of what is carried, each where the one before led to
 
 Lies = Mapping[str, Sharding]
 
 
-def add_next(progress: PartialPlan, number: int, statement: Statement | For) -> PlannedStatement | PlannedLoop:
-    """Plans the next statement of a program; of a loop all of its own."""
+def add_next(
+    progress: PartialPlan, number: StatementNumber, statement: Statement | For
+) -> tuple[PartialPlan, PlannedStatement | PlannedLoop]:
+    """A plan with the next statement of its program; with a loop and all of its own."""
     if isinstance(statement, Statement):
         return progress.add(number, statement)
-    return _Looped(progress, number, statement).add()
+    return _Looped(progress, number, statement).added()
+
+
+def add_all(
+    progress: PartialPlan, statements: Sequence[Statement | For]
+) -> tuple[PartialPlan, tuple[PlannedStatement | PlannedLoop, ...]]:
+    """A plan with all statements of its program, one after another."""
+    planned = list[PlannedStatement | PlannedLoop]()
+    for number, statement in enumerate(statements):
+        progress, found = add_next(progress, StatementNumber(number), statement)
+        planned.append(found)
+    return progress, tuple(planned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +60,7 @@ class _Trip:
     fixed: int
     carried: int
     first: tuple[Step, ...]  # what is done once, before the loop; of the body's values
-    around: dict[int, int]
+    around: dict[ValueNumber, ValueNumber]
     statements: tuple[PlannedStatement | PlannedLoop, ...]
     given: Lies  # how each input lies
 
@@ -60,12 +73,12 @@ class _Trip:
         return tuple(self.block.values[number] for number in self.block.outputs[: self.carried])
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Looped:
-    """A loop that is being added to a plan."""
+    """A loop, and the plan that it is to be added to."""
 
     progress: PartialPlan
-    number: int
+    number: StatementNumber
     loop: For
 
     @property
@@ -76,80 +89,81 @@ class _Looped:
     def trips(self) -> int:
         return self.program.shape((self.loop.dim,))[0]
 
-    def add(self) -> PlannedLoop:
-        self._declare()
-        trip = min(self._tried(), key=self._price)
-        moved = [self._brought(array) for array in trip.carries]
+    def added(self) -> tuple[PartialPlan, PlannedLoop]:
+        ready = replace(self, progress=self._declared())
+        trip = min(ready._tried(), key=ready._price)
+        progress, moved = ready.progress, list[ValueNumber]()
+        for array in trip.carries:
+            builder, value = self._bringing(progress, array)
+            progress = progress.adopted(builder)
+            moved.append(value)
         around, block = dict(trip.around), trip.block
         for step in trip.first:
             operands, array = tuple(around[operand] for operand in step.operands), block.values[step.result]
-            (around[step.result],) = self._append(step.op, operands, [array], step.cost, step.rule)
-        fixed, scanned = block.inputs[: trip.fixed], block.inputs[trip.fixed + trip.carried :]
-        rows = [self._turned(around[value], self._dim_first(around[value])) for value in scanned]
-        self._repeat(trip, (*(around[value] for value in fixed), *moved, *rows))
-        return PlannedLoop(self.loop.text, trip.statements)
+            progress, left = progress.append(step.op, operands, [array], self.number, step.cost, step.rule)
+            around[step.result] = left[0]
+        fixed, rows = block.inputs[: trip.fixed], list[ValueNumber]()
+        for value in block.inputs[trip.fixed + trip.carried :]:
+            dims = progress.values[around[value]].dims
+            order = (self.loop.dim, *(dim for dim in dims if dim != self.loop.dim))
+            progress, row = self._turned(progress, around[value], order)
+            rows.append(row)
+        progress = self._repeated(progress, trip, (*(around[value] for value in fixed), *moved, *rows))
+        return progress, PlannedLoop(self.loop.text, trip.statements)
 
-    def _repeat(self, trip: _Trip, operands: tuple[int, ...]) -> None:
-        """The loop itself, and its results under their names."""
+    def _repeated(self, progress: PartialPlan, trip: _Trip, operands: tuple[ValueNumber, ...]) -> PartialPlan:
+        """With the loop itself, and its results under their names."""
         arrays = [trip.block.values[number] for number in trip.block.outputs]
         left = [*arrays[: trip.carried], *(with_dim(row, self.loop.dim, self.trips) for row in arrays[trip.carried :])]
         named = [replace(array, name=name) for array, name in zip(left, self.loop.leaves, strict=True)]
         loop = Loop(self.loop.dim, self.trips, self.loop.down, trip.block, trip.fixed, trip.carried)
-        values = self._append(loop, operands, named, loop_cost(loop.dim, loop.trips, loop.body), "")
+        cost = loop_cost(loop.dim, loop.trips, loop.body)
+        progress, values = progress.append(loop, operands, named, self.number, cost, Rule())
         for value, bound in zip(values, bound_by(self.loop), strict=True):
-            self.progress.bind_anew(bound.name, self._turned(value, bound.dims))
+            progress, turned = self._turned(progress, value, bound.dims)
+            progress = progress.bound_anew(bound.name, turned)
+        return progress
 
     # --- before the loop
 
-    def _declare(self) -> None:
-        """Inputs that the loop is the first to use; those that the text leaves open lie as a trip would have them."""
-        self.progress.declare({array.name for array in self.loop.takes})
-        held, scanned = self.progress.problem.held, {array.name: array.dims for array in self.loop.scanned}
+    def _declared(self) -> PartialPlan:
+        """With inputs that the loop is the first to use; what the text leaves open lies as a trip would have it."""
+        progress = self.progress.declared({array.name for array in self.loop.takes})
+        held, scanned = progress.problem.environment.held, {array.name: array.dims for array in self.loop.scanned}
         left_open = [array for array in self.loop.takes if array.name not in held]
-        lies = {name: self.progress.values[held[name][0]].sharding for name in self.loop.carried if name in held}
-        given = self._planned(lies, {}).given if left_open else {}
+        lies = {name: progress.values[held[name][0]].sharding for name in self.loop.carried if name in held}
+        given = replace(self, progress=progress)._planned(lies, {}).given if left_open else {}
         for array in left_open:
             sharding, dims = given[array.name], scanned.get(array.name, array.dims)
             if array.name in scanned:
                 place = dims.index(self.loop.dim)
                 sharding = Sharding((*sharding.dims[:place], (), *sharding.dims[place:]), sharding.unreduced)
-            self.progress.hold(Array(array.name, dims, self.program.shape(dims), sharding, array.dtype))
+            progress = progress.holding(Array(array.name, dims, self.program.shape(dims), sharding, array.dtype))
+        return progress
 
-    def _brought(self, array: Array) -> int:
-        """The value of a carried array in the sharding in which it is carried."""
-        builder, value = self._bringing(array)
-        self.progress.adopt(builder)
-        return value
-
-    def _bringing(self, array: Array) -> tuple[Builder, int]:
+    def _bringing(self, progress: PartialPlan, array: Array) -> tuple[Builder, ValueNumber]:
+        """The steps that bring a carried array to the sharding in which it is carried, and its value there."""
         use = Use(array.name, array.dims, None, array.dtype)
         pattern = Pattern.exactly(array.sharding)
         statement = Statement(array.name, array.dims, pattern, use, array.dtype, "", self.loop.span)
-        return self.progress.built(self.number, statement)
+        return progress.built(self.number, statement)
 
-    def _dim_first(self, value: int) -> tuple[str, ...]:
-        dims = self.progress.values[value].dims
-        return (self.loop.dim, *(dim for dim in dims if dim != self.loop.dim))
-
-    def _turned(self, value: int, dims: tuple[str, ...]) -> int:
-        """The array with its dims in this order."""
-        before = self.progress.values[value]
+    def _turned(
+        self, progress: PartialPlan, value: ValueNumber, dims: tuple[str, ...]
+    ) -> tuple[PartialPlan, ValueNumber]:
+        """With the array with its dims in this order."""
+        before = progress.values[value]
         if before.dims == dims:
-            return value
+            return progress, value
         order = [before.dims.index(dim) for dim in dims]
         sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
         after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
-        alone, size = self.progress.problem.model.alone, before.local_bytes(self.program.mesh)
-        cost = StepCost(
-            0, 0, alone.seconds(0, size, size, before.dtype), partial(alone.memory_formula, [before], after)
-        )
-        (turned,) = self._append(Einsum(), (value,), [after], cost, f"rows along {self.loop.dim}")
-        return turned
-
-    def _append(
-        self, op: Op, operands: tuple[int, ...], arrays: Sequence[Array], cost: StepCost, rule: str
-    ) -> tuple[int, ...]:
-        return self.progress.append(op, operands, arrays, self.number, cost, rule)
+        alone, size = progress.problem.model.alone, before.local_bytes(self.program.mesh)
+        formula = partial(alone.memory_formula, [before], after)
+        cost = StepCost(0, 0, alone.seconds(0, size, size, before.dtype), formula)
+        rule = Rule(f"rows along {self.loop.dim}")
+        progress, (turned,) = progress.append(Einsum(), (value,), [after], self.number, cost, rule)
+        return progress, turned
 
     # --- the body
 
@@ -157,7 +171,7 @@ class _Looped:
         """Bodies that leave what they carry as they found it."""
         asked = {bound.name: bound.pattern.exact for bound in bound_by(self.loop)}
         exact = {name: sharding for name in self.loop.carried if (sharding := asked[name]) is not None}
-        held, values = self.progress.problem.held, self.progress.values
+        held, values = self.progress.problem.environment.held, self.progress.values
         lies = {name: values[held[name][0]].sharding for name in self.loop.carried} | exact
         tried: list[Lies] = []
         while lies not in tried and len(tried) < MAX_TRIED:
@@ -175,35 +189,39 @@ class _Looped:
         patterns = {name: Pattern.exactly(sharding) for name, sharding in after.items()}
         inside = self.program.inside(self.loop)
         inside = replace(inside, statements=pinned(inside.statements, patterns))
-        state = PartialPlan(self.progress.problem.within(inside))
-        around = {number: outer for array in self.loop.takes for number, outer in self._given(state, array, before)}
-        statements = tuple(add_next(state, number, each) for number, each in enumerate(inside.statements))
+        state, around = PartialPlan(self.progress.problem.within(inside)), dict[ValueNumber, ValueNumber]()
+        for array in self.loop.takes:
+            for given, outer in self._given(array, before):
+                if outer is not None:
+                    around[ValueNumber(len(state.values))] = outer
+                state = state.holding(given)
+        state, statements = add_all(state, inside.statements)
         return self._split(state.schedule().block, state.given, around, statements)
 
-    def _given(self, state: PartialPlan, array: Input, before: Lies) -> Iterator[tuple[int, int]]:
-        """What the body has of an array: all that is held of it around, by any name; carried, in one sharding."""
+    def _given(self, array: Input, before: Lies) -> Iterator[tuple[Array, ValueNumber | None]]:
+        """What the body has of an array: all that is held of it around, by any name, each with its value there; what
+        is carried, in one sharding."""
         shape = self.program.shape(array.dims)
         if array.name in self.loop.carried:
             if array.name in before:
-                state.hold(Array(array.name, array.dims, shape, before[array.name], array.dtype))
+                yield Array(array.name, array.dims, shape, before[array.name], array.dtype), None
             return
-        problem = self.progress.problem
-        held = problem.held.get(array.name, [])
-        every = dict.fromkeys(value for outer in held for value in problem.alike.get(outer, (outer,)))
+        there = self.progress.problem.environment
+        held = there.held.get(array.name, ())
+        every = dict.fromkeys(value for outer in held for value in there.alike.get(outer, (outer,)))
         for outer in reversed(every):
-            whole = self.progress.values[outer]
+            whole = there.values[outer]
             axes = dict(zip(whole.dims, whole.sharding.dims, strict=True))
             if axes.get(self.loop.dim):  # no device has all rows
                 continue
             sharding = Sharding(tuple(axes[dim] for dim in array.dims), whole.sharding.unreduced)
-            state.hold(Array(array.name, array.dims, shape, sharding, array.dtype))
-            yield len(state.values) - 1, outer
+            yield Array(array.name, array.dims, shape, sharding, array.dtype), outer
 
     def _split(
         self,
         block: Block,
-        inputs_at: Mapping[str, int],
-        around: dict[int, int],
+        inputs_at: Mapping[str, ValueNumber],
+        around: dict[ValueNumber, ValueNumber],
         statements: tuple[PlannedStatement | PlannedLoop, ...],
     ) -> _Trip:
         """The body's steps, without those that all trips have in common."""
@@ -211,7 +229,7 @@ class _Looped:
         rows = [value for value in around if block.values[value].name in scanned]
         once, first, steps = {value for value in around if value not in rows}, list[Step](), list[Step]()
         for step in block.steps:
-            common = once.issuperset(step.operands) and step.rule != NAMED and len(step.results) == 1
+            common = once.issuperset(step.operands) and not step.rule.is_named and len(step.results) == 1
             (first if common else steps).append(step)
             once |= set(step.results) if common else set()
         used = {operand for step in steps for operand in step.operands}.union(block.outputs)
@@ -225,7 +243,7 @@ class _Looped:
     def _price(self, trip: _Trip) -> float:
         """Before the loop, and in all trips."""
         try:
-            builders = [self._bringing(array)[0] for array in trip.carries]
+            builders = [self._bringing(self.progress, array)[0] for array in trip.carries]
         except ShardcError:  # nothing leads there
             return math.inf
         brought = [step for builder in builders for step in builder.steps[len(self.progress.steps) :]]

@@ -56,7 +56,7 @@ class Limited:
             before = max(to_lower) - 1
 
     def _attempt(self, options: Options) -> PlannedProgram | None:
-        return self.planning.attempt(self.program, self.model, options)
+        return self.planning.attempt(self.program, self.model, options).planned
 
     def _leaner(self, free: PlannedProgram) -> Iterator[PlannedProgram]:
         """What may keep the limit: over the axes of the search, then over all."""

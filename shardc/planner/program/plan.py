@@ -15,14 +15,14 @@ from shardc.ir.chains import MAX_OPERANDS
 from shardc.ir.expressions import uses
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program, check_divisible, every_statement
-from shardc.planner.budget import Budget
+from shardc.planner.budget import Budget, Meter
 from shardc.planner.idle import Idle, axes_to_search, is_alone, only_moves
 from shardc.planner.options import CHEAPEST, Objective, Options
-from shardc.planner.planned import PlannedProgram, PlannedStatement, Planning, Refused, gaps_of, may_gain
-from shardc.planner.problem import Problem
+from shardc.planner.planned import PlannedProgram, PlannedStatement, Planning, Refused, budget_of, gaps_of, may_gain
+from shardc.planner.problem import Problem, Scratch
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import Finer
-from shardc.planner.program.loops import add_next
+from shardc.planner.program.loops import add_all
 from shardc.planner.program.memory import Limited
 from shardc.planner.program.progress import PartialPlan
 from shardc.planner.statement.orders import order_notes
@@ -33,7 +33,7 @@ def planned_at_once(
     model: CostModel,
     objective: Objective,
     options: Options = CHEAPEST,
-    budget: Budget | None = None,
+    meter: Meter | None = None,
 ) -> PlannedProgram:
     """The cheapest plan that the options allow.
 
@@ -42,15 +42,15 @@ def planned_at_once(
     """
     check_divisible(program)
     pool, notes = axes_to_search(program, objective is Objective.BYTES if options.idle is None else options.idle)
-    budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
-    state = PartialPlan(Problem(program, model, objective, pool, options, budget))
-    statements = tuple(add_next(state, number, statement) for number, statement in enumerate(program.statements))
+    scratch = Scratch(budget_of(program).meter() if meter is None else meter)
+    start = PartialPlan(Problem(program, model, objective, pool, options, scratch=scratch))
+    state, statements = add_all(start, program.statements)
     schedule = state.schedule()
     check_bytes(schedule)
     notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
     if any(len(list(uses(each.expr))) > MAX_OPERANDS for each in every_statement(program)):
         notes += order_notes(program)
-    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=tuple(state.peaks))
+    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=state.peaks)
 
 
 def check_bytes(schedule: Schedule) -> None:
@@ -70,7 +70,6 @@ def plan_program(
     model: CostModel,
     objective: Objective = Objective.TIME,
     memory: int | None = None,
-    budget: Budget | None = None,
     idle: Idle = Idle.USE,
 ) -> PlannedProgram:
     """The cheaper of each statement's plan in turn and of all together, within `memory` bytes per device if given.
@@ -78,7 +77,7 @@ def plan_program(
     Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no plan that is found keeps the limit.
     """
-    found = _planned(program, model, Planning(objective, idle, planned_at_once), memory, budget)
+    found, _ = _planned(program, model, Planning(objective, idle, planned_at_once), memory)
     if isinstance(found, Refused):
         raise too_large(program, memory, found)
     return found
@@ -97,11 +96,10 @@ def plan_with_subaxes(
     sums are left on their mesh.
     """
     planning = Planning(objective, idle, planned_at_once)
-    budget = Budget.of(len(list(every_statement(program))))
-    found = _planned(program, model, planning, memory, budget)
+    found, budget = _planned(program, model, planning, memory)
     refused = found if isinstance(found, Refused) else None
     whole = plan_program(program, model, objective, idle=idle) if isinstance(found, Refused) else found
-    best = Finer(whole, model, planning, memory, budget).best(refused)
+    best = Finer(whole, model, planning, memory).best(refused, budget)
     if isinstance(best, Refused):
         raise too_large(program, memory, best)
     return best
@@ -130,13 +128,25 @@ def too_large(program: Program, memory: int | None, refused: Refused) -> ShardcE
 
 
 def _planned(
-    program: Program, model: CostModel, planning: Planning, memory: int | None, budget: Budget | None
+    program: Program, model: CostModel, planning: Planning, memory: int | None
+) -> tuple[PlannedProgram | Refused, Budget]:
+    """On the mesh as it is; and what is left of the budget."""
+    meter = budget_of(program).meter()
+    free = planning.planned(program, model, Options(), meter)
+    wide, budget = _over_idle_axes(program, model, free, planning, meter.budget)
+    return _within(program, model, planning, memory, free, wide), budget
+
+
+def _within(
+    program: Program,
+    model: CostModel,
+    planning: Planning,
+    memory: int | None,
+    free: PlannedProgram,
+    wide: PlannedProgram | None,
 ) -> PlannedProgram | Refused:
-    """On the mesh as it is."""
+    """The best of these and of all statements planned together that keeps the memory limit, or leaner ones."""
     objective = planning.objective
-    budget = Budget.of(len(list(every_statement(program)))) if budget is None else budget
-    free = planning.planned(program, model, budget=budget)
-    wide = _over_idle_axes(program, model, free, planning, budget) if objective is Objective.TIME else None
     found = [free] if wide is None else [wide, free]
     together: Iterator[PlannedProgram] = iter(())
     if may_gain(program, planning):
@@ -172,22 +182,23 @@ def _with_others(whole: PlannedProgram, in_turn: PlannedProgram) -> PlannedProgr
 
 def _over_idle_axes(
     program: Program, model: CostModel, plain: PlannedProgram, planning: Planning, budget: Budget
-) -> PlannedProgram | None:
-    """A plan that also moves axes written nowhere, if it is worth it: what lies along such an axis is a copy, so that a
-    product is shared over it, and smaller blocks are moved.
+) -> tuple[PlannedProgram | None, Budget]:
+    """By time a plan that also moves axes written nowhere, if it is worth it; and what is left of the budget.
+
+    What lies along such an axis is a copy, so that a product is shared over it, and smaller blocks are moved.
 
     `A[I_X, J] → A[I_Y, J]` on X=4, Y=4, Z=4: sliced over Z, 1/16 of A is permuted instead of 1/4, and gathered over the
     links of X and Z. But `A[I_X, J] → A[I, J]` stays one AllGather over X: over Y and Z as well it takes a third of
     the time, and brings more.
     """
     cost, moves = plain.cost, only_moves(program)
-    if (moves and not cost.wire_bytes) or not planning.has_idle(program):
-        return None
+    if planning.objective is not Objective.TIME or (moves and not cost.wire_bytes) or not planning.has_idle(program):
+        return None, budget
     limit = planning.objective.clearly_less(picoseconds(cost.time_s))
     below = limit if is_alone(program) else None
     options = Options(below=below, idle=True, most_wire=cost.wire_bytes if moves else None, must_plan=False)
-    wide = planning.attempt(program, model, options, budget)
-    return wide if wide is not None and _is_worth_it(wide.cost, cost, moves) else None
+    wide, left = planning.attempt(program, model, options, budget)
+    return (wide if wide is not None and _is_worth_it(wide.cost, cost, moves) else None), left
 
 
 def _is_worth_it(wide: Cost, plain: Cost, moves: bool) -> bool:

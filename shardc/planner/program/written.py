@@ -14,7 +14,7 @@ from shardc.errors import ShardcError
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.operations import IllegalMove
-from shardc.ir.plan import Step
+from shardc.ir.plan import Rule, StatementNumber, Step, ValueNumber
 from shardc.ir.program import For, Program, Statement, bound_by, same_array
 from shardc.ir.sharding import Array, Axes, Sharding, with_dim
 from shardc.planner.options import Objective
@@ -25,6 +25,8 @@ from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.functions import applied, reduced_across
 from shardc.rules.products import local_product
 from shardc.rules.written import before_product, goal, reduced, resharded
+
+_AS_WRITTEN = Rule("as written")
 
 
 class _NoRule(Exception):
@@ -70,25 +72,25 @@ class _Writer:
 
     problem: Problem
     builder: Builder
-    held: dict[str, list[int]] = field(default_factory=dict)  # per name, the values that hold it, the latest last
+    held: dict[str, list[ValueNumber]] = field(default_factory=dict)  # per name the values that hold it, the last last
 
     @classmethod
     def of(cls, problem: Problem, given: Sequence[Array]) -> _Writer:
         names = {array.name for array in given} | {bound.name for bound in problem.program.results}
-        held = {array.name: [number] for number, array in enumerate(given)}
-        return cls(problem, Builder(problem, list(given), [], 0, "", names), held)
+        held = {array.name: [ValueNumber(number)] for number, array in enumerate(given)}
+        return cls(problem, Builder(problem, list(given), [], StatementNumber(0), "", names), held)
 
     def all(self) -> Iterator[Done]:
         """Every step of every statement."""
         for number, statement in enumerate(self.problem.program.statements):
             first = len(self.builder.steps)
             if isinstance(statement, For):
-                yield from self._looped(number, statement)
+                yield from self._looped(StatementNumber(number), statement)
             else:
-                self._statement(number, statement)
+                self._statement(StatementNumber(number), statement)
                 yield from (Done(step, 1, self.builder.values) for step in self.builder.steps[first:])
 
-    def _statement(self, number: int, statement: Statement) -> None:
+    def _statement(self, number: StatementNumber, statement: Statement) -> None:
         builder, first = self.builder, len(self.builder.steps)
         builder.statement, builder.name = number, statement.name
         value = self._value(statement.expr, statement.pattern, statement.name)
@@ -100,30 +102,30 @@ class _Writer:
         builder.price_copies(first, value)
         self._bind(statement.name, value, anew=not same_array(statement))
 
-    def _bind(self, name: str, value: int, anew: bool) -> None:
+    def _bind(self, name: str, value: ValueNumber, anew: bool) -> None:
         self.held[name] = [*(() if anew else self.held.get(name, ())), value]
 
     # --- moves
 
-    def _lying(self, value: int, pattern: Pattern, name: str) -> int:
+    def _lying(self, value: ValueNumber, pattern: Pattern, name: str) -> ValueNumber:
         """An array reduced, then in the sharding that is asked for."""
         for move in reduced(self._sharding(value), pattern, self.problem.mesh):
-            value = self.builder.move(value, move, name, "as written")
+            value = self.builder.move(value, move, name, _AS_WRITTEN)
         return self._at(value, goal(self._sharding(value), pattern), name)
 
-    def _at(self, value: int, sharding: Sharding, name: str) -> int:
+    def _at(self, value: ValueNumber, sharding: Sharding, name: str) -> ValueNumber:
         if sharding.unreduced != self._sharding(value).unreduced:
             raise _NoRule
         for move in resharded(self._sharding(value), sharding):
-            value = self.builder.move(value, move, name, "as written")
+            value = self.builder.move(value, move, name, _AS_WRITTEN)
         return value
 
-    def _sharding(self, value: int) -> Sharding:
+    def _sharding(self, value: ValueNumber) -> Sharding:
         return self.builder.values[value].sharding
 
     # --- expressions
 
-    def _value(self, expr: Expr, wanted: Pattern, name: str) -> int:
+    def _value(self, expr: Expr, wanted: Pattern, name: str) -> ValueNumber:
         """The value of an expression, near to what is wanted of it."""
         match expr:
             case Use():
@@ -135,22 +137,22 @@ class _Writer:
             case Call():
                 return self._call(expr, wanted, name)
 
-    def _used(self, use: Use) -> int:
+    def _used(self, use: Use) -> ValueNumber:
         held = self.held[use.name]
         if use.pattern is None:
             return held[-1]
         exactly = [value for value in held if use.pattern.matches(self._sharding(value))]
         return exactly[-1] if exactly else self._lying(held[-1], use.pattern, use.name)
 
-    def _below(self, expr: Expr, kept: frozenset[str] = frozenset()) -> int:
+    def _below(self, expr: Expr, kept: frozenset[str] = frozenset()) -> ValueNumber:
         """An operand; its partial sums are summed, but for those that are kept."""
         name, free = self.builder.inner(expr), Pattern.free(len(expr.dims))
         value = self._value(expr, free, name)
         for move in reduced(self._sharding(value), replace(free, unreduced=kept), self.problem.mesh):
-            value = self.builder.move(value, move, name, "as written")
+            value = self.builder.move(value, move, name, _AS_WRITTEN)
         return value
 
-    def _product(self, expr: Product, wanted: Pattern, name: str) -> int:
+    def _product(self, expr: Product, wanted: Pattern, name: str) -> ValueNumber:
         # A local product's text means operands as they are.
         kept = frozenset(self.problem.mesh.names) if expr.local else wanted.unreduced
         values = tuple(self._below(operand, kept) for operand in expr.operands)
@@ -165,11 +167,13 @@ class _Writer:
             raise _NoRule
         return self.builder.multiplied(expr, values, left, name)
 
-    def _all_at(self, expr: Product | Call, values: Sequence[int], targets: Sequence[Sharding]) -> tuple[int, ...]:
+    def _all_at(
+        self, expr: Product | Call, values: Sequence[ValueNumber], targets: Sequence[Sharding]
+    ) -> tuple[ValueNumber, ...]:
         names = [self.builder.inner(operand) for operand in expr.operands]
         return tuple(self._at(*each) for each in zip(values, targets, names, strict=True))
 
-    def _named(self, expr: Named, wanted: Pattern, name: str) -> int:
+    def _named(self, expr: Named, wanted: Pattern, name: str) -> ValueNumber:
         value = self._value(expr.operand, Pattern.free(len(expr.dims)), self.builder.inner(expr.operand))
         search = self.problem.search(expr.dims, expr.dtype)
         edges = list(named_edges(expr, search.graph.number(self._sharding(value)), search))
@@ -178,7 +182,7 @@ class _Writer:
             raise _NoRule
         return self.builder.move(value, (fitting or edges)[0].move, name, NAMED)
 
-    def _call(self, expr: Call, wanted: Pattern, name: str) -> int:
+    def _call(self, expr: Call, wanted: Pattern, name: str) -> ValueNumber:
         """Operands as the first with all the dims lies; what has no operands of its own, as it is wanted."""
         if not expr.operands:
             lies = goal(Sharding.replicated(len(expr.dims)), Pattern(wanted.dims))
@@ -196,13 +200,13 @@ class _Writer:
             raise _NoRule
         return self.builder.applied(expr, at, left, name)
 
-    def _across(self, expr: Call, value: int, name: str) -> int:
+    def _across(self, expr: Call, value: ValueNumber, name: str) -> ValueNumber:
         dims, mesh = expr.operands[0].dims, self.problem.mesh
         if reduced_across(expr.function, expr.over, dims, expr.dims, self._sharding(value), mesh) is None:
             raise _NoRule
         return across(self.builder, mesh, expr, value, name)
 
-    def _alike(self, expr: Call, values: Sequence[int]) -> list[Sharding]:
+    def _alike(self, expr: Call, values: Sequence[ValueNumber]) -> list[Sharding]:
         """One sharding of every dim: of the operand with most dims, then of the others, where its axes are free."""
         order = sorted(range(len(values)), key=lambda place: -len(expr.operands[place].dims))
         axes_of: dict[str, Axes] = {}
@@ -218,7 +222,7 @@ class _Writer:
 
     # --- loops
 
-    def _looped(self, number: int, loop: For) -> Iterator[Done]:
+    def _looped(self, number: StatementNumber, loop: For) -> Iterator[Done]:
         """What is carried as it is asked for, each trip, and back to where it is carried."""
         self.builder.statement, program = number, self.problem.program
         (trips,), first = program.shape((loop.dim,)), len(self.builder.steps)
@@ -255,4 +259,4 @@ class _Writer:
         sharding = replace(array.sharding, dims=tuple(array.sharding.dims[place] for place in order))
         shape = tuple(array.shape[place] for place in order)
         self.builder.values.append(replace(array, dims=dims, shape=shape, sharding=sharding))
-        self._bind(array.name, len(self.builder.values) - 1, anew=True)
+        self._bind(array.name, ValueNumber(len(self.builder.values) - 1), anew=True)

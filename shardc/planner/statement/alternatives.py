@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from shardc.cost.model import PICO, picoseconds
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Strategy
+from shardc.ir.plan import StatementNumber, Strategy
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Array
 from shardc.planner.budget import STEP, STRATEGY, Spent
@@ -23,7 +23,7 @@ from shardc.planner.statement.build import Builder, Candidate
 def strategies(
     problem: Problem,
     statement: Statement,
-    number: int,
+    number: StatementNumber,
     values: tuple[Array, ...],
     taken: set[str],
     found: Iterator[Candidate],
@@ -48,7 +48,7 @@ def strategies(
             )
             builder.build_result(candidate.root, candidate.goal)
             strategy = _strategy(builder)
-            problem.budget.pay(STRATEGY + STEP * len(strategy.steps))
+            problem.meter.pay(STRATEGY + STEP * len(strategy.steps))
             if (signature := _signature(strategy)) not in seen:
                 seen.add(signature)
                 if joint:

@@ -17,10 +17,9 @@ from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_af
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product, Use
 from shardc.ir.names import MAX_NAME
-from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Op, Step, StepCost, applied
+from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, ValueNumber, applied
 from shardc.ir.program import Input
-from shardc.ir.sharding import Array, Sharding
+from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.scatters import block_of
 from shardc.planner.digits.chosen import Chosen, InDigits
@@ -29,23 +28,32 @@ from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Work
 from shardc.planner.statement.copies import copied
 from shardc.planner.statement.reductions import across, is_across
-from shardc.rules.products import cases_of
+from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
 
-NAMED = "named by the statement"  # the rule of a collective that is done as often as it is written
+NAMED = Rule("named by the statement", is_named=True)
+_SPLIT, _JOINED, _PRODUCT = Rule("digits of dims"), Rule("digits joined"), Rule("local product")
 
 Seen: TypeAlias = tuple[tuple[str, ...], ...]  # as of Step
 # An operation, its operands, what it leaves.
-Done: TypeAlias = tuple[Op, tuple[int, ...], Seen, tuple[str, ...], Sharding, DType]
+Done: TypeAlias = tuple[Op, tuple[ValueNumber, ...], Seen, tuple[str, ...], Sharding, DType]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The table of a statement's expression, a sharding of its result, and which products are done in digits."""
+    """The table of a statement's expression, a sharding of its result, and which products are done in digits.
+
+    Why it is so the table says: each of its shardings has an origin, and the cases of a product are its origin's.
+    """
 
     root: Table
-    goal: int
+    goal: ShardingNumber
     in_digits: Chosen = field(default_factory=dict)
+
+    @property
+    def cases(self) -> dict[str, int]:
+        """The case of each mesh axis in the statement's products."""
+        return self.root.cases(self.goal)
 
 
 @dataclass(slots=True)
@@ -55,23 +63,21 @@ class Builder:
     problem: Problem
     values: list[Array]
     steps: list[Step]
-    statement: int
+    statement: StatementNumber
     name: str  # of the statement's result
     taken: set[str] = field(default_factory=set)  # names that a new value must not bear
-    chosen: dict[str, int] = field(default_factory=dict)  # inputs whose sharding this statement chose
-    cases: dict[str, int] = field(default_factory=dict)  # of the statement's products
+    chosen: dict[str, ValueNumber] = field(default_factory=dict)  # inputs whose sharding this statement chose
     in_digits: Chosen = field(default_factory=dict)  # the products that are done in digits
     joint: bool = True  # whether sums are scattered over several dims at once
-    done: dict[Done, int] = field(default_factory=dict)  # the values of the steps so far
+    done: dict[Done, ValueNumber] = field(default_factory=dict)  # the values of the steps so far
 
-    def build(self, table: Table, number: int, name: str, product: Product | None = None) -> int:
-        """The value of a table at a sharding, under this name. `product` is what it is an operand of."""
+    def build(self, table: Table, number: ShardingNumber, name: str, why: Why | None = None) -> ValueNumber:
+        """The value of a table at a sharding, under this name; `why` it is moved there, but for what made it."""
         seed, moves = table.paths(number).moves_to(number)
         origin, found = table.origins[seed], self.in_digits.get((id(table), number))
         if isinstance(origin, Multiplied) and found is not None:
             return self._build_in_digits(table, origin, found, name)
-        value = self._origin(table, seed, name)
-        cases = dict(self.cases)
+        value, why = self._origin(table, seed, name), why or table.after(seed)
         whole = dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
         for move in _merged_slices(moves if self.joint else _one_dim_at_a_time(moves)):
             if isinstance(move, Reshape):
@@ -80,18 +86,17 @@ class Builder:
                 value = self._reshape(value, move, names, name)
                 dims = whole if move.joins else digits_of(whole, move)
             else:
-                rule = self._rule(move, table, dims, product, cases)
-                value = self.move(value, move, name, rule, whole)
+                value = self.move(value, move, name, why.rule(move, dims), whole)
         return value
 
-    def _reshape(self, value: int, op: Reshape, dims: tuple[str, ...], name: str) -> int:
+    def _reshape(self, value: ValueNumber, op: Reshape, dims: tuple[str, ...], name: str) -> ValueNumber:
         """The same elements under the names of digits, or of dims again."""
         before = self.values[value]
         sharding = reshaped(op, before.sharding, self.problem.mesh)
         after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
         copied = copies_to_reshape(before, after, self.problem.mesh)
         cost = self._copy_cost(after if op.joins else before) if copied else StepCost()
-        return self.append(op, (value,), after, cost, "digits of dims" if not op.joins else "digits joined")
+        return self.append(op, (value,), after, cost, _JOINED if op.joins else _SPLIT)
 
     def _copy_cost(self, array: Array) -> StepCost:
         """Of laying a block anew."""
@@ -101,14 +106,14 @@ class Builder:
         seconds = array.local_bytes(self.problem.mesh) * alone.copy_s_per_byte
         return StepCost(0, 0, seconds, partial(alone.copy_formula, array))
 
-    def build_result(self, table: Table, number: int) -> int:
+    def build_result(self, table: Table, number: ShardingNumber) -> ValueNumber:
         """The value of the statement's whole expression."""
         first = len(self.steps)
         value = self.build(table, number, self.name)
         self.price_copies(first, value)
         return value
 
-    def price_copies(self, first: int, result: int) -> None:
+    def price_copies(self, first: int, result: ValueNumber) -> None:
         """Adds what the steps since the first, which lead to the statement's result, copy because of one another."""
         model, program = self.problem.model, self.problem.program
         if model.alone.measured is None:
@@ -129,7 +134,7 @@ class Builder:
             step, cost=replace(step.cost, time_s=step.cost.time_s + copy.time_s, spelled=formula)
         )
 
-    def _origin(self, table: Table, seed: int, name: str) -> int:
+    def _origin(self, table: Table, seed: ShardingNumber, name: str) -> ValueNumber:
         expr, origin = table.expr, table.origins[seed]
         match origin:
             case Held(None):
@@ -154,67 +159,59 @@ class Builder:
             case _:
                 assert_never(origin)
 
-    def applied(self, expr: Call, values: tuple[int, ...], left: Sharding, name: str) -> int:
+    def applied(self, expr: Call, values: tuple[ValueNumber, ...], left: Sharding, name: str) -> ValueNumber:
         """A function of these values' blocks, which leaves that sharding."""
         op, seen = applied(expr, dict(self.problem.program.sizes)), tuple(each.dims for each in expr.operands)
-        return self.append(op, values, self._array(expr, left, name), StepCost(), "", seen)
+        return self.append(op, values, self._array(expr, left, name), StepCost(), Rule(), seen)
 
-    def _input(self, use: Use, sharding: Sharding) -> int:
+    def _input(self, use: Use, sharding: Sharding) -> ValueNumber:
         if use.name not in self.chosen:
             self.values.append(self._array(use, sharding, use.name))
-            self.chosen[use.name] = len(self.values) - 1
+            self.chosen[use.name] = ValueNumber(len(self.values) - 1)
         return self.chosen[use.name]
 
-    def _product(self, table: Table, origin: Multiplied, seed: int, name: str) -> int:
+    def _product(self, table: Table, origin: Multiplied, seed: ShardingNumber, name: str) -> ValueNumber:
         expr = _pair(table, origin)
-        self._note_cases(expr, origin)
-        values = tuple(self.build(t, n, self.inner(t.expr), expr) for t, n in origin.operands)
+        why = origin.before(expr.dims)
+        values = tuple(self.build(t, n, self.inner(t.expr), why) for t, n in origin.operands)
         return self.multiplied(expr, values, table.sharding(seed), name)
 
-    def multiplied(self, expr: Product, values: tuple[int, ...], left: Sharding, name: str) -> int:
+    def multiplied(self, expr: Product, values: tuple[ValueNumber, ...], left: Sharding, name: str) -> ValueNumber:
         """The product of these values' blocks, which leaves that sharding."""
         result = self._array(expr, left, name)
         seen = tuple(operand.dims for operand in expr.operands)
         arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
         cost = self._product_cost(expr, [*arrays, result])
-        return self.append(Einsum(), values, result, cost, "local product", seen)
+        return self.append(Einsum(), values, result, cost, _PRODUCT, seen)
 
-    def _note_cases(self, expr: Product, origin: Multiplied) -> None:
-        found = [below.sharding(seed) for below, seed in origin.seeds]
-        below = [operand.dims for operand in expr.operands]
-        for axis, case in cases_of(self.problem.mesh.names, below, expr.dims, found).items():
-            self.cases[axis] = max(case, self.cases.get(axis, 1)) if case != 1 else self.cases.get(axis, 1)
-
-    def _build_in_digits(self, table: Table, origin: Multiplied, found: InDigits, name: str) -> int:
+    def _build_in_digits(self, table: Table, origin: Multiplied, found: InDigits, name: str) -> ValueNumber:
         """The steps of a product in digits. A dim's digits bear the same names on all arrays."""
-        expr, digits, values = _pair(table, origin), found.digits, list[int]()
-        self._note_cases(expr, origin)
+        expr, digits, values = _pair(table, origin), found.digits, list[ValueNumber]()
+        why = origin.before(expr.dims)
         names = digits.names((*self.problem.mesh.names, *self.problem.program.dims))
         for (below, seed), moves in zip(origin.seeds, found.operands, strict=True):
             inner, split = self.inner(below.expr), digits.op(below.expr.dims)
             value = self._origin(below, seed, inner)
             if any(split.sizes):
                 value = self._reshape(value, split, digits.of_dims(below.expr.dims, names), inner)
-            values.append(self._moved(value, moves, below, digits_of(below.expr.dims, split), expr, inner))
+            values.append(self._moved(value, moves, below, digits_of(below.expr.dims, split), why, inner))
         split = digits.op(expr.dims)
         shape = shape_after(split, self.problem.program.shape(expr.dims))
         left = Array(name, digits.of_dims(expr.dims, names), shape, found.placement.result(expr.dims), expr.dtype)
         arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
         cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
         seen = tuple(digits.of_dims(operand.dims, names) for operand in expr.operands)
-        value = self.append(Einsum(), tuple(values), left, cost, "local product", seen)
-        value = self._moved(value, found.result, table, digits_of(expr.dims, split), None, name)
+        value = self.append(Einsum(), tuple(values), left, cost, _PRODUCT, seen)
+        value = self._moved(value, found.result, table, digits_of(expr.dims, split), After(why.cases), name)
         return self._reshape(value, replace(split, joins=True), expr.dims, name) if any(split.sizes) else value
 
     def _moved(
-        self, value: int, moves: Route, table: Table, dims: tuple[str, ...], product: Product | None, name: str
-    ) -> int:
+        self, value: ValueNumber, moves: Route, table: Table, dims: tuple[str, ...], why: Why, name: str
+    ) -> ValueNumber:
         """After moves and no reshape. `dims` are of each place the dim, or the dim that it is a digit of."""
-        cases = dict(self.cases)
         for move in moves:
             assert not isinstance(move, Reshape)
-            rule = self._rule(move, table, dims, product, cases)
-            value = self.move(value, move, name, rule, table.expr.dims)
+            value = self.move(value, move, name, why.rule(move, dims), table.expr.dims)
         return value
 
     def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
@@ -230,7 +227,9 @@ class Builder:
         axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
         return StepCost(0, flops, time, partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype))
 
-    def move(self, value: int, move: Move, name: str, rule: str, whole: tuple[str, ...] | None = None) -> int:
+    def move(
+        self, value: ValueNumber, move: Move, name: str, rule: Rule, whole: tuple[str, ...] | None = None
+    ) -> ValueNumber:
         """`whole` are the dims that the formula names, where the array has digits of them."""
         mesh, model, before = self.problem.mesh, self.problem.model, self.values[value]
         size = before.local_bytes(mesh)
@@ -244,18 +243,18 @@ class Builder:
     def append(
         self,
         op: Op,
-        operands: tuple[int, ...],
+        operands: tuple[ValueNumber, ...],
         result: Array,
         cost: StepCost,
-        rule: str,
+        rule: Rule,
         seen: Seen = (),
-    ) -> int:
+    ) -> ValueNumber:
         """`seen` are the dims of the operands where the expression names them; those of the arrays may be others."""
         seen = seen if any(self.values[n].dims != dims for n, dims in zip(operands, seen, strict=False)) else ()
         key = (op, operands, seen, result.dims, result.sharding, result.dtype)
-        if key not in self.done or rule == NAMED:
+        if key not in self.done or rule.is_named:
             self.values.append(result)
-            self.done[key] = len(self.values) - 1
+            self.done[key] = ValueNumber(len(self.values) - 1)
             self.steps.append(Step(op, operands, (self.done[key],), self.statement, cost, rule, seen))
         return self.done[key]
 
@@ -273,60 +272,10 @@ class Builder:
         self.taken.add(f"{base}_{number}")
         return f"{base}_{number}"
 
-    def _rule(
-        self, move: Move, table: Table, dims: tuple[str, ...], product: Product | None, cases: dict[str, int]
-    ) -> str:
-        number = max((self.cases.get(axis, 1) for axis in move.axes), default=1)
-        many = move.turns.times
-        rounds = f", {many} rounds" if many > 1 else ""
-        if move.facts.kind is Kind.MASK:
-            return "one copy, to be added to partial sums"
-        if product is not None:
-            return _before_product(move, dims, product, number) + rounds
-        if isinstance(table.expr, Product):
-            return _after_product(move, number) + rounds
-        return "reshard" + rounds
-
 
 def _pair(table: Table, origin: Multiplied) -> Product:
     assert isinstance(table.expr, Product)
     return origin.pair(table.expr)
-
-
-def _before_product(move: Move, dims: tuple[str, ...], product: Product, case: int) -> str:
-    contracted = len(move.on) == 1 and dims[move.on[0]] not in product.dims
-    match move.facts.kind:
-        case Kind.GATHER if contracted:
-            return "case 2: gather the contracted dim" if case == 2 else "gather the contracted dim"
-        case Kind.GATHER:
-            return "case 4: gather one operand" if case == 4 else "gather before the product"
-        case Kind.SLICE if contracted:
-            return "case 2: slice the other operand" if case == 2 else "slice the contracted dim"
-        case Kind.SLICE:
-            return "slice before the product"
-        case Kind.SUM | Kind.SCATTER:
-            return "reduce before the product"
-        case Kind.EXCHANGE | Kind.PERMUTE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
-            return "reshard before the product"
-        case kind:
-            assert_never(kind)
-
-
-def _after_product(move: Move, case: int) -> str:
-    prefix = f"case {case}: " if case in (2, 3) else ""
-    match move.facts.kind:
-        case Kind.SUM:
-            return f"{prefix}reduce the result"
-        case Kind.SCATTER:
-            return f"{prefix}reduce and scatter the result"
-        case Kind.GATHER:
-            return "gather after the product"
-        case Kind.SLICE:
-            return "slice after the product"
-        case Kind.EXCHANGE | Kind.PERMUTE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
-            return "reshard after the product"
-        case kind:
-            assert_never(kind)
 
 
 def _one_dim_at_a_time(moves: list[Move | Reshape]) -> list[Move | Reshape]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Op, Step
+from shardc.ir.plan import Op, Step, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.tpu import cuts_what_it_reads
 
@@ -21,7 +21,7 @@ Steps = Sequence[Step]
 
 
 def copied(
-    steps: Steps, output: int | None, values: Sequence[Array], mesh: Mesh, left_apart: Callable[[Op], bool]
+    steps: Steps, output: ValueNumber | None, values: Sequence[Array], mesh: Mesh, left_apart: Callable[[Op], bool]
 ) -> Iterator[int]:
     """The places of steps whose result is copied; `output` is the value that becomes one, if these steps end so."""
     leaves = None if output is None else _maker(steps, output)
@@ -33,7 +33,7 @@ def copied(
             yield place
 
 
-def _maker(steps: Steps, value: int) -> int | None:
+def _maker(steps: Steps, value: ValueNumber) -> int | None:
     """The step that a value is from, seen through digits."""
     made = {step.result: place for place, step in enumerate(steps)}
     place = made.get(value)

@@ -22,10 +22,9 @@ from typing import assert_never
 from shardc.ir.chains import Chain, Pair, chain_of
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
-from shardc.ir.program import Statement
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Sharding, ShardingNumber
 from shardc.planner.budget import NODE, WAY
-from shardc.planner.paths.few import few_choices, fitted
+from shardc.planner.paths.few import few_choices
 from shardc.planner.paths.graph import Edge
 from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import (
@@ -44,7 +43,7 @@ from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
 from shardc.planner.products.placing import Lying, few_ways
 from shardc.planner.products.ways import Towards, Way, Work, every_way
-from shardc.planner.statement.refusals import impossible, unreachable
+from shardc.planner.statement.refusals import impossible
 from shardc.rules.products import count_placements, placements
 
 FEW = 8  # shardings that an operand is held in, at most, for its product to be searched towards a goal
@@ -72,7 +71,7 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
     for pair in chain.pairs():
         if pair.left not in tables or pair.right not in tables or not _can_afford(problem, chain, pair):
             continue
-        if not problem.options.searches and problem.budget.is_spent and pair not in chain.written:
+        if not problem.options.searches and problem.meter.is_spent and pair not in chain.written:
             continue
         below = (tables[pair.left], tables[pair.right])
         expr = chain.multiply(pair, *(table.expr for table in below))
@@ -89,7 +88,7 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
 
 def _goal(
     problem: Problem, product: Product, below: tuple[Table, ...], search: Search, wanted: Sharding | None, is_all: bool
-) -> int | None:
+) -> ShardingNumber | None:
     """The only sharding to be asked of a product, if it `is_all` that is multiplied, and its two arrays lie in a few
     ways."""
     if wanted is None or product.local or len(below) != 2:
@@ -133,7 +132,9 @@ def table_or_none(
     return found if found.seeds else None
 
 
-def _seed(problem: Problem, found: Table, expr: Expr, tables: tuple[Table, ...], goal: int | None = None) -> None:
+def _seed(
+    problem: Problem, found: Table, expr: Expr, tables: tuple[Table, ...], goal: ShardingNumber | None = None
+) -> None:
     for number, price, origin in ways_of(problem, expr, tables, found.search, goal):
         if problem.options.largest_step is not None and not isinstance(expr, Use) and not found.search.divides(number):
             continue
@@ -141,8 +142,8 @@ def _seed(problem: Problem, found: Table, expr: Expr, tables: tuple[Table, ...],
 
 
 def ways_of(
-    problem: Problem, expr: Expr, tables: tuple[Table, ...], search: Search, goal: int | None = None
-) -> Iterator[tuple[int, int, Origin]]:
+    problem: Problem, expr: Expr, tables: tuple[Table, ...], search: Search, goal: ShardingNumber | None = None
+) -> Iterator[tuple[ShardingNumber, int, Origin]]:
     """Every (sharding, price, origin) that the expression's own operation gives; of a product, towards a goal."""
     match expr:
         case Use():
@@ -157,19 +158,20 @@ def ways_of(
             assert_never(expr)
 
 
-def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[int, int, Origin]]:
-    values = problem.held.get(use.name)
+def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+    there = problem.environment
+    values = there.held.get(use.name)
     wanted = use.pattern.exact if use.pattern is not None else None
     if values is None:
         assert use.pattern is not None
         yield from ((number, 0, Held(None)) for number in choices_of(problem, use.pattern, search))
     elif wanted is None:
-        newest = {search.graph.number(problem.shardings[value]): value for value in values}
+        newest = {search.graph.number(there.values[value].sharding): value for value in values}
         search.given.update(newest)
         yield from ((number, 0, Held(value)) for number, value in newest.items())
-        alike = dict.fromkeys(other for value in values for other in problem.alike.get(value, ()))
-        others = [other for other in alike if other not in values]
-        yield from ((search.graph.number(problem.shardings[value]), 0, Held(value, is_copy=True)) for value in others)
+        alike = dict.fromkeys(other for value in values for other in there.alike.get(value, ()))
+        copies = [(search.graph.number(there.values[value].sharding), value) for value in alike if value not in values]
+        yield from ((number, 0, Held(value, is_copy=True)) for number, value in copies)
     else:
         bare = Use(use.name, use.dims, None, use.dtype, use.span)
         held = combine(problem, bare, ())
@@ -179,7 +181,7 @@ def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[int, int
             yield number, price, Waypoint(held, number)
 
 
-def choices_of(problem: Problem, pattern: Pattern, search: Search) -> Iterator[int]:
+def choices_of(problem: Problem, pattern: Pattern, search: Search) -> Iterator[ShardingNumber]:
     """The shardings that match a pattern and divide the array."""
     exact = pattern.exact
     for sharding in [exact] if exact is not None else _matching(problem, pattern):
@@ -192,27 +194,28 @@ def _matching(problem: Problem, pattern: Pattern) -> list[Sharding]:
     graph = problem.graph(len(pattern.dims))
     if not problem.options.searches:
         return list(map(graph.refined, few_choices(pattern, graph.mesh, graph.coarse_pool)))
-    problem.budget.spend(NODE * count_placements(len(graph.coarse_pool), graph.rank))
+    problem.meter.spend(NODE * count_placements(len(graph.coarse_pool), graph.rank))
     free = tuple(axis for axis in graph.coarse_pool if axis not in pattern.unreduced)
     every = (graph.refined(Sharding(dims, pattern.unreduced)) for dims in placements(free, len(pattern.dims)))
     return [sharding for sharding in every if pattern.matches(sharding)]
 
 
 def _products(
-    problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, goal: int | None = None
-) -> Iterator[tuple[int, int, Origin]]:
+    problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, goal: ShardingNumber | None = None
+) -> Iterator[tuple[ShardingNumber, int, Origin]]:
     usable = tuple(unmoved(table) if expr.local else table for table in tables)
     found: Iterable[tuple[Way, int]]
+    proved = 0
     if not problem.options.searches and not expr.local:
         below = [table.search for table in tables]
         price = partial(problem.way_price, Work.of(problem.program, expr), operands=below, result=search)
-        found = few_ways([*map(_lying, tables)], _wanted(expr, search, goal), price, problem.budget)
+        found = few_ways([*map(_lying, tables)], _wanted(expr, search, goal), price, problem.meter)
     elif goal is None:
         found = _every_price(local_products(problem, expr, usable, search), usable)
     else:
-        towards = Towards(usable, lambda left: Table(expr, search, {left: 0}, {}), goal, problem.budget)
-        found = towards.best(local_products(problem, expr, usable, search), problem.limit)
-    return ((way.result, price, Multiplied(usable, way.at)) for way, price in found)
+        towards = Towards(usable, lambda left: Table(expr, search, {left: 0}, {}), goal, problem.meter)
+        found, proved = towards.best(local_products(problem, expr, usable, search), problem.limit)
+    return ((way.result, price, Multiplied(usable, way.at, proved)) for way, price in found)
 
 
 def _every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Iterator[tuple[Way, int]]:
@@ -231,11 +234,11 @@ def _lying(table: Table) -> Lying:
     return Lying(table.expr.dims, lies, search.graph, lambda n: table.price(n, None) if search.divides(n) else None)
 
 
-def _wanted(expr: Product, search: Search, goal: int | None) -> Lying:
+def _wanted(expr: Product, search: Search, goal: ShardingNumber | None) -> Lying:
     """The result, moved from where the product leaves it to the goal."""
 
-    def after(left: int) -> int | None:
-        found = (0, ()) if goal in (None, left) else search.closed(left, goal or 0)
+    def after(left: ShardingNumber) -> int | None:
+        found = (0, ()) if goal is None or goal == left else search.closed(left, goal)
         return None if found is None or not search.divides(left) else found[0]
 
     return Lying(expr.dims, () if goal is None else (search.graph.shardings[goal],), search.graph, after)
@@ -246,16 +249,16 @@ def local_products(problem: Problem, expr: Product, tables: tuple[Table, ...], s
     partials = tuple(
         frozenset(axis for number in table.seeds for axis in table.sharding(number).unreduced) for table in tables
     )
-    if (expr, partials) not in problem.products:
-        problem.products[expr, partials] = _priced_products(problem, expr, tables, search, partials)
-    return problem.products[expr, partials]
+    if (expr, partials) not in problem.scratch.products:
+        problem.scratch.products[expr, partials] = _priced_products(problem, expr, tables, search, partials)
+    return problem.scratch.products[expr, partials]
 
 
 def _priced_products(
     problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search, partials: tuple[frozenset[str], ...]
 ) -> list[tuple[Way, int]]:
     meeting = len({dim for operand in expr.operands for dim in operand.dims})
-    problem.budget.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
+    problem.meter.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
     graphs = tuple(table.search.graph for table in tables)
     ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
     work = Work.of(problem.program, expr)
@@ -263,20 +266,25 @@ def _priced_products(
     return [(way, problem.way_price(work, way, below, search)) for way in ways]
 
 
-def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[int, int, Origin]]:
+def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+    """Every way to apply a function to operands of these tables: what it leaves, its price, where it comes from."""
     every = aligned(tables) if search.options.searches else dict.fromkeys(few_alike(expr, tables))
     return _calls_at(expr, tables, search, every)
 
 
-def few_calls(expr: Call, tables: tuple[Table, ...], search: Search) -> list[tuple[int, int, Origin]]:
+def few_calls(expr: Call, tables: tuple[Table, ...], search: Search) -> list[tuple[ShardingNumber, int, Origin]]:
     """The ways to apply a function to operands that nothing has moved; where there is none, the cheapest of all."""
     in_place = list(_calls_at(expr, tables, search, product(*(table.seeds for table in tables))))
     return in_place or list(_calls_at(expr, tables, search, aligned(tables), cheapest=True))[-1:]
 
 
 def _calls_at(
-    expr: Call, tables: tuple[Table, ...], search: Search, every: Iterable[tuple[int, ...]], cheapest: bool = False
-) -> Iterator[tuple[int, int, Origin]]:
+    expr: Call,
+    tables: tuple[Table, ...],
+    search: Search,
+    every: Iterable[tuple[ShardingNumber, ...]],
+    cheapest: bool = False,
+) -> Iterator[tuple[ShardingNumber, int, Origin]]:
     """Of operands that lie so; with `cheapest` those that are cheaper than all before them."""
     most: float = math.inf
     for at in every:
@@ -291,19 +299,19 @@ def _calls_at(
             yield search.graph.number(found[0]), moved + found[1], Applied(tables, at)
 
 
-def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[int, int, Origin]]:
+def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
     """The positions along a dim: each device counts its own, wherever they are to lie."""
     return ((number, 0, Applied((), ())) for number in choices_of(problem, Pattern.free(len(expr.dims)), search))
 
 
-def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Iterator[tuple[int, int, Origin]]:
+def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
     source = unmoved(table)
     for number, price in source.paths().price.items():
         for edge in named_edges(expr, number, search):
             yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
 
 
-def named_edges(expr: Named, number: int, search: Search) -> Iterator[Edge]:
+def named_edges(expr: Named, number: ShardingNumber, search: Search) -> Iterator[Edge]:
     """What a collective's name allows from a sharding."""
     dim = None if expr.dim is None else expr.dims.index(expr.dim)
     for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
@@ -313,37 +321,6 @@ def named_edges(expr: Named, number: int, search: Search) -> Iterator[Edge]:
             yield edge
 
 
-def named_moves(expr: Named, number: int, search: Search) -> Iterator[tuple[int, int]]:
+def named_moves(expr: Named, number: ShardingNumber, search: Search) -> Iterator[tuple[ShardingNumber, int]]:
     """The same: where to, and the price of the move."""
     return ((edge.target, search.price(number, edge)) for edge in named_edges(expr, number, search))
-
-
-def fixed_if_asked(table: Table) -> Table:
-    expr = table.expr
-    if isinstance(expr, Named) or (isinstance(expr, Product) and expr.local):
-        table.fixed = True
-    return table
-
-
-def cheapest(root: Table, statement: Statement, limit: int | None = None) -> int:
-    """The number of the cheapest sharding that the statement's result may have; SHC220 if there is none.
-
-    None as well where the sharding is given, and costs more than the limit.
-    """
-    exact = statement.pattern.exact
-    graph = root.search.graph
-    if exact is not None:
-        goal = graph.number(exact)
-        if root.search.divides(goal) and root.price(goal, limit) is not None:
-            return goal
-        raise unreachable(statement, map(root.sharding, root.seeds))
-    prices = root.paths().price
-    fitting = [number for number in prices if statement.pattern.matches(graph.shardings[number])]
-    if not root.search.options.searches and not root.fixed and not fitting:
-        near = (fitted(statement.pattern, root.sharding(number)) for number in prices)
-        asked = dict.fromkeys(number for number in map(graph.number, near) if root.search.divides(number))
-        prices = {number: price for number in asked if (price := root.price(number, None)) is not None}
-        fitting = [*prices]
-    if not fitting:
-        raise unreachable(statement, map(root.sharding, root.seeds))
-    return min(fitting, key=prices.__getitem__)

@@ -9,12 +9,13 @@ from itertools import islice, product
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
 from shardc.ir.expressions import Call, Expr, Named, Product, operands
 from shardc.ir.program import Program, every_statement
+from shardc.ir.sharding import ShardingNumber
 from shardc.planner.paths.tables import Applied, Moved, Multiplied, Table
 
 MAX_ORDERS = 16
 
 
-def taken(table: Table, number: int) -> Expr:
+def taken(table: Table, number: ShardingNumber) -> Expr:
     """The expression of a table, its products in the order in which this sharding is made."""
     expr = table.expr
     seed, _ = table.paths(number).moves_to(number)

@@ -17,7 +17,7 @@ from shardc.ir.collectives import AllReduce, Move
 from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Op, StepCost
+from shardc.ir.plan import Apply, Einsum, Op, Rule, StepCost, ValueNumber
 from shardc.ir.sharding import MAX, SUM, Array, Sharding
 from shardc.rules.functions import reduced_across
 
@@ -30,10 +30,16 @@ class Steps(Protocol):
     values: list[Array]
 
     def append(
-        self, op: Op, operands: tuple[int, ...], result: Array, cost: StepCost, rule: str, seen: tuple[Dims, ...] = ()
-    ) -> int: ...
+        self,
+        op: Op,
+        operands: tuple[ValueNumber, ...],
+        result: Array,
+        cost: StepCost,
+        rule: Rule,
+        seen: tuple[Dims, ...] = (),
+    ) -> ValueNumber: ...
 
-    def move(self, value: int, move: Move, name: str, rule: str) -> int: ...
+    def move(self, value: ValueNumber, move: Move, name: str, rule: Rule) -> ValueNumber: ...
 
     def inner(self, expr: Call) -> str: ...
 
@@ -43,7 +49,7 @@ def is_across(call: Call, operand: Array, dims: Dims) -> bool:
     return any(operand.sharding.dims[dims.index(dim)] for dim in call.over)
 
 
-def across(steps: Steps, mesh: Mesh, call: Call, value: int, name: str) -> int:
+def across(steps: Steps, mesh: Mesh, call: Call, value: ValueNumber, name: str) -> ValueNumber:
     """The value of a function over a sharded dim of this one."""
     dims, lies = call.operands[0].dims, steps.values[value].sharding
     found = reduced_across(call.function, call.over, dims, call.dims, lies, mesh)
@@ -56,7 +62,7 @@ class _Across:
     steps: Steps
     mesh: Mesh
     call: Call
-    value: int
+    value: ValueNumber
     axes: tuple[str, ...]
 
     @property
@@ -67,50 +73,54 @@ class _Across:
     def _left(self) -> Dims:
         return tuple(dim for dim in self._dims if dim not in self.call.over)
 
-    def named(self, name: str) -> int:
-        rule = f"{self.call.function} over a sharded dim: "
+    def named(self, name: str) -> ValueNumber:
         kind = FUNCTIONS[self.call.function].reduces
         if kind:
-            return self._largest(self.call.function, name, rule)
-        shift = self._largest("shift", self.steps.inner(self.call), rule)
+            return self._largest(self.call.function, name)
+        shift = self._largest("shift", self.steps.inner(self.call))
         if self.call.function == "logsumexp":  # of nothing but −inf the shift is the lowest number, and the sum 0
-            shift = self._apply("maximum", (shift,), self._left, rule + "a finite shift", (None, _lowest(self.call)))
-        off = self._apply("sub", (self.value, shift), self._dims, rule + "exponents of at most 0")
-        weights = self._apply("exp", (off,), self._dims, rule + "each device's own")
-        total = self._sum(weights, rule)
+            shift = self._apply("maximum", (shift,), self._left, "a finite shift", (None, _lowest(self.call)))
+        off = self._apply("sub", (self.value, shift), self._dims, "exponents of at most 0")
+        weights = self._apply("exp", (off,), self._dims, "each device's own")
+        total = self._sum(weights)
         if self.call.function == "softmax":
-            return self._apply("div", (weights, total), self.call.dims, rule + "shares of the sum", name=name)
-        logarithm = self._apply("log", (total,), self._left, rule + "its logarithm")
-        return self._apply("add", (logarithm, shift), self.call.dims, rule + "the shift back", name=name)
+            return self._apply("div", (weights, total), self.call.dims, "shares of the sum", name=name)
+        logarithm = self._apply("log", (total,), self._left, "its logarithm")
+        return self._apply("add", (logarithm, shift), self.call.dims, "the shift back", name=name)
 
-    def _largest(self, function: str, name: str, rule: str) -> int:
+    def _largest(self, function: str, name: str) -> ValueNumber:
         """Each device's largest or smallest, then that of all."""
         kind = FUNCTIONS[function].reduces
         dims = self.call.dims if function == self.call.function else self._left
         array = self._array(dims, name, unreduced=True, reduction=kind)
         word = "largest" if kind == MAX else "smallest"
         op = Apply(function, self.call.over)
-        own = self.steps.append(op, (self.value,), array, StepCost(), f"{rule}each device's {word}", (self._dims,))
-        return self.steps.move(own, AllReduce(self.axes, kind), name, f"{rule}the {word} of all")
+        own = self.steps.append(
+            op, (self.value,), array, StepCost(), self._rule(f"each device's {word}"), (self._dims,)
+        )
+        return self.steps.move(own, AllReduce(self.axes, kind), name, self._rule(f"the {word} of all"))
 
-    def _sum(self, weights: int, rule: str) -> int:
+    def _sum(self, weights: ValueNumber) -> ValueNumber:
         name = self.steps.inner(self.call)
         array = self._array(self._left, name, unreduced=True)
-        own = self.steps.append(Einsum(), (weights,), array, StepCost(), rule + "each device's sum")
-        return self.steps.move(own, AllReduce(self.axes), name, rule + "the sum of all")
+        own = self.steps.append(Einsum(), (weights,), array, StepCost(), self._rule("each device's sum"))
+        return self.steps.move(own, AllReduce(self.axes), name, self._rule("the sum of all"))
 
     def _apply(
         self,
         function: str,
-        operands: tuple[int, ...],
+        operands: tuple[ValueNumber, ...],
         dims: Dims,
-        rule: str,
+        words: str,
         numbers: tuple[float | None, ...] = (),
         name: str | None = None,
-    ) -> int:
+    ) -> ValueNumber:
         array = self._array(dims, name or self.steps.inner(self.call))
         seen = tuple(self._dims if value == self.value else self.steps.values[value].dims for value in operands)
-        return self.steps.append(Apply(function, (), numbers), operands, array, StepCost(), rule, seen)
+        return self.steps.append(Apply(function, (), numbers), operands, array, StepCost(), self._rule(words), seen)
+
+    def _rule(self, words: str) -> Rule:
+        return Rule(f"{self.call.function} over a sharded dim: {words}")
 
     def _array(self, dims: Dims, name: str, unreduced: bool = False, reduction: str = SUM) -> Array:
         given = self.steps.values[self.value]

@@ -18,21 +18,20 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from shardc.errors import ShardcError
-from shardc.ir.expressions import Call, Expr, Product, operands
+from shardc.ir.expressions import Call, Expr, Named, Product, operands
 from shardc.ir.program import Statement
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below
 from shardc.planner.idle import mentioned
+from shardc.planner.paths.few import fitted
 from shardc.planner.paths.tables import Multiplied, Origin, Table, unmoved
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
 from shardc.planner.statement.build import Candidate
 from shardc.planner.statement.gaps import alone, arithmetic
 from shardc.planner.statement.nodes import (
-    cheapest,
     few_calls,
-    fixed_if_asked,
     local_products,
     table_as_written,
     table_of,
@@ -40,6 +39,7 @@ from shardc.planner.statement.nodes import (
     ways_of,
 )
 from shardc.planner.statement.orders import MAX_ORDERS, all_orders, taken
+from shardc.planner.statement.refusals import unreachable
 
 MAX_STRATEGIES = 2048
 EARLY = 4  # strategies that are listed before the other orders are looked at
@@ -48,7 +48,7 @@ _Places: TypeAlias = tuple[int, ...]  # which strategy of each operand
 
 def cheapest_first(
     problem: Problem, order: Expr, others: Sequence[Expr], statement: Statement
-) -> Iterator[tuple[Table, int]]:
+) -> Iterator[tuple[Table, ShardingNumber]]:
     """Tables that lead to a statement's result, and to which sharding of it.
 
     One for each strategy of the products in one order, and one for each other order, with all of its strategies.
@@ -75,9 +75,9 @@ class _Ranked:
     own: _Strategies
     others: list[Expr]
     _place: int = 0
-    _queue: list[tuple[int, int, Table, int | None]] = field(default_factory=list)
+    _queue: list[tuple[int, int, Table, ShardingNumber | None]] = field(default_factory=list)
 
-    def following(self) -> tuple[Table, int] | None:
+    def following(self) -> tuple[Table, ShardingNumber] | None:
         """The cheapest that is left; other orders are looked at when no other can be cheaper."""
         while True:
             first = min((arithmetic_price(self.problem, other) for other in self.others), default=None)
@@ -105,7 +105,7 @@ class _Ranked:
                 continue
             self._push(-1 - len(self.others), root)
 
-    def known(self) -> list[tuple[Table, int]]:
+    def known(self) -> list[tuple[Table, ShardingNumber]]:
         """Those that have their price."""
         return [(root, goal) for _, _, root, goal in sorted(self._queue, key=itemgetter(0, 1)) if goal is not None]
 
@@ -128,7 +128,7 @@ class _Entry:
     tables: tuple[Table, ...]
     places: _Places | None
     way: Way | None = None
-    found: tuple[int, int, Origin] | None = None  # a sharding, its price, where it comes from
+    found: tuple[ShardingNumber, int, Origin] | None = None  # a sharding, its price, where it comes from
     own: int = 0  # the price of the product itself
 
 
@@ -192,7 +192,7 @@ class _Strategies:
             case Product():
                 usable = tuple(unmoved(table) if expr.local else table for table in tables)
                 ways = local_products(self.problem, expr, usable, self._whole.search)
-                self.problem.budget.spend(BOUND * len(ways))
+                self.problem.meter.spend(BOUND * len(ways))
                 below = [cache(table.bound) for table in usable]
                 for way, price in ways:
                     bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
@@ -220,10 +220,41 @@ class _Strategies:
         found = way.result, price, Multiplied(entry.tables, way.at)
         self._push(price + self._after(way.result), _Entry(entry.tables, None, way, found), number)
 
-    def _after(self, number: int) -> int:
+    def _after(self, number: ShardingNumber) -> int:
         """What is left to do costs at least, from one sharding of the result."""
         goal = None if self.wanted is None else self._whole.search.graph.number(self.wanted)
         return self._whole.search.bound(number, goal)
+
+
+def fixed_if_asked(table: Table) -> Table:
+    expr = table.expr
+    if isinstance(expr, Named) or (isinstance(expr, Product) and expr.local):
+        table.fixed = True
+    return table
+
+
+def cheapest(root: Table, statement: Statement, limit: int | None = None) -> ShardingNumber:
+    """The number of the cheapest sharding that the statement's result may have; SHC220 if there is none.
+
+    None as well where the sharding is given, and costs more than the limit.
+    """
+    exact = statement.pattern.exact
+    graph = root.search.graph
+    if exact is not None:
+        goal = graph.number(exact)
+        if root.search.divides(goal) and root.price(goal, limit) is not None:
+            return goal
+        raise unreachable(statement, map(root.sharding, root.seeds))
+    prices = root.paths().price
+    fitting = [number for number in prices if statement.pattern.matches(graph.shardings[number])]
+    if not root.search.options.searches and not root.fixed and not fitting:
+        near = (fitted(statement.pattern, root.sharding(number)) for number in prices)
+        asked = dict.fromkeys(number for number in map(graph.number, near) if root.search.divides(number))
+        prices = {number: price for number in asked if (price := root.price(number, None)) is not None}
+        fitting = [*prices]
+    if not fitting:
+        raise unreachable(statement, map(root.sharding, root.seeds))
+    return min(fitting, key=prices.__getitem__)
 
 
 def root_table(problem: Problem, statement: Statement) -> Table:
@@ -232,14 +263,14 @@ def root_table(problem: Problem, statement: Statement) -> Table:
     return fixed_if_asked(table)
 
 
-def searched(problem: Problem, statement: Statement) -> tuple[Table, int]:
+def searched(problem: Problem, statement: Statement) -> tuple[Table, ShardingNumber]:
     """The table of a statement, and which sharding of its result is cheapest."""
     root = root_table(problem, statement)
     return root, cheapest(root, statement, problem.limit)
 
 
 def candidates(
-    problem: Problem, statement: Statement, own: tuple[Table, int] | None = None, over_others: bool = False
+    problem: Problem, statement: Statement, own: tuple[Table, ShardingNumber] | None = None, over_others: bool = False
 ) -> Iterator[Candidate]:
     """The plan's own, then every strategy, the cheapest first.
 

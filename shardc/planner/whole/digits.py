@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shardc.ir.expressions import Product
+from shardc.ir.sharding import ShardingNumber
 from shardc.planner.digits.products import in_digits
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
@@ -44,7 +45,7 @@ class End:
         whole = [at for at in places if not search.graph.shardings[states.numbers[at]].unreduced]
         return cls(search, states, between, tuple(dict.fromkeys(whole)))
 
-    def number(self, place: int) -> int:
+    def number(self, place: int) -> ShardingNumber:
         return self.states.numbers[place]
 
 

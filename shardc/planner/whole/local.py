@@ -27,13 +27,13 @@ def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _B
     given = tuple((operand.dims, operand.dtype, sums) for operand, (_, sums) in zip(expr.operands, below, strict=True))
     own = (expr.function, expr.over, expr.numbers) if isinstance(expr, Call) else ()
     key = (type(expr), own, given, expr.dims, expr.dtype)
-    if key in problem.local:
+    if key in problem.scratch.local:
         pass
     elif isinstance(expr, Call):
-        problem.local[key] = _calls(problem, expr, search, below)
+        problem.scratch.local[key] = _calls(problem, expr, search, below)
     else:
-        problem.local[key] = _products(problem, expr, search, below)
-    return problem.local[key]
+        problem.scratch.local[key] = _products(problem, expr, search, below)
+    return problem.scratch.local[key]
 
 
 def _products(problem: Problem, expr: Product, search: Search, below: _Below) -> LocalWays:

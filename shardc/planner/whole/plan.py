@@ -143,10 +143,11 @@ class _Task:
         """The plan of a choice, told by the statements as written."""
         program, model, planning = self.problem.program, self.problem.model, self.planning
         apart = exact(choice.rewritten, choice.graph.given, choice.graph.lines, choice.solved.states)
-        plans = [(planning.attempt(apart.program, model, Options(idle=False, masks=True)), apart)]
+        options = Options(idle=False, masks=True)
+        plans = [(planning.attempt(apart.program, model, options).planned, apart)]
         if self._may_be_merged():
-            together = merged(apart, choice.graph.lines)
-            plans.append((planning.attempt(together.program, model, Options(idle=True, masks=True)), together))
+            together, options = merged(apart, choice.graph.lines), replace(options, idle=True)
+            plans.append((planning.attempt(together.program, model, options).planned, together))
         made = [(found, asked) for found, asked in plans if found is not None]
         if not made:
             return None

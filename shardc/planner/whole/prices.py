@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shardc.cost.model import PICO, CostModel, Rate
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock
 from shardc.planner.options import Objective
 from shardc.planner.paths.graph import Graph, edge_costs
@@ -72,8 +72,8 @@ class Scale:
 class States:
     """The shardings of arrays of one rank over the axes of a graph, in an order that depends on nothing else."""
 
-    numbers: tuple[int, ...]  # in the graph
-    place: dict[int, int]  # of each number
+    numbers: tuple[ShardingNumber, ...]  # in the graph
+    place: dict[ShardingNumber, int]  # of each number
     source: NDArray[np.int64]  # of each move: from which place
     target: NDArray[np.int64]
     latency: NDArray[np.float64]  # of each round and move

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from shardc.cost.model import PICO, picoseconds
 from shardc.ir.expressions import Expr, Pattern
-from shardc.ir.plan import Block, Loop, Step, Strategy
+from shardc.ir.plan import Block, Loop, Step, Strategy, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.options import Objective
@@ -217,7 +217,7 @@ class _Listed:
         """The own steps, but for one operation's those of another strategy; its values come after all others."""
         own = self._own
         made, count = {step.result for step in other.steps}, len(self.values)
-        number = {value: count + place for place, value in enumerate(sorted(made))}
+        number = {value: ValueNumber(count + place) for place, value in enumerate(sorted(made))}
         values = (*self.values, *(other.values[value] for value in sorted(made)))
         steps = [_renumbered(step, number) for step in other.steps]
         first = own.index(mine[0]) if mine else len(own)
@@ -232,6 +232,6 @@ class _Listed:
         return Strategy(values, tuple(steps), wire, time)
 
 
-def _renumbered(step: Step, number: dict[int, int]) -> Step:
+def _renumbered(step: Step, number: dict[ValueNumber, ValueNumber]) -> Step:
     operands = tuple(number.get(value, value) for value in step.operands)
     return replace(step, operands=operands, results=tuple(number.get(value, value) for value in step.results))

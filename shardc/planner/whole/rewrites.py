@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
 from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
+from shardc.ir.plan import StatementNumber
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.planner.statement.orders import MAX_ORDERS
 from shardc.planner.whole.arrays import is_free
@@ -25,7 +26,7 @@ from shardc.planner.whole.arrays import is_free
 class Told:
     """The number of the statement as written by which another is told; of a loop also those of its body."""
 
-    number: int
+    number: StatementNumber
     inside: tuple[Told, ...] = ()
 
 
@@ -58,7 +59,8 @@ class Rewritten:
 
 def _as_they_are(statements: tuple[Statement | For, ...]) -> tuple[Told, ...]:
     return tuple(
-        Told(number, _as_they_are(each.body) if isinstance(each, For) else ()) for number, each in enumerate(statements)
+        Told(StatementNumber(number), _as_they_are(each.body) if isinstance(each, For) else ())
+        for number, each in enumerate(statements)
     )
 
 

@@ -1,0 +1,171 @@
+"""Moves with letters in the place of axes and dims, as laws say them: `AllGather_p(d)`, `JointScatter_pq(d,e)`.
+
+`p`, `q`, `r` are groups of axes, `d`, `e`, `f` dims. Beside the moves of `ir` there is one that no plan has, the
+derivative of a Slice: `Spread_p(d)`, A[I_p] → A[I]{U_p}, of partial sums in which each device has its own block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from shardc import simulate
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    Move,
+    ReduceScatter,
+    Slice,
+)
+from shardc.ir.exchange import moved, tails
+from shardc.ir.masks import Mask
+from shardc.ir.mesh import Mesh
+from shardc.ir.operations import IllegalMove, require, require_minor
+from shardc.ir.sharding import SUM, Array, Axes, Sharding
+
+Groups: TypeAlias = Mapping[str, Axes]
+Dims: TypeAlias = Mapping[str, int]
+GROUPS, DIMS = "pqr", "def"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """`A[I_X] → A[I]{U_X}`: a device has its own block in its place, and zeros beside it. Nothing moves."""
+
+    axes: Axes
+    dim: int
+
+    def check(self, before: Sharding, _: Mesh) -> None:
+        require(before.reduction == SUM, "the value is no partial sum")
+        require_minor(before.dims[self.dim], self.axes)
+
+    def leaves(self, before: Sharding) -> Sharding:
+        kept = before.with_dim(self.dim, before.dims[self.dim][: -len(self.axes)])
+        return Sharding(kept.dims, before.unreduced | set(self.axes))
+
+    def step(self, held: Any, after: Array, mesh: Mesh) -> Any:
+        found = np.zeros(mesh.sizes + after.local_shape(mesh), held.dtype)
+        for device in np.ndindex(*mesh.sizes):
+            number = _number(dict(zip(mesh.names, device, strict=True)), self.axes, mesh)
+            size = held[device].shape[self.dim]
+            found[(*device, *(slice(None),) * self.dim, slice(number * size, (number + 1) * size))] = held[device]
+        return found
+
+
+def _number(place: Mapping[str, int], axes: Axes, mesh: Mesh) -> int:
+    found = 0
+    for axis in axes:
+        found = found * mesh.size(axis) + place[axis]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """A move from the ends of dims to those of others, which is of a sharding before: `AllToAll_p(d,e)` of several.
+
+    `ends`: axes that leave the end of a dim, and the dim to whose end they go.
+    """
+
+    kind: type[CollectivePermute] | type[JointExchange]
+    ends: tuple[tuple[Axes, int, int], ...]
+
+    def of(self, before: Sharding, mesh: Mesh) -> Move:
+        dims = list(before.dims)
+        for axes, source, _ in self.ends:
+            require_minor(dims[source], axes)
+            dims[source] = dims[source][: -len(axes)]
+        for axes, _, target in self.ends:
+            dims[target] += axes
+        changed = mesh.ordered([axis for old, new in zip(before.dims, dims, strict=True) if old != new for axis in old])
+        if self.kind is JointExchange:
+            changed = moved(tails(before.dims, tuple(dims), mesh), mesh)
+        return self.kind(changed, tuple(dims))
+
+
+LawMove: TypeAlias = Move | Spread | Tails
+Lies: TypeAlias = tuple[Array, Any]  # an array, and its blocks
+
+
+def after(array: Array, moves: Sequence[LawMove], laid_out: Callable[[], Any], mesh: Mesh) -> Lies | None:
+    """The array and its blocks after moves; None where a dim is not shared out evenly.
+
+    Raises IllegalMove where a sharding does not allow a move.
+    """
+    lies: list[tuple[Move | Spread, Array]] = []
+    sharding = array.sharding
+    for each in moves:
+        move = each.of(sharding, mesh) if isinstance(each, Tails) else each
+        move.check(sharding, mesh)
+        sharding = move.leaves(sharding)
+        lies.append((move, Array(array.name, array.dims, array.shape, sharding, array.dtype)))
+    if not all(way.sharding.divides(array.shape, mesh) for _, way in lies):
+        return None
+    held = laid_out()
+    for move, way in lies:
+        held = (
+            move.step(held, way, mesh)
+            if isinstance(move, Spread)
+            else simulate.step(move, (held,), (array,), way, mesh)
+        )
+        array = way
+    return array, held
+
+
+def read(text: str, groups: Groups, dims: Dims) -> tuple[LawMove, ...]:
+    """The moves that a side of a law stands for; IllegalMove where its letters name an axis twice."""
+    return tuple(_move(part.strip(), groups, dims) for part in text.split(";") if part.strip())
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The letters of a law: groups first, then dims."""
+    groups = {letter for part in text.split("_")[1:] for letter in part.partition("(")[0] if letter in GROUPS}
+    inside = {letter for part in text.split("(")[1:] for letter in part.partition(")")[0] if letter in DIMS}
+    return (*sorted(groups), *sorted(inside))
+
+
+def _move(text: str, groups: Groups, dims: Dims) -> LawMove:
+    name, _, rest = text.partition("_")
+    letters, _, inside = rest.partition("(")
+    some = [groups[letter] for letter in letters]
+    axes = tuple(axis for each in some for axis in each)
+    if len(set(axes)) < len(axes):
+        raise IllegalMove(f"{text} names an axis twice")
+    at = [dims[letter] for letter in inside.rstrip(")").split(",") if letter]
+    match name, at:
+        case "AllGather", [dim]:
+            return AllGather(axes, dim)
+        case "Slice", [dim]:
+            return Slice(axes, dim)
+        case "ReduceScatter", [dim]:
+            return ReduceScatter(axes, dim)
+        case "AllReduce", []:
+            return AllReduce(axes)
+        case "AllToAll", [source, dim]:
+            return AllToAll(axes, source, dim)
+        case "Spread", [dim]:
+            return Spread(axes, dim)
+        case "Mask", []:
+            return Mask(axes)
+        case "CollectivePermute", [dim]:  # of the two groups at the end of a dim the major one comes last
+            major, minor = some
+            return Tails(CollectivePermute, ((minor, dim, dim), (major, dim, dim)))
+        case "CollectivePermute", [one, other]:
+            require(one != other, f"{text} names a dim twice")
+            return Tails(CollectivePermute, ((some[0], one, other), (some[1], other, one)))
+        case "JointExchange", _:
+            ends = zip(some, at[::2], at[1::2], strict=True)
+            return Tails(JointExchange, tuple(ends))
+        case "JointGather" | "JointScatter", [one, other]:
+            require(one != other, f"{text} names a dim twice")
+            parts = tuple(sorted(zip(at, some, strict=True)))
+            return JointGather(parts) if name == "JointGather" else JointScatter(parts)
+        case _:
+            raise ValueError(f"unknown move `{text}`")
