@@ -78,7 +78,7 @@ def outcome(case: Any, counts: Counts) -> str:
 
 
 def counted(plan: shardc.Plan, counts: Counts) -> None:
-    counts["rule"].update(done.step.rule or done.step.name for done in every_step(plan.schedule.block))
+    counts["rule"].update(str(done.step.rule) or done.step.name for done in every_step(plan.schedule.block))
     counts["form"].update(forms_of(lower(plan.schedule)))
 
 
