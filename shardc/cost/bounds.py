@@ -14,6 +14,7 @@ So bytes take at least the time of the cheapest moves that bring as many or more
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations
@@ -21,7 +22,9 @@ from typing import NamedTuple
 
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, Move, ReduceScatter
-from shardc.ir.sharding import Axes
+from shardc.ir.exchange import needed, received_to_add
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Array, Axes, Sharding
 
 FEW = 4  # shares
 _LESS = 1 - 1e-13  # sums of floats round, and so does the order of axes
@@ -121,8 +124,8 @@ def _least_hop(model: CostModel, axes: Axes) -> float:
 
 
 def _groups(model: CostModel, axes: Axes) -> list[Axes]:
-    wide = [axis for axis in axes if model.mesh.size(axis) > 1]
-    return [group for count in range(1, len(wide) + 1) for group in combinations(wide, count)]
+    several = model.mesh.nontrivial(axes)
+    return [group for count in range(1, len(several) + 1) for group in combinations(several, count)]
 
 
 @lru_cache(maxsize=16384)
@@ -138,3 +141,14 @@ def _latency(model: CostModel, axes: Axes, moved: Axes) -> float:
         return known[left]
 
     return least(frozenset(moved)) * _LESS
+
+
+def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
+    """The most bytes that some device needs and does not hold; or what devices receive at least to add partial sums."""
+    total = math.prod(before.shape) * before.dtype.bytes
+    block, kept = needed(before.sharding, after, mesh)
+    missing = total // block - (total // kept if kept else 0)
+    summed = mesh.product(tuple(before.sharding.unreduced))
+    if summed == 1 or after.unreduced:
+        return missing
+    return max(missing, received_to_add(total, summed, block, mesh.devices))

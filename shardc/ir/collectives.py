@@ -39,7 +39,7 @@ from shardc.ir.operations import (
 from shardc.ir.sharding import SUM, Axes, Sharding
 from shardc.ir.uneven import cells, timetable
 
-_Dims: TypeAlias = tuple[int, ...]
+_Positions: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class AllReduce:
     """
 
     facts: ClassVar[Facts] = Facts(Kind.SUM, "AllReduce")
-    on: ClassVar[_Dims] = ()
+    on: ClassVar[_Positions] = ()
     turns: ClassVar[Turns] = AT_ONCE
 
     axes: Axes
@@ -157,7 +157,7 @@ class AllToAll:
     dim: int
 
     @property
-    def on(self) -> _Dims:
+    def on(self) -> _Positions:
         return (self.dim,)
 
     def over(self, renamed: Renaming, _: Mesh) -> AllToAll:
@@ -186,7 +186,7 @@ class JointExchange(ToDims):
     turns: ClassVar[Turns] = AT_ONCE
 
     @property
-    def on(self) -> _Dims:
+    def on(self) -> _Positions:
         return tuple(dim for dim, some in enumerate(self.dims) if not set(some).isdisjoint(self.axes))
 
     def check(self, before: Sharding, mesh: Mesh) -> None:
@@ -206,7 +206,7 @@ class CollectivePermute(ToDims):
     """
 
     facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute")
-    on: ClassVar[_Dims] = ()
+    on: ClassVar[_Positions] = ()
     turns: ClassVar[Turns] = AT_ONCE
 
     def check(self, before: Sharding, mesh: Mesh) -> None:
@@ -234,7 +234,7 @@ class DirectExchange(ToDims):
     """
 
     facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False, cuts=True)
-    on: ClassVar[_Dims] = ()
+    on: ClassVar[_Positions] = ()
 
     rounds: int
 
@@ -261,7 +261,7 @@ class UnevenExchange(ToDims):
     """
 
     facts: ClassVar[Facts] = Facts(Kind.PERMUTE, "CollectivePermute", is_named=False, cuts=True)
-    on: ClassVar[_Dims] = ()
+    on: ClassVar[_Positions] = ()
 
     cells: int
     rounds: tuple[int, ...]

@@ -8,9 +8,7 @@ from math import prod
 
 from shardc.ir.functions import FUNCTIONS, Function
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import SUM, Array, Axes, Sharding
-
-Dims = tuple[str, ...]
+from shardc.ir.sharding import SUM, Array, Axes, Dims, Sharding
 
 
 def product_law(operand_dims: Sequence[Dims], operands: Sequence[Sharding], result_dims: Dims) -> Sharding | str:

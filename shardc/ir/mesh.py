@@ -69,6 +69,10 @@ class Mesh:
         wanted = set(names)
         return tuple([name for name in self._sizes if name in wanted])
 
+    def nontrivial(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names whose axis has several devices, as they come."""
+        return tuple([name for name in names if self._sizes[name] > 1])
+
     def coordinates(self) -> Iterator[dict[str, int]]:
         """Every device's coordinates, in order of device number."""
         for number in range(self.devices):

@@ -15,6 +15,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 
 Axes = tuple[str, ...]
+Dims = tuple[str, ...]  # by name
 SUM, MAX, MIN = "sum", "max", "min"
 ShardingNumber = NewType("ShardingNumber", int)  # where shardings are numbered: in a `planner.paths.graph.Graph`
 

@@ -75,9 +75,9 @@ class Meter:
         """For those who ask a planner one thing, and wait."""
         return cls(1 << 62, 1 << 62)
 
-    def begin(self, most: int) -> None:
+    def begin(self, units: int) -> None:
         """The next statement."""
-        self.left = min(most, self.total)
+        self.left = min(units, self.total)
 
     def spend(self, units: int) -> None:
         self.pay(units)

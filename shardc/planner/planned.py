@@ -242,9 +242,9 @@ class PlannedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """No plan that was found keeps a memory limit; `least` is the smallest peak of those that were met, in bytes."""
+    """No plan that was found keeps a memory limit; `smallest` is the smallest peak of those that were met, in bytes."""
 
-    least: int
+    smallest: int
 
 
 def gaps_of(planned: PlannedStatement | PlannedLoop) -> Iterator[Gap]:

@@ -14,11 +14,11 @@ from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.ir.program import For, Program, bound_by
 from shardc.ir.scalars import number
+from shardc.ir.sharding import Dims
 from shardc.proving.field import PRIME, element
 from shardc.proving.functions import applied, converted
 from shardc.proving.tensors import Tensor, contracted, cut, joined, shaped, transposed
 
-Dims = tuple[str, ...]
 Sizes = Mapping[str, int]
 
 

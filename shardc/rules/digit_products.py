@@ -17,12 +17,11 @@ from typing import TypeAlias
 from shardc.ir.collectives import Move, Slice, apply
 from shardc.ir.digits import Reshape, names_after
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.ir.sharding import Array, Axes, Dims, Sharding
 from shardc.rules.routes import added, scattered
 
-Dims = tuple[str, ...]
-Place: TypeAlias = tuple[str, int]  # a dim, and which of its digits
-NOWHERE: Place = ("", 0)  # on no dim
+Digit: TypeAlias = tuple[str, int]  # a dim, and which of its digits
+NOWHERE: Digit = ("", 0)  # on no dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,12 @@ class Digits:
     def numbers(self, dim: str) -> range:
         return range(len(self.sizes[dim]) + 1)
 
-    def places(self, dims: Dims) -> list[Place]:
+    def places(self, dims: Dims) -> list[Digit]:
         """Every digit of these dims."""
         return [(dim, number) for dim in dims for number in self.numbers(dim)]
 
     @property
-    def cuts(self) -> list[Place]:
+    def cuts(self) -> list[Digit]:
         """Each cut between two digits: the dim, and the upper one's number."""
         return [(dim, upper) for dim, sizes in self.sizes.items() for upper in range(len(sizes))]
 
@@ -125,8 +124,8 @@ class Choices:
     """The ways to put axes on digits: for each axis, independently, the places where it may stand."""
 
     axes: Axes
-    places: tuple[tuple[Place, ...], ...]
-    orders: dict[tuple[Place, frozenset[str]], Axes]  # of axes that share a digit, as the first array has them there
+    places: tuple[tuple[Digit, ...], ...]
+    orders: dict[tuple[Digit, frozenset[str]], Axes]  # of axes that share a digit, as the first array has them there
 
     @property
     def count(self) -> int:
@@ -139,9 +138,9 @@ class Choices:
         factors = ([1 if place == NOWHERE else size for place in places] for size, places in some)
         return [math.prod(found) for found in product(*factors)]
 
-    def placements(self, chosen: Sequence[Place], digits: Digits) -> Iterator[Placement]:
+    def placements(self, chosen: Sequence[Digit], digits: Digits) -> Iterator[Placement]:
         """The placements with each axis on the place chosen for it: axes that share a digit in every order."""
-        found: dict[Place, Axes] = {}
+        found: dict[Digit, Axes] = {}
         for axis, place in zip(self.axes, chosen, strict=True):
             found[place] = (*found.get(place, ()), axis)
         every = digits.places(tuple(digits.sizes))
@@ -149,7 +148,7 @@ class Choices:
             on = iter(orders)
             yield Placement({dim: tuple(next(on) for _ in digits.numbers(dim)) for dim in digits.sizes})
 
-    def _in_order(self, place: Place, axes: Axes) -> list[Axes]:
+    def _in_order(self, place: Digit, axes: Axes) -> list[Axes]:
         """The orders of axes on a digit: the one that an array has them in, or all."""
         if len(axes) < 2:
             return [axes]
@@ -165,7 +164,7 @@ def choices(placed: Sequence[tuple[Dims, Sharding]], digits: Digits, pool: Axes)
         tuple(dict.fromkeys([NOWHERE, *(at for array in numbered for at, here in array if axis in here), *rests]))
         for axis in pool
     )
-    orders: dict[tuple[Place, frozenset[str]], Axes] = {}
+    orders: dict[tuple[Digit, frozenset[str]], Axes] = {}
     for array in numbered:
         for at, here in array:
             orders.setdefault((at, frozenset(here)), here)

@@ -8,9 +8,7 @@ from typing import Any
 from shardc.ir.calls import linear_operands
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes, Sharding
-
-Dims = tuple[str, ...]
+from shardc.ir.sharding import Axes, Dims, Sharding
 
 
 def applied(

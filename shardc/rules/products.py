@@ -17,9 +17,7 @@ from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Rule
-from shardc.ir.sharding import Axes, Sharding
-
-Dims = tuple[str, ...]
+from shardc.ir.sharding import Axes, Dims, Sharding
 
 
 @dataclass(frozen=True, slots=True)

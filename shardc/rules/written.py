@@ -13,9 +13,7 @@ from collections.abc import Iterator, Sequence
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, Move, ReduceScatter, Slice
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes, Sharding
-
-Dims = tuple[str, ...]
+from shardc.ir.sharding import Axes, Dims, Sharding
 
 
 def before_product(

@@ -24,9 +24,8 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.laws import product_law
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Axes, Dims, Sharding
 
-Dims = tuple[str, ...]
 _MATMUL: tuple[Dims, Dims, Dims] = (("I", "J"), ("J", "K"), ("I", "K"))
 
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from shardc.ir.collectives import COLLECTIVE_NAMES, apply
 from shardc.ir.functions import FUNCTIONS, NAMED
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Sharding, spell
+from shardc.ir.sharding import Dims, Sharding, spell
 from shardc.rules.moves import moves
 from shardc.rules.products import local_product
 from shardc.testing.strategies import Case, shardings
 
-Dims = tuple[str, ...]
 _DIMS = ("I", "J", "K", "L")
 _NONE = frozenset[str]()
 

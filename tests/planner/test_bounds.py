@@ -12,8 +12,8 @@ import shardc
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner.bounds.bound import _matmul
-from shardc.planner.bounds.cuts import _within, by_products, filled, sent
-from shardc.planner.bounds.degrees import Operand, block_spread, received, spread
+from shardc.planner.bounds.received import Operand, block_spread, received, spread
+from shardc.planner.bounds.sent import _within, by_products, filled, sent
 from shardc.testing import Case, matmuls, shardings
 
 MESHES = ({"X": 2, "Y": 2}, {"X": 2, "Y": 4}, {"X": 2, "Y": 2, "Z": 2}, {"X": 1, "Y": 3})

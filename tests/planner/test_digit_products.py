@@ -225,14 +225,14 @@ def tasks(draw):
 
 @settings(max_examples=40, deadline=None)
 @given(tasks(), st.randoms(use_true_random=False))
-def test_a_floor_is_the_price_of_the_route_and_never_above_it(case, random):
+def test_a_bound_is_the_price_of_the_route_and_never_above_it(case, random):
     task, every = case
     bounds = task.bounds(every.axes)[::-1]
     for _ in range(20):
         chosen = tuple(map(random.choice, every.places))
-        leasts = [bound.bound(chosen, *bound.joined([[place] for place in chosen])) for bound in bounds]
-        for way in every.placements(chosen, task.digits) if None not in leasts else ():
-            for number, (least, (dims, lies)) in enumerate(zip(leasts, task.placed, strict=True)):
+        lowest = [bound.bound(chosen, *bound.joined([[place] for place in chosen])) for bound in bounds]
+        for way in every.placements(chosen, task.digits) if None not in lowest else ():
+            for number, (least, (dims, lies)) in enumerate(zip(lowest, task.placed, strict=True)):
                 found = task._moved(number, way)
                 if found is None:
                     continue

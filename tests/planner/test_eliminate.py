@@ -42,7 +42,7 @@ def test_elimination_finds_the_least_sum(case):
 @settings(max_examples=200, deadline=None)
 @given(sums(), st.integers(1, 8))
 def test_where_tables_are_too_large_the_bound_is_a_bound_and_the_price_an_assignments(case, most):
-    found, best = solve(*case, most=most), least(*case)
+    found, best = solve(*case, max_entries=most), least(*case)
     assert found.bound <= best <= found.price
 
 

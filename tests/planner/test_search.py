@@ -1,4 +1,4 @@
-"""What a search skips: what floors rule out, products that cannot be best, axes that a program leaves idle."""
+"""What a search skips: what bounds rule out, products that cannot be best, axes that a program leaves idle."""
 
 import math
 import random
@@ -69,7 +69,7 @@ def test_a_move_saves_no_more_than_it_costs(case):
     [(("Z", "X", ""), ("Y", "X", "")), (("Z", "X", ""), ("", "ZX", "Y")), (("", "Z", "YX"), ("", "YZ", ""))],
 )
 def test_a_search_towards_a_goal_leaves_aside_what_takes_as_long_but_brings_more(source, goal):
-    """A floor that is a little too low makes a search look at every path of the same time: 11 to 20 shardings here."""
+    """A bound that is a little too low makes a search look at every path of the same time: 11 to 20 shardings here."""
     mesh = Mesh.of({"X": 4, "Y": 4, "Z": 4})
     search = Search(
         Graph(mesh, 3, mesh.names), (2304, 2304, 2304), BF16, LinkModel.of(mesh, chip("v5p")), Objective.TIME

@@ -27,9 +27,7 @@ from shardc.ir.dtypes import DType, accumulator, multiplied
 from shardc.ir.functions import FUNCTIONS, Function, Gives
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply
-from shardc.ir.sharding import Array
-
-Dims = tuple[str, ...]
+from shardc.ir.sharding import Array, Dims
 
 
 def letters(dims: Dims) -> dict[str, str]:

@@ -9,20 +9,18 @@ one of them. Of outputs that share an input the largest counts, since what is mo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from shardc.cost.bounds import reshard_bound
 from shardc.ir.dtypes import DType
-from shardc.ir.exchange import needed, received_to_add
 from shardc.ir.expressions import Expr, Named, Product, Use, operands
-from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import For, Input, Program, bound_by, read_by
 from shardc.ir.sharding import Array, Sharding
-from shardc.planner.bounds.cuts import by_products, sent
-from shardc.planner.bounds.degrees import Matmul, Operand, received
+from shardc.planner.bounds.received import Matmul, Operand, received
+from shardc.planner.bounds.sent import by_products, sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def lower_bound(schedule: Schedule) -> int:
     """The wire bytes that every plan of the program needs; 0 where none is known.
 
     Of an input in another sharding, the most bytes that a device must hold and does not; of a product of two inputs
-    what `degrees` and `cuts` count. Nothing of what lies, or may lie, as the planner likes.
+    what `received` and `sent` count. Nothing of what lies, or may lie, as the planner likes.
     """
     program = schedule.program
     found: list[tuple[frozenset[str], int]] = []
@@ -147,14 +145,3 @@ def _matmul(schedule: Schedule) -> Matmul | None:
             return _of_arrays(found, dims, wanted, schedule.program)
         case _:
             return None
-
-
-def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
-    """The most bytes that some device needs and does not hold; or what devices receive at least to add partial sums."""
-    total = math.prod(before.shape) * before.dtype.bytes
-    block, kept = needed(before.sharding, after, mesh)
-    missing = total // block - (total // kept if kept else 0)
-    summed = mesh.product(tuple(before.sharding.unreduced))
-    if summed == 1 or after.unreduced:
-        return missing
-    return max(missing, received_to_add(total, summed, block, mesh.devices))

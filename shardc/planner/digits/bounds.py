@@ -21,9 +21,9 @@ from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.graph import Leg, Remaining
 from shardc.planner.paths.search import Search
-from shardc.rules.digit_products import NOWHERE, Place
+from shardc.rules.digit_products import NOWHERE, Digit
 
-SUMMED: Place = ("", 1)  # on a dim that the result lacks
+SUMMED: Digit = ("", 1)  # on a dim that the result lacks
 # What becomes of axes: held where the route starts, or once slices are taken; summed; moved; gathered; clashing, if one
 # stands before where the other does after: then some device holds nothing of what it needs.
 ROLES = ("held", "summed", "moved", "gathered", "clashing")
@@ -40,10 +40,10 @@ class MovesBound:
 
     search: Search
     axes: Axes
-    extents: dict[Place, int]
-    at: dict[Place, Axes]  # where the operand lies, or where the result is wanted
+    extents: dict[Digit, int]
+    at: dict[Digit, Axes]  # where the operand lies, or where the result is wanted
     is_result: bool
-    codes: list[dict[Place, int]]  # of each axis, by its place of the product
+    codes: list[dict[Digit, int]]  # of each axis, by its place of the product
     prices: dict[int, int] = field(default_factory=dict)
     _shared: dict[tuple[int, Axes], int] = field(default_factory=dict)
 
@@ -52,8 +52,8 @@ class MovesBound:
         cls,
         search: Search,
         axes: Axes,
-        places: Sequence[Place],
-        every: Sequence[Place],
+        places: Sequence[Digit],
+        every: Sequence[Digit],
         lies: Sharding,
         is_result: bool,
     ) -> MovesBound:
@@ -69,7 +69,7 @@ class MovesBound:
     def _several(self) -> int:
         return 1 << len(ROLES) * len(self.axes)
 
-    def _code(self, axis: str, own: Place) -> int:
+    def _code(self, axis: str, own: Digit) -> int:
         """The code of one axis on one of the array's own places, or summed, or nowhere."""
         size = self.search.graph.mesh.size(axis)
         if own in self.extents and self.extents[own] % size:
@@ -93,7 +93,7 @@ class MovesBound:
             code |= self._several << 2 + list(self.extents).index(own)
         return code
 
-    def joined(self, every: Sequence[Sequence[Place]]) -> list[int]:
+    def joined(self, every: Sequence[Sequence[Digit]]) -> list[int]:
         """Of all ways to choose one of its places for each axis, in the order of `itertools.product`: the codes.
 
         Without the places that are taken; where one is taken twice, its digit has several axes.
@@ -105,7 +105,7 @@ class MovesBound:
             found = [a | b | several if a & b >= end else a | b for a in found for b in own]
         return [code % end for code in found]
 
-    def bound(self, chosen: Sequence[Place], code: int) -> int | None:
+    def bound(self, chosen: Sequence[Digit], code: int) -> int | None:
         """For each axis a place of the product, and their code. None if blocks do not divide."""
         if code >= self._several:
             return None if code >= self._several << 1 else self._sharing(chosen)
@@ -115,9 +115,9 @@ class MovesBound:
             )
         return self.prices[code]
 
-    def _sharing(self, chosen: Sequence[Place]) -> int | None:
+    def _sharing(self, chosen: Sequence[Digit]) -> int | None:
         """The same where axes share a digit."""
-        mesh, own = self.search.graph.mesh, dict[Place, Axes]()
+        mesh, own = self.search.graph.mesh, dict[Digit, Axes]()
         for axis, place in zip(self.axes, chosen, strict=True):
             own[place] = (*own.get(place, ()), axis)
         blocks, alone = 1, True

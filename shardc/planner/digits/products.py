@@ -17,7 +17,7 @@ from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Product
-from shardc.ir.sharding import Array, Axes, Sharding, ShardingNumber
+from shardc.ir.sharding import Array, Axes, Dims, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.planner.budget import PLACED, PRICED, Spent
 from shardc.planner.digits.bounds import MovesBound
@@ -26,7 +26,7 @@ from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Work
-from shardc.rules.digit_products import Choices, Digits, Dims, Place, Placement, choices, digits_of_dims
+from shardc.rules.digit_products import Choices, Digit, Digits, Placement, choices, digits_of_dims
 from shardc.rules.routes import Route
 
 MAX_PLACEMENTS = 4096  # ways to put the axes on digits: three axes on three dims have at most 512
@@ -97,23 +97,23 @@ def _clearly_cheaper(problem: Problem, table: Table, origin: Multiplied, number:
     seeds = origin.seeds
     price = table.paths(number).price[number] - sum(below.seeds[seed] for below, seed in seeds)
     sources = tuple(below.sharding(seed) for below, seed in seeds)
-    most = problem.objective.clearly_below(price)
-    return in_digits(problem, origin.pair(table.expr), sources, table.sharding(number), most)
+    below = problem.objective.clearly_below(price)
+    return in_digits(problem, origin.pair(table.expr), sources, table.sharding(number), below)
 
 
 def _cheapest(task: _Task, below: int) -> InDigits | None:
     """In order of what they cost at least, until that is no less than the best."""
     best = None
-    pool = tuple(axis for axis in task.problem.pool if task.problem.mesh.size(axis) > 1)
+    pool = task.problem.mesh.nontrivial(task.problem.pool)
     every = choices(task.placed, task.digits, pool)
     if every.count > MAX_PLACEMENTS:
         return None
     try:
         task.problem.meter.spend(PLACED * every.count)
         bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
-        most = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
+        last = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
         for bound, parts, chosen in bounded:
-            if bound >= below or bound > most:
+            if bound >= below or bound > last:
                 break
             for placement in every.placements(chosen, task.digits):
                 task.problem.meter.spend(PRICED)
@@ -125,7 +125,7 @@ def _cheapest(task: _Task, below: int) -> InDigits | None:
     return best
 
 
-def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Place, ...]]]:
+def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Digit, ...]]]:
     """The choices that may cost less than that: what they cost at least, and of that each array's part."""
     bounds = task.bounds(every.axes)
     codes = zip(*(moves.joined(every.places) for moves in bounds), strict=True)
@@ -150,7 +150,7 @@ def _with_fewest_digits(
     All that can be, if that does; else one after another.
     """
 
-    def without(cuts: Iterable[Place]) -> InDigits | None:
+    def without(cuts: Iterable[Digit]) -> InDigits | None:
         digits, placement = found.digits, found.placement
         for dim, upper in cuts:
             fewer = placement.joined(digits, dim, upper, problem.mesh)

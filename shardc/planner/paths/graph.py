@@ -135,10 +135,10 @@ class Graph:
 
     def _remainder(self, block: int, kept: int, left: int, summed: frozenset[str], others: frozenset[str]) -> Remaining:
         mesh = self.mesh
-        wide = tuple(axis for axis in mesh.ordered(summed) if mesh.size(axis) > 1)
+        summing = mesh.nontrivial(mesh.ordered(summed))
         moved = (axis for place, axis in enumerate(mesh.names) if left >> place & 1)
         axes = mesh.ordered(others.union(self.pool))
-        return Remaining(axes, block, None if wide or not kept else kept, wide, mesh.ordered((*wide, *moved)))
+        return Remaining(axes, block, None if summing or not kept else kept, summing, mesh.ordered((*summing, *moved)))
 
     def needs_digits(self, number: ShardingNumber, goal: ShardingNumber) -> bool:
         """What `rules.routes.needs_digits` says of two shardings."""

@@ -14,7 +14,7 @@ from shardc.ir.sharding import ShardingNumber
 from shardc.rules.routes import Route
 
 Arrival: TypeAlias = tuple[ShardingNumber, Route]  # from which sharding, by which moves
-Onward: TypeAlias = tuple[ShardingNumber, int, Route]  # to which sharding, at what price, by which moves
+Successor: TypeAlias = tuple[ShardingNumber, int, Route]  # to which sharding, at what price, by which moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class Moves(Protocol):
     """What a run asks: a Search."""
 
     def bound(self, number: ShardingNumber, goal: ShardingNumber | None) -> int: ...
-    def onward(
+    def successors(
         self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None
-    ) -> Iterable[Onward] | None: ...
+    ) -> Iterable[Successor] | None: ...
     def from_seeds(
         self, number: ShardingNumber, seeds: dict[ShardingNumber, int], price: int
     ) -> Iterator[tuple[ShardingNumber, tuple[int, Route]]]: ...
     def shortcut(
-        self, seed: ShardingNumber, start: int, number: ShardingNumber, goal: ShardingNumber | None, found: Onward
-    ) -> Onward: ...
+        self, seed: ShardingNumber, start: int, number: ShardingNumber, goal: ShardingNumber | None, found: Successor
+    ) -> Successor: ...
     def brings_too_much(self, price: int) -> bool: ...
 
 
@@ -89,23 +89,23 @@ class Run:
             self.settled.add(number)
             if number == goal:
                 break
-            onward = self._onward(number)
-            if onward is None:
+            successors = self._successors(number)
+            if successors is None:
                 return None if goal is None or goal not in price else Paths(price, self.last, min(bound, price[goal]))
             here = price[number]
-            for target, added, route in onward:
+            for target, added, route in successors:
                 known = price.get(target)
                 if known is None or here + added < known:
                     self._meet(number, (target, here + added, route), is_new=known is None)
         return Paths({number: price[number] for number in price if number in self.settled}, self.last)
 
-    def _onward(self, number: ShardingNumber) -> Iterable[Onward] | None:
+    def _successors(self, number: ShardingNumber) -> Iterable[Successor] | None:
         if self.goal is None and len(self.seeds) > 1:
             for seed, (cost, route) in self.moves.from_seeds(number, self.seeds, self.price[number]):
                 self._keep(number, self.seeds[seed] + cost, (seed, route))
-        return self.moves.onward(number, self.goal, self.last[number])
+        return self.moves.successors(number, self.goal, self.last[number])
 
-    def _meet(self, number: ShardingNumber, found: Onward, is_new: bool) -> None:
+    def _meet(self, number: ShardingNumber, found: Successor, is_new: bool) -> None:
         """A cheaper way to a sharding, or the first, to which a shortcut may be cheaper still."""
         target, cost, route = found
         before, left = number, self.moves.bound(target, self.goal)

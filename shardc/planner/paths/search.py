@@ -28,7 +28,7 @@ from shardc.planner.paths.graph import (
     edge_costs,
     sharding_graph,
 )
-from shardc.planner.paths.run import Arrival, Onward, Paths, Run
+from shardc.planner.paths.run import Arrival, Paths, Run, Successor
 from shardc.rules.routes import Route, aligned, plainly, route
 
 
@@ -65,7 +65,7 @@ class Search:
         self._routed: dict[tuple[ShardingNumber, ShardingNumber], tuple[int, Route] | None] = {}
         self._closed: dict[tuple[ShardingNumber, ShardingNumber], tuple[int, Route] | None] = {}
         self._divides: dict[ShardingNumber, bool] = {}
-        self._priced: dict[ShardingNumber, list[Onward]] = {}
+        self._priced: dict[ShardingNumber, list[Successor]] = {}
         self._from: dict[ShardingNumber, Paths] = {}
 
     def divides(self, number: ShardingNumber) -> bool:
@@ -115,7 +115,9 @@ class Search:
                         waiting.append(edge.target)
         return Paths(price, last, found.bound)
 
-    def onward(self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None) -> list[Onward] | None:
+    def successors(
+        self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None
+    ) -> list[Successor] | None:
         """The route to the goal, and every move; None where the budget ends first."""
         try:
             return [*self._routes(number, goal, last), *self._steps(number)]
@@ -123,8 +125,8 @@ class Search:
             return None
 
     def brings_too_much(self, price: int) -> bool:
-        most = self.options.most_wire
-        return most is not None and self.objective.wire_bytes(price) > most
+        limit = self.options.most_wire
+        return limit is not None and self.objective.wire_bytes(price) > limit
 
     def paths_from(self, number: ShardingNumber) -> Paths:
         """The paths from one sharding at price 0; searched once."""
@@ -166,7 +168,7 @@ class Search:
             wire = max(wire, received_to_add(self.total_bytes, summed, left.block, devices))
         return self.objective.price(0 if rate is None else rate.time_ps(self.total_bytes), wire, steps=0)
 
-    def _routes(self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None) -> list[Onward]:
+    def _routes(self, number: ShardingNumber, goal: ShardingNumber | None, last: Arrival | None) -> list[Successor]:
         """The route to the goal. In pieces it saves nothing but from a seed, or from what a reduction left."""
         if goal is None:
             return []
@@ -181,8 +183,8 @@ class Search:
         return self.route(number, goal)
 
     def shortcut(
-        self, seed: ShardingNumber, start: int, number: ShardingNumber, goal: ShardingNumber | None, found: Onward
-    ) -> Onward:
+        self, seed: ShardingNumber, start: int, number: ShardingNumber, goal: ShardingNumber | None, found: Successor
+    ) -> Successor:
         """A route from the seed of a path to the sharding that it just met, if that is cheaper.
 
         Only for pairs that the search meets, so that of two searches the wider may find a cheaper path; only where the
@@ -320,7 +322,7 @@ class Search:
         before = 0 if number in self.given else self.local_bytes(number)
         return before + self.local_bytes(target) <= self._cap
 
-    def _steps(self, number: ShardingNumber) -> list[Onward]:
+    def _steps(self, number: ShardingNumber) -> list[Successor]:
         found = self._priced.get(number)
         if found is None:
             self._meter.spend(NODE)

@@ -25,7 +25,7 @@ _Placed = tuple[str | None, ...]  # of each axis the dim that it stands on
 
 
 @dataclass(frozen=True, slots=True)
-class Lying:
+class Movable:
     """An operand, or the result: its dims, where it may lie already or is wanted, and what it costs to move it.
 
     An operand from there to the number of a sharding, the result from that to where it is wanted; None if blocks do
@@ -39,7 +39,7 @@ class Lying:
 
 
 def few_ways(
-    operands: Sequence[Lying], result: Lying, price: Callable[[Way], int], meter: Meter
+    operands: Sequence[Movable], result: Movable, price: Callable[[Way], int], meter: Meter
 ) -> list[tuple[Way, int]]:
     """A few ways and their prices up to the result; the first leads to the goal most cheaply.
 
@@ -50,8 +50,8 @@ def few_ways(
 
 @dataclass(slots=True)
 class _Placing:
-    operands: tuple[Lying, ...]
-    result: Lying
+    operands: tuple[Movable, ...]
+    result: Movable
     price: Callable[[Way], int]
     meter: Meter
     _known: dict[_Placed, tuple[int, int, Way] | None] = field(default_factory=dict)
@@ -152,5 +152,5 @@ class _Placing:
             yield from chain.from_iterable(sharding.sharded for sharding in array.lies)
 
 
-def _placed_axes(axes_of: Mapping[str, Axes], wide: Callable[[Sharding], Sharding]) -> Axes:
-    return wide(Sharding(tuple(axes_of.values()))).sharded
+def _placed_axes(axes_of: Mapping[str, Axes], refined: Callable[[Sharding], Sharding]) -> Axes:
+    return refined(Sharding(tuple(axes_of.values()))).sharded

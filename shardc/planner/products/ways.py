@@ -19,10 +19,10 @@ from shardc.ir.dtypes import DType, multiplied
 from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
-from shardc.ir.sharding import Sharding, ShardingNumber
+from shardc.ir.sharding import Dims, Sharding, ShardingNumber
 from shardc.planner.budget import BOUND, Meter, Spent
 from shardc.planner.paths.graph import Graph
-from shardc.rules.products import Dims, local_products
+from shardc.rules.products import local_products
 
 
 @dataclass(frozen=True, slots=True)

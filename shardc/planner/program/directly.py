@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
+from shardc.cost.bounds import reshard_bound
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange
@@ -23,7 +24,6 @@ from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
 from shardc.lowering.scatters import block_of
-from shardc.planner.bounds.bound import reshard_bound
 from shardc.planner.options import Objective
 from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
 
@@ -94,19 +94,19 @@ class _Part:
     steps: tuple[Step, ...]
     before: Array
     after: Array
-    most: int
+    at_best: int
 
 
 def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> tuple[_Run | None, int]:
     """The part of a chain that saves most as one move, and what others would save beyond it that are too long to be
     written. Rounds are worked out of those alone that may save more."""
     best, saved, unwritten = None, 0, 0
-    for part in sorted(_parts(chain, schedule, model, objective), key=lambda part: part.most, reverse=True):
-        if best is not None and saved >= part.most:
+    for part in sorted(_parts(chain, schedule, model, objective), key=lambda part: part.at_best, reverse=True):
+        if best is not None and saved >= part.at_best:
             break
         move = uneven_exchange(part.before.sharding, part.after.sharding.dims, schedule.mesh)
         if move is None:
-            unwritten = max(unwritten, part.most)
+            unwritten = max(unwritten, part.at_best)
             continue
         found = _run(part, move, schedule, model, objective)
         if found is not None and found.saved > saved:
@@ -127,9 +127,9 @@ def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objectiv
             continue  # links of one move carry as much: also by time an AllGather is no exchange of pieces
         ideal = in_one_round(before.sharding, after.sharding.dims, schedule.mesh)
         spent = _counted(objective, (step.cost for step in steps))
-        most = 0 if ideal is None else spent - _counted(objective, [_cost(ideal, before, model)])
-        if most > spent - objective.clearly_less(spent):
-            yield _Part(steps, before, after, most)
+        at_best = 0 if ideal is None else spent - _counted(objective, [_cost(ideal, before, model)])
+        if at_best > spent - objective.clearly_less(spent):
+            yield _Part(steps, before, after, at_best)
 
 
 def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:

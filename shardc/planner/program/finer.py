@@ -74,7 +74,7 @@ class Finer:
         best = self._in_pieces(best, directly_done.planned)
         if best.planned is None:
             assert refused is not None
-            return Refused(min(refused.least, *best.peaks)) if best.peaks else refused
+            return Refused(min(refused.smallest, *best.peaks)) if best.peaks else refused
         return self._telling(self._plainer(best.planned, best.budget), directly_done.unwritten)
 
     def _in_pieces(self, best: _Best, found: PlannedProgram | None) -> _Best:
@@ -88,11 +88,11 @@ class Finer:
     def _telling(self, planned: PlannedProgram, unwritten: int) -> PlannedProgram:
         """The plan, which says so where an exchange that is too long to be written would be clearly better."""
         objective, spent = self.planning.objective, planned.measure(self.planning.objective)
-        least = self.whole.measure(objective) - unwritten
-        if not unwritten or least >= objective.clearly_less(spent):
+        exchanged = self.whole.measure(objective) - unwritten
+        if not unwritten or exchanged >= objective.clearly_less(spent):
             return planned
         note = "an exchange in unequal pieces is too long to be written: it would take more than "
-        note += f"{MAX_ROUNDS} rounds, or {MAX_NUMBERS} numbers; gap up to {spent / max(1, least):.2f}"
+        note += f"{MAX_ROUNDS} rounds, or {MAX_NUMBERS} numbers; gap up to {spent / max(1, exchanged):.2f}"
         return replace(planned, notes=(*planned.notes, note))
 
     def _is_at_bound(self, best: _Best) -> bool:
@@ -205,8 +205,8 @@ def worth_cutting(
         """By time, of an array that only moves, what is sliced in part: an axis that holds copies."""
         return not by_time or (model.has_parts(axis) and not (only_moves(program) and axis in used))
 
-    wide = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in pool if mesh.size(axis) > 1)
-    cuts = _even_cuts(wide, _most_axes(program))
+    axes = tuple((axis, mesh.size(axis), may_cut(axis)) for axis in mesh.nontrivial(pool))
+    cuts = _even_cuts(axes, _most_axes(program))
     if cuts and not by_time and not needed and best.cost.wire_bytes <= whole.bound_bytes:
         return []
     names = [dim for dim, _ in program.sizes]
@@ -221,32 +221,32 @@ def _most_axes(program: Program) -> int:
 
 
 @lru_cache(maxsize=256)
-def _even_cuts(axes: tuple[tuple[str, int, bool], ...], most: int) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+def _even_cuts(axes: tuple[tuple[str, int, bool], ...], max_axes: int) -> tuple[Mapping[str, tuple[int, ...]], ...]:
     """Of all ways to cut some axes that leave at most so many, the most even for each number of axes.
 
     `axes` are names, sizes, and whether they may be cut.
     """
-    room = most - len(axes)
+    room = max_axes - len(axes)
     if room < 1:
         return ()
     ways: dict[int, list[tuple[int, Mapping[str, tuple[int, ...]]]]] = {}
     for cut in product(*(list(_factorings(size, room + 1 if may else 1)) for _, size, may in axes)):
         sizes = [part for parts in cut for part in parts]
         cuts = {axis: parts for (axis, _, _), parts in zip(axes, cut, strict=True) if len(parts) > 1}
-        if cuts and len(sizes) <= most:
+        if cuts and len(sizes) <= max_axes:
             ways.setdefault(len(sizes), []).append((sum(sizes), cuts))
     for found in ways.values():
         found.sort(key=lambda way: way[0])
     return tuple(cut for count in sorted(ways) for _, cut in ways[count][:MOST_EVEN])
 
 
-def _factorings(size: int, most: int) -> Iterator[tuple[int, ...]]:
+def _factorings(size: int, max_parts: int) -> Iterator[tuple[int, ...]]:
     """Every way to write a size as a product of at most so many factors above 1, in order: 4, 2·2."""
     yield (size,)
-    if most > 1:
+    if max_parts > 1:
         for first in range(2, size // 2 + 1):
             if size % first == 0:
-                yield from ((first, *rest) for rest in _factorings(size // first, most - 1))
+                yield from ((first, *rest) for rest in _factorings(size // first, max_parts - 1))
 
 
 def joined(by: Refinement, shardings: Sequence[Sharding]) -> dict[str, tuple[int, ...]]:

@@ -26,8 +26,8 @@ class Limited:
     memory: int
     planning: Planning
 
-    def within(self, free: PlannedProgram, least: int) -> PlannedProgram | Refused:
-        """A plan that keeps the limit. `free` is the one without it, `least` the smallest peak that is known.
+    def within(self, free: PlannedProgram, smallest: int) -> PlannedProgram | Refused:
+        """A plan that keeps the limit. `free` is the one without it, `smallest` the smallest peak that is known.
 
         What is tried does not depend on the limit, but where it ends: so a larger limit finds a plan as well, and
         what a refusal names as the smallest is found under it.
@@ -35,8 +35,8 @@ class Limited:
         for found in self._leaner(free):
             if found.cost.peak_bytes <= self.memory:
                 return found
-            least = min(least, found.cost.peak_bytes)
-        return Refused(least)
+            smallest = min(smallest, found.cost.peak_bytes)
+        return Refused(smallest)
 
     def keeping(self, options: Options) -> Iterator[PlannedProgram]:
         """Plans whose last statement keeps the limit if it can, each leaner before that than the one before.
@@ -63,17 +63,17 @@ class Limited:
         yield from self._smaller_steps(free, Options())
         planning = self.planning
         if planning.axes(self.program, planning.uses_idle_first) != planning.axes(self.program):
-            wide = self._attempt(Options(idle=True, must_plan=False))
-            if wide is not None:
-                yield wide
-                yield from self._smaller_steps(wide, Options(idle=True))
+            over_idle = self._attempt(Options(idle=True, must_plan=False))
+            if over_idle is not None:
+                yield over_idle
+                yield from self._smaller_steps(over_idle, Options(idle=True))
 
     def _smaller_steps(self, free: PlannedProgram, options: Options) -> Iterator[PlannedProgram]:
         """Plans that may keep the limit, with steps ever smaller than the largest of the one before."""
         while True:
             yield from self.keeping(options)
-            largest, most = _largest_on_the_way(free), options.largest_step
-            if not largest or (most is not None and largest > most):
+            largest, limit = _largest_on_the_way(free), options.largest_step
+            if not largest or (limit is not None and largest > limit):
                 return
             options = replace(options, largest_step=largest - 1)
             found = self._attempt(replace(options, must_plan=False))

@@ -121,9 +121,9 @@ def pareto(
 def too_large(program: Program, memory: int | None, refused: Refused) -> ShardcError:
     return ShardcError(
         "SHC410",
-        f"no plan found keeps {memory} bytes per device; the smallest peak found is {refused.least}",
+        f"no plan found keeps {memory} bytes per device; the smallest peak found is {refused.smallest}",
         span=program.statements[0].span if len(program.statements) == 1 else None,
-        help=f"--memory {refused.least}, or shard the arrays over more axes",
+        help=f"--memory {refused.smallest}, or shard the arrays over more axes",
     )
 
 
@@ -133,8 +133,8 @@ def _planned(
     """On the mesh as it is; and what is left of the budget."""
     meter = budget_of(program).meter()
     free = planning.planned(program, model, Options(), meter)
-    wide, budget = _over_idle_axes(program, model, free, planning, meter.budget)
-    return _within(program, model, planning, memory, free, wide), budget
+    over_idle, budget = _over_idle_axes(program, model, free, planning, meter.budget)
+    return _within(program, model, planning, memory, free, over_idle), budget
 
 
 def _within(
@@ -143,11 +143,11 @@ def _within(
     planning: Planning,
     memory: int | None,
     free: PlannedProgram,
-    wide: PlannedProgram | None,
+    over_idle: PlannedProgram | None,
 ) -> PlannedProgram | Refused:
     """The best of these and of all statements planned together that keeps the memory limit, or leaner ones."""
     objective = planning.objective
-    found = [free] if wide is None else [wide, free]
+    found = [free] if over_idle is None else [over_idle, free]
     together: Iterator[PlannedProgram] = iter(())
     if may_gain(program, planning):
         from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
@@ -159,13 +159,13 @@ def _within(
         if memory is None or planned.cost.peak_bytes <= memory:
             return planned
     assert memory is not None
-    leaner, least = None, min(planned.cost.peak_bytes for planned in found)
+    leaner, smallest = None, min(planned.cost.peak_bytes for planned in found)
     for planned in together:
-        least = min(least, planned.cost.peak_bytes)
+        smallest = min(smallest, planned.cost.peak_bytes)
         if planned.cost.peak_bytes <= memory:
             leaner = planned
             break
-    in_turn = Limited(program, model, memory, planning).within(free, least)
+    in_turn = Limited(program, model, memory, planning).within(free, smallest)
     if leaner is None or isinstance(in_turn, Refused):
         return leaner or in_turn
     return min(in_turn, leaner, key=lambda each: each.price(objective))
@@ -197,16 +197,16 @@ def _over_idle_axes(
     limit = planning.objective.clearly_less(picoseconds(cost.time_s))
     below = limit if is_alone(program) else None
     options = Options(below=below, idle=True, most_wire=cost.wire_bytes if moves else None, must_plan=False)
-    wide, left = planning.attempt(program, model, options, budget)
-    return (wide if wide is not None and _is_worth_it(wide.cost, cost, moves) else None), left
+    over_idle, left = planning.attempt(program, model, options, budget)
+    return (over_idle if over_idle is not None and _is_worth_it(over_idle.cost, cost, moves) else None), left
 
 
-def _is_worth_it(wide: Cost, plain: Cost, moves: bool) -> bool:
+def _is_worth_it(over_idle: Cost, plain: Cost, moves: bool) -> bool:
     """Whether it takes a fiftieth less time; a tenth, if it brings more bytes or needs more memory. To move arrays, no
     more bytes are worth it."""
-    time, before = picoseconds(wide.time_s), picoseconds(plain.time_s)
+    time, before = picoseconds(over_idle.time_s), picoseconds(plain.time_s)
     if moves:
-        return wide.wire_bytes <= plain.wire_bytes and time < Objective.TIME.clearly_less(before)
-    if wide.wire_bytes > plain.wire_bytes or wide.peak_bytes > plain.peak_bytes:
+        return over_idle.wire_bytes <= plain.wire_bytes and time < Objective.TIME.clearly_less(before)
+    if over_idle.wire_bytes > plain.wire_bytes or over_idle.peak_bytes > plain.peak_bytes:
         return 10 * time < 9 * before
     return time < Objective.TIME.clearly_less(before)

@@ -24,7 +24,7 @@ from shardc.planner.paths.tables import Table
 from shardc.planner.planned import Gap, PlannedStatement, ranking, shares
 from shardc.planner.problem import Environment, Problem
 from shardc.planner.statement.alternatives import strategies
-from shardc.planner.statement.build import Builder, Candidate, Done
+from shardc.planner.statement.build import Builder, Candidate, StepKey
 from shardc.planner.statement.gaps import bound_of
 from shardc.planner.statement.nodes import choices_of
 from shardc.planner.statement.strategies import candidates, cheapest, root_table, searched
@@ -53,7 +53,7 @@ class PartialPlan:
     steps: tuple[Step, ...] = ()
     given: Mapping[str, ValueNumber] = field(default_factory=dict)  # the value of each input
     results: tuple[ValueNumber, ...] = ()  # the value of each result
-    done: Mapping[Done, ValueNumber] = field(default_factory=dict)  # as of Builder
+    done: Mapping[StepKey, ValueNumber] = field(default_factory=dict)  # as of Builder
     sources: Mapping[ValueNumber, ValueNumber] = field(default_factory=dict)  # of what moves left, what was moved first
     peaks: tuple[int, ...] = ()  # up to each statement but the last, if memory is limited
 

@@ -32,7 +32,7 @@ def strategies(
 
     Those that scatter over several dims at once follow once more as the book writes them, one dim after another.
     """
-    seen: set[object] = set()
+    listed: set[object] = set()
     apart: list[Strategy] = []
     for candidate in _within_budget(found):
         for joint in (True, False):
@@ -49,8 +49,8 @@ def strategies(
             builder.build_result(candidate.root, candidate.goal)
             strategy = _strategy(builder)
             problem.meter.pay(STRATEGY + STEP * len(strategy.steps))
-            if (signature := _signature(strategy)) not in seen:
-                seen.add(signature)
+            if (signature := _signature(strategy)) not in listed:
+                listed.add(signature)
                 if joint:
                     yield strategy
                 else:

@@ -36,7 +36,7 @@ _SPLIT, _JOINED, _PRODUCT = Rule("digits of dims"), Rule("digits joined"), Rule(
 
 Seen: TypeAlias = tuple[tuple[str, ...], ...]  # as of Step
 # An operation, its operands, what it leaves.
-Done: TypeAlias = tuple[Op, tuple[ValueNumber, ...], Seen, tuple[str, ...], Sharding, DType]
+StepKey: TypeAlias = tuple[Op, tuple[ValueNumber, ...], Seen, tuple[str, ...], Sharding, DType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Builder:
     chosen: dict[str, ValueNumber] = field(default_factory=dict)  # inputs whose sharding this statement chose
     in_digits: Chosen = field(default_factory=dict)  # the products that are done in digits
     joint: bool = True  # whether sums are scattered over several dims at once
-    done: dict[Done, ValueNumber] = field(default_factory=dict)  # the values of the steps so far
+    done: dict[StepKey, ValueNumber] = field(default_factory=dict)  # the values of the steps so far
 
     def build(self, table: Table, number: ShardingNumber, name: str, why: Why | None = None) -> ValueNumber:
         """The value of a table at a sharding, under this name; `why` it is moved there, but for what made it."""

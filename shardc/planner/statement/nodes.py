@@ -41,7 +41,7 @@ from shardc.planner.paths.tables import (
 )
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
-from shardc.planner.products.placing import Lying, few_ways
+from shardc.planner.products.placing import Movable, few_ways
 from shardc.planner.products.ways import Towards, Way, Work, every_way
 from shardc.planner.statement.refusals import impossible
 from shardc.rules.products import count_placements, placements
@@ -209,7 +209,7 @@ def _products(
     if not problem.options.searches and not expr.local:
         below = [table.search for table in tables]
         price = partial(problem.way_price, Work.of(problem.program, expr), operands=below, result=search)
-        found = few_ways([*map(_lying, tables)], _wanted(expr, search, goal), price, problem.meter)
+        found = few_ways([*map(_movable, tables)], _wanted(expr, search, goal), price, problem.meter)
     elif goal is None:
         found = _every_price(local_products(problem, expr, usable, search), usable)
     else:
@@ -227,21 +227,21 @@ def _every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Iter
             yield way, price + sum(cost for cost in costs if cost is not None)
 
 
-def _lying(table: Table) -> Lying:
+def _movable(table: Table) -> Movable:
     """An operand, for the few ways of a product."""
     search = table.search
     lies = tuple(map(table.sharding, table.seeds))
-    return Lying(table.expr.dims, lies, search.graph, lambda n: table.price(n, None) if search.divides(n) else None)
+    return Movable(table.expr.dims, lies, search.graph, lambda n: table.price(n, None) if search.divides(n) else None)
 
 
-def _wanted(expr: Product, search: Search, goal: ShardingNumber | None) -> Lying:
+def _wanted(expr: Product, search: Search, goal: ShardingNumber | None) -> Movable:
     """The result, moved from where the product leaves it to the goal."""
 
     def after(left: ShardingNumber) -> int | None:
         found = (0, ()) if goal is None or goal == left else search.closed(left, goal)
         return None if found is None or not search.divides(left) else found[0]
 
-    return Lying(expr.dims, () if goal is None else (search.graph.shardings[goal],), search.graph, after)
+    return Movable(expr.dims, () if goal is None else (search.graph.shardings[goal],), search.graph, after)
 
 
 def local_products(problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:

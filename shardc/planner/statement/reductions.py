@@ -18,10 +18,8 @@ from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Op, Rule, StepCost, ValueNumber
-from shardc.ir.sharding import MAX, SUM, Array, Sharding
+from shardc.ir.sharding import MAX, SUM, Array, Dims, Sharding
 from shardc.rules.functions import reduced_across
-
-Dims = tuple[str, ...]
 
 
 class Steps(Protocol):

@@ -27,7 +27,6 @@ MOST_OF_ONE = 400  # choices of where operands and result of one product lie, in
 MOST_PRICED = 500  # of all products of a program that are priced in digits
 OF_MORE_AXES = 8  # a choice counts as so many for each axis beyond three: it takes that much longer to price
 
-Places: TypeAlias = Sequence[int]
 _Key: TypeAlias = tuple[object, ...]
 
 
@@ -38,10 +37,10 @@ class End:
     search: Search
     states: States
     between: Table
-    places: Places  # without partial sums
+    places: Sequence[int]  # without partial sums
 
     @classmethod
-    def of(cls, search: Search, states: States, between: Table, places: Places) -> End:
+    def of(cls, search: Search, states: States, between: Table, places: Sequence[int]) -> End:
         whole = [at for at in places if not search.graph.shardings[states.numbers[at]].unreduced]
         return cls(search, states, between, tuple(dict.fromkeys(whole)))
 
@@ -94,8 +93,8 @@ class DigitWays:
                 first = self.scale.first(int(price[place]))
                 if not first or price[place] >= NEVER or not goal.search.divides(goal.number(place)):
                     continue
-                most, to = objective.below(objective.clearly_less(first)), goal.number(place)
-                found = in_digits(self.problem, expr, lie, goal.search.graph.shardings[to], most)
+                below, to = objective.below(objective.clearly_less(first)), goal.number(place)
+                found = in_digits(self.problem, expr, lie, goal.search.graph.shardings[to], below)
                 if found is not None:
                     yield Way(sources, to, 1), found.price
 

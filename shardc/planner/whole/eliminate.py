@@ -57,11 +57,11 @@ class Easier:
         return Solved(tuple(states), price, bound)
 
 
-def easier(sizes: Sequence[int], factors: Sequence[Factor], most: int = SMALL) -> Easier:
-    """Without the nodes that leave no table larger than `most`."""
+def easier(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = SMALL) -> Easier:
+    """Without the nodes that leave no table larger than `max_entries`."""
     of_node, price, left = _Tables(sizes, factors), 0, [*sizes]
     removed = list[tuple[int, list[Factor]]]()
-    while of_node.least <= most:
+    while of_node.least <= max_entries:
         node, mine = of_node.next()
         removed.append((node, mine))
         left[node] = 1
@@ -73,14 +73,14 @@ def easier(sizes: Sequence[int], factors: Sequence[Factor], most: int = SMALL) -
     return Easier(tuple(left), of_node.left, price, tuple(removed), tuple(sizes))
 
 
-def solve(sizes: Sequence[int], factors: Sequence[Factor], most: int = MOST) -> Solved:
-    """The least sum, if no table becomes larger than `most`; else an assignment and a bound."""
+def solve(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = MOST) -> Solved:
+    """The least sum, if no table becomes larger than `max_entries`; else an assignment and a bound."""
     of_node = _Tables(sizes, factors)
     removed, bound, exact = list[tuple[int, list[Factor]]](), 0, True
     for _ in sizes:
         node, mine = of_node.next()
         removed.append((node, mine))
-        parts = _parts(mine, node, sizes, most)
+        parts = _parts(mine, node, sizes, max_entries)
         exact = exact and len(parts) <= 1
         for part in parts:
             found = _without(part, node, sizes)
@@ -141,12 +141,12 @@ def _size_without(node: int, factors: Sequence[Factor], sizes: Sequence[int]) ->
     return math.prod(sizes[other] for other in _around(node, factors))
 
 
-def _parts(factors: list[Factor], node: int, sizes: Sequence[int], most: int) -> list[list[Factor]]:
+def _parts(factors: list[Factor], node: int, sizes: Sequence[int], max_entries: int) -> list[list[Factor]]:
     """The tables of a node, together while what they leave is not too large; larger ones first."""
     parts: list[list[Factor]] = []
     for factor in sorted(factors, key=lambda each: -each.table.size):
         for part in parts:
-            if _size_without(node, [*part, factor], sizes) <= most:
+            if _size_without(node, [*part, factor], sizes) <= max_entries:
                 part.append(factor)
                 break
         else:

@@ -47,19 +47,19 @@ def prune(sizes: Sequence[int], factors: Sequence[Factor], known: int = NEVER) -
     found = Pruned(tuple(map(np.arange, sizes)), tuple(factors))
     shared = [factor.table.astype(np.float64) for factor in factors]
     of_node = [[at for at, factor in enumerate(factors) if node in factor.nodes] for node in range(len(sizes))]
-    most, before = known, -1.0
+    known_price, before = known, -1.0
     for _ in range(TURNS):
         for turn in range(ROUNDS):
             nodes = range(len(sizes)) if turn % 2 == 0 else range(len(sizes) - 1, -1, -1)
             for node in nodes:
                 _share(node, of_node[node], found.factors, shared)
-        most = min(most, _assigned(found.sizes, found.factors, shared, of_node))
+        known_price = min(known_price, _assigned(found.sizes, found.factors, shared, of_node))
         bound = sum(float(table.min()) for table in shared)
-        better = _without_the_dear(found, shared, of_node, most)
+        better = _without_the_dear(found, shared, of_node, known_price)
         if better is None:
             return None
         found, shared = better
-        if sum(table.size for table in shared) <= FEW or bound - before < GAINED * (most - before):
+        if sum(table.size for table in shared) <= FEW or bound - before < GAINED * (known_price - before):
             break
         before = bound
     return found
@@ -70,11 +70,11 @@ def _without_the_dear(
 ) -> tuple[Pruned, list[NDArray[np.float64]]] | None:
     """Without the states of which every assignment costs more than one that is known."""
     least, kept = [float(table.min()) for table in shared], list[_States]()
-    most = known * (1 + SLACK) + NEVER * SLACK / 1000 - sum(least)
+    room = known * (1 + SLACK) + NEVER * SLACK / 1000 - sum(least)
     for node, mine in enumerate(of_node):
         start = np.zeros(len(found.kept[node]))
-        above = sum((_least(found.factors[at], shared[at], node) - least[at] for at in mine), start)
-        kept.append(np.flatnonzero(above <= most))
+        above = sum((_min_marginal(found.factors[at], shared[at], node) - least[at] for at in mine), start)
+        kept.append(np.flatnonzero(above <= room))
     if not all(states.size for states in kept):
         return None
     tables = [table[np.ix_(*(kept[node] for node in f.nodes))] for f, table in zip(found.factors, shared, strict=True)]
@@ -86,14 +86,14 @@ def _share(node: int, mine: Sequence[int], factors: Sequence[Factor], shared: li
     """What the tables of a node cost at least, state by state, is shared evenly among them."""
     if len(mine) < 2:
         return
-    leasts = [_least(factors[at], shared[at], node) for at in mine]
-    even = sum(leasts, np.zeros_like(leasts[0])) / len(mine)
-    for at, least in zip(mine, leasts, strict=True):
+    marginals = [_min_marginal(factors[at], shared[at], node) for at in mine]
+    even = sum(marginals, np.zeros_like(marginals[0])) / len(mine)
+    for at, least in zip(mine, marginals, strict=True):
         shape = [-1 if other == node else 1 for other in factors[at].nodes]
         shared[at] += (even - least).reshape(shape)
 
 
-def _least(factor: Factor, table: NDArray[np.float64], node: int) -> NDArray[np.float64]:
+def _min_marginal(factor: Factor, table: NDArray[np.float64], node: int) -> NDArray[np.float64]:
     others = tuple(place for place, other in enumerate(factor.nodes) if other != node)
     found: NDArray[np.float64] = table.min(axis=others)
     return found
@@ -114,7 +114,7 @@ def _assigned(
                 slice(None) if states[other] < 0 else slice(states[other], states[other] + 1)
                 for other in factors[at].nodes
             )
-            total += _least(factors[at], shared[at][at_known], node)
+            total += _min_marginal(factors[at], shared[at][at_known], node)
         states[node] = int(total.argmin())
     states = improved(states, factors, sizes)
     return sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors)

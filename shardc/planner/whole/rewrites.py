@@ -64,10 +64,12 @@ def _as_they_are(statements: tuple[Statement | For, ...]) -> tuple[Told, ...]:
     )
 
 
-Path: TypeAlias = tuple[int, ...]  # to a statement as written: its number, in a loop that of the loop before it
+StatementPath: TypeAlias = tuple[
+    int, ...
+]  # to a statement as written: its number, in a loop that of the loop before it
 
 
-def every_path(statements: tuple[Statement | For, ...], before: Path = ()) -> Iterator[Path]:
+def every_path(statements: tuple[Statement | For, ...], before: StatementPath = ()) -> Iterator[StatementPath]:
     """To each statement that binds a name, those in loops too."""
     for number, each in enumerate(statements):
         if isinstance(each, For):
@@ -76,7 +78,7 @@ def every_path(statements: tuple[Statement | For, ...], before: Path = ()) -> It
             yield (*before, number)
 
 
-def in_other_orders(found: Rewritten, path: Path) -> Iterator[Rewritten]:
+def in_other_orders(found: Rewritten, path: StatementPath) -> Iterator[Rewritten]:
     """With a chain of one statement in each order; the products that it alone uses are made in it."""
     at = next((at for at, told in enumerate(found.told) if told.number == path[0]), None)
     if at is None:  # it is made in another

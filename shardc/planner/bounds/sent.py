@@ -1,6 +1,6 @@
 """Words that all devices together receive at least to multiply two arrays; the busiest, that over their number.
 
-Two counts. `sent` is of degrees of freedom, as in `degrees`: the other way about, of what others need and only one
+Two counts. `sent` is of degrees of freedom, as in `received`: the other way about, of what others need and only one
 device (or a group that holds the same) knows. `by_products` is of whoever multiplies the elements one by one.
 """
 
@@ -12,7 +12,7 @@ from itertools import product, takewhile
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.bounds.degrees import MAX_DEVICES, Box, Matmul, Operand, classes, common
+from shardc.planner.bounds.received import MAX_DEVICES, Box, Matmul, Operand, classes, common
 
 
 def sent(matmul: Matmul) -> int:
@@ -24,7 +24,7 @@ def sent(matmul: Matmul) -> int:
     """
     mesh = matmul.mesh
     used = matmul.left.sharding.used | matmul.right.sharding.used
-    group = tuple(axis for axis in mesh.names if axis in used and mesh.size(axis) > 1)
+    group = mesh.nontrivial(mesh.ordered(used))
     if mesh.product(group) > MAX_DEVICES:
         return 0
     total = 0
@@ -57,8 +57,8 @@ def _alone(operand: Operand, matmul: Matmul, group: Axes, place: Mapping[str, in
 
 def _within(sharding: Sharding, group: Axes, mesh: Mesh) -> Sharding:
     """A sharding by axes of the group alone, of blocks that hold those of its devices."""
-    wide = (tuple(axis for axis in axes if mesh.size(axis) > 1) for axes in sharding.dims)
-    return Sharding(tuple(tuple(takewhile(group.__contains__, axes)) for axes in wide))
+    dims = map(mesh.nontrivial, sharding.dims)
+    return Sharding(tuple(tuple(takewhile(group.__contains__, axes)) for axes in dims))
 
 
 def _reach(matmul: Matmul, left: Box | None, right: Box | None, kept: Box | None) -> int:
@@ -88,7 +88,7 @@ def filled(size: tuple[int, int], mine: tuple[int, int], inner: tuple[int, int])
     """The dimensions that a matrix of this size fills if `mine` rows of A and columns of B vary.
 
     Rows vary within the span of `inner` rows of B; beside the columns of the group as far as there is room, and in
-    what is left of the span within those columns. There the two kinds meet, as in `degrees.spread`.
+    what is left of the span within those columns. There the two kinds meet, as in `received.spread`.
     """
     (rows, columns), (some_rows, some_columns), (left, right) = size, mine, inner
     beside, below = min(columns - some_columns, left), min(rows - some_rows, right)
