@@ -147,6 +147,31 @@ def _can_open(expr: Expr, around: Product, others: Sequence[_Node]) -> bool:
     return all(ended.isdisjoint(other.expr.dims) for other in others)
 
 
+def turned(chain: Chain) -> Iterator[Product]:
+    """The chain's product as written, then with two of its pairs turned: of (a · b) · c, a · (b · c) and (a · c) · b."""
+    yield chain.product
+    tree = {pair.whole: pair for pair in chain.written}
+    allowed = {frozenset((pair.left, pair.right)) for pair in chain.pairs()}
+    for outer in chain.written:
+        for part, other in ((outer.left, outer.right), (outer.right, outer.left)):
+            if part not in tree:
+                continue
+            inner = tree[part]
+            for stays, goes in ((inner.left, inner.right), (inner.right, inner.left)):
+                pair = Pair(goes, other)
+                if {frozenset((goes, other)), frozenset((stays, pair.whole))} <= allowed:
+                    yield _made(chain, {**tree, pair.whole: pair, outer.whole: Pair(stays, pair.whole)}, chain.whole)
+
+
+def _made(chain: Chain, tree: Mapping[int, Pair], part: int) -> Product:
+    """The product of a part, its pairs as a tree says."""
+    left, right = (
+        _made(chain, tree, below) if below.bit_count() > 1 else chain.members(below)[0]
+        for below in (tree[part].left, tree[part].right)
+    )
+    return chain.multiply(tree[part], left, right)
+
+
 def orders(chain: Chain, below: Mapping[int, Expr] | None = None) -> Iterator[Product]:
     """The chain's product with its pairs taken in each order, as written first. `below` are its operands instead."""
     parts: dict[int, list[Pair]] = {}

@@ -13,7 +13,7 @@ import shardc
 from shardc import simulate
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
-from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
+from shardc.ir.chains import MAX_OPERANDS, chain_of, orders, turned
 from shardc.ir.expressions import Product, operands
 from shardc.ir.laws import product_law
 from shardc.ir.plan import Block, Einsum, Schedule
@@ -378,3 +378,23 @@ def test_the_written_order_is_among_the_orders_and_comes_first():
     assert every[0] == found.product
     assert len(every) == len(set(every)) == 5
     assert all(operands(order) for order in every)
+
+
+@pytest.mark.parametrize(
+    "text", ["A[I, J] · B[J, K] · C[K, L] · D[L, M] → R[I, M]", "A[I] · B[I] · C[I] · D[I] · E[I] → R[I]"]
+)
+def test_every_order_is_reached_by_turning_pairs(text):
+    """And nothing else is: a turn that multiplied parts that may not be would leave the set."""
+    found = chain(text, **dict.fromkeys(sorted(set(text) & set("IJKLM")), 2))
+    reached, waiting = set(), [found.product]
+    while waiting:
+        order = waiting.pop()
+        if tree_of(order) not in reached:
+            reached.add(tree_of(order))
+            waiting += turned(chain_of(order))
+    assert reached == {tree_of(order) for order in orders(found)}
+
+
+def tree_of(expr):
+    """An order, whichever of two operands stands first."""
+    return frozenset(map(tree_of, expr.operands)) if isinstance(expr, Product) and expr.operands else str(expr)

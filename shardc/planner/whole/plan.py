@@ -35,6 +35,7 @@ MOST_OPERATIONS = 400
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 FEW = 20_000  # entries of all tables, that are gone through as they are
+MANY = 50_000  # entries, beyond which orders of products that take more arithmetic are not tried
 MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one program
 
 
@@ -98,15 +99,17 @@ class _Task:
         return Choice(choice.rewritten, graph, _solved(graph)) if digits.has_any else choice
 
     def best_order(self) -> Choice:
-        """The order of each statement's products that costs least, one statement after another."""
+        """The order of each statement's products that costs least, one statement after another, each as long as another
+        order costs less."""
         best, left = self.solved(Rewritten.of(self.problem.program)), MOST_ENTRIES
         for path in every_path(self.problem.program.statements):
-            for other in self._promising(in_other_orders(best.rewritten, path), best):
-                left -= best.graph.nodes.entries
-                if left < 0:
-                    return best
-                found = self.solved(other, best.solved.price)
-                best = found if found.solved.price < best.solved.price else best
+            known = NEVER
+            while best.solved.price < known and left > 0:
+                known = best.solved.price
+                for other in self._promising(in_other_orders(best.rewritten, path), best):
+                    left -= best.graph.nodes.entries
+                    found = self.solved(other, best.solved.price) if left >= 0 else best
+                    best = found if found.solved.price < best.solved.price else best
         return best
 
     def leaner(self, choice: Choice, per_byte: float) -> Choice:
@@ -130,7 +133,7 @@ class _Task:
         """
         found = sorted(((self._arithmetic(other), at, other) for at, other in enumerate(others)), key=itemgetter(0, 1))
         most = self.scale.first(best.solved.price) if self.problem.objective is Objective.TIME else None
-        if best.graph.nodes.entries > FEW:
+        if best.graph.nodes.entries > MANY:
             most = self._arithmetic(best.rewritten) + 1
         return [other for time, _, other in found if most is None or time < most]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
-from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
+from shardc.ir.chains import MAX_OPERANDS, Chain, chain_of, orders, turned
 from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
 from shardc.ir.plan import StatementNumber
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
@@ -79,7 +79,8 @@ def every_path(statements: tuple[Statement | For, ...], before: StatementPath = 
 
 
 def in_other_orders(found: Rewritten, path: StatementPath) -> Iterator[Rewritten]:
-    """With a chain of one statement in each order; the products that it alone uses are made in it."""
+    """With a chain of one statement in each order, a long one in those that turn one pair of products; the products
+    that it alone uses are made in it."""
     at = next((at for at, told in enumerate(found.told) if told.number == path[0]), None)
     if at is None:  # it is made in another
         return
@@ -91,9 +92,15 @@ def in_other_orders(found: Rewritten, path: StatementPath) -> Iterator[Rewritten
     expr = with_arrays(_straight(statements[at]).expr, made)
     widest = max(_width(each.expr) for each in statements if isinstance(each, Statement))
     for product in _chains(expr):
-        for other in islice(orders(chain_of(product)), MAX_ORDERS):
+        for other in _orders(chain_of(product)):
             if (made or other != product) and _width(other) <= widest:
                 yield _with(found, at, _replaced(expr, product, other), set(made))
+
+
+def _orders(chain: Chain) -> Iterator[Product]:
+    """Each order, of a chain that has few; else as written, and what is one turn from it."""
+    few = list(islice(orders(chain), MAX_ORDERS))
+    return iter(few) if len(few) < MAX_ORDERS else turned(chain)
 
 
 def _straight(statement: Statement | For) -> Statement:
