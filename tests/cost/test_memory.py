@@ -114,9 +114,20 @@ def assert_one_figure(question, part, other):
     assert all(least <= min([peak, *kept]) for least in refused)
 
 
+AT_ONCE = {  # gather, then slice: done at once they need less than either's result
+    "text": "T0[I, K] = A[I, J_?] · W0[J_X, K]; T1[I_X, L] = T0 · W1[K, L]; T2[I_X, M] = T1 · W2[L_X, M]",
+    "mesh": {"X": 4},
+    "dims": {"I": 1024, "J": 1024, "K": 1024, "L": 1024, "M": 64},
+    "topology": None,
+    "objective": "bytes",
+    "dtype": "bf16",
+}
+
+
 @settings(max_examples=6, deadline=None)
 @given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
 @example(HOLES, 0.5, 0.9)
+@example(AT_ONCE, 0.46, 0.73)
 def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, part, other):
     assert_one_figure(question, part, other)
 

@@ -96,13 +96,33 @@ def plan_with_subaxes(
     sums are left on their mesh.
     """
     planning = Planning(objective, idle, planned_at_once)
+    found = _with_subaxes(program, model, planning, memory)
+    if isinstance(found, Refused):
+        found = _leanest(program, model, planning, memory, found)
+    if isinstance(found, Refused):
+        raise too_large(program, memory, found)
+    return found
+
+
+def _leanest(
+    program: Program, model: CostModel, planning: Planning, memory: int | None, refused: Refused
+) -> PlannedProgram | Refused:
+    """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
+    assert memory is not None
+    found = _with_subaxes(program, model, planning, refused.least)
+    if isinstance(found, Refused):
+        return Refused(min(found.least, refused.least))
+    return found if found.cost.peak_bytes <= memory else Refused(min(found.cost.peak_bytes, refused.least))
+
+
+def _with_subaxes(
+    program: Program, model: CostModel, planning: Planning, memory: int | None
+) -> PlannedProgram | Refused:
     found, budget = _planned(program, model, planning, memory)
     refused = found if isinstance(found, Refused) else None
-    whole = plan_program(program, model, objective, idle=idle) if isinstance(found, Refused) else found
-    best = Finer(whole, model, planning, memory).best(refused, budget)
-    if isinstance(best, Refused):
-        raise too_large(program, memory, best)
-    return best
+    whole = found if refused is None else _planned(program, model, planning, None)[0]
+    assert isinstance(whole, PlannedProgram)
+    return Finer(whole, model, planning, memory).best(refused, budget)
 
 
 def pareto(
