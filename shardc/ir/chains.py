@@ -148,7 +148,7 @@ def _can_open(expr: Expr, around: Product, others: Sequence[_Node]) -> bool:
 
 
 def turned(chain: Chain) -> Iterator[Product]:
-    """The chain's product as written, then with two of its pairs turned: of (a · b) · c, a · (b · c) and (a · c) · b."""
+    """The chain's product as written, then with two pairs turned: of (a · b) · c, a · (b · c) and (a · c) · b."""
     yield chain.product
     tree = {pair.whole: pair for pair in chain.written}
     allowed = {frozenset((pair.left, pair.right)) for pair in chain.pairs()}
