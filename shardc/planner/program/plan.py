@@ -109,10 +109,10 @@ def _leanest(
 ) -> PlannedProgram | Refused:
     """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
     assert memory is not None
-    found = _with_subaxes(program, model, planning, refused.least)
+    found = _with_subaxes(program, model, planning, refused.smallest)
     if isinstance(found, Refused):
-        return Refused(min(found.least, refused.least))
-    return found if found.cost.peak_bytes <= memory else Refused(min(found.cost.peak_bytes, refused.least))
+        return Refused(min(found.smallest, refused.smallest))
+    return found if found.cost.peak_bytes <= memory else Refused(min(found.cost.peak_bytes, refused.smallest))
 
 
 def _with_subaxes(
