@@ -224,6 +224,11 @@ class _Planner:
             program = replace(program, chip=chip, topology=topology)
         return planned(program, self.hardware, self.objective, may_cut=may_cut)
 
+    def whole(self, program: Program) -> Program:
+        from shardc.backward import grad
+
+        return grad(program, whole=True)
+
 
 _AS_IT_IS = _Planner(Hardware(), None, "time")
 
@@ -239,10 +244,10 @@ def _planner(chip: str | None, topology: str | None, objective: str, memory: int
 class Einsum:
     """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
 
-    Works eagerly, under jax.jit, jax.grad and jax.vmap, with Explicit and Auto axes, also mixed; and inside a shard_map
-    over the axes that it leaves. Products of two dtypes are promoted as JAX promotes them. What the text
-    declares must be what the arrays and the mesh say. Of several outputs the result is a tuple. Options as of `plan`.
-    Raises ShardcError.
+    Works eagerly, under jax.jit, jax.grad (planned too, as one with forward) and jax.vmap, not under jax.jvp; with
+    Explicit and Auto axes, also mixed; and inside a shard_map over the axes that it leaves. Products of two dtypes are
+    promoted as JAX promotes them. What the text declares must be what the arrays and the mesh say. Of several outputs
+    the result is a tuple. Options as of `plan`. Raises ShardcError.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):

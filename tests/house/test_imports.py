@@ -40,7 +40,19 @@ ROOMS = {
     },
     "backward": {"ir", "notation"},
     "pipeline": {"ir", "notation", "lowering", "emit", "proving", "report"},  # proving holds pass against pass
-    "api": {"jax", "ir", "notation", "cost", "planner", "emit", "machines", "compiled", "interface", "results"},
+    "api": {
+        "jax",
+        "backward",
+        "ir",
+        "notation",
+        "cost",
+        "planner",
+        "emit",
+        "machines",
+        "compiled",
+        "interface",
+        "results",
+    },
     "sweeping": {"api", "results", "interface", "ir", "io", "report", "tabulate"},
     "commands": {
         *{"api", "results", "interface", "io", "ir", "machines", "planner", "cost", "report", "proving", "click"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,6 +12,7 @@ from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around
 from shardc.emit.call.callable import function
 from shardc.emit.call.given import as_array
+from shardc.emit.call.gradient import Halves, with_gradient
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
@@ -26,8 +28,14 @@ class CompiledProgram:
     jax.grad. Raises ShardcError: SHC301 to SHC306, SHC309, SHC216.
     """
 
-    def __init__(self, schedule: Schedule, mesh: jax.sharding.Mesh | Mesh | None = None) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        mesh: jax.sharding.Mesh | Mesh | None = None,
+        halves: Callable[[], Halves] | None = None,
+    ) -> None:
         self._schedule = schedule
+        self._halves = halves  # of a gradient of its own, planned when it is asked for
         self._mesh = placing.make_mesh(mesh) if isinstance(mesh, Mesh) else mesh
         self._jitted: dict[Any, Any] = {}
         for number in (*schedule.inputs, *schedule.outputs):
@@ -54,7 +62,8 @@ class CompiledProgram:
         """
         mesh = jax.sharding.get_abstract_mesh() if self._schedule.by is None else placing.mesh_in_force()
         if mesh not in self._jitted:
-            self._jitted[mesh] = jax.jit(function(self._schedule, scopes=True))
+            whole = function(self._schedule, scopes=True)
+            self._jitted[mesh] = jax.jit(whole if self._halves is None else with_gradient(whole, self._halves))
         return self._jitted[mesh]
 
     def _arguments(self, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[Any]:

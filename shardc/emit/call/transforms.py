@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Hashable
+from functools import cache, lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import jax
@@ -11,6 +11,7 @@ import jax
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around, filled
 from shardc.emit.call.given import as_array, mesh_named_by, target_of
+from shardc.emit.call.gradient import Halves, halves, may_be_planned
 from shardc.emit.call.placing import sharding_of, spec_of
 from shardc.emit.call.program import CompiledProgram
 from shardc.emit.supported import check_jax
@@ -33,8 +34,17 @@ class Planned(Protocol):
     def schedule(self) -> Schedule: ...
 
 
-_Found = TypeVar("_Found", bound=Planned)
-Planner = Callable[[Program, bool], _Found]  # the bool: whether axes may be cut
+_Found = TypeVar("_Found", bound=Planned, covariant=True)
+
+
+class Planner(Hashable, Protocol[_Found]):
+    """Plans a program, on the mesh as it is unless axes `may_cut`; and knows what it is with its backward program."""
+
+    def __call__(self, program: Program, may_cut: bool, /) -> _Found: ...
+
+    def whole(self, program: Program) -> Program: ...
+
+
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -64,7 +74,16 @@ def _kinds(given: list[Any]) -> tuple[Shapes, tuple[str, ...]]:
 def _einsum(
     text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner[Planned]
 ) -> CompiledProgram:
-    return CompiledProgram(_chosen(*_program(text, here, shapes, dtypes), planner).schedule)
+    program, _ = _program(text, here, shapes, dtypes)
+    schedule = _chosen(program, here, planner).schedule
+    if here.taken or not may_be_planned(program):
+        return CompiledProgram(schedule)
+
+    @cache
+    def found() -> Halves:
+        return halves(program, planner(planner.whole(program), False).schedule)
+
+    return CompiledProgram(schedule, halves=found)
 
 
 def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:

@@ -1,0 +1,109 @@
+"""The gradient of `shardc.einsum`: forward and backward planned as one.
+
+    Out[B, F_Y] = In[B, D_X] ·_D W[D, F_Y]       In is gathered over X, and multiplied
+
+JAX's own gradient turns each step around, from the last to the first: all of dIn[B, D] is reduced over Y, then cut over
+X. Planned, `dIn[B, D_X] = dOut ·_F W` is cut first, and a part of it reduced. So the function is given a gradient of
+its own: the plan of both, in two. What its outputs need is done forward, and all else backward. It is planned when
+somebody asks for a gradient. The price: no forward mode (jax.jvp).
+
+What takes or leaves partial sums, or integers alone, and what is inside another shard_map keeps JAX's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from shardc.emit.call.callable import function
+from shardc.ir.dtypes import Kind
+from shardc.ir.plan import Block, Schedule, Step
+from shardc.ir.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """A schedule in two, each with values of the one. `forward` takes the inputs and leaves the outputs, then what is
+    `kept`; `backward` takes the inputs, what is kept, and the gradients that come in, and leaves those of the inputs.
+    """
+
+    forward: Schedule
+    backward: Schedule
+    outputs: int
+    incoming: tuple[int | None, ...]  # of each output where its gradient is among those that come in
+    moving: tuple[bool, ...]  # for each input whether it has a gradient
+
+
+def may_be_planned(program: Program) -> bool:
+    """Whether a program takes and leaves no partial sums, and floats."""
+    outputs = [program.results[number] for number in program.outputs]
+    patterns = [each.pattern for each in program.inputs] + [each.pattern for each in outputs]
+    return (
+        not any(pattern.unreduced for pattern in patterns)
+        and all(each.dtype.kind is Kind.FLOAT for each in outputs)
+        and any(array.dtype.kind is Kind.FLOAT for array in program.inputs)
+    )
+
+
+def halves(program: Program, whole: Schedule) -> Halves:
+    """The plan of forward and backward as one, in two."""
+    count, left = len(program.inputs), len(program.outputs)
+    given, outputs = whole.inputs[:count], whole.outputs[:left]
+    ahead = _needed(whole.block, outputs)
+    made = {value for step in ahead for value in step.results}
+    behind = tuple(step for step in whole.steps if made.isdisjoint(step.results))
+    kept = tuple(dict.fromkeys(value for step in behind for value in step.operands if value in made))
+    kept += tuple(value for value in whole.outputs[left:] if value in made and value not in kept)
+    names = [array.name.rstrip("'") for array in whole.program.inputs[count:]]
+    wanted = [f"d{program.results[number].name}" for number in program.outputs]
+    return Halves(
+        _part(whole, given, (*outputs, *kept), ahead),
+        _part(whole, (*given, *kept, *whole.inputs[count:]), whole.outputs[left:], behind),
+        left,
+        tuple(names.index(name) if name in names else None for name in wanted),
+        tuple(array.dtype.kind is Kind.FLOAT for array in program.inputs),
+    )
+
+
+def _needed(block: Block, values: Sequence[int]) -> tuple[Step, ...]:
+    """The steps that some values are made by."""
+    needed, found = set(values), list[Step]()
+    for step in reversed(block.steps):
+        if needed.intersection(step.results):
+            needed.update(step.operands)
+            found.append(step)
+    return tuple(reversed(found))
+
+
+def _part(whole: Schedule, inputs: tuple[int, ...], outputs: tuple[int, ...], steps: tuple[Step, ...]) -> Schedule:
+    return replace(whole, block=replace(whole.block, inputs=inputs, outputs=outputs, steps=steps), together=())
+
+
+def with_gradient(whole: Callable[..., Any], found: Callable[[], Halves]) -> Callable[..., Any]:
+    """A program with the gradient of the halves that are found when somebody asks for one."""
+
+    def forward(*arrays: Any) -> Any:
+        parts = found()
+        left = _tuple(function(parts.forward)(*arrays), parts.forward)
+        outputs, kept = left[: parts.outputs], left[parts.outputs :]
+        return outputs if parts.outputs > 1 else outputs[0], (arrays, kept)
+
+    def backward(left: Any, change: Any) -> tuple[Any, ...]:
+        parts, (arrays, kept) = found(), left
+        changes = change if parts.outputs > 1 else (change,)
+        placed = [(place, each) for place, each in zip(parts.incoming, changes, strict=True) if place is not None]
+        incoming = [each for _, each in sorted(placed, key=lambda pair: pair[0])]
+        gradients = iter(_tuple(function(parts.backward)(*arrays, *kept, *incoming), parts.backward))
+        return tuple(next(gradients) if moves else None for moves in parts.moving)  # None: integers do not change
+
+    own: Any = jax.custom_vjp(whole)
+    own.defvjp(forward, backward)
+    result: Callable[..., Any] = own
+    return result
+
+
+def _tuple(left: Any, schedule: Schedule) -> tuple[Any, ...]:
+    return left if len(schedule.outputs) > 1 else (left,)

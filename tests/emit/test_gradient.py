@@ -1,0 +1,104 @@
+"""The gradient of `shardc.einsum` moves what forward and backward planned as one move, and is the gradient."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shardc
+from shardc import simulate
+from shardc.api import planned
+from shardc.compiled.hlo.stablehlo import collectives
+from shardc.rules.products import placements
+
+pytestmark = pytest.mark.devices
+
+SIZES = {"B": 16, "D": 8, "F": 32, "L": 3, "T": 24}
+LISTINGS = json.loads((Path(__file__).parents[1] / "data" / "strategies.json").read_text(encoding="utf-8"))
+TEXTS = {
+    **{entry["strategy"]: entry["program"] for entry in LISTINGS["strategies"]},
+    "a gather, then partial sums": "In[B, D_X] · W[D, F_Y] → Out[B, F_Y]",
+    "used twice": "y[B_X, D] = x[B_X, D] ⊙ g[D]; z[B_X, D] = square(y) ⊙ g",
+    "cut again": "In[B_X, D_Y] · W[D_Y, F_X] → Out[B_YX, F]",
+    "a loop": "dims L=3; for L { x[B_X, D] = x[B_X, D] + square(x ·_D W[L, D, F_Y]) ·_F V[L, F_Y, D] }",
+    "integers too": "y[B_X, D] = where(M: int32[B_X, D] > 0, x[B_X, D_Y], 0) · W[D, D']",
+    "two outputs": "y[B_X, F_Y] = x[B_X, D_Y] · W[D_Y, F]; z[B_Y, D] = square(x)",
+}
+PLACED = list(placements(("X", "Y"), 2))
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for name, dims in (("In", "BD"), ("W", "DF"), ("Out", "BF")):
+        axes = PLACED[rng.integers(len(PLACED))]
+        inside = ", ".join(f"{dim}_{''.join(of)}" if of else dim for dim, of in zip(dims, axes, strict=True))
+        arrays.append(f"{name}[{inside}]")
+    return "{} · {} → {}".format(*arrays)
+
+
+def program_of(text):
+    mesh = {"X": 4, "Y": 2}
+    dims = shardc.parse(text, mesh=mesh).dims
+    return shardc.parse(text, mesh=mesh, dims={dim: SIZES.get(dim, 8) for dim in dims}, dtype="f32")
+
+
+def placed(array, seed):
+    whole = np.random.default_rng(seed).integers(-2, 3, array[0]).astype({"f32": "float32"}.get(array[1], array[1]))
+    return jax.device_put(whole, jax.P(*(axes or None for axes in array[2])))
+
+
+def arrays_of(program):
+    outputs = [program.results[number] for number in program.outputs]
+    found = [
+        (program.shape(each.dims), each.dtype.name, each.pattern.exact.dims) for each in (*program.inputs, *outputs)
+    ]
+    every = [placed(each, seed) for seed, each in enumerate(found)]
+    return every[: len(program.inputs)], every[len(program.inputs) :]
+
+
+@pytest.mark.parametrize("text", [*TEXTS.values(), *map(drawn, range(8))])
+def test_it_moves_what_is_planned_and_is_the_gradient(text):
+    """Of JAX's own ten of these twenty move more: it turns steps around, and cannot choose others."""
+    program = program_of(text)
+    whole = shardc.grad(program, whole=True)
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+        given, incoming = arrays_of(program)
+        floats = [place for place, array in enumerate(program.inputs) if array.dtype.name == "f32"]
+
+        def both(given, incoming):
+            def of_floats(*some):
+                now = dict(zip(floats, some, strict=True))
+                return shardc.einsum(text, *(now.get(place, each) for place, each in enumerate(given)))
+
+            left, back = jax.vjp(of_floats, *(given[place] for place in floats))
+            return left, back(tuple(incoming) if len(incoming) > 1 else incoming[0])
+
+        jitted = jax.jit(both)
+        moved = sum(each.total_bytes for each in collectives(jitted.lower(given, incoming)))
+        _, found = jitted(given, incoming)
+    assert moved <= planned(whole, may_cut=False).cost.wire_bytes
+    names = [array.name for array in program.inputs] + [f"d{program.results[n].name}" for n in program.outputs]
+    known = dict(zip(names, map(np.asarray, (*given, *incoming)), strict=True))
+    wanted = simulate.reference(whole, [known[array.name] for array in whole.inputs])
+    for one, gradient in zip(found, wanted[len(incoming) :], strict=True):
+        np.testing.assert_array_equal(np.asarray(one), gradient)
+
+
+def test_a_gradient_of_the_gradient_and_one_of_many():
+    """By differences of integers: of (x·W)³ the second derivative is six times it."""
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+        text = "In[B, D_X] · W[D, F_Y] → Out[B, F_Y]"
+        x = jax.device_put(jnp.ones((4, 8)), jax.P(None, "X"))
+        w = jax.device_put(jnp.ones((8, 4)), jax.P(None, "Y"))
+
+        def loss(x):
+            return (shardc.einsum(text, x, w) ** 3).sum()
+
+        second = jax.jit(jax.grad(lambda x: jax.grad(loss)(x).sum()))(x)
+        np.testing.assert_array_equal(second, np.full((4, 8), 4 * 8 * 6 * 8.0))
+        several = jax.vmap(jax.grad(loss))(jnp.stack([x, 2 * x]))
+        np.testing.assert_array_equal(several, np.stack([np.full((4, 8), 3 * 4 * s * s) for s in (8.0, 16.0)]))
