@@ -16,14 +16,14 @@ from shardc.rules.products import placements
 
 pytestmark = pytest.mark.devices
 
-SIZES = {"B": 16, "D": 8, "F": 32, "L": 3, "T": 24}
+SIZES = {"B": 16, "D": 8, "F": 32, "L": 2, "T": 24}
 LISTINGS = json.loads((Path(__file__).parents[1] / "data" / "strategies.json").read_text(encoding="utf-8"))
 TEXTS = {
     **{entry["strategy"]: entry["program"] for entry in LISTINGS["strategies"]},
     "a gather, then partial sums": "In[B, D_X] · W[D, F_Y] → Out[B, F_Y]",
     "used twice": "y[B_X, D] = x[B_X, D] ⊙ g[D]; z[B_X, D] = square(y) ⊙ g",
     "cut again": "In[B_X, D_Y] · W[D_Y, F_X] → Out[B_YX, F]",
-    "a loop": "dims L=3; for L { x[B_X, D] = x[B_X, D] + square(x ·_D W[L, D, F_Y]) ·_F V[L, F_Y, D] }",
+    "a loop": "dims L=2; for L { x[B_X, D] = x[B_X, D] + relu(x ·_D W[L, D, F_Y]) ·_F V[L, F_Y, D] }",
     "integers too": "y[B_X, D] = where(M: int32[B_X, D] > 0, x[B_X, D_Y], 0) · W[D, D']",
     "two outputs": "y[B_X, F_Y] = x[B_X, D_Y] · W[D_Y, F]; z[B_Y, D] = square(x)",
 }

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
 from shardc.emit.call.callable import function
 from shardc.ir.dtypes import Kind
-from shardc.ir.plan import Block, Schedule, Step
+from shardc.ir.plan import Block, Schedule, Step, ValueNumber
 from shardc.ir.program import Program
+
+Values: TypeAlias = tuple[ValueNumber, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def halves(program: Program, whole: Schedule) -> Halves:
     )
 
 
-def _needed(block: Block, values: Sequence[int]) -> tuple[Step, ...]:
+def _needed(block: Block, values: Sequence[ValueNumber]) -> tuple[Step, ...]:
     """The steps that some values are made by."""
     needed, found = set(values), list[Step]()
     for step in reversed(block.steps):
@@ -78,7 +80,7 @@ def _needed(block: Block, values: Sequence[int]) -> tuple[Step, ...]:
     return tuple(reversed(found))
 
 
-def _part(whole: Schedule, inputs: tuple[int, ...], outputs: tuple[int, ...], steps: tuple[Step, ...]) -> Schedule:
+def _part(whole: Schedule, inputs: Values, outputs: Values, steps: tuple[Step, ...]) -> Schedule:
     return replace(whole, block=replace(whole.block, inputs=inputs, outputs=outputs, steps=steps), together=())
 
 
