@@ -171,7 +171,8 @@ def as_written(plan: PlanView) -> str:
 
 def _moves(steps: Sequence[StepView]) -> str:
     """What moves and multiplies, as many steps as a line holds."""
-    names = [f"{step.trips}× " * (step.trips > 1) + describe(step) for step in steps]
+    told = [step for step in steps if step.axes or step.op == "Einsum"]
+    names = [f"{step.trips}× " * (step.trips > 1) + describe(step) for step in told]
     shown = names[:1]
     while len(shown) < len(names) and len("; ".join([*shown, names[len(shown)]])) < _WIDEST:
         shown.append(names[len(shown)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardc.cost import CostModel
 from shardc.cost.chips import Chip
@@ -103,8 +103,7 @@ class Bound:
     wire_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """Over all devices; None where it was not counted."""
 
     devices: int
@@ -112,8 +111,7 @@ class Totals:
     flops: int
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenView:
+class WrittenView(NamedTuple):
     """The program as the book's own rules do it. Of what a loop repeats there is one step, with its `trips`."""
 
     wire_bytes: int
@@ -230,7 +228,7 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "steps": [step_fields(step) for step in plan.steps],
         "cost": {name: getattr(plan.cost, name) for name in _COST},
         "bound": asdict(plan.bound),
-        "totals": asdict(plan.totals),
+        "totals": plan.totals._asdict(),
         "as_written": None if plan.written is None else _written_fields(plan.written),
         "symbols": plan.symbols,
         "notes": list(plan.notes),

@@ -61,7 +61,7 @@ def whole(program):
     problem = Problem(program, LinkModel.of(program.mesh, CHIPS["v5p"]), Objective.TIME, program.mesh.names)
     given_ = shardc.plan(program).schedule
     inputs = [given_.given(number) for number in given_.inputs]
-    writer = _Writer.of(problem, inputs)
+    writer = _Writer(problem, inputs)
     steps = tuple(done.step for done in writer.all())
     outputs = tuple(writer.held[program.results[place].name][-1] for place in program.outputs)
     return Schedule(program, Block(tuple(writer.builder.values), tuple(range(len(inputs))), outputs, steps))

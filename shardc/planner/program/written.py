@@ -7,7 +7,8 @@ is used, and nothing is kept for a later statement but what its text says. The s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from shardc.cost.model import CostModel
 from shardc.errors import ShardcError
@@ -33,8 +34,7 @@ class _NoRule(Exception):
     """The book has no rule for this."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """A step, and how often it is done; `values` are those that it names."""
 
     step: Step
@@ -42,8 +42,7 @@ class Done:
     values: Sequence[Array]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """The steps in order, a loop's once with the number of its trips."""
 
     steps: tuple[Done, ...]
@@ -60,25 +59,21 @@ class Written:
 def as_written(program: Program, model: CostModel, given: Sequence[Array]) -> Written | None:
     """The program from inputs that lie so; None where the rules lead nowhere."""
     try:
-        writer = _Writer.of(Problem(program, model, Objective.TIME, program.mesh.names), given)
+        writer = _Writer(Problem(program, model, Objective.TIME, program.mesh.names), given)
         return Written(tuple(writer.all()))
     except (IllegalMove, ShardcError, _NoRule):
         return None
 
 
-@dataclass(slots=True)
 class _Writer:
     """The steps so far of a program, or of a loop's body."""
 
-    problem: Problem
-    builder: Builder
-    held: dict[str, list[ValueNumber]] = field(default_factory=dict)  # per name the values that hold it, the last last
-
-    @classmethod
-    def of(cls, problem: Problem, given: Sequence[Array]) -> _Writer:
+    def __init__(self, problem: Problem, given: Sequence[Array]) -> None:
         names = {array.name for array in given} | {bound.name for bound in problem.program.results}
-        held = {array.name: [ValueNumber(number)] for number, array in enumerate(given)}
-        return cls(problem, Builder(problem, list(given), [], StatementNumber(0), "", names), held)
+        self.problem = problem
+        self.builder = Builder(problem, list(given), [], StatementNumber(0), "", names)
+        # Per name the values that hold it, the last last.
+        self.held: dict[str, list[ValueNumber]] = {a.name: [ValueNumber(n)] for n, a in enumerate(given)}
 
     def all(self) -> Iterator[Done]:
         """Every step of every statement."""
@@ -232,8 +227,8 @@ class _Writer:
         yield from (Done(step, 1, self.builder.values) for step in self.builder.steps[first:])
         outside = [*(self.held[name][-1] for name in loop.fixed), *carried]
         given = [replace(self.builder.values[v], name=a.name) for v, a in zip(outside, loop.takes, strict=False)]
-        body = _Writer.of(self.problem.within(program.inside(loop)), [*given, *scanned])
-        yield from (replace(done, times=trips * done.times) for done in body.all())
+        body = _Writer(self.problem.within(program.inside(loop)), [*given, *scanned])
+        yield from (done._replace(times=trips * done.times) for done in body.all())
         first = len(body.builder.steps)
         for name, value in zip(loop.carried, carried, strict=True):
             body._at(body.held[name][-1], self._sharding(value), name)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from shardc.compiled.compare import Comparison
 from shardc.compiled.replay.predicted import predicted
 from shardc.compiled.replay.timeline import Timeline
-from shardc.ir.plan import Cost
 from shardc.report.page import sections
 from shardc.report.page.html import Child, Element, table, tag
 from shardc.report.page.page import document, for_what, heading
@@ -16,6 +15,7 @@ from shardc.report.pictures import timeline_picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.table import ratio
 from shardc.report.units import in_bytes, in_flops, in_seconds
+from shardc.report.view import PlanView
 
 _NAMES = ("first", "second")
 _HALF = 2  # of a page's room each has a half
@@ -76,23 +76,27 @@ def _page(both: tuple[Reported, Reported], room: Room) -> str:
     return document(title, about, [], parts)
 
 
-_FIGURES: tuple[tuple[str, Callable[[Cost], float], Callable[[Cost], str]], ...] = (
-    ("time", lambda cost: cost.time_s, lambda cost: in_seconds(cost.time_s)),
-    ("wire bytes", lambda cost: cost.wire_bytes, lambda cost: in_bytes(cost.wire_bytes)),
-    ("compute", lambda cost: cost.compute_s, lambda cost: in_seconds(cost.compute_s)),
-    ("communication", lambda cost: cost.communication_s, lambda cost: in_seconds(cost.communication_s)),
-    ("FLOPs", lambda cost: cost.flops, lambda cost: in_flops(cost.flops)),
-    ("peak memory", lambda cost: cost.peak_bytes, lambda cost: in_bytes(cost.peak_bytes)),
+# Of each figure its name, itself, and how it is said.
+_FIGURES: tuple[tuple[str, Callable[[PlanView], float], Callable[[float], str]], ...] = (
+    ("time", lambda plan: plan.cost.time_s, in_seconds),
+    ("wire bytes", lambda plan: plan.cost.wire_bytes, lambda count: in_bytes(int(count))),
+    ("compute", lambda plan: plan.cost.compute_s, in_seconds),
+    ("communication", lambda plan: plan.cost.communication_s, in_seconds),
+    ("FLOPs", lambda plan: plan.cost.flops, lambda count: in_flops(int(count))),
+    ("peak memory", lambda plan: plan.cost.peak_bytes, lambda count: in_bytes(int(count))),
+    ("wire bytes of all devices", lambda plan: plan.totals.wire_bytes or 0, lambda count: in_bytes(int(count))),
+    ("as written, time", lambda plan: plan.written.time_s if plan.written else 0.0, in_seconds),
 )
 
 
 def costs(plans: list[Pictured]) -> Element:
     """A row for each figure: of both, and the second's over the first's."""
-    one, other = (plan.view.cost for plan in plans)
+    one, other = (plan.view for plan in plans)
     rows: list[list[Child]] = [
-        [name, said(one), said(other), ratio(figure(other), figure(one))] for name, figure, said in _FIGURES
+        [name, said(figure(one)), said(figure(other)), ratio(figure(other), figure(one))]
+        for name, figure, said in _FIGURES
     ]
-    return table("per device", ("", *_NAMES, "second ÷ first"), rows)
+    return table("per device, where nothing else is said", ("", *_NAMES, "second ÷ first"), rows)
 
 
 def timelines(plans: list[Pictured]) -> list[Element]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import ceil
 from typing import Any, assert_never
 from xml.sax.saxutils import escape
 
@@ -18,7 +19,7 @@ def svg(title: str, width: float, height: float, marks: Iterable[Mark], *, alone
     """The SVG text; `alone` with its style and its patterns, which pictures on one page share."""
     draw = _drawsvg()
     name = _attribute(title)
-    drawing = draw.Drawing(_number(width), _number(height), class_="shardc-picture", role="img", aria_label=name)
+    drawing = draw.Drawing(ceil(width), ceil(height), class_="shardc-picture", role="img", aria_label=name)
     drawing.append_title(_sayable(title))
     if alone:
         drawing.append_css(style.css())

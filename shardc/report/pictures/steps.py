@@ -30,8 +30,8 @@ def step_picture(done: Done, shown: StepView, mesh: Mesh) -> Picture:
     if isinstance(step.op, Loop):
         return framed(line_of(f"{title}, in each trip:", "h"))
     given = [blocks(values[value], mesh) for value in step.operands]
-    before = above("before", given) if len(given) > 1 else given[0]
-    return framed(beside(title, [before, _arrow(shown), blocks(values[step.result], mesh)]))
+    before = [above("before", given)] if given else []  # nothing is given to what counts positions
+    return framed(beside(title, [*before, _arrow(shown), blocks(values[step.result], mesh)]))
 
 
 def steps_picture(view: PlanView, schedule: Schedule) -> Picture:
