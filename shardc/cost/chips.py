@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ from shardc.ir.dtypes import DType
 
 DEFAULT_CHIP = "v5p"
 PROFILES = ("book", "spec")
+
+
+class LinkKind(Enum):
+    """What joins chips; `cost.links` has a file for each."""
+
+    TORUS = "torus"
+    SWITCH = "switch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,9 @@ class Chip:
         return self.torus_dims > 0
 
     @property
-    def links(self) -> str:
-        """The kind of its links, a key of `links.KINDS`."""
-        return "torus" if self.is_torus else "switch"
+    def links(self) -> LinkKind:
+        """The kind of its links."""
+        return LinkKind.TORUS if self.is_torus else LinkKind.SWITCH
 
     def peak(self, dtype: DType) -> float:
         """OP/s of products of this type, summed in f32 or int32; types wider than bf16 in proportion."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
-from shardc.cost.links import KINDS, Level, Links
+from shardc.cost.links import Level, Links, links_of
 from shardc.cost.links.level import Factor, Traffic, product
 from shardc.cost.links.switch import Switch
 from shardc.ir.mesh import Mesh
@@ -128,4 +128,4 @@ def network(mesh: Mesh, chip: Chip, layout: Layout | None = None) -> Network:
     layout = Layout() if layout is None else layout
     layout.check(mesh)
     inside = Mesh(tuple((name, size) for name, size in mesh.axes if name not in layout.dcn))
-    return Network(mesh, chip, KINDS[chip.links](inside, chip, layout), layout)
+    return Network(mesh, chip, links_of(inside, chip, layout), layout)

@@ -59,7 +59,7 @@ class _Numbers:
     int64 = None
 
     def __getattr__(self, name: str) -> Callable[..., _Argument]:
-        return partial(_each, partial(symbol, named(name)))
+        return partial(_unknown, partial(symbol, named(name)))
 
     def add(self, x: Any, y: Any) -> _Argument:
         return _of(x).__add__(y)
@@ -149,6 +149,13 @@ def _each(function: Callable[..., int], *given: Any) -> _Argument:
     operands = [_of(each) for each in given]
     shape = tuple(map(max, zip(*(_rank(each, operands) for each in operands), strict=True)))
     return _Argument(shape, tuple(map(function, *(broadcast(each, shape).items for each in operands))))
+
+
+def _unknown(function: Callable[..., int], *given: Any, axis: tuple[int, ...] | None = None) -> _Argument:
+    """A function of which nothing is known: of each element; over dims, of all their elements in order."""
+    if axis is None:
+        return _each(function, *given)
+    return _over(lambda items: function(*items), _of(given[0]), axis, keepdims=False)
 
 
 def _rank(given: Tensor, beside: Sequence[Tensor]) -> tuple[int, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, assert_never
 
 from tabulate import tabulate
 
 from shardc.cost import Chip
+from shardc.cost.chips import LinkKind
 
 _COLUMNS = ("chip", "bf16 FLOP/s", "int8, fp8 OP/s", "HBM B", "HBM B/s", "link B/s one way", "DCN B/s", "links")
 
@@ -35,7 +36,11 @@ def as_fields(chip: Chip) -> dict[str, Any]:
 
 
 def _links(chip: Chip) -> str:
-    if not chip.is_torus:
-        return f"switch, {chip.domain} to a domain"
-    rings = f"at {chip.wraps_at}" if chip.wraps_at else f"of whole cubes of {chip.wraps_multiples}"
-    return f"{chip.torus_dims}D torus, rings {rings}, to {chip.largest}"
+    match chip.links:
+        case LinkKind.SWITCH:
+            return f"switch, {chip.domain} to a domain"
+        case LinkKind.TORUS:
+            rings = f"at {chip.wraps_at}" if chip.wraps_at else f"of whole cubes of {chip.wraps_multiples}"
+            return f"{chip.torus_dims}D torus, rings {rings}, to {chip.largest}"
+        case kind:
+            assert_never(kind)

@@ -18,11 +18,14 @@ import shardc
 from shardc.cli import _status
 from shardc.emit import source
 from shardc.emit.steps import calls
+from shardc.ir.functions import FUNCTIONS, Function
 from shardc.lowering.forms import Gathered, Scattered
 from shardc.lowering.lower import lower
 from shardc.lowering.together import candidates
 from shardc.proving import UNASKED, Verdict, prove
+from shardc.proving.functions import applied
 from shardc.proving.reduced import reduced
+from shardc.proving.tensors import Tensor
 from shardc.testing import backward_programs, loops, matmuls, partial_programs, programs, reshards
 
 SETTINGS = settings(
@@ -338,3 +341,12 @@ def test_a_wrong_text_never_leaves(command, monkeypatch):
     monkeypatch.setattr(calls.local, "letters", lambda dims: dict(zip(dims, "iji", strict=False)))
     status, out, told = said(command, *PRODUCT, *(["--prove"] if command == "plan" else []))
     assert status == 70 and out == "" and "the program emitted is wrong" in told
+
+
+def test_a_new_reduction_is_a_symbol_of_all_that_it_runs_over(monkeypatch):
+    """`var_J`: of equal rows the same, of others another; nothing but its row in the table is needed."""
+    row = Function("var", "jnp.var", lambda np, x, axis: np.var(x, axis=axis), over_dims=True, keeps_dims=False)
+    monkeypatch.setitem(FUNCTIONS, "var", row)
+    found = applied("var", [Tensor((3, 2), (5, 7, 5, 7, 7, 5))], axis=(1,))
+    assert found.shape == (3,) and found.items[0] == found.items[1] != found.items[2]
+    assert len(set(applied("var", [Tensor((2, 2), (5, 7, 6, 8))], axis=(0,)).items)) == 2

@@ -1,17 +1,25 @@
-"""Kinds of link, a file each, and one row each here. What prices a collective asks only what `level` promises."""
+"""Kinds of link, a file each. What prices a collective asks only what `level` promises."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import assert_never
 
-from shardc.cost.chips import Chip
+from shardc.cost.chips import Chip, LinkKind
 from shardc.cost.layout import Layout
 from shardc.cost.links.level import Factor, Level, Links
 from shardc.cost.links.switch import SwitchLinks
 from shardc.cost.links.torus_links import torus_links
 from shardc.ir.mesh import Mesh
 
-# By the kind that a chip's row names.
-KINDS: dict[str, Callable[[Mesh, Chip, Layout], Links]] = {"torus": torus_links, "switch": SwitchLinks.of}
+__all__ = ["Factor", "Level", "Links", "links_of"]
 
-__all__ = ["KINDS", "Factor", "Level", "Links"]
+
+def links_of(mesh: Mesh, chip: Chip, layout: Layout) -> Links:
+    """The links that join chips under the axes of a mesh."""
+    match chip.links:
+        case LinkKind.TORUS:
+            return torus_links(mesh, chip, layout)
+        case LinkKind.SWITCH:
+            return SwitchLinks.of(mesh, chip, layout)
+        case kind:
+            assert_never(kind)
