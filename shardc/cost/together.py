@@ -1,10 +1,11 @@
 """The time of a product done as one with collectives beside it.
 
-    what is not hidden + max(product / EFFICIENCY, what is hidden) + one hop
+    ring       what is not hidden + max(product / EFFICIENCY, what is hidden) + one hop
+    chunks     max((product + copies) / OF_CHUNKS, gather) + a chunk of each, which nothing hides
 
-Hidden is one collective, that next to the product; of a sum for all the half that scatters. Partial products take
-longer than a whole one, and lay or add what they leave. Replayed in bf16, 16384 × 8192 × 16384 (`shardc tune` shows
-each), a ring of four takes of this price
+In a ring hidden is one collective, that next to the product; of a sum for all the half that scatters. Partial products
+take longer than a whole one, and lay or add what they leave. Replayed in bf16, 16384 × 8192 × 16384 (`shardc tune`
+shows each), a ring of four takes of this price
 
     v5e:4x4, X=4, Y=4       gathered 0.89, 1.00, 1.02   scattered 0.94   summed for all 1.09
     v5p:4x4x4, X=4, Y=16    gathered 1.50, 1.01         scattered 1.43   summed for all 1.12
@@ -17,27 +18,40 @@ physical ones a ring uses the links of one: no group over such an axis is chosen
 from __future__ import annotations
 
 from shardc.cost.model import CostModel
+from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Schedule, Step, Together
+from shardc.ir.plan import Einsum, How, Schedule, Step, Together
 from shardc.ir.sharding import Axes
+from shardc.lowering.chunks import COUNT
 
-EFFICIENCY = 0.76
+EFFICIENCY, OF_CHUNKS = 0.76, 0.85
 
 
-def time_together(schedule: Schedule, hop_s: float) -> float:
+def time_together(schedule: Schedule, model: CostModel) -> float:
     """Seconds of all steps, those of each group as one."""
     grouped = {place for group in schedule.together for place in range(group.first, group.last + 1)}
     alone = sum(step.cost.time_s for place, step in enumerate(schedule.steps) if place not in grouped)
-    return alone + sum(group_s(schedule, group, hop_s) for group in schedule.together)
+    return alone + sum(group_s(schedule, group, model) for group in schedule.together)
 
 
-def group_s(schedule: Schedule, group: Together, hop_s: float) -> float:
-    """Seconds of a group."""
-    steps = schedule.steps[group.first : group.last + 1]
-    computing = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum)) / EFFICIENCY
+def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
+    """Seconds of a group. What is left to XLA counts as a ring: it makes such windows."""
+    steps, hop_s = schedule.steps[group.first : group.last + 1], model.chip.hop_latency
+    product = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum))
     moves = [step.cost.time_s for step in steps if not isinstance(step.op, Einsum)]
+    if group.how is How.CHUNKS:
+        on_links = sum(_on_links(schedule, step, model) for step in steps)
+        alone = product + sum(moves) - on_links
+        return max(alone / OF_CHUNKS, on_links) + (alone + on_links) / COUNT + COUNT * hop_s
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
-    return sum(moves) - hidden + max(computing, hidden) + hop_s
+    return sum(moves) - hidden + max(product / EFFICIENCY, hidden) + hop_s
+
+
+def _on_links(schedule: Schedule, step: Step, model: CostModel) -> float:
+    """Seconds of what is gathered, without what is copied because of it."""
+    if not isinstance(step.op, AllGather):
+        return 0.0
+    return model.rate(step.op).seconds(schedule.values[step.operands[0]].local_bytes(model.mesh))
 
 
 def blocking_s(steps: tuple[Step, ...]) -> float:

@@ -219,12 +219,14 @@ class How(Enum):
     """How a product and the collectives beside it are done as one."""
 
     RING = "ring"  # partial products beside permutes
+    CHUNKS = "chunks"  # of a free dim, each gathered beside the product of another
     PARTITIONER = "partitioner"  # an einsum between two shardings, which XLA splits and windows by itself
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Steps `first` to `last` of a schedule, done as one: a product, what gathers for it, what reduces its result."""
+    """Steps `first` to `last` of a schedule, done as one: a product, what gathers for it, and the collective of its
+    result."""
 
     first: int
     last: int

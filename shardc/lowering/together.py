@@ -2,7 +2,7 @@
 
     In[B, D_Y] = AllGather_X In[B_X, D_Y]     two steps, or one: `In` as it is before, `Out` as it is after, and between
     Out[B, F] = Einsum In[B, D], W[D, F]      the two an einsum whose windows XLA chooses (PARTITIONER), or partial
-                                              products beside permutes (RING)
+                                              products beside permutes (RING), or chunks beside gathers (CHUNKS)
 
 What a group leaves is what its steps leave. A program with groups left to the partitioner is cut before and behind
 each: what is in between runs under `shard_map`, and the values that cross a cut are whole arrays.
@@ -17,6 +17,7 @@ from shardc.ir.collectives import AllReduce
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together, ValueNumber, last_uses
 from shardc.ir.sharding import SUM, spell_axes
+from shardc.lowering.chunks import chunks_of
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.rings import ring_of
 
@@ -68,7 +69,7 @@ def may_be_cut(schedule: Schedule) -> bool:
 
 def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
     """Every group there can be, on the steps in an order in which it is in one piece: of each product what is gathered
-    for it alone, each array by itself and all, and what reduces its result."""
+    for it alone, each array by itself and all, and what reduces its result, or gathers it."""
     if not may_be_cut(schedule):
         return
     for place, step in enumerate(schedule.steps):
@@ -85,6 +86,14 @@ def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
                     as_ring = replace(group, how=How.RING)
                     if ring_of(ordered, as_ring) is not None:
                         yield ordered, as_ring
+                    yield from _in_chunks(ordered, group)
+        yield from _in_chunks(schedule, Together(place, place + len(_behind(schedule.block, place)), How.CHUNKS))
+
+
+def _in_chunks(schedule: Schedule, group: Together) -> Iterator[tuple[Schedule, Together]]:
+    found = replace(group, how=How.CHUNKS)
+    if chunks_of(schedule, found) is not None:
+        yield schedule, found
 
 
 def _before(block: Block, place: int) -> list[int]:
@@ -101,11 +110,16 @@ def _before(block: Block, place: int) -> list[int]:
 
 def _after(block: Block, place: int) -> list[int]:
     """The step that sums this product's result, if it is the next and alone reads it."""
+    return [at for at in _behind(block, place) if _sums(block.steps[at].op)]
+
+
+def _behind(block: Block, place: int) -> list[int]:
+    """The next step, if it alone reads this one's result."""
     result = block.steps[place].result
     following = block.steps[place + 1 : place + 2]
     if not following or following[0].operands != (result,) or last_uses(block).get(result) != place + 1:
         return []
-    return [place + 1] if _sums(following[0].op) else []
+    return [place + 1]
 
 
 def _sums(op: Op) -> bool:
@@ -154,4 +168,4 @@ def spelled(schedule: Schedule, group: Together) -> str:
     return f"{', '.join(names)} {_HOW[group.how]}"
 
 
-_HOW = {How.PARTITIONER: "left to XLA", How.RING: "as a ring"}
+_HOW = {How.PARTITIONER: "left to XLA", How.RING: "as a ring", How.CHUNKS: "in chunks"}

@@ -153,10 +153,12 @@ def _groups(devices: Devices, axes: Any, parts: Any = None) -> Groups:
     return devices.groups(names, parts)
 
 
-def _empty(devices: Devices, shape: Shape, dtype: DType) -> Held:
+def _empty(devices: Devices, shape: Shape, dtype: Any) -> Held:
     """Whatever was there."""
+    kind = type_of(dtype)
+    assert kind is not None, "what is made empty has a type"
     block = Tensor(tuple(shape), tuple(symbol(0xE, n) for n in range(math.prod(shape))))
-    return Held((block,) * len(devices), dtype)
+    return Held((block,) * len(devices), kind)
 
 
 _COLLECTIVES: dict[str, Call] = {

@@ -39,9 +39,22 @@ from shardc.ir.collectives import DirectExchange, JointExchange
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Step, ValueNumber, every_block, operands_of
+from shardc.ir.plan import (
+    Apply,
+    Block,
+    Einsum,
+    How,
+    Loop,
+    Schedule,
+    Step,
+    Together,
+    ValueNumber,
+    every_block,
+    operands_of,
+)
 from shardc.ir.sharding import Array
 from shardc.ir.sizes import classes
+from shardc.lowering.chunks import chunks_of
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered
 from shardc.lowering.rings import ring_of
 from shardc.lowering.scatters import Along
@@ -79,7 +92,7 @@ def reduced(schedule: Schedule, lowering: Lowering, least: int = 2) -> Reduced:
     together = _together(schedule, given, counted)
     walk = _Walk(schedule.mesh, together)
     sizes_of = walk.block(schedule.block, lowering.forms, _inputs(schedule.block))
-    walk.of_rings(schedule)
+    walk.of_groups(schedule)
     small = _smallest(given, together, walk.units, least)
     literals = {given[dim]: small[dim] for dim in counted}
     return Reduced(small, literals, sum(each.volume(small) for each in sizes_of))
@@ -211,14 +224,23 @@ class _Walk:
                 cuts |= {dim: self.mesh.product(array.axes_of(dim)) for dim in array.dims}
         return _Work(self.mesh.devices, tuple((size, cuts[dim]) for dim, size in dims.items()))
 
-    def of_rings(self, schedule: Schedule) -> None:
-        """A sum for all as a ring is scattered on the way, along a dim that no value shows cut so far."""
+    def of_groups(self, schedule: Schedule) -> None:
+        """A sum for all as a ring is scattered on the way, along a dim that no value shows cut so far; and so are
+        chunks."""
         for group in schedule.together:
+            self._of_chunks(schedule, group)
             ring, result = ring_of(schedule, group), schedule.values[schedule.steps[group.first].results[0]]
             if group.how is How.RING and ring is not None and ring.gathered_after:
                 parts = ring.size * self.mesh.product(result.sharding.dims[result.dims.index(ring.dim)])
                 stands = self.together.get(ring.dim, ring.dim)
                 self.units[stands] = math.lcm(self.units.get(stands, 1), parts)
+
+    def _of_chunks(self, schedule: Schedule, group: Together) -> None:
+        found, result = chunks_of(schedule, group), schedule.values[schedule.steps[group.last].result]
+        if group.how is How.CHUNKS and found is not None:
+            parts = found.count * self.mesh.product(result.axes_of(found.dim))
+            stands = self.together.get(found.dim, found.dim)
+            self.units[stands] = math.lcm(self.units.get(stands, 1), parts)
 
     def _cut(self, array: Array, sizes: Sequence[Size]) -> None:
         for size, axes in zip(sizes, array.sharding.dims, strict=True):

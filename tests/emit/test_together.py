@@ -16,6 +16,7 @@ from shardc.emit.call.program import CompiledProgram
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import How
 from shardc.lowering.together import candidates
+from shardc.proving.prove import prove
 
 pytestmark = pytest.mark.devices
 
@@ -83,6 +84,37 @@ def test_rings_of_odd_and_even_sizes(text, size):
         holds_the_reference(CompiledProgram(replace(ordered, together=(group,)))(*given), plan, given)
 
 
+# Gathered behind: chunks of either free dim; before: of the dim that stays; over two axes; an outer product.
+CHUNKS = [
+    ("X=4,Y=2", "A[I_X, J] · B[J, K_Y] → C[I, K_Y]"),
+    ("X=4,Y=2", "A[I_Y, J] · B[J, K_X] → C[I_Y, K]"),
+    ("X=4,Y=2", "A[I_Y, J_X] · B[J, K_X] → C[I_Y, K_X]"),
+    ("X=2,Y=4", "A[I, J_XY] · B[J, K_YX] → C[I, K_YX]"),
+    ("X=4,Y=2", "A[I_X] · B[K_Y] → C[I, K_Y]"),
+]
+
+
+def chunks_of_plan(mesh, text, size=64, dtype="int32"):
+    plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys("IJK", size), dtype=dtype, idle="keep")
+    found = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.CHUNKS]
+    return plan, [replace(ordered, together=(group,)) for ordered, group in found]
+
+
+@pytest.mark.parametrize("mesh, text", CHUNKS)
+def test_chunks_are_on_every_shard_what_numpy_says(mesh, text):
+    plan, found = chunks_of_plan(mesh, text)
+    given = inputs(plan)
+    assert found
+    for schedule in found:
+        assert not list(faults_of(schedule))
+        assert prove(schedule, source(schedule, "v5e")).verdict.value == "proved"
+        holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
+
+
+def test_what_does_not_divide_is_in_no_chunks():
+    assert not chunks_of_plan(*CHUNKS[0], size=12)[1]
+
+
 def test_the_text_is_what_is_applied():
     plan = planned("X=4,Y=2", PRODUCTS[0][1])
     given = inputs(plan)
@@ -120,6 +152,21 @@ def test_gradients_are_those_of_the_steps():
         found = [jax.jit(jax.grad(_squared(schedule), argnums=(0, 1)))(*placed) for schedule in schedules]
     for gradients in found[1:]:
         for one, other in zip(gradients, found[0], strict=True):
+            assert one.sharding.spec == other.sharding.spec
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
+
+
+def test_gradients_of_chunks_are_those_of_the_steps():
+    for mesh, text in (CHUNKS[0], CHUNKS[2]):
+        plan, (schedule, *_) = chunks_of_plan(mesh, text, dtype="f32")
+        given = inputs(plan)
+        with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+            values = [plan.schedule.values[number] for number in plan.schedule.inputs]
+            placed = [jax.device_put(x / 8, placing.spec_of(v.sharding)) for x, v in zip(given, values, strict=True)]
+            of_steps, of_chunks = (
+                jax.jit(jax.grad(_squared(each), argnums=(0, 1)))(*placed) for each in (plan.schedule, schedule)
+            )
+        for one, other in zip(of_chunks, of_steps, strict=True):
             assert one.sharding.spec == other.sharding.spec
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
 

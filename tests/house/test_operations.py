@@ -41,6 +41,7 @@ ALONE = {
         {"Slice", "JointScatter"},
         "two Slices of one dim are one; one scatter over dims is several",
     ),
+    "cost/together.py": ({"AllGather"}, "of what is done in chunks it alone is no product"),
     "lowering/together.py": ({"AllReduce"}, "it alone may be of maxima"),
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
     "proving/reduced.py": ({"Scattered"}, "of all forms it alone folds a dim"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from shardc.cost.sums import cost_of
-from shardc.cost.together import time_together
+from shardc.cost.together import blocking_s, time_together
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
 from shardc.ir.legal import faults_of
@@ -37,7 +37,9 @@ class Candidate:
 
 def plans(found: PlannedProgram, asked: Asked, few: int) -> Iterator[Candidate]:
     """The plan, its steps by themselves, and up to so many others, of which no two have the same steps."""
-    found = replace(found, schedule=found.schedule.blocking)
+    if found.schedule.together:
+        cost = replace(found.cost, time_s=blocking_s(found.schedule.steps))
+        found = replace(found, schedule=found.schedule.blocking, cost=cost)
     seen = set[object]()
     for name, each in _every(found, asked):
         key = (each.schedule.by, tuple((step.op, step.operands, step.results) for step in each.schedule.steps))
@@ -67,7 +69,7 @@ def together(plan: Candidate, schedule: Schedule, asked: Asked) -> Candidate:
     """A plan with the groups of this schedule."""
     found = replace(plan.found, schedule=schedule)
     how = "; ".join(spelled(schedule, group) for group in schedule.together)
-    return Candidate(plan.name, how, found, time_together(schedule, asked.model.chip.hop_latency))
+    return Candidate(plan.name, how, found, time_together(schedule, asked.model))
 
 
 def _every(found: PlannedProgram, asked: Asked) -> Iterator[tuple[str, PlannedProgram]]:

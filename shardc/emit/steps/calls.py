@@ -10,6 +10,7 @@ from shardc.emit.allowed import CARRIED, JOINED, ROWS
 from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, reading, renamed
 from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import extremes, local
+from shardc.emit.steps.chunks import in_chunks
 from shardc.emit.steps.exchanges import joint_exchange, reshape
 from shardc.emit.steps.moves import exchange, gathered, mask_of, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
@@ -24,7 +25,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import Kind
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, operands_of
+from shardc.ir.plan import Apply, Einsum, How, Loop, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import SUM, Array, Axes, Sharding
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.forms import (
@@ -90,23 +91,41 @@ class _Writer:
         return [Line(name.name, one_block(name), str(array))] if array.sharding.unreduced else []
 
     def steps(self) -> list[Code]:
-        again, rings = dict(self.lowering.again), self._rings()
+        again, grouped = dict(self.lowering.again), self._grouped()
         found: list[Code] = []
         for number, (step, form) in enumerate(zip(self.schedule.steps, self.lowering.forms, strict=True)):
-            if number in rings:
-                found += [replace(each, step=self.first + number) for each in rings[number]]
+            if number in grouped:
+                found += [replace(each, step=self.first + number) for each in grouped[number]]
                 continue
             lines = self._apart(step, form, again[number]) if number in again else self.step(step, form)
             found += [replace(each, step=self.first + number) for each in lines]
         return found
 
-    def _rings(self) -> dict[int, list[Code]]:
-        """The lines of what is done as a ring, for the first of its steps; none for the others."""
+    def _grouped(self) -> dict[int, list[Code]]:
+        """The lines of what is done as one, for the first of its steps; none for the others."""
         found: dict[int, list[Code]] = {}
         for group in self.schedule.together:
             found |= {place: [] for place in range(group.first, group.last + 1)}
-            found[group.first] = ring(self.schedule, group, self.names)
+            found[group.first] = self._as_one(group)
         return found
+
+    def _as_one(self, group: Together) -> list[Code]:
+        match group.how:
+            case How.RING:
+                return ring(self.schedule, group, self.names)
+            case How.CHUNKS:
+                return in_chunks(self.schedule, group, self.names, self._gather)
+            case How.PARTITIONER:
+                raise AssertionError("what is left to XLA is in no part of the steps")
+            case _:
+                assert_never(group.how)
+
+    def _gather(self, step: Step) -> Sequence[Expr | Code]:
+        """The calls of a gather, whatever it gathers: a name that is empty."""
+        form = self.lowering.forms[self.schedule.steps.index(step)]
+        assert isinstance(form, Gathered)
+        array = self.schedule.values[step.operands[0]]
+        return gathered(replace(form, rows=None), array, self._name(step.result), self.mesh)
 
     def step(self, step: Step, form: Form) -> list[Code]:
         if isinstance(form, Looped):

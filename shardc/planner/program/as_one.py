@@ -13,7 +13,6 @@ from shardc.planner.planned import PlannedProgram
 
 def as_one(found: PlannedProgram, model: CostModel, least: float = 0.0) -> PlannedProgram:
     """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does."""
-    hop = model.chip.hop_latency
     best: dict[int, tuple[float, Schedule, Together]] = {}
     for ordered, group in candidates(found.schedule):
         gain = _gain(ordered, group, model, least)
@@ -23,7 +22,7 @@ def as_one(found: PlannedProgram, model: CostModel, least: float = 0.0) -> Plann
     if not best:
         return found
     schedule = all_of(found.schedule, [(ordered, group) for _, ordered, group in best.values()])
-    saved = found.cost.time_s - time_together(schedule, hop)
+    saved = found.cost.time_s - time_together(schedule, model)
     cost = replace(found.cost, time_s=found.cost.time_s - saved)
     return replace(found, schedule=schedule, cost=cost)
 
@@ -32,8 +31,9 @@ def _gain(schedule: Schedule, group: Together, model: CostModel, least: float) -
     """Seconds saved, if these are enough. What is left to XLA it windows only where two operands are gathered over two
     axes: no price says so, and tuning tries it."""
     steps = schedule.steps[group.first : group.last + 1]
-    if group.how is not How.RING or not all(has_its_links(s.op.axes, model) for s in steps if s.is_collective):
+    linked = all(has_its_links(s.op.axes, model) for s in steps if s.is_collective)
+    if group.how is How.PARTITIONER or (group.how is How.RING and not linked):
         return 0.0
     before = blocking_s(steps)
-    saved = before - group_s(schedule, group, model.chip.hop_latency)
+    saved = before - group_s(schedule, group, model)
     return saved if saved > least * before else 0.0
