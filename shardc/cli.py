@@ -17,6 +17,7 @@ from shardc.commands.expressions import Commands, completed
 from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.fmt import fmt
 from shardc.commands.help import help_
+from shardc.commands.memory import memory
 from shardc.commands.options import Options, telling, with_options
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
@@ -271,7 +272,7 @@ def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bo
     return 0
 
 
-for each in (check, chips, completion, explain, fmt, help_, report, tune):
+for each in (check, chips, completion, explain, fmt, help_, memory, report, tune):
     shardc.add_command(each)
 
 

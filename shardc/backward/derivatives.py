@@ -137,6 +137,7 @@ DERIVATIVES: dict[str, Derivative] = {
 
 # By the function's own value, where it has a name: nothing that it is made of is kept then.
 BY_VALUE: dict[str, Callable[[Term, Term, Dims], Gradients]] = {
+    "relu": lambda g, y, along: (call("where", sign(y, ">", _ZERO), g, _ZERO),),
     "exp": lambda g, y, along: (times(g, y),),
     "exp2": lambda g, y, along: (times(times(number(repr(math.log(2.0))), g), y),),
     "sqrt": lambda g, y, along: (over(g, times(_TWO, y)),),

@@ -9,7 +9,8 @@ from tabulate import tabulate
 
 from shardc.cost.kinds.held import ByKind, Held, Kept
 from shardc.cost.kinds.told import Kind
-from shardc.report.units import in_bytes
+from shardc.ir.plan import Cost
+from shardc.report.units import in_bytes, in_seconds
 
 _BOOKED = (Kind.WEIGHTS, Kind.GRADIENTS, Kind.OPTIMIZER)  # what the books count for each parameter
 
@@ -25,6 +26,21 @@ def kinds_table(found: ByKind) -> str:
         kept.append(("all", "", in_bytes(sum(one.bytes for one in found.kept)), "", ""))
         parts += ["", "activations", _table(("kept", "as", "bytes", "each trip", "formula"), kept)]
     return "\n".join(parts)
+
+
+def choices_table(plans: Sequence[tuple[str, ByKind | None, Cost]]) -> str:
+    """What is made again for backward, what is kept then, and what that costs."""
+    rows = [
+        (
+            way,
+            in_bytes(sum(one.bytes for one in kinds.kept) if kinds is not None else 0),
+            in_bytes(cost.peak_bytes),
+            in_seconds(cost.compute_s),
+            in_seconds(cost.time_s),
+        )
+        for way, kinds, cost in plans
+    ]
+    return f"made again for backward\n{_table(('made again', 'kept', 'peak memory', 'compute', 'time'), rows)}"
 
 
 def kinds_fields(found: ByKind) -> dict[str, Any]:

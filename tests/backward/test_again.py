@@ -98,6 +98,6 @@ def test_recomputation_survives_the_compiler():
     program = shardc.parse(deep(4), mesh={"X": 8, "Y": 1}, dims=SIZES, dtype="bf16", topology="v5p:2x2x2")
     found = [shardc.plan(shardc.grad(program, whole=True, remat=remat)).verify() for remat in (False, True)]
     sizes = [each.compiled_memory.temporary_bytes for each in found]
-    assert sizes[1] < 0.75 * sizes[0]
+    assert sizes[1] < 0.8 * sizes[0]
     assert found[1].replayed.compute_s > 1.1 * found[0].replayed.compute_s
     assert all(each.agrees for each in found)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc import cli
 from shardc.cost.formulas import evaluate
 from shardc.cost.kinds.alive import at_peak
 from shardc.cost.kinds.flow import Flow
@@ -213,3 +214,16 @@ def test_the_table_and_the_json_show_them():
     assert fields["parameters"] == 64 * 128 and list(fields["kinds"]) == list(KINDS)
     assert fields["kinds"]["optimizer"]["bytes_per_parameter"] == 1.5
     assert [(one["made"], one["trips"]) for one in fields["activations"]] == [("In", 2)]
+
+
+def test_the_command_shows_a_step_and_what_making_again_saves(capsys):
+    """In is read again, so that relu(Tmp), four times as large, is kept no more."""
+    assert cli._status(["memory", str(EXAMPLES / "fsdp.shard"), "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out)
+    assert [one["made"] for one in fields["memory"]["activations"]][:2] == ["In", "relu(Tmp)"]
+    assert list(fields["made_again"]) == ["nothing", "selectively", "all"]
+    assert cli._status(["memory", str(EXAMPLES / "fsdp.shard"), "--remat", "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out)
+    assert [one["made"] for one in fields["memory"]["activations"]] == ["In"]
+    assert cli._status(["memory", str(EXAMPLES / "attention.shard")]) == 4
+    assert "no input is a weight" in capsys.readouterr().err

@@ -56,6 +56,7 @@ ROOMS = {
     "sweeping": {"api", "results", "interface", "ir", "io", "report", "tabulate"},
     "commands": {
         *{"api", "results", "interface", "io", "ir", "machines", "planner", "cost", "report", "proving", "click"},
+        "backward",
     },
     "cli": {
         *{

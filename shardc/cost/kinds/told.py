@@ -14,8 +14,8 @@
   the tokens, and no dim is common to all of them, nothing tells which are weights, and all are;
 - *optimizer* state are inputs of a weight's dims that forward does not read and that come out again: an output of the
   same dims and type, each of one input, depends on it and on a gradient: m, m_new;
-- *activations* are what is forward and read to make what is backward, but for weights: In. As weights, they stay what
-  they are in another sharding, and as the part of a loop's trip;
+- *activations* are what is forward, made before backward begins (or before it makes anything `again`) and read for it,
+  but for weights: In. As weights, they stay what they are in another sharding, and as the part of a loop's trip;
 - all else is *temporaries*: what is used at once, and the step's own dOut and Out.
 """
 
@@ -32,6 +32,7 @@ from shardc.cost.kinds.linear import State, states
 from shardc.ir import dtypes
 from shardc.ir.plan import Block, Einsum
 from shardc.ir.sharding import Array
+from shardc.lowering.repeats import is_again
 
 
 class Kind(Enum):
@@ -187,7 +188,11 @@ class _Step:
     def _kept(self, weights: set[int]) -> tuple[int, ...]:
         """What is forward, and made before backward begins, and read for it, in order."""
         links = self.flow.links
-        begun = next(place for place, link in enumerate(links) if link.step and self._is_backward(link.target))
+        begun = next(
+            place
+            for place, link in enumerate(links)
+            if link.step and (self._is_backward(link.target) or is_again(link.step.op))
+        )
         after = {link.target for link in links[begun:] if link.step is not None}
         needed, kept = {n for n in range(len(self.flow.values)) if self._is_backward(n)}, dict[int, None]()
         for link in reversed(links):
