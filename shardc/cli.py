@@ -109,9 +109,8 @@ def plan(
     (_print if options.json else _show)(shown(found, top, options.json, prove))
     if gantt and not options.json:
         from shardc.compiled.replay.gantt import gantt as drawn
-        from shardc.compiled.replay.predicted import predicted
 
-        _show(f"\n{drawn(predicted(found.schedule), columns=streams.width())}")
+        _show(f"\n{drawn(found.timeline, columns=streams.width())}")
     return 0
 
 

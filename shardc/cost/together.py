@@ -17,6 +17,8 @@ physical ones a ring uses the links of one: no group over such an axis is chosen
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
@@ -34,17 +36,32 @@ def time_together(schedule: Schedule, model: CostModel) -> float:
     return alone + sum(group_s(schedule, group, model) for group in schedule.together)
 
 
+class Beside(NamedTuple):
+    """Seconds of a group: before anything is hidden, of the products, of what goes on beside them, and what is left."""
+
+    before: float
+    computing: float
+    hidden: float
+    left: float
+
+
 def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
-    """Seconds of a group. What is left to XLA counts as a ring: it makes such windows."""
+    """Seconds of a group."""
+    before, computing, hidden, left = beside(schedule, group, model)
+    return before + max(computing, hidden) + left
+
+
+def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
+    """What of a group is done at the same time. What is left to XLA counts as a ring: it makes such windows."""
     steps, hop_s = schedule.steps[group.first : group.last + 1], model.chip.hop_latency
     product = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum))
     moves = [step.cost.time_s for step in steps if not isinstance(step.op, Einsum)]
     if group.how is How.CHUNKS:
         on_links = sum(_on_links(schedule, step, model) for step in steps)
         alone = product + sum(moves) - on_links
-        return max(alone / OF_CHUNKS, on_links) + (alone + on_links) / COUNT + COUNT * hop_s
+        return Beside(0.0, alone / OF_CHUNKS, on_links, (alone + on_links) / COUNT + COUNT * hop_s)
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
-    return sum(moves) - hidden + max(product / EFFICIENCY, hidden) + hop_s
+    return Beside(sum(moves[:-1]), product / EFFICIENCY, hidden, moves[-1] - hidden + hop_s)
 
 
 def _on_links(schedule: Schedule, step: Step, model: CostModel) -> float:

@@ -14,6 +14,7 @@ from shardc.report.view import PlanView
 
 if TYPE_CHECKING:
     from shardc.compiled.compare import Comparison
+    from shardc.compiled.replay.timeline import Timeline
     from shardc.compiled.verify import Verification
     from shardc.cost.kinds.held import ByKind
     from shardc.cost.model import LinkModel
@@ -89,6 +90,11 @@ class Shown(ABC):
         from shardc.report.pictures.plan import picture
 
         return picture(self._pictured(), of)
+
+    @property
+    def timeline(self) -> Timeline:
+        """When compute and each axis are busy, as it is priced: what `picture("timeline")` draws."""
+        return self._pictured().timeline
 
     def page(self, *, pareto: bool = False, compare: Shown | Literal["xla"] | None = None) -> str:
         """The plan as one page of HTML, under 500 KB, which fetches nothing; as `picture`, it needs drawsvg.

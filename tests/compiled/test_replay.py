@@ -15,7 +15,6 @@ from shardc.compiled.compare import comparison_of, tallied
 from shardc.compiled.hlo.collectives import Collective, Reader
 from shardc.compiled.hlo.text import read_hlo
 from shardc.compiled.replay.gantt import gantt, trace
-from shardc.compiled.replay.predicted import predicted
 from shardc.compiled.replay.pricing import price
 from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline, merged
@@ -605,11 +604,26 @@ def test_a_plan_is_a_timeline_of_its_steps():
     plan = shardc.plan(
         "A[I, J_X] · B[J_X, K] → C[I_X, K]", mesh={"X": 2}, dims=dict.fromkeys("IJK", 8192), dtype="bf16"
     )
-    found = predicted(plan.schedule)
+    found = plan.timeline
     product, scatter = found.events
     assert product.tracks == ("compute",) and product.duration_s == pytest.approx(8192**3 / 4.59e14)
     assert scatter.tracks == ("X",) and scatter.duration_s == pytest.approx(8192**2 / 9e10)
     assert scatter.start_ps == product.end_ps and found.step_s == pytest.approx(plan.cost.time_s)
+
+
+@pytest.mark.parametrize("result", ["C[B_YX, D]", "C[B_Y, D]"], ids=["scattered", "summed for all"])
+def test_what_is_done_as_one_stands_beside_itself(result):
+    """A ring on v5e: the partial products while the sums go round; the timeline is as long as the plan's time."""
+    sizes = {"B": 16384, "F": 16384, "D": 8192}
+    asked = {"mesh": {"X": 4, "Y": 4}, "dims": sizes, "topology": "v5e:4x4"}
+    times = []
+    for overlap in ("off", "on"):
+        plan = shardc.plan(f"In[B_Y, F_X] · W[F_X, D] → {result}", overlap=overlap, **asked)
+        found = plan.timeline
+        assert found.step_s == pytest.approx(plan.cost.time_s)
+        assert (found.overlapped_s > 0) == bool(plan.schedule.together) == (overlap == "on")
+        times.append(found.step_s)
+    assert times[1] < times[0]
 
 
 # Comparison.

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc import cli
-from shardc.compiled.replay.predicted import predicted
 from shardc.compiled.replay.timeline import Event, Timeline
 from shardc.cost.alone import Alone
 from shardc.errors import ShardcError
@@ -295,7 +294,7 @@ def test_behind_a_switch_each_device_takes_in_the_wire_bytes():
 @given(strategies.programs(), st.sampled_from(("v5e", "v5p", "H100")))
 def test_bars_of_the_timeline_are_as_long_as_the_steps_take(case, chip):
     found = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, chip=chip)
-    timeline = predicted(found.schedule)
+    timeline = found.timeline
     bars = groups(parsed(found.picture("timeline")), "bar")
     assert [int(bar.get("data-duration")) for bar in bars] == [e.duration_ps for e in timeline.events for _ in e.tracks]
     widths = [float(bar.find(f"{SVG}rect").get("width")) for bar in bars]

@@ -1,25 +1,68 @@
-"""A plan as a timeline: its steps one after another, each as long as it is priced; no compiler is asked."""
+"""A plan as a timeline: its steps one after another, each as long as it is priced; no compiler is asked.
+
+A product and a collective that are done as one stand beside each other, as `cost.together` prices them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
-from shardc.cost.model import picoseconds
-from shardc.ir.plan import Loop, Schedule, Single, single_steps
+from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.together import Beside, beside
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Done, Einsum, Loop, Schedule, Single, Together, single_steps
 
 
-def predicted(schedule: Schedule) -> Timeline:
+def predicted(schedule: Schedule, model: CostModel) -> Timeline:
     """Products occupy `compute`, a collective the axes that it goes over; what a loop repeats stands once, as long as
     all trips."""
-    events: list[Event] = []
-    now = 0
+    made = _Made()
+    groups = {group.first: group for group in schedule.together}
+    grouped = {place for group in schedule.together for place in range(group.first, group.last + 1)}
     for done in single_steps(schedule.block):
-        step, op = done.step, done.step.op
-        time, wire = done.times * picoseconds(step.cost.time_s), done.times * step.cost.wire_bytes
+        if done.path[0] not in grouped:
+            made.add(done)
+        elif (group := groups.get(done.path[0])) is not None:
+            made.add_as_one(_steps_of(schedule, group), beside(schedule, group, model))
+    shown = {track for event in made.events for track in event.tracks}
+    tracks = tuple(track for track in (COMPUTE, *schedule.mesh.names) if track in shown)
+    return Timeline(tuple(made.events), tracks, made.now)
+
+
+class _Made:
+    """The events so far, and when the last of them ends, in picoseconds."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.now = 0
+
+    def add(self, done: Done) -> None:
+        self.now += self._begin(done, done.step.cost.time_s)
+
+    def _begin(self, done: Done, seconds: float) -> int:
+        """How long it takes."""
+        step, op, time = done.step, done.step.op, done.times * picoseconds(seconds)
         if time and not isinstance(op, Loop):
-            events.append(Event(str(done.block.values[step.result]), step.name, _tracks(op), now, time, wire))
-        now += time
-    shown = {track for event in events for track in event.tracks}
-    return Timeline(tuple(events), tuple(track for track in (COMPUTE, *schedule.mesh.names) if track in shown), now)
+            wire = done.times * step.cost.wire_bytes
+            name = str(done.block.values[step.result])
+            self.events.append(Event(name, step.name, _tracks(op), self.now, time, wire))
+        return time
+
+    def add_as_one(self, steps: Sequence[Done], parts: Beside) -> None:
+        """The collectives before the last, then the last beside the product, then what nothing hides."""
+        [product] = [done for done in steps if isinstance(done.step.op, Einsum)]
+        *others, last = [done for done in steps if done.step.op.facts.communicates]
+        for done in others if parts.before else ():
+            self.add(done)
+        self.now += max(self._begin(product, parts.computing), self._begin(last, parts.hidden))
+        if last.step.op.facts.kind is Kind.SUM:
+            self._begin(last, last.step.cost.time_s - parts.hidden)
+        self.now += picoseconds(parts.left)
+
+
+def _steps_of(schedule: Schedule, group: Together) -> list[Done]:
+    return [Done(schedule.steps[n], schedule.block, 1, (n,)) for n in range(group.first, group.last + 1)]
 
 
 def _tracks(op: Single) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shardc.compiled.compare import Comparison
-from shardc.compiled.replay.predicted import predicted
 from shardc.compiled.replay.timeline import Timeline
 from shardc.report.page import sections
 from shardc.report.page.html import Child, Element, table, tag
@@ -101,7 +100,7 @@ def costs(plans: list[Pictured]) -> Element:
 
 def timelines(plans: list[Pictured]) -> list[Element]:
     """As they are priced."""
-    return on_one_scale([(name, predicted(plan.schedule)) for name, plan in zip(_NAMES, plans, strict=True)])
+    return on_one_scale([(name, plan.timeline) for name, plan in zip(_NAMES, plans, strict=True)])
 
 
 def on_one_scale(found: Sequence[tuple[str, Timeline]]) -> list[Element]:

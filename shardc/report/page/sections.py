@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shardc.compiled.replay.predicted import predicted
 from shardc.ir.plan import Done, every_step
 from shardc.report.page.html import Child, Element, drawn, scrolls, table, tag
 from shardc.report.page.reported import Reported, Room, cut
@@ -191,7 +190,7 @@ def charts(reported: Reported) -> Iterator[Element]:
     """When what is busy, what bounds the products, what memory is held; time against memory where it was asked for."""
     plan = reported.plan
     schedule = plan.schedule
-    yield section("timeline", "Timeline", figure(timeline_picture(predicted(schedule))))
+    yield section("timeline", "Timeline", figure(timeline_picture(plan.timeline)))
     yield section("roofline", "Roofline", figure(roofline_picture(schedule, plan.model.alone)))
     yield memory(plan)
     if reported.front is not None:

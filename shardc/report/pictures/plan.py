@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardc.compiled.replay.predicted import predicted
+from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError, nearest
 from shardc.ir.plan import Schedule, single_steps
@@ -28,6 +29,11 @@ class Pictured:
     view: PlanView
     schedule: Schedule
     model: LinkModel
+
+    @property
+    def timeline(self) -> Timeline:
+        """As it is priced."""
+        return predicted(self.schedule, self.model)
 
 
 def picture(plan: Pictured, of: str) -> Picture:
@@ -58,7 +64,7 @@ def _links(plan: Pictured) -> Picture:
 PICTURES: dict[str, Callable[[Pictured], Picture]] = {
     "steps": lambda plan: steps_picture(plan.view, plan.schedule),
     "links": _links,
-    "timeline": lambda plan: timeline_picture(predicted(plan.schedule)),
+    "timeline": lambda plan: timeline_picture(plan.timeline),
     "roofline": lambda plan: roofline_picture(plan.schedule, plan.model.alone),
     "memory": lambda plan: memory_picture(plan.schedule, plan.view.capacity_bytes),
 }
