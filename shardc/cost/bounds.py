@@ -145,10 +145,14 @@ def _latency(model: CostModel, axes: Axes, moved: Axes) -> float:
 
 def reshard_bound(before: Array, after: Sharding, mesh: Mesh) -> int:
     """The most bytes that some device needs and does not hold; or what devices receive at least to add partial sums."""
-    total = math.prod(before.shape) * before.dtype.bytes
-    block, kept = needed(before.sharding, after, mesh)
+    return bytes_to_reshard(math.prod(before.shape) * before.dtype.bytes, before.sharding, after, mesh)
+
+
+def bytes_to_reshard(total: int, before: Sharding, after: Sharding, mesh: Mesh) -> int:
+    """The same of an array of so many bytes."""
+    block, kept = needed(before, after, mesh)
     missing = total // block - (total // kept if kept else 0)
-    summed = mesh.product(tuple(before.sharding.unreduced))
+    summed = mesh.product(tuple(before.unreduced))
     if summed == 1 or after.unreduced:
         return missing
     return max(missing, received_to_add(total, summed, block, mesh.devices))
