@@ -10,17 +10,10 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.ir.mesh import Mesh
-<<<<<<< HEAD
-from shardc.ir.sharding import spell
-from shardc.planner.bounds.bound import _matmul
-from shardc.planner.bounds.received import Operand, block_spread, received, spread
-from shardc.planner.bounds.sent import _within, by_products, filled, sent
-=======
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner.bounds.bound import _of_arrays, _outputs
-from shardc.planner.bounds.cuts import _within, by_products, filled, sent
-from shardc.planner.bounds.degrees import Operand, block_spread, received, spread
->>>>>>> b48483b (A program's lower bound sees through functions, sums, chains of products and the rows of loops)
+from shardc.planner.bounds.received import Operand, block_spread, received, spread
+from shardc.planner.bounds.sent import _within, by_products, filled, sent
 from shardc.testing import Case, matmuls, shardings
 
 MESHES = ({"X": 2, "Y": 2}, {"X": 2, "Y": 4}, {"X": 2, "Y": 2, "Z": 2}, {"X": 1, "Y": 3})
