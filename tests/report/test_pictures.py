@@ -557,3 +557,14 @@ def test_a_sweep_has_a_point_for_each_row_and_a_line_where_the_curves_cross(text
     assert swept.crossings or len(over) == 1
     assert repr(swept).startswith("<Sweep of ") and "\n" not in repr(swept)
     assert str(swept) in "".join(ElementTree.fromstring(f"<p>{swept._repr_html_()}</p>").itertext())
+
+
+def test_products_at_one_place_of_the_roofline_share_a_line_of_its_list():
+    """Every one is a dot; equal ones are named together."""
+    text = "; ".join(f"C{n}[I, K] = A[I, J] · B{n}[J, K]" for n in range(3)) + "; D[I, L] = A[I, J] · E[J, L]"
+    plan = shardc.plan(text, mesh={"X": 2}, dims={"I": 4096, "J": 4096, "K": 4096, "L": 8}, chip="v5p", idle="keep")
+    root = parsed(plan.picture("roofline"))
+    named = [each.text for each in root.iter(f"{SVG}text") if each.text.startswith("step")]
+    assert len(groups(root, "dot")) == 4
+    assert [text.partition(":")[0] for text in named] == ["steps 1, 2, 3", "step 4"]
+    assert named[0].endswith("compute-bound") and named[1].endswith("HBM-bound")

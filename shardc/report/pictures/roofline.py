@@ -6,6 +6,7 @@ Below the ridge memory is what a product waits for, above it the units. Both axe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 from shardc.cost.alone import Alone
 from shardc.cost.calibration import Calibration
@@ -14,13 +15,14 @@ from shardc.ir.dtypes import multiplied
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Done, Einsum, Schedule, single_steps
 from shardc.report.pictures import style
-from shardc.report.pictures.marks import Dot, Group, Line, Mark, Text
+from shardc.report.pictures.marks import Dot, Group, Line, Mark, Text, shortened, width_of
 from shardc.report.pictures.picture import Picture, framed
 from shardc.report.pictures.scale import Scale, apart
 from shardc.report.pictures.steps import step_name
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 420.0, 240.0, 76.0, 26.0
 _MOST = 16  # products that are drawn
+_LISTED = 310.0  # pixels of the list beside the chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def roofline_picture(schedule: Schedule, alone: Alone) -> Picture:
         marks.append(Text(_LEFT + _WIDTH, 12, "dashed: what compiled programs reach, as measured", "s soft", "end"))
         marks += [_reached(each, alone.measured, x, y) for each in sorted({product.reached for product in found})]
     marks += _dots(found, x, y)
-    return framed(Picture(f"roofline of {chip.name}", _LEFT + _WIDTH + 200, _TOP + _HEIGHT + 42, tuple(marks)))
+    return framed(Picture(f"roofline of {chip.name}", _LEFT + _WIDTH + 16 + _LISTED, _TOP + _HEIGHT + 42, tuple(marks)))
 
 
 def _axes(x: Scale, y: Scale) -> list[Mark]:
@@ -112,20 +114,28 @@ def _reached(rate: float, measured: Calibration, x: Scale, y: Scale) -> Line:
 
 
 def _dots(found: list[Product], x: Scale, y: Scale) -> list[Mark]:
-    """Each product as a dot; its number and rate in a list beside the chart, with a thin line to it."""
-    marks: list[Mark] = []
+    """Each product as a dot; beside the chart a list of them, those at one place in one line, a thin line to it."""
     ordered = sorted(found, key=lambda product: (y(product.rate), product.step))[:_MOST]
-    places = apart([max(y(product.rate), _TOP + 10) for product in ordered], 15)
+    at_one = [list(some) for _, some in groupby(ordered, key=_said)]
+    places = apart([max(y(some[0].rate), _TOP + 10) for some in at_one], 15)
     shift = max(0.0, (places[-1] if places else 0.0) - (_TOP + _HEIGHT))
-    for product, place in zip(ordered, places, strict=True):
-        at, beside = (x(product.intensity), y(product.rate)), _LEFT + _WIDTH + 14
-        waits = "HBM-bound" if product.waits_for_memory else "compute-bound"
-        said = f"step {product.step}: {_rate(product.rate)}, {waits}"
-        told = (("step", product.step), ("intensity", repr(product.intensity)), ("rate", repr(product.rate)))
-        look = f"{style.fill(2 if product.waits_for_memory else 0)} edge"
-        label = place - shift
-        line = Line((at, (beside - 4, label - 4)), "grid")
-        marks.append(
-            Group((line, Dot(*at, 5, look), Text(beside, label, said, "s")), look="dot", told=told, title=said)
-        )
+    marks: list[Mark] = []
+    for some, place in zip(at_one, places, strict=True):
+        steps = ", ".join(product.step for product in some)
+        label = shortened(f"step{'s' * (len(some) > 1)} {steps}", _LISTED - width_of(_said(some[0]), "s"), "s")
+        beside, at = (_LEFT + _WIDTH + 14, place - shift), (x(some[0].intensity), y(some[0].rate))
+        marks.append(Line((at, (beside[0] - 4, beside[1] - 4)), "grid"))
+        marks += [_dot(product, x, y) for product in some]
+        marks.append(Text(*beside, f"{label}: {_said(some[0])}", "s"))
     return marks
+
+
+def _said(product: Product) -> str:
+    return f"{_rate(product.rate)}, {'HBM-bound' if product.waits_for_memory else 'compute-bound'}"
+
+
+def _dot(product: Product, x: Scale, y: Scale) -> Group:
+    told = (("step", product.step), ("intensity", repr(product.intensity)), ("rate", repr(product.rate)))
+    look = f"{style.fill(2 if product.waits_for_memory else 0)} edge"
+    dot = Dot(x(product.intensity), y(product.rate), 5, look)
+    return Group((dot,), look="dot", told=told, title=f"step {product.step}: {_said(product)}")
