@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections import Counter
 from typing import get_args
@@ -14,8 +16,11 @@ import shardc
 from shardc.ir.collectives import COLLECTIVE_NAMES, Move
 from shardc.ir.functions import FUNCTIONS, NAMED
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import every_step
 from shardc.ir.sharding import Sharding
+from shardc.lowering.forms import Form
 from shardc.lowering.lower import lower
+from shardc.planner.statement import build
 from shardc.testing import (
     all_shardings,
     backward_programs,
@@ -223,10 +228,25 @@ def test_every_kind_of_move_is_drawn():
     assert set(moved) == {kind.__name__ for kind in get_args(Move)}, moved
 
 
+COUNTS = ((matmuls(), 120), (reshards(), 100), (programs(), 40), (partial_programs(), 40), (loops(), 6))
+
+
+def rules_written():
+    """The words of every rule that a step may be explained by, from the functions that say them."""
+    for function in (build._before_product, build._after_product):
+        for node in ast.walk(ast.parse(inspect.getsource(function))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+    yield from ("reshard", "local product", build.NAMED, "digits of dims", "over a sharded dim", "rounds")
+
+
 @pytest.mark.exhaustive
-def test_every_form_is_drawn():
-    forms = Counter()
-    for case in [*drawn(reshards(), 100), *drawn(matmuls(), 50), *drawn(loops(), 2)]:
+def test_every_rule_and_every_form_is_drawn():
+    rules, forms = Counter(), Counter()
+    for case in (case for strategy, count in COUNTS for case in drawn(strategy, count)):
         plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
-        forms.update(type(form).__name__ for form in lower(plan.schedule).forms)
-    assert set(forms) >= {"Plain", "Gathered", "Scattered", "Pieces", "InTurns", "Looped"}, forms
+        rules.update(done.step.rule for done in every_step(plan.schedule.block))
+        forms.update(map(type, lower(plan.schedule).forms))
+    never = [rule for rule in rules_written() if not any(rule in found for found in rules)]
+    assert len(rules) >= 25 and never == [], rules
+    assert set(forms) == {*get_args(Form)}, forms
