@@ -1,0 +1,57 @@
+"""What a product and its collectives cost as one, worked by hand; and that an axis of one device adds to no price."""
+
+from dataclasses import replace
+
+import pytest
+
+import shardc
+from shardc.cost.together import blocking_s, group_s, time_together
+from shardc.ir.collectives import AllGather, AllReduce, ReduceScatter
+from shardc.ir.plan import Einsum, How, StepCost, Together
+
+HOP = 0.25
+GATHER, SCATTER, SUM, PRODUCT = AllGather(("X",), 0), ReduceScatter(("X",), 0), AllReduce(("X",)), Einsum()
+
+
+def timed(*steps):
+    """A schedule of these operations, each of so many seconds. A product in a group reaches 0.76 of its speed alone."""
+    plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I_X, K]", mesh={"X": 2})
+    first = plan.schedule.steps[0]
+    made = tuple(replace(first, op=op, cost=StepCost(time_s=seconds)) for op, seconds in steps)
+    return replace(plan.schedule, block=replace(plan.schedule.block, steps=made))
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([(PRODUCT, 7.6), (SCATTER, 4.0)], 10 + HOP),  # the collective is hidden by 10 s of products
+        ([(PRODUCT, 0.76), (SCATTER, 4.0)], 4 + HOP),  # the products by the collective
+        ([(PRODUCT, 7.6), (SUM, 4.0)], 2 + 10 + HOP),  # of a sum the half that scatters; what gathers comes after
+        ([(PRODUCT, 0.76), (SUM, 4.0)], 2 + 2 + HOP),
+        ([(GATHER, 3.0), (GATHER, 4.0), (PRODUCT, 7.6)], 3 + 10 + HOP),  # of several the last
+        ([(GATHER, 3.0), (GATHER, 4.0), (PRODUCT, 0.76)], 3 + 4 + HOP),
+    ],
+)
+def test_a_group_takes_the_longer_of_what_is_done_at_once(steps, seconds):
+    schedule = timed(*steps)
+    group = Together(0, len(steps) - 1, How.RING)
+    assert group_s(schedule, group, HOP) == pytest.approx(seconds)
+    assert blocking_s(schedule.steps) == pytest.approx(sum(each for _, each in steps))
+
+
+def test_steps_outside_of_groups_come_one_after_another():
+    schedule = timed((GATHER, 5.0), (PRODUCT, 7.6), (SCATTER, 4.0), (PRODUCT, 2.0))
+    grouped = replace(schedule, together=(Together(1, 2, How.RING),))
+    assert time_together(grouped, HOP) == pytest.approx(5 + 10 + HOP + 2)
+    assert time_together(schedule, HOP) == pytest.approx(5 + 7.6 + 4 + 2)
+
+
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1", None])
+def test_an_axis_of_one_device_adds_to_no_price(topology):
+    with_one, without = (
+        shardc.plan("A[I, J_X] · B[J_X, K] → C[I_X, K]", mesh=mesh, dims={"I": 64, "J": 64, "K": 64}, topology=topology)
+        for mesh in ({"X": 4, "Y": 1}, {"X": 4})
+    )
+    assert with_one.cost.time_s == without.cost.time_s and with_one.cost.wire_bytes == without.cost.wire_bytes
+    assert {name for name in with_one.symbols if name != "Y"} == set(without.symbols)
+    assert [step.formula for step in with_one.steps] == [step.formula for step in without.steps]
