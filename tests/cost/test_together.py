@@ -5,11 +5,14 @@ from dataclasses import replace
 import pytest
 
 import shardc
+from shardc.cost import CHIPS, LinkModel
 from shardc.cost.together import blocking_s, group_s, time_together
 from shardc.ir.collectives import AllGather, AllReduce, ReduceScatter
+from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Einsum, How, StepCost, Together
 
 HOP = 0.25
+MODEL = LinkModel.of(Mesh.of({"X": 2}), replace(CHIPS["v5p"], hop_latency=HOP))
 GATHER, SCATTER, SUM, PRODUCT = AllGather(("X",), 0), ReduceScatter(("X",), 0), AllReduce(("X",)), Einsum()
 
 
@@ -35,15 +38,15 @@ def timed(*steps):
 def test_a_group_takes_the_longer_of_what_is_done_at_once(steps, seconds):
     schedule = timed(*steps)
     group = Together(0, len(steps) - 1, How.RING)
-    assert group_s(schedule, group, HOP) == pytest.approx(seconds)
+    assert group_s(schedule, group, MODEL) == pytest.approx(seconds)
     assert blocking_s(schedule.steps) == pytest.approx(sum(each for _, each in steps))
 
 
 def test_steps_outside_of_groups_come_one_after_another():
     schedule = timed((GATHER, 5.0), (PRODUCT, 7.6), (SCATTER, 4.0), (PRODUCT, 2.0))
     grouped = replace(schedule, together=(Together(1, 2, How.RING),))
-    assert time_together(grouped, HOP) == pytest.approx(5 + 10 + HOP + 2)
-    assert time_together(schedule, HOP) == pytest.approx(5 + 7.6 + 4 + 2)
+    assert time_together(grouped, MODEL) == pytest.approx(5 + 10 + HOP + 2)
+    assert time_together(schedule, MODEL) == pytest.approx(5 + 7.6 + 4 + 2)
 
 
 @pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1", None])
