@@ -119,8 +119,8 @@ def is_thin(shape: Sequence[int], devices: int) -> bool:
 
 @seen(
     "0.0.42.1",
-    "replayed, rings on v5e took 0.87 to 1.09 of their price, but for those that saved less than an eighth of their "
-    "steps' time; on v5p up to 1.5, since partial products are short there",
+    "replayed, rings and chunks on v5e took 0.85 to 1.13 of their price, but for those that saved less than an eighth "
+    "of their steps' time; on v5p rings took up to 1.5, since partial products are short, and no gather is hidden",
 )
 def prices_of_rings_hold(target: Target) -> bool:
     """Whether a ring that is priced below its steps is faster."""

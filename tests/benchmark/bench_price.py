@@ -19,7 +19,7 @@ from bench_time import PRODUCTS, Case, cases
 import shardc
 from shardc.compiled.compilers import slice_mesh
 from shardc.compiled.tune.made import made
-from shardc.compiled.tune.plans import Asked, plans
+from shardc.compiled.tune.plans import plans
 from shardc.machines.stderr import caught_stderr
 from shardc.machines.tpu import lower_schedule
 
@@ -30,7 +30,7 @@ def pairs(case: Case, few: int) -> Iterator[Pair]:
     """Of each plan of a product."""
     plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="bf16", topology=case.topology)
     asked = plan._asked
-    for candidate in plans(plan._found, Asked(asked.model, asked.objective, asked.memory, asked.idle), few):
+    for candidate in plans(plan._found, asked, few):
         schedule = candidate.found.schedule
         model = asked.model if schedule.by is None else asked.model.refined(schedule.by)
         try:
