@@ -86,7 +86,7 @@ def _stage(stage: Scattering, before: tuple[Scattering, ...], mesh: Mesh) -> tup
 
 def _before(along: Along, shared: int) -> list[Call]:
     match along:
-        case Along.PLAIN:
+        case Along.PLAIN | Along.TURNED:
             return []
         case Along.STACKED | Along.FOLDED:
             return [_copy(below=shared)]

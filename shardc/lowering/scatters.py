@@ -27,6 +27,7 @@ class Along(Enum):
 
     PLAIN = "along the dim"
     STACKED = "one behind the other"  # always, along several dims
+    TURNED = "the last two dims in turn"
     FOLDED = "folded into lanes"  # of one dim
     EXCHANGED = "exchanged, and added up"
 
@@ -136,6 +137,8 @@ def _along(block: LocalBlock, may_exchange: bool) -> Along:
         return Along.FOLDED if tpu.may_be_folded(share) else otherwise
     if tpu.is_whole_tiles(share):
         return Along.PLAIN
+    if may_exchange and tpu.lies_turned(share):
+        return Along.TURNED
     return Along.STACKED if tpu.is_large_share(math.prod(share) * dtype.bytes) else otherwise
 
 

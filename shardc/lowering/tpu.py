@@ -64,6 +64,16 @@ def is_whole_tiles(share: Shape) -> bool:
     return share[-2] % _PAIR_OF_ROWS == 0 and share[-1] % _PAIR_OF_LANES == 0
 
 
+@seen(
+    "0.0.42.1",
+    "of shares with fewer lanes than a tile the last two dims lie in turn, and so whole pairs of tiles are scattered; "
+    "written as they are, those that a product reads were summed",
+)
+def lies_turned(share: Shape) -> bool:
+    """Whether a share of two dims or more is scattered with its last two dims in turn."""
+    return share[-1] < LANES and is_whole_tiles((*share[:-2], share[-1], share[-2]))
+
+
 @seen("0.0.42.1", "of one dim, folded into rows of 128 lanes, whole pairs of tiles are scattered")
 def may_be_folded(share: Shape) -> bool:
     """Whether a share of one dim is scattered as rows of lanes."""

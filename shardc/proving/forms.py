@@ -40,7 +40,7 @@ from shardc.proving.compared import put_together
 from shardc.proving.devices import Devices, Held, alone, laid_out
 from shardc.proving.laid import Laid
 from shardc.proving.meaning import Sizes, function_of, row, stacked
-from shardc.proving.tensors import Tensor, contracted, joined, parted, shaped, sum_of, zeros
+from shardc.proving.tensors import Tensor, contracted, joined, parted, shaped, sum_of, transposed, zeros
 
 Known = dict[ValueNumber, Held]
 Change: TypeAlias = Callable[[Tensor], Tensor]
@@ -159,18 +159,20 @@ class _Forms:
         return held.each(partial(_spread, form.dim, counts))
 
     def _scattered(self, held: Held, way: Scattering) -> Held:
-        ready, along, back = self._as_it_lies(way)
+        ready, along, back = self._as_it_lies(way, held)
         held = held.each(ready)
         for each in way.rounds:
             groups = self.devices.groups(each.axes, each.groups() if each.split else None)
             held = self.devices.gathered(held, groups, partial(_shares, along))
         return held.each(back)
 
-    def _as_it_lies(self, way: Scattering) -> tuple[Change, int, Change]:
+    def _as_it_lies(self, way: Scattering, held: Held) -> tuple[Change, int, Change]:
         """What is done to a block before, the dim that shares lie along then, and what is done to a share."""
         match way.along:
             case Along.PLAIN:
                 return _same, way.dims[0][0], _same
+            case Along.TURNED:
+                return _turned, _in_turn(way.dims[0][0], held.shape), _turned
             case Along.FOLDED:
                 return lambda block: shaped(block, (-1, FOLD)), 0, lambda share: shaped(share, (-1,))
             case Along.STACKED | Along.EXCHANGED:
@@ -251,3 +253,13 @@ def _joined_cells(some: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
     for dim, count in reversed(list(enumerate(counts))):
         found = [joined(found[n : n + count], dim) for n in range(0, len(found), count)]
     return found[0]
+
+
+def _turned(block: Tensor) -> Tensor:
+    """The last two dims in turn."""
+    return transposed(block, [_in_turn(dim, block.shape) for dim in range(len(block.shape))])
+
+
+def _in_turn(dim: int, shape: Sequence[int]) -> int:
+    rank = len(shape)
+    return {rank - 2: rank - 1, rank - 1: rank - 2}.get(dim, dim)

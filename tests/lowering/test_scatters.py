@@ -37,6 +37,9 @@ def only(parts, local, dtype, target):
         ((16, 256), "f32", Along.PLAIN),  # two tiles by two
         ((8, 512), "f32", Along.EXCHANGED),  # one tile by four
         ((4096, 128), "bf16", Along.STACKED),
+        ((4096, 64), "bf16", Along.TURNED),  # fewer lanes than a tile has
+        ((3, 512, 16), "f32", Along.TURNED),
+        ((2048, 8), "bf16", Along.EXCHANGED),  # of which half a pair of tiles would be empty
         ((3, 16, 256), "bf16", Along.PLAIN),
         ((256, 2, 1024), "bf16", Along.STACKED),
         ((128, 256 - 1), "f32", Along.STACKED),
@@ -49,7 +52,7 @@ def only(parts, local, dtype, target):
 )
 def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
     assert form(share, dtype) is wanted
-    without = {Along.EXCHANGED: Along.PLAIN}.get(wanted, wanted)
+    without = {Along.EXCHANGED: Along.PLAIN, Along.TURNED: Along.STACKED}.get(wanted, wanted)
     assert form(share, dtype, None) is without, "only for the slice of a TPU"
     assert form(share, dtype, "H100:16") is without
 

@@ -25,6 +25,7 @@ FOUR, EIGHT, THREE = ("X=4", "v5p:2x2x1"), ("X=8", "v5p:2x2x2"), ("X=2,Y=2,Z=2",
 CASES = {
     "plain": (COLUMNS, FOUR, {"I": 16, "J": 2048, "K": 1024}, "f32", ("scatter_dimension=1, tiled=True",)),
     "stacked": (COLUMNS, FOUR, {"I": 260, "J": 2048, "K": 256}, "f32", ("jnp.stack", "psum_scatter")),
+    "turned": (COLUMNS, FOUR, {"I": 512, "J": 2048, "K": 256}, "f32", ("jnp.transpose", "scatter_dimension=0")),
     "folded": (VECTOR, FOUR, {"I": 8192, "J": 2048}, "f32", ("reshape(-1, 128)", "ravel()")),
     "exchanged": (ROWS, FOUR, {"I": 12, "J": 2048, "K": 5}, "f32", ("jnp.stack", "all_to_all", "jnp.sum")),
     "exchanged bf16": (COLUMNS, FOUR, {"I": 3, "J": 2048, "K": 16}, "bf16", ("dtype=jnp.float32", "astype")),

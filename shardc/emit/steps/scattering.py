@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from shardc.emit.exprs import Call, Const, Expr, Name, axes_argument, call, method
+from shardc.emit.exprs import Call, Const, Expr, Items, Name, axes_argument, call, method
 from shardc.emit.steps.exchanges import by_axis, sent, to_front
 from shardc.emit.steps.local import as_type, type_name
 from shardc.emit.steps.moves import groups
@@ -23,6 +23,11 @@ def scattered(way: Scattering, array: Array, mesh: Mesh) -> list[Expr]:
     match way.along:
         case Along.PLAIN:
             return [_scattered(each, dim) for each in way.rounds]
+        case Along.TURNED:
+            rank = len(array.dims)
+            turned = {rank - 2: rank - 1, rank - 1: rank - 2}
+            turn = call("jnp.transpose", _VALUE, Items(tuple(Const(turned.get(at, at)) for at in range(rank))))
+            return [turn, *(_scattered(each, turned.get(dim, dim)) for each in way.rounds), turn]
         case Along.FOLDED:
             folded = method(_VALUE, "reshape", Const(-1), Const(FOLD))
             return [folded, *(_scattered(each, 0) for each in way.rounds), method(_VALUE, "ravel")]
