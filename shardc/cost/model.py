@@ -30,9 +30,8 @@ from shardc.cost.alone import Alone
 from shardc.cost.calibration import calibration
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
-from shardc.cost.levels import exchanges, gathers, slowest
 from shardc.cost.links import Factor, Level
-from shardc.cost.links.level import less_one, total
+from shardc.cost.links.level import exchanges, gathers, less_one, slowest, total
 from shardc.cost.network import Network, network
 from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh

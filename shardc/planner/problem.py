@@ -36,19 +36,20 @@ class Environment:
 
     def with_value(self, array: Array) -> Environment:
         """With a new value that its name holds first."""
-        return replace(self, values=(*self.values, array)).holding_first(array.name, ValueNumber(len(self.values)))
+        own = (ValueNumber(len(self.values)), *self.held.get(array.name, ()))
+        return Environment((*self.values, array), {**self.held, array.name: own}, self.alike)
 
     def holding_first(self, name: str, value: ValueNumber) -> Environment:
         return self.holding(name, (value, *self.held.get(name, ())))
 
     def holding(self, name: str, values: tuple[ValueNumber, ...]) -> Environment:
         """With a name that holds these values and no others."""
-        return replace(self, held={**self.held, name: values})
+        return Environment(self.values, {**self.held, name: values}, self.alike)
 
     def same(self, before: ValueNumber, after: ValueNumber) -> Environment:
         """With a value that is the same array as another."""
         alike = (*self.alike.get(before, (before,)), after)
-        return replace(self, alike={**self.alike, **dict.fromkeys(alike, alike)})
+        return Environment(self.values, self.held, {**self.alike, **dict.fromkeys(alike, alike)})
 
 
 @dataclass(slots=True)

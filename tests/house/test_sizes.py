@@ -1,11 +1,14 @@
 """How long modules and functions are: what grows past these is two things, or is not yet understood."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).parents[2] / "shardc"
 MODULE, FUNCTION, MEDIAN = 350, 45, 7
+ENTERED = 50  # 64 before modules that answer one question were one
 
 
 def lengths(text: str) -> dict[str, int]:
@@ -38,3 +41,11 @@ def test_a_line_too_many_is_seen():
     body = "def f():\n" + "    pass\n" * FUNCTION
     assert too_long({"one.py": body}) == [f"one.py:f:1 has {FUNCTION + 1} lines"]
     assert too_long({"one.py": "\n" * MODULE, "two.py": "\n" * (MODULE + 1)}) == ["two.py"]
+
+
+def test_planning_one_product_enters_few_files():
+    """What `tests/benchmark/walk.py` counts: a newcomer reads as many."""
+    walk = Path(__file__).parents[1] / "benchmark" / "walk.py"
+    said = subprocess.run([sys.executable, str(walk)], capture_output=True, text=True, check=True).stdout
+    room, files, _ = said.splitlines()[-1].split()
+    assert room == "all" and 30 < int(files) <= ENTERED, said

@@ -10,7 +10,6 @@ from itertools import islice
 
 from shardc.cost.memory import peak_bytes, peak_of
 from shardc.cost.model import picoseconds
-from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import uses
 from shardc.ir.plan import Block, Op, Rule, Schedule, StatementNumber, Step, StepCost, Strategy, ValueNumber
@@ -26,8 +25,7 @@ from shardc.planner.problem import Environment, Problem
 from shardc.planner.statement.alternatives import strategies
 from shardc.planner.statement.build import Builder, Candidate, StepKey
 from shardc.planner.statement.gaps import bound_of
-from shardc.planner.statement.nodes import choices_of
-from shardc.planner.statement.strategies import candidates, cheapest, root_table, searched
+from shardc.planner.statement.strategies import candidates, cheapest_input, searched
 
 SHARED = 12  # strategies that are built where a statement uses an array twice; planned whole, all are compared
 
@@ -61,9 +59,6 @@ class PartialPlan:
     def values(self) -> tuple[Array, ...]:
         return self.problem.environment.values
 
-    def within(self, environment: Environment) -> PartialPlan:
-        return replace(self, problem=self.problem.given(environment))
-
     # --- a statement
 
     def add(self, number: StatementNumber, statement: Statement) -> tuple[PartialPlan, PlannedStatement]:
@@ -82,7 +77,10 @@ class PartialPlan:
             trial, peak = ready._cheapest_that_fits(number, statement, problem, own)
         gap = ready._gap(statement, trial.builder, own, proved)
         after = ready.adopted(trial.builder)
-        after = replace(after, results=(*after.results, trial.value), peaks=(*after.peaks, *peak))
+        problem_after = after.problem.given(_binding(after.problem.environment, statement, trial.value))
+        after = replace(
+            after, problem=problem_after, results=(*after.results, trial.value), peaks=(*after.peaks, *peak)
+        )
         planned = PlannedStatement(
             statement.text,
             shown_cases(trial.candidate.cases, statement, problem.program),
@@ -91,13 +89,7 @@ class PartialPlan:
             ready._is_compared(statement),
             gap,
         )
-        return after._bound(statement, trial.value), planned
-
-    def _bound(self, statement: Statement, value: ValueNumber) -> PartialPlan:
-        """What a name holds is one array, in some shardings; bound to another array, in a loop, it holds that alone."""
-        environment = self.problem.environment
-        held = environment.held.get(statement.name, ()) if same_array(statement) else ()
-        return self.within(environment.holding(statement.name, held if value in held else (*held, value)))
+        return after, planned
 
     def _is_compared(self, statement: Statement) -> bool:
         """Whether strategies are compared as built. The search charges a move of an array for each use, and done, it
@@ -233,16 +225,16 @@ class PartialPlan:
     def _chosen(self, given: Input, statement: Statement) -> Array:
         """How an input is to lie: by routes where the budget ends."""
         try:
-            return _cheapest_input(self.problem, given, statement)
+            return cheapest_input(self.problem, given, statement)
         except Spent:
             if not self.problem.options.must_plan:
                 raise
-            return _cheapest_input(self.problem.by_routes(), given, statement)
+            return cheapest_input(self.problem.by_routes(), given, statement)
 
     def holding(self, array: Array) -> PartialPlan:
         """With an input that lies so."""
         given = {**self.given, array.name: ValueNumber(len(self.values))}
-        return replace(self.within(self.problem.environment.with_value(array)), given=given)
+        return replace(self, problem=self.problem.given(self.problem.environment.with_value(array)), given=given)
 
     # --- steps
 
@@ -258,7 +250,8 @@ class PartialPlan:
         for name, value in builder.chosen.items():
             environment = environment.holding_first(name, value)
         return replace(
-            self.within(environment),
+            self,
+            problem=self.problem.given(environment),
             steps=tuple(builder.steps),
             done=builder.done,
             sources=sources,
@@ -276,13 +269,14 @@ class PartialPlan:
     ) -> tuple[PartialPlan, tuple[ValueNumber, ...]]:
         """With a step that no search found; and the values that it leaves."""
         left = tuple(ValueNumber(len(self.values) + place) for place in range(len(arrays)))
-        after = self.within(replace(self.problem.environment, values=(*self.values, *arrays)))
-        return replace(after, steps=(*self.steps, Step(op, operands, left, number, cost, rule))), left
+        problem = self.problem.given(replace(self.problem.environment, values=(*self.values, *arrays)))
+        step = Step(op, operands, left, number, cost, rule)
+        return replace(self, problem=problem, steps=(*self.steps, step)), left
 
     def bound_anew(self, name: str, value: ValueNumber) -> PartialPlan:
         """With the next result: its name holds this value alone."""
-        after = self.within(self.problem.environment.holding(name, (value,)))
-        return replace(after, results=(*self.results, value))
+        problem = self.problem.given(self.problem.environment.holding(name, (value,)))
+        return replace(self, problem=problem, results=(*self.results, value))
 
     def built(self, number: StatementNumber, statement: Statement) -> tuple[Builder, ValueNumber]:
         """The cheapest steps of a statement, and the value that it leaves; nothing is added yet."""
@@ -296,21 +290,10 @@ class PartialPlan:
         return trial.builder, trial.value
 
 
-def _cheapest_input(problem: Problem, given: Input, statement: Statement) -> Array:
-    search = problem.search(given.dims, given.dtype)
-    options = [search.graph.shardings[number] for number in choices_of(problem, given.pattern, search)]
-    arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
-    return min(arrays, key=lambda array: _price_with(problem, array, statement))
-
-
-def _price_with(problem: Problem, array: Array, statement: Statement) -> float:
-    """The price of a statement if an input lies so; infinite if that does not do."""
-    trial = problem.afresh().given(problem.environment.with_value(array))
-    try:
-        root = root_table(trial, statement)
-        return root.paths().price[cheapest(root, statement)]
-    except ShardcError:
-        return math.inf
+def _binding(environment: Environment, statement: Statement, value: ValueNumber) -> Environment:
+    """What a name holds is one array, in some shardings; bound to another array, in a loop, it holds that alone."""
+    held = environment.held.get(statement.name, ()) if same_array(statement) else ()
+    return environment.holding(statement.name, held if value in held else (*held, value))
 
 
 def _alternatives(

@@ -10,8 +10,9 @@ strategies of the operands. The first is taken out; bounded, it is priced and go
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count, islice
 from operator import itemgetter
@@ -19,8 +20,8 @@ from typing import TypeAlias
 
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Call, Expr, Named, Product, operands
-from shardc.ir.program import Statement
-from shardc.ir.sharding import Axes, Sharding, ShardingNumber
+from shardc.ir.program import Input, Statement
+from shardc.ir.sharding import Array, Axes, Sharding, ShardingNumber
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below
 from shardc.planner.idle import mentioned
@@ -31,6 +32,7 @@ from shardc.planner.products.ways import Way
 from shardc.planner.statement.build import Candidate
 from shardc.planner.statement.gaps import alone, arithmetic
 from shardc.planner.statement.nodes import (
+    choices_of,
     few_calls,
     local_products,
     table_as_written,
@@ -227,10 +229,10 @@ class _Strategies:
 
 
 def fixed_if_asked(table: Table) -> Table:
+    """What the user fixed is not moved on."""
     expr = table.expr
-    if isinstance(expr, Named) or (isinstance(expr, Product) and expr.local):
-        table.fixed = True
-    return table
+    is_fixed = isinstance(expr, Named) or (isinstance(expr, Product) and expr.local)
+    return replace(table, fixed=True) if is_fixed else table
 
 
 def cheapest(root: Table, statement: Statement, limit: int | None = None) -> ShardingNumber:
@@ -261,6 +263,24 @@ def root_table(problem: Problem, statement: Statement) -> Table:
     """The table of a statement's expression; one that the user fixed is not moved on."""
     table = table_of(problem, statement.expr, statement.pattern.exact)
     return fixed_if_asked(table)
+
+
+def cheapest_input(problem: Problem, given: Input, statement: Statement) -> Array:
+    """The input in the one sharding that makes the statement cheapest."""
+    search = problem.search(given.dims, given.dtype)
+    options = [search.graph.shardings[number] for number in choices_of(problem, given.pattern, search)]
+    arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
+    return min(arrays, key=lambda array: _price_with(problem, array, statement))
+
+
+def _price_with(problem: Problem, array: Array, statement: Statement) -> float:
+    """The price of a statement if an input lies so; infinite if that does not do."""
+    trial = problem.afresh().given(problem.environment.with_value(array))
+    try:
+        root = root_table(trial, statement)
+        return root.paths().price[cheapest(root, statement)]
+    except ShardcError:
+        return math.inf
 
 
 def searched(problem: Problem, statement: Statement) -> tuple[Table, ShardingNumber]:
