@@ -21,7 +21,7 @@ import shardc
 from shardc.cost import CHIPS, LinkModel
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern
-from shardc.ir.program import Program
+from shardc.ir.program import For, Program
 from shardc.planner import Objective, PlannedProgram, plan_program, planned_at_once
 from shardc.planner.whole.arrays import is_free
 from shardc.testing.oracles import all_shardings
@@ -36,6 +36,7 @@ class Case:
     text: str
     mesh: dict[str, int]
     dims: dict[str, int]
+    backward: bool = False  # whether it is planned with its gradients
 
 
 LAYER = """
@@ -55,6 +56,8 @@ L = M · Wd[F_Y, D]
 Out[B_X, T, D] = R + L
 """
 LAYER_DIMS = {"B": 32, "T": 2048, "S": 2048, "D": 4096, "N": 32, "H": 128, "F": 16384}
+MLP = "Tmp = In[B_X, D] · W1[D_X, F_Y]; H = relu(Tmp); Out[B_X, D] = H ·_F W2[F_Y, D_X]"
+MLP_DIMS = {"B": 4096, "D": 4096, "F": 16384}
 MICRO = "; ".join(f"G{n} = X{n}[B_X, D] · Y{n}[B_X, F]" for n in range(4))
 
 CASES = (
@@ -106,6 +109,19 @@ CASES = (
         THREE,
         {"B": 4096, "D": 4096, "F": 4096},
     ),
+    Case(
+        "micro-batches in a loop, added to a whole array",
+        "G = neg(G0[D, F])\nfor L { G = G + X[L, B_X, D] · Y[L, B_X, F] }\ndW[D_X, F] = G ⊙ 0.25",
+        ONE,
+        {"L": 4, "B": 4096, "D": 1024, "F": 4096},
+    ),
+    Case(
+        "layers in a loop",
+        "for L { x = x[B_X, D] + relu(x · W[L, D_X, F]) ·_F V[L, F, D_X] }\nOut[B_X, D] = x",
+        ONE,
+        {"L": 32, "B": 4096, "D": 1024, "F": 4096},
+    ),
+    Case("an MLP forward and backward, two axes", MLP, TWO, MLP_DIMS, backward=True),
     Case("a layer of 14 statements, two axes", LAYER, TWO, LAYER_DIMS),
     Case("the same, three axes, one idle", LAYER, THREE, LAYER_DIMS),
 )
@@ -113,6 +129,8 @@ CASES = (
 
 def choices(program: Program) -> list[Program]:
     """The program with every choice of shardings for what it binds and leaves free; none where there are too many."""
+    if any(isinstance(each, For) for each in program.statements):
+        return []
     free = [n for n, made in enumerate(program.statements) if n not in program.outputs and is_free(made.pattern)]
     options = [list(all_shardings(program.mesh, len(program.statements[n].dims))) for n in free]
     count = 1
@@ -146,6 +164,7 @@ def ratio(one: int | None, other: int) -> str:
 def row(case: Case, objective: Objective) -> list[str]:
     dims = {dim: size for dim, size in case.dims.items() if dim in case.text}
     program = shardc.parse(case.text.strip(), mesh=case.mesh, dims=dims, dtype="bf16")
+    program = shardc.grad(program, whole=True) if case.backward else program
     model = LinkModel.of(program.mesh, CHIPS["v5p"])
     start = time.perf_counter()
     in_turn = planned_at_once(program, model, objective)
