@@ -175,14 +175,28 @@ def _value(expr: Expr, by_name: dict[str, _Value], program: Program, along: Dims
 
 def _rank(expr: Product | Call, below: Sequence[_Value], program: Program) -> Mapping[frozenset[str], int] | None:
     """Of a product of generic matrices what is summed limits it; what is computed element by element is as before."""
-    if isinstance(expr, Call):
-        same = len(below) == 1 and below[0].dims == expr.dims and not _tells_little(expr.function)
-        return below[0].rank if same else {}
+    if isinstance(expr, Call) or not any({*value.dims}.difference(expr.dims) for value in below):
+        return _rank_of_elements(expr, below)
     if len(below) != 2 or any(value.rank is not None for value in below):
         return {}
     left, right = (frozenset(value.dims) for value in below)
     inner = math.prod(program.shape(tuple(left & right)))
     return {} if left & right & {*expr.dims} else {left - right: inner, right - left: inner}
+
+
+def _rank_of_elements(expr: Product | Call, below: Sequence[_Value]) -> Mapping[frozenset[str], int] | None:
+    """Of its operand; of a sum that of one which the others can leave alone, being zero; of a product, element by
+    element, of any: rows and columns are scaled, and generic arrays of these ranks have at least as high a one."""
+    function = expr.function if isinstance(expr, Call) else "mul"
+    if _tells_little(function):
+        return {}
+    for place, value in enumerate(below):
+        others = [*below[:place], *below[place + 1 :]]
+        may_be_zero = all(other.zero_with - value.inputs for other in others)
+        is_left = function in ("mul", "div") or (function in _SUMS and may_be_zero)
+        if value.dims == expr.dims and value.rank != {} and (not others or is_left):
+            return value.rank
+    return {}
 
 
 def _zero_with(expr: Expr, below: Sequence[_Value]) -> frozenset[str]:
