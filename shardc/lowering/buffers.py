@@ -157,7 +157,9 @@ def _plain(op: PlainOp, blocks: Blocks) -> Actions:
 def _gathered(form: Gathered, blocks: Blocks) -> Actions:
     """One round after another; what lies between is apart too."""
     local, size = blocks.before.local_shape(blocks.mesh), blocks.taken
-    if form.rows is None and len(form.parts) == 1 and tpu.copies_before_gather(local, form.dim):
+    is_plain = form.rows is None and len(form.parts) == 1
+    is_flat = form.rows is not None and tpu.flattens_rows(local, size)
+    if is_flat or (is_plain and tpu.copies_before_gather(local, form.dim)):
         yield Take("copy", size)
         yield Done()
     for each in form.spelled[:-1]:
@@ -212,7 +214,7 @@ def _scratch(stage: Scattering, size: int, left: int, name: str, mesh: Mesh, ran
 
 def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
     """Operand, copy split first; exchanged; copy joined; and again if joined along the last dim."""
-    copies, rank = tpu.copies_before_exchange(op.dim), blocks.after.sharding.rank
+    copies, after = tpu.copies_before_exchange(op.dim), blocks.after.local_shape(blocks.mesh)
     if copies:
         yield Take("copy", blocks.taken)
         yield Done()
@@ -221,10 +223,11 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
         yield Give("copy")
     yield Done()
     held = "arrived"
-    if blocks.moves_on and tpu.lies_as_it_arrived(op.source, blocks.after.local_shape(blocks.mesh)):
+    if blocks.moves_on and _lies_as_it_arrived(op, blocks):
         return (yield Leave(held))
-    joined = blocks.left if blocks.is_output else tpu.off_chip(blocks.left)  # on chip: what arrived stays till laid
-    if joined and tpu.copies_twice(op.source, rank, blocks.is_output):
+    in_memory = blocks.is_output or blocks.moves_on
+    joined = blocks.left if in_memory else tpu.off_chip(blocks.left)  # on chip: what arrived stays till laid
+    if joined and tpu.copies_twice(op.source, after, blocks.is_output):
         yield Take("joined", joined)
         yield Give(held)
         held = "joined"
@@ -235,23 +238,29 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
     yield Leave(held)
 
 
+def _lies_as_it_arrived(op: AllToAll, blocks: Blocks) -> bool:
+    before, after = (array.local_shape(blocks.mesh) for array in (blocks.before, blocks.after))
+    return tpu.lies_as_it_arrived(op.source, before, after)
+
+
 def _pieces(op: AllToAll | JointExchange, blocks: Blocks) -> Actions:
     """Pieces brought to the front, exchanged, and laid where they belong; each in two copies if of the last dim."""
-    rank = blocks.after.sharding.rank
-    before, after = (array.local_shape(blocks.mesh)[-1] for array in (blocks.before, blocks.after))
+    before, after = (array.local_shape(blocks.mesh) for array in (blocks.before, blocks.after))
     copy = "" if _is_in_order(op, blocks) else "copy"
     if copy:
         yield Take(copy, blocks.taken)
         yield Done()
-    if copy and after < before:
-        yield Take("copy again", blocks.taken)
+    if copy and after[-1] < before[-1]:
+        yield Take("copy again", tpu.copied_again(blocks.taken))
         yield Give(copy)
         copy = "copy again"
     yield Take("arrived", blocks.left, Where.APART)
     held = "arrived"
     if copy:
         yield Give(copy)
-    if after > before and tpu.copies_twice(rank - 1, rank, blocks.is_output):
+    if blocks.moves_on and isinstance(op, AllToAll) and _lies_as_it_arrived(op, blocks):
+        return (yield Leave(held))
+    if after[-1] > before[-1] and tpu.copies_twice(len(after) - 1, after, blocks.is_output):
         yield Take("joined", blocks.left)
         yield Give(held)
         held = "joined"

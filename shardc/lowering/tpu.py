@@ -16,7 +16,7 @@ from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.plan import Einsum, Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.target import Shape, Target
-from shardc.lowering.tiles import LANES
+from shardc.lowering.tiles import LANES, ROWS
 
 _Rule = TypeVar("_Rule", bound=Callable[..., object])
 
@@ -139,6 +139,7 @@ def prices_of_rings_hold(target: Target) -> bool:
 
 # What a step takes of memory beside its operands and its result.
 
+_FLAT, _AGAIN = 2**21, 2**20  # bytes of what is copied by rows, and of what is copied again
 _SMALL = 2**24  # bytes of a slice, or of what is laid from pieces
 _SENT = 2**25  # bytes of pieces to send
 _SENT_BESIDE_PRODUCTS = 2**23
@@ -172,26 +173,44 @@ def copies_before_gather(local: Shape, dim: int) -> bool:
     return dim == len(local) - 1 and local[-1] % LANES != 0
 
 
+@seen("0.0.42.1", "a block with less than a tile's rows of a digit, of 2 MiB and more, is copied to be gathered by rows")
+def flattens_rows(local: Shape, size: int) -> bool:
+    """Whether a gather by rows copies its operand, so many bytes, in memory."""
+    return local[-2] < ROWS and size >= _FLAT
+
+
+@seen("0.0.42.1", "pieces of the last dim are copied twice before they are sent; of 1 MiB in memory, of 512 KiB not")
+def copied_again(size: int) -> int:
+    """The bytes in memory of the second copy."""
+    return size if size >= _AGAIN else 0
+
+
 @seen("0.0.42.1", "an AllToAll copies its operand, unless it splits the first dim")
 def copies_before_exchange(split: int) -> bool:
     """Whether an exchange copies its operand."""
     return split > 0
 
 
-@seen("0.0.42.1", "an AllToAll copies its result, twice if it joins the last of three dims, or the last of an output")
-def copies_twice(joined: int, rank: int, is_output: bool) -> bool:
+@seen(
+    "0.0.42.1",
+    "an AllToAll copies its result, twice if it joins the dim along the lanes of three, or that of an output; it is the "
+    "last, or the one before if the last is less than the lanes",
+)
+def copies_twice(joined: int, shape: Shape, is_output: bool) -> bool:
     """Whether what arrived is copied twice to be laid along this dim."""
-    return joined == rank - 1 and (rank > 2 or is_output)
+    last = len(shape) - 1
+    along_lanes = last - 1 if last > 1 and shape[-1] < LANES else last
+    return joined in (last, along_lanes) and (last > 1 or is_output)
 
 
 @seen(
     "0.0.42.1",
     "what an AllToAll joined along the first dim is read by a collective where it arrived, if it has two dims, or "
-    "one of a single element; of three others it was copied",
+    "one of a single element, or if the pieces have one element of that dim; of three others it was copied",
 )
-def lies_as_it_arrived(joined: int, shape: Shape) -> bool:
-    """Whether a collective reads what arrived, of this shape, without a copy."""
-    return joined == 0 and (len(shape) == 2 or 1 in shape)
+def lies_as_it_arrived(joined: int, pieces: Shape, shape: Shape) -> bool:
+    """Whether a collective reads what arrived in these pieces, of this shape, without a copy."""
+    return joined == 0 and (len(shape) == 2 or 1 in shape or pieces[0] == 1)
 
 
 @seen("0.0.42.1", "an AllGather that copies its operand leaves the dims turned: a Slice of it is copied to an output")

@@ -94,6 +94,10 @@ def test_a_gather_along_the_last_digit_has_whole_tiles(text, dims, most):
         ("A[I_XZ, J_Y, K] → A[I, J_YZ, K]", "I=2048,J=1024,K=1024", "v5p:2x2x2", "bytes"),  # and not, of three dims
         ("A[I, J_ZYX] → A[I_ZX, J_Y]", "I=2048,J=4096", "v5p:4x4x4", "bytes"),  # pieces of half their lanes
         ("A[I_X, J_Z] · W[J_Z, K_XY] → C[I, K]", "I=8192,J=2048,K=2048", "v5p:4x4x4", "bytes"),  # copied to reshape
+        ("A[I_XY, J] → A[I, J_X]", "I=8192,J=8192", "v5p:2x2x2", "bytes"),  # gaps in the heap, counted twice
+        ("A[I, J_XY] → A[I_X, J]", "I=8192,J=8192", "v5p:2x2x2", "bytes"),  # made flat before it is gathered by rows
+        ("A[I, J_X, K_Y] → A[I, J, K_YX]", "I=512,J=1024,K=1024", "v5p:4x4x4", "bytes"),  # lanes along the joined dim
+        ("A[I, J, K_YX] → A[I, J_X, K]", "I=16,J=1024,K=4096", "v5p:4x4x4", "bytes"),  # joined in memory, then gathered
     ],
 )
 def test_no_less_memory_is_promised_than_is_taken(text, dims, topology, objective):

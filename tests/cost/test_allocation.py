@@ -36,7 +36,7 @@ def test_buffers_of_1_2_and_4_reach_7():
     heap.give_back(one)
     four = heap.take(2048)
     heap.give_back(two)
-    assert heap.size == 7 * 512
+    assert heap.size == 7 * 512 and heap.lost == 512
     heap.give_back(four)
     assert heap.take(7 * 512) and heap.size == 7 * 512, "gaps that touch are one"
 
@@ -56,6 +56,7 @@ def test_buffers_alive_together_do_not_overlap(orders):
         assert all(before[1] <= after[0] for before, after in pairwise(spans))
         assert all(end - start >= alive[n] for n, (start, end) in heap._taken.items())
     assert heap.size >= most
+    assert heap.lost >= 0
 
 
 def test_an_output_holds_others_before_it_is_written_but_not_what_collectives_leave():
