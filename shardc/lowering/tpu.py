@@ -173,7 +173,9 @@ def copies_before_gather(local: Shape, dim: int) -> bool:
     return dim == len(local) - 1 and local[-1] % LANES != 0
 
 
-@seen("0.0.42.1", "a block with less than a tile's rows of a digit, of 2 MiB and more, is copied to be gathered by rows")
+@seen(
+    "0.0.42.1", "a block with less than a tile's rows of a digit, of 2 MiB and more, is copied to be gathered by rows"
+)
 def flattens_rows(local: Shape, size: int) -> bool:
     """Whether a gather by rows copies its operand, so many bytes, in memory."""
     return local[-2] < ROWS and size >= _FLAT
