@@ -23,11 +23,13 @@ _Choice = TypeVar("_Choice")
 
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
-    """Says on standard error what is being done, if it takes more than a second; and what is done after it."""
+    """Says what is being done on standard error, if that is a terminal and it takes more than a second; and what is
+    done after it, wherever it is read."""
     from shardc.machines.progress import Progress  # with threads, which `--help` does not need
 
     with Progress(lambda line: streams.say(f"… {line}")) as now:
-        now(what)
+        if streams.is_watched():
+            now(what)
         yield now
 
 

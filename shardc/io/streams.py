@@ -89,6 +89,11 @@ def width() -> int | None:
     return terminal.width()
 
 
+def is_watched() -> bool:
+    """Whether messages go to a terminal."""
+    return _is_terminal(sys.stderr)
+
+
 def _is_terminal(stream: TextIO) -> bool:
     try:
         return stream.isatty() and os.environ.get("TERM") != "dumb"

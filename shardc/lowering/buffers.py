@@ -223,7 +223,7 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
         yield Give("copy")
     yield Done()
     held = "arrived"
-    if blocks.moves_on and _lies_as_it_arrived(op, blocks):
+    if _lies_as_it_arrived(op, blocks):
         return (yield Leave(held))
     in_memory = blocks.is_output or blocks.moves_on
     joined = blocks.left if in_memory else tpu.off_chip(blocks.left)  # on chip: what arrived stays till laid
@@ -238,9 +238,15 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
     yield Leave(held)
 
 
-def _lies_as_it_arrived(op: AllToAll, blocks: Blocks) -> bool:
+def _lies_as_it_arrived(op: AllToAll | JointExchange, blocks: Blocks) -> bool:
     before, after = (array.local_shape(blocks.mesh) for array in (blocks.before, blocks.after))
-    return tpu.lies_as_it_arrived(op.source, before, after)
+    match op:
+        case AllToAll(source=source):
+            return blocks.moves_on and tpu.lies_as_it_arrived(source, before, after)
+        case JointExchange():
+            return False
+        case _:
+            assert_never(op)
 
 
 def _pieces(op: AllToAll | JointExchange, blocks: Blocks) -> Actions:
@@ -258,7 +264,7 @@ def _pieces(op: AllToAll | JointExchange, blocks: Blocks) -> Actions:
     held = "arrived"
     if copy:
         yield Give(copy)
-    if blocks.moves_on and isinstance(op, AllToAll) and _lies_as_it_arrived(op, blocks):
+    if _lies_as_it_arrived(op, blocks):
         return (yield Leave(held))
     if after[-1] > before[-1] and tpu.copies_twice(len(after) - 1, after, blocks.is_output):
         yield Take("joined", blocks.left)

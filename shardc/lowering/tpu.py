@@ -195,7 +195,7 @@ def copies_before_exchange(split: int) -> bool:
 
 @seen(
     "0.0.42.1",
-    "an AllToAll copies its result, twice if it joins the dim along the lanes of three, or that of an output; it is the "
+    "an AllToAll copies its result, twice if it joins the dim along the lanes of three, or of an output; that is the "
     "last, or the one before if the last is less than the lanes",
 )
 def copies_twice(joined: int, shape: Shape, is_output: bool) -> bool:
