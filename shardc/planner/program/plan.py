@@ -27,6 +27,8 @@ from shardc.planner.program.memory import Limited
 from shardc.planner.program.progress import PartialPlan
 from shardc.planner.statement.orders import order_notes
 
+IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
+
 
 def planned_at_once(
     program: Program,
@@ -170,8 +172,10 @@ def _within(
     found = [free] if over_idle is None else [over_idle, free]
     together: Iterator[PlannedProgram] = iter(())
     if may_gain(program, planning):
-        from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
+        from shardc.planner.whole.plan import is_too_much, plan_whole  # with NumPy, which nothing else here needs
 
+        if is_too_much(program, len(planning.axes(program))):
+            found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
         together = plan_whole(program, model, planning)
         whole = (_with_others(each, free) for each in islice(together, 1))
         found = sorted([*found, *whole], key=lambda each: each.price(objective))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import comb
 from operator import itemgetter
 
 import numpy as np
@@ -13,7 +14,7 @@ from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Expr, Product, operands
-from shardc.ir.program import Program, repeated_statements
+from shardc.ir.program import Program, every_statement, repeated_statements
 from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, computed
@@ -32,6 +33,8 @@ from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders
 from shardc.rules.products import count_placements
 
 MOST_OPERATIONS = 400
+MOST_SHARDINGS = 800  # of an array, between all of which there are prices: closing such a table takes a second
+MOST_PRICES = 50_000_000  # in the tables of all operations, 400 MB
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 FEW = 20_000  # entries of all tables, that are gone through as they are
@@ -41,9 +44,9 @@ MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one prog
 
 def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
     """The plan, then ever leaner ones; nothing where the program is too much for tables."""
-    if computed(program) > MOST_OPERATIONS:
-        return
     pool = planning.axes(program)
+    if is_too_much(program, len(pool)):
+        return
     try:
         task = _Task.of(Problem(program, model, planning.objective, pool), planning)
         best = task.in_digits(task.best_order())
@@ -57,6 +60,27 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     per_byte = best.solved.price / found.cost.peak_bytes
     leaner = (task.planned(task.leaner(best, per_byte * 2.0**power)) for power in LEANER)
     yield from (each for each in leaner if each is not None)
+
+
+def is_too_much(program: Program, axes: int) -> bool:
+    """Whether the tables would take too long, or too much memory."""
+    operations, shardings = computed(program), _shardings(axes, _rank(program))
+    prices = 3 * operations * shardings**2  # from where each of two operands, and what is left, lie
+    return operations > MOST_OPERATIONS or shardings > MOST_SHARDINGS or prices > MOST_PRICES
+
+
+def _rank(program: Program) -> int:
+    """Of the array with the most dims."""
+    made = (len(each.dims) for each in every_statement(program))
+    return max(*(len(array.dims) for array in program.inputs), *made)
+
+
+def _shardings(axes: int, rank: int) -> int:
+    """Of an array: with partial sums over none of the axes, over one, …
+
+    For rank 2: 18 on two axes, 92 on three, 536 on four.
+    """
+    return sum(comb(axes, summed) * count_placements(axes - summed, rank) for summed in range(axes + 1))
 
 
 @dataclass(frozen=True, slots=True)
