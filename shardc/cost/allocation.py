@@ -139,7 +139,14 @@ class _Walk:
             return self._leave(step, self.held.pop(reused))
         if self._is_turned(step):
             self.heap.give_back(self.heap.take(self.sizes[step.result], apart=True))
-        return self._do(step, actions(form, self._blocks(step)))
+        beside = self.heap.take(self._held_as_one(step), apart=True)
+        self._do(step, actions(form, self._blocks(step)))
+        self.heap.give_back(beside)
+
+    def _held_as_one(self, step: Step) -> int:
+        """Where the step ends a group of steps that are done as one, what that takes beside them."""
+        ended = (group.how for group in self.schedule.together if self.schedule.steps[group.last] is step)
+        return sum(tpu.held_as_one(how, step.op.facts.kind, self.sizes[step.result]) for how in ended)
 
     def _blocks(self, step: Step) -> Blocks:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))

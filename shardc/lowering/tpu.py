@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shardc.ir.dtypes import DTYPES, DType
-from shardc.ir.plan import Einsum, Op
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Einsum, How, Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.target import Shape, Target
 from shardc.lowering.tiles import LANES, ROWS
@@ -237,6 +238,18 @@ def copies_rows(piece: Shape, joined: int) -> bool:
 def is_computed_in_loop(products_before: bool) -> bool:
     """Whether a product is computed in the loop that reads it."""
     return not products_before
+
+
+@seen(
+    "0.0.42.1",
+    "a ring whose sum goes to all leaves it gathered beside its output; of eight chunks gathered behind a product five "
+    "lay beside what they make; a ring that gathers or scatters took no more than its steps, chunks before less",
+)
+def held_as_one(how: How, ends_in: Kind, size: int) -> int:
+    """Bytes that a product done as one with a collective behind it, which leaves so many, takes beside its steps."""
+    if how is How.RING and ends_in is Kind.SUM:
+        return size
+    return size * 5 // 8 if how is How.CHUNKS and ends_in is Kind.GATHER else 0
 
 
 _ON_CHIP = 2**25  # bytes of temporaries

@@ -107,6 +107,23 @@ def test_no_less_memory_is_promised_than_is_taken(text, dims, topology, objectiv
     assert 0.94 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.1
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A[I, J_Y] · B[J_Y, K_X] → C[I, K_X]",  # a ring whose sum goes to all: 0.62 of it was promised
+        "A[I_Y, J] · B[J, K_X] → C[I, K_X]",  # chunks gathered behind the product: 0.83
+        "A[I_Y, J_X] · B[J, K_X] → C[I_Y, K_X]",  # a ring that gathers
+    ],
+)
+def test_what_is_done_as_one_is_promised_with_what_it_holds(text):
+    dims = {"I": 16384, "J": 8192, "K": 16384}
+    plan = shardc.plan(text, mesh="X=4,Y=4", dims=dims, topology="v5e:4x4", dtype="bf16", overlap="on")
+    found = plan.verify()
+    assert any(step.form for step in plan.steps) and plan.cost.peak_bytes == found.predicted_memory.total_bytes
+    assert 0.98 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.02
+
+
 @pytest.mark.parametrize("plans", (pytest.param(30, marks=pytest.mark.exhaustive),))
 def test_small_arrays_are_compiled_as_planned(plans):
     verified = [case.plan().verify() for case in bench().cases(plans, seed=4, small=True)]

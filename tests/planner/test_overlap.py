@@ -40,14 +40,25 @@ def test_unless_it_may_every_step_is_by_itself():
 
 
 def test_by_itself_a_plan_takes_rings_that_clearly_save_time():
-    """On v5e, by time, and where nothing limits memory."""
+    """On v5e, and by time."""
     alone = shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=DIMS, topology="v5e:4x4")
     assert (
         groups(alone) == [(How.RING, ["Einsum", "ReduceScatter"])]
         and alone.source() == planned(SCATTERED, "on").source()
     )
-    for asked in ({"objective": "bytes"}, {"memory": "16GB"}, {"formula": "book"}):
+    for asked in ({"objective": "bytes"}, {"formula": "book"}):
         assert not shardc.plan(SCATTERED, mesh="X=4,Y=4", dims=DIMS, topology="v5e:4x4", **asked).schedule.together
+
+
+def test_what_is_done_as_one_keeps_a_memory_limit():
+    asked = {"mesh": "X=4,Y=4", "dims": "I=16384,J=8192,K=16384", "topology": "v5e:4x4", "dtype": "bf16"}
+    text = "A[I, J_Y] · B[J_Y, K_X] → C[I, K_X]"
+    free = shardc.plan(text, **asked)
+    peak = free.cost.peak_bytes
+    assert free.schedule.together and shardc.plan(text, memory=peak, **asked).source() == free.source()
+    for overlap in ("auto", "on"):
+        within = shardc.plan(text, memory=peak - 1, overlap=overlap, **asked)
+        assert not within.schedule.together and within.cost.peak_bytes < peak
 
 
 def test_a_ring_that_saves_little_is_taken_only_where_asked_for():

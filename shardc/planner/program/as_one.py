@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel
 from shardc.cost.together import blocking_s, group_s, has_its_links, time_together
 from shardc.ir.plan import Einsum, How, Schedule, Together
@@ -23,7 +25,7 @@ def as_one(found: PlannedProgram, model: CostModel, least: float = 0.0) -> Plann
         return found
     schedule = all_of(found.schedule, [(ordered, group) for _, ordered, group in best.values()])
     saved = found.cost.time_s - time_together(schedule, model)
-    cost = replace(found.cost, time_s=found.cost.time_s - saved)
+    cost = replace(found.cost, time_s=found.cost.time_s - saved, peak=partial(peak_of, schedule))
     return replace(found, schedule=schedule, cost=cost)
 
 

@@ -1,10 +1,11 @@
 """Whether products and the collectives beside them are done as one.
 
 off    every step by itself; tuning tries no forms
-auto   as a ring where its price is clearly less than its steps', and such prices are known to be right; only by time,
-       and where no memory limit is asked for, since what a ring holds is not promised. Tuning tries forms, and keeps
-       what replays fastest
+auto   as a ring where its price is clearly less than its steps', and such prices are known to be right; only by time.
+       Tuning tries forms, and keeps what replays fastest
 on     each product in the form of the least price, where that is less than its steps'
+
+A memory limit is kept: where what is done as one would hold more, every step is done by itself.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ def overlapped(
     found: PlannedProgram, model: CostModel, overlap: Overlap, objective: Objective, memory: int | None
 ) -> PlannedProgram:
     """The plan with its products done as one with collectives, where that is asked for, or clearly costs less."""
-    may_choose = objective is Objective.TIME and memory is None and prices_of_rings_hold(model.target)
+    may_choose = objective is Objective.TIME and prices_of_rings_hold(model.target)
     if overlap is Overlap.OFF or (overlap is Overlap.AUTO and not may_choose):
         return found
     from shardc.planner.program.as_one import as_one  # only who asks for rings waits for what prices them
 
-    return as_one(found, model, 0.0 if overlap is Overlap.ON else CLEARLY)
+    made = as_one(found, model, 0.0 if overlap is Overlap.ON else CLEARLY)
+    return made if memory is None or made.cost.peak_bytes <= memory else found
