@@ -195,7 +195,7 @@ def found_when(before: str, behind: str, meshes: Sequence[Mesh] = _MESHES, rank:
     >>> found_when("AllGather_p(d); Slice_p(e)", "AllToAll_p(d,e)")
     'd ≠ e'
     >>> found_when("AllGather_p(d)", "AllGather_p(d); Slice_p(d)")
-    'never'
+    'p is of one device'
     """
     every = list(cases(Law(before, behind), meshes, rank))
     named = set(names_of(before + behind))

@@ -121,10 +121,10 @@ def test_what_is_kept_is_never_slower_than_xla(tmp_path, monkeypatch):
     kept = tuning.tried.best
     assert kept.replayed_s <= xla.replayed_s < 0.85 * blocking.replayed_s
     assert kept.side.wire_bytes <= blocking.side.wire_bytes and kept.side.memory.temporary_bytes < 2e7
-    assert kept.candidate.how.endswith("left to XLA"), "of equals the one whose steps are known"
+    assert kept.candidate.label != "XLA", "of equals the one whose steps are known"
     assert said[0] == "compiling 1 of 2: the plan" and len(said) == len(tuning.tried.tried)
     assert tuning.plan.notes[-1].startswith("tuned: the plan, AllGather")
-    assert "auto_axes" in tuning.plan.source() and json.loads(tuning.plan.to_json())["notes"] == [*tuning.plan.notes]
+    assert json.loads(tuning.plan.to_json())["notes"] == [*tuning.plan.notes]
     made = len(list(tmp_path.iterdir()))
     assert planned().tune(0).tried.to_json() == tuning.tried.to_json()
     assert len(list(tmp_path.iterdir())) == made, "nothing is compiled twice"

@@ -71,8 +71,8 @@ def is_too_much(program: Program, axes: int) -> bool:
 
 def _rank(program: Program) -> int:
     """Of the array with the most dims."""
-    made = (len(each.dims) for each in every_statement(program))
-    return max(*(len(array.dims) for array in program.inputs), *made)
+    every = [*(array.dims for array in program.inputs), *(each.dims for each in every_statement(program))]
+    return max(map(len, every), default=0)
 
 
 def _shardings(axes: int, rank: int) -> int:
