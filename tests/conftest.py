@@ -20,7 +20,7 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
 ONE_IN = 8  # of a compiled test's cases, in a run without --exhaustive
-DRAWN = 20  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
+DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("default", deadline=None, max_examples=DRAWN)
 settings.register_profile("ci", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")

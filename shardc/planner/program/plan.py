@@ -98,7 +98,11 @@ def plan_with_subaxes(
     sums are left on their mesh.
     """
     planning = Planning(objective, idle, planned_at_once)
-    found = _with_subaxes(program, model, planning, memory)
+    free = _with_subaxes(program, model, planning, None)
+    if memory is None or (isinstance(free, PlannedProgram) and free.cost.peak_bytes <= memory):
+        found = free
+    else:
+        found = _with_subaxes(program, model, planning, memory)
     if isinstance(found, Refused):
         found = _leanest(program, model, planning, memory, found)
     if isinstance(found, Refused):
