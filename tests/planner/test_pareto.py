@@ -6,18 +6,19 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
 from shardc import cli, simulate
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
 from shardc.planner import Objective, pareto, plan_with_subaxes
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_table
 from shardc.report.units import in_bytes, in_seconds
-from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, matmuls, programs
+from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, matmuls, programs
 
 OBJECTIVES = st.sampled_from(list(Objective))
 
@@ -84,14 +85,14 @@ def check_ends(case, objective):
 LONG = "A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]"
 
 
-def example(text, mesh):
+def in_bf16(text, mesh):
     program = shardc.parse(text, mesh=mesh, dims=dict.fromkeys("IJK", 4096), dtype="bf16")
     return program, model_of(program)
 
 
 def test_a_front_has_the_fast_plan_and_the_lean_ones():
-    front = pareto(*example(LONG, {"X": 4, "Y": 2})).points
-    free = plan_with_subaxes(*example(LONG, {"X": 4, "Y": 2}))
+    front = pareto(*in_bf16(LONG, {"X": 4, "Y": 2})).points
+    free = plan_with_subaxes(*in_bf16(LONG, {"X": 4, "Y": 2}))
     assert len(front) > 2
     assert front[0].schedule == free.schedule
     assert front[-1].cost.peak_bytes < 0.75 * free.cost.peak_bytes
@@ -99,13 +100,13 @@ def test_a_front_has_the_fast_plan_and_the_lean_ones():
 
 
 def test_the_front_is_the_same_each_time():
-    first, again = (pareto(*example(LONG, {"X": 4, "Y": 2})) for _ in range(2))
+    first, again = (pareto(*in_bf16(LONG, {"X": 4, "Y": 2})) for _ in range(2))
     assert [point.schedule for point in first.points] == [point.schedule for point in again.points]
 
 
 def test_a_front_cut_off_says_so():
-    whole = pareto(*example(LONG, {"X": 4, "Y": 2}))
-    short = pareto(*example(LONG, {"X": 4, "Y": 2}), most=2)
+    whole = pareto(*in_bf16(LONG, {"X": 4, "Y": 2}))
+    short = pareto(*in_bf16(LONG, {"X": 4, "Y": 2}), most=2)
     assert (whole.whole, short.whole) == (True, False)
     assert [point.schedule for point in short.points] == [point.schedule for point in whole.points[:2]]
 
@@ -116,7 +117,7 @@ def test_a_front_cut_off_says_so():
 )
 def test_what_cannot_be_planned_at_all_is_refused(text, memory, code):
     with pytest.raises(ShardcError, match=code):
-        pareto(*example(text, {"X": 2, "Y": 2}), memory=memory)
+        pareto(*in_bf16(text, {"X": 2, "Y": 2}), memory=memory)
 
 
 # From here on as users have it: from Python, and on the command line.
@@ -132,8 +133,15 @@ def of(found, objective):
     return round(found.cost.time_s, 14) if objective == "time" else found.cost.wire_bytes
 
 
+MESH = Mesh.of({"X": 3, "Y": 4})
+DEARER = "T[I_X, K] = A[I_Y, J_X] · B[J, K_Y]\nOut[I_X, K_Y] = gelu(T)"  # 180 bytes, and 216 within its own peak
+OTHER = "T[I_X, K] = A[I_Y, J] · B[J, K]\nOut[I_X, K_Y] = relu(T)"  # as good within its own peak, and another plan
+
+
 @settings(max_examples=10, deadline=None)
 @given(PLANNED, st.sampled_from(["time", "bytes"]))
+@example(Case(DEARER, MESH, {"I": 36, "K": 4, "J": 9}), "bytes")
+@example(Case(OTHER, MESH, {"I": 12, "K": 4, "J": 2}), "bytes")
 def test_each_point_is_a_plan_and_its_peak_as_memory_gives_it_again(case, objective):
     front = plan(case, objective=objective).pareto()
     assert isinstance(front, shardc.Front) and front.whole

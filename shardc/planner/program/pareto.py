@@ -31,12 +31,13 @@ def front(
 
     Each is planned within one byte less than the one before needs, at most `most` times, so that of a long front the
     lean end is missing. A plan is left out where one that needs less memory is as good: statements are planned one
-    after another, and a limit may make a choice that does better later. Raises what the first plan raises.
+    after another, and a limit may make a choice that does better later. A point is what is planned within its own
+    peak, so that asked for by that peak it is found again. Raises what the first plan raises.
     """
     found: list[PlannedProgram] = []
     for _ in range(most):
         try:
-            planned = plan(memory)
+            planned = _settled(plan, plan(memory), objective)
         except ShardcError as error:
             if error.code != "SHC410" or not found:
                 raise
@@ -46,3 +47,16 @@ def front(
         found.append(planned)
         memory = planned.cost.peak_bytes - 1
     return Front(tuple(found), whole=False)
+
+
+def _settled(
+    plan: Callable[[int | None], PlannedProgram], found: PlannedProgram, objective: Objective
+) -> PlannedProgram:
+    """What is planned within the peak of a plan, as long as that is as good."""
+    while True:
+        again = plan(found.cost.peak_bytes)
+        if again.measure(objective) > found.measure(objective):
+            return found
+        if again.cost.peak_bytes == found.cost.peak_bytes:
+            return again
+        found = again

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from shardc.cost.model import CostModel, picoseconds
@@ -97,38 +96,7 @@ def plan_with_subaxes(
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
-    planning = Planning(objective, idle, planned_at_once)
-    free = _with_subaxes(program, model, planning, None)
-    if memory is None or (isinstance(free, PlannedProgram) and free.cost.peak_bytes <= memory):
-        found = free
-    else:
-        found = _with_subaxes(program, model, planning, memory)
-    if isinstance(found, Refused):
-        found = _leanest(program, model, planning, memory, found)
-    if isinstance(found, Refused):
-        raise too_large(program, memory, found)
-    return found
-
-
-def _leanest(
-    program: Program, model: CostModel, planning: Planning, memory: int | None, refused: Refused
-) -> PlannedProgram | Refused:
-    """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
-    assert memory is not None
-    found = _with_subaxes(program, model, planning, refused.smallest)
-    if isinstance(found, Refused):
-        return Refused(min(found.smallest, refused.smallest))
-    return found if found.cost.peak_bytes <= memory else Refused(min(found.cost.peak_bytes, refused.smallest))
-
-
-def _with_subaxes(
-    program: Program, model: CostModel, planning: Planning, memory: int | None
-) -> PlannedProgram | Refused:
-    found, budget = _planned(program, model, planning, memory)
-    refused = found if isinstance(found, Refused) else None
-    whole = found if refused is None else _planned(program, model, planning, None)[0]
-    assert isinstance(whole, PlannedProgram)
-    return Finer(whole, model, planning, memory).best(refused, budget)
+    return _OnAnyMesh.of(program, model, Planning(objective, idle, planned_at_once)).within(memory)
 
 
 def pareto(
@@ -140,8 +108,51 @@ def pareto(
     idle: Idle = Idle.USE,
 ) -> fronts.Front:
     """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`."""
-    within = partial(plan_with_subaxes, program, model, objective, idle=idle)
-    return fronts.front(within, objective, memory, most)
+    planned = _OnAnyMesh.of(program, model, Planning(objective, idle, planned_at_once))
+    return fronts.front(planned.within, objective, memory, most)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnAnyMesh:
+    """Plans of a program on its mesh, or on a finer one, under any limit; those without a limit are made once."""
+
+    program: Program
+    model: CostModel
+    planning: Planning
+    whole: PlannedProgram  # on the mesh as it is, without a limit
+    free: PlannedProgram  # on any, without a limit
+
+    @classmethod
+    def of(cls, program: Program, model: CostModel, planning: Planning) -> _OnAnyMesh:
+        whole, budget = _planned(program, model, planning, None)
+        assert isinstance(whole, PlannedProgram), "nothing is refused without a limit"
+        free = Finer(whole, model, planning, None).best(None, budget)
+        assert isinstance(free, PlannedProgram), "nothing is refused without a limit"
+        return cls(program, model, planning, whole, free)
+
+    def within(self, memory: int | None) -> PlannedProgram:
+        """The plan under a limit: the one without, if that keeps it. SHC410 if no plan that is found does."""
+        if memory is None or self.free.cost.peak_bytes <= memory:
+            return self.free
+        found = self._limited(memory)
+        if isinstance(found, Refused):
+            found = self._leanest(memory, found)
+        if isinstance(found, Refused):
+            raise too_large(self.program, memory, found)
+        return found
+
+    def _limited(self, memory: int) -> PlannedProgram | Refused:
+        found, budget = _planned(self.program, self.model, self.planning, memory)
+        refused = found if isinstance(found, Refused) else None
+        whole = self.whole if isinstance(found, Refused) else found
+        return Finer(whole, self.model, self.planning, memory).best(refused, budget)
+
+    def _leanest(self, memory: int, refused: Refused) -> PlannedProgram | Refused:
+        """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
+        found = self._limited(refused.smallest)
+        if isinstance(found, Refused):
+            return Refused(min(found.smallest, refused.smallest))
+        return found if found.cost.peak_bytes <= memory else Refused(min(found.cost.peak_bytes, refused.smallest))
 
 
 def too_large(program: Program, memory: int | None, refused: Refused) -> ShardcError:
