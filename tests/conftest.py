@@ -1,4 +1,5 @@
-"""Settings of all tests. In CI hypothesis draws the same examples each time; elsewhere it looks for new ones.
+"""Settings of all tests. Hypothesis draws the same examples each time, so that a run means the same everywhere; with
+`--hypothesis-profile=explore` it looks for new ones.
 
 Tests marked `exhaustive` go through a whole space, or draw much more than their quick siblings do. They run with
 `--exhaustive`, as CI does. Tests marked `devices` use eight simulated devices, started here before any of them touches
@@ -6,7 +7,6 @@ JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither
 such test's many cases a run without `--exhaustive` takes one in `ONE_IN`, spread over all of them.
 """
 
-import os
 import sys
 from collections import Counter
 from importlib import util
@@ -21,9 +21,9 @@ jax.config.update("jax_num_cpu_devices", 8)
 
 ONE_IN = 8  # of a compiled test's cases, in a run without --exhaustive
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
-settings.register_profile("default", deadline=None, max_examples=DRAWN)
-settings.register_profile("ci", deadline=None, max_examples=DRAWN, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=DRAWN)
+settings.load_profile("repeated")
 
 
 def pytest_addoption(parser):

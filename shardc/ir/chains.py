@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from shardc.ir.expressions import Expr, Product, operands
 
-MAX_OPERANDS = 6  # a longer chain is multiplied as written
+MAX_PARTS = 63  # all of six operands, those that stand together of ten; a chain of more is multiplied as written
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class Chain:
         Parts that share no dim are multiplied where that is written, or nothing else is possible: an outer product
         is large, and what it sums later is one long sum, whose rounding is worse.
         """
-        if len(self.operands) > MAX_OPERANDS:
+        if self.is_long:
             yield from self.written
             return
         as_written = {pair.whole: pair for pair in self.written}
-        parts = [part for part in range(1, self.whole + 1) if part in as_written or self._may_be_made(part)]
-        for whole in sorted(parts, key=lambda part: (part.bit_count(), part)):
+        parts = sorted(self._parts() | as_written.keys())
+        for whole in sorted(parts, key=int.bit_count):
             first = as_written.get(whole)
             if first is not None:
                 yield first
@@ -90,18 +90,45 @@ class Chain:
                 if left & whole == left and left & whole & -whole and pair.right in parts and pair != first:
                     yield pair
 
-    def _may_be_made(self, part: int) -> bool:
+    @property
+    def is_long(self) -> bool:
+        """Whether it has too many parts for every pair of them to be looked at."""
+        return len(self._parts()) > MAX_PARTS
+
+    def _parts(self) -> set[int]:
+        """Those that may be made; of too many, not all.
+
+        A chain A·B·C·D has A·B, B·C and C·D, A·B·C and B·C·D; where B and D share no dim, not B·D.
+        """
+        single = [1 << place for place in range(len(self.operands))]
+        near = [self._near(one) for one in single]
+        apart = {self._reached(one, within=self.whole) for one in single}
+        found, new = set[int](), set(single)
+        while new and len(found) <= MAX_PARTS:
+            found |= new
+            grown = {part | one for part in new for one, beside in zip(single, near, strict=True) if part & beside}
+            joined = {part | other for part in new & apart for other in apart}
+            apart |= joined
+            new = (grown | joined) - found
+        return found
+
+    def may_be_made(self, part: int) -> bool:
         """Whether it holds together, or every operand that it holds together with is in it."""
-        return self._reached(part & -part, within=part) == part or self._reached(part, within=self.whole) == part
+        return self._reached(part & -part, within=part) == part or self._is_complete(part)
+
+    def _is_complete(self, part: int) -> bool:
+        return self._reached(part, within=self.whole) == part
 
     def _reached(self, found: int, within: int) -> int:
         """What shares a dim with a part, step by step."""
-        while True:
-            dims = {dim for operand in self.members(found) for dim in operand.dims}
-            more = found | sum(1 << k for k, o in enumerate(self.operands) if within >> k & 1 and dims & set(o.dims))
-            if more == found:
-                return found
+        while (more := found | self._near(found) & within) != found:
             found = more
+        return found
+
+    def _near(self, part: int) -> int:
+        """The operands that share a dim with one of a part, those of dims among them."""
+        dims = {dim for operand in self.members(part) for dim in operand.dims}
+        return sum(1 << place for place, operand in enumerate(self.operands) if dims & set(operand.dims))
 
 
 @dataclass(slots=True)
@@ -151,7 +178,6 @@ def turned(chain: Chain) -> Iterator[Product]:
     """The chain's product as written, then with two pairs turned: of (a · b) · c, a · (b · c) and (a · c) · b."""
     yield chain.product
     tree = {pair.whole: pair for pair in chain.written}
-    allowed = {frozenset((pair.left, pair.right)) for pair in chain.pairs()}
     for outer in chain.written:
         for part, other in ((outer.left, outer.right), (outer.right, outer.left)):
             if part not in tree:
@@ -159,7 +185,7 @@ def turned(chain: Chain) -> Iterator[Product]:
             inner = tree[part]
             for stays, goes in ((inner.left, inner.right), (inner.right, inner.left)):
                 pair = Pair(goes, other)
-                if {frozenset((goes, other)), frozenset((stays, pair.whole))} <= allowed:
+                if pair.whole in tree or chain.may_be_made(pair.whole):
                     yield _made(chain, {**tree, pair.whole: pair, outer.whole: Pair(stays, pair.whole)}, chain.whole)
 
 

@@ -13,7 +13,7 @@ import shardc
 from shardc import simulate
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
-from shardc.ir.chains import MAX_OPERANDS, chain_of, orders, turned
+from shardc.ir.chains import chain_of, orders, turned
 from shardc.ir.expressions import Product, operands
 from shardc.ir.laws import product_law
 from shardc.ir.mesh import Mesh
@@ -322,14 +322,20 @@ def test_other_orders_are_alternatives():
     assert any(first.startswith("C_1[J") for first, _ in made)
 
 
-def test_a_longer_chain_is_taken_as_written_and_the_plan_says_so():
-    letters = "IJKLMNOP"
-    terms = [f"{name}[{letters[n]}, {letters[n + 1]}]" for n, name in enumerate("ABCDEFG")]
-    plan = shardc.plan(" · ".join(terms) + " → R[I, P]", dims=dict.fromkeys(letters, 64) | {"P": 1})
-    assert order_of(plan)[0] == "A·B"
-    assert any(f"of up to {MAX_OPERANDS} every order is tried" in note for note in plan.notes)
-    shorter = shardc.plan(" · ".join(terms[:6]) + " → R[I, O]", dims=dict.fromkeys(letters[:7], 64))
-    assert not shorter.notes
+def of_length(count):
+    letters = "IJKLMNOPQRST"[: count + 1]
+    terms = [f"{name}[{row}, {column}]" for name, row, column in zip("ABCDEFGHVWU", letters, letters[1:], strict=False)]
+    return " · ".join(terms) + f" → X[I, {letters[-1]}]", dict.fromkeys(letters, 64) | {letters[-1]: 1}
+
+
+def test_a_chain_of_ten_is_searched_and_of_a_longer_one_the_plan_says_what_was_tried():
+    text, dims = of_length(10)
+    plan = shardc.plan(text, dims=dims)
+    assert order_of(plan)[0] == "V·W" and not plan.notes
+    text, dims = of_length(11)
+    assert any(
+        "of 11 arrays there are too many orders to try all" in note for note in shardc.plan(text, dims=dims).notes
+    )
 
 
 def test_a_dim_that_ended_and_began_again_is_a_barrier():
@@ -395,9 +401,20 @@ def test_the_written_order_is_among_the_orders_and_comes_first():
     assert all(operands(order) for order in every)
 
 
-@pytest.mark.parametrize(
-    "text", ["A[I, J] · B[J, K] · C[K, L] · D[L, M] → R[I, M]", "A[I] · B[I] · C[I] · D[I] · E[I] → R[I]"]
-)
+CHAINS = ["A[I, J] · B[J, K] · C[K, L] · D[L, M] → R[I, M]", "A[I] · B[I] · C[I] · D[I] · E[I] → R[I]"]
+APART = ["A[I] · B[J] · C[I] · D[J] → R[I, J]", "A[I] · B[J] · C[K] · D[L] · E[L, M] → R[I, J, K, M]"]
+
+
+@pytest.mark.parametrize("text", CHAINS + APART)
+def test_the_parts_of_a_chain_are_those_that_may_be_made(text):
+    """By the definition, of every set of operands."""
+    found = chain(text, **dict.fromkeys(sorted(set(text) & set("IJKLM")), 2))
+    made = {part for pair in found.pairs() for part in (pair.left, pair.right, pair.whole)}
+    every = {part for part in range(1, found.whole + 1) if found.may_be_made(part)}
+    assert every <= made | {found.whole} and made <= every | {pair.whole for pair in found.written}
+
+
+@pytest.mark.parametrize("text", CHAINS)
 def test_every_order_is_reached_by_turning_pairs(text):
     """And nothing else is: a turn that multiplied parts that may not be would leave the set."""
     found = chain(text, **dict.fromkeys(sorted(set(text) & set("IJKLM")), 2))

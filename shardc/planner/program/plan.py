@@ -10,10 +10,8 @@ from itertools import islice
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.errors import ShardcError
-from shardc.ir.chains import MAX_OPERANDS
-from shardc.ir.expressions import uses
 from shardc.ir.plan import Cost, Schedule
-from shardc.ir.program import Program, check_divisible, every_statement
+from shardc.ir.program import Program, check_divisible
 from shardc.planner.budget import Budget, Meter
 from shardc.planner.idle import Idle, axes_to_search, is_alone, only_moves
 from shardc.planner.options import CHEAPEST, Objective, Options
@@ -49,8 +47,7 @@ def planned_at_once(
     schedule = state.schedule()
     check_bytes(schedule)
     notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
-    if any(len(list(uses(each.expr))) > MAX_OPERANDS for each in every_statement(program)):
-        notes += order_notes(program)
+    notes += order_notes(program)
     return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=state.peaks)
 
 
@@ -187,10 +184,16 @@ def _within(
     found = [free] if over_idle is None else [over_idle, free]
     together: Iterator[PlannedProgram] = iter(())
     if may_gain(program, planning):
-        from shardc.planner.whole.plan import is_too_much, plan_whole  # with NumPy, which nothing else here needs
+        from shardc.planner.whole.plan import (  # with NumPy, which nothing else here needs
+            in_turn_joined,
+            is_too_much,
+            plan_whole,
+        )
 
         if is_too_much(program, len(planning.axes(program))):
             found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
+        joined = in_turn_joined(program, model, planning)
+        found = found if joined is None else [*found, joined]
         together = plan_whole(program, model, planning)
         whole = (_with_others(each, free) for each in islice(together, 1))
         found = sorted([*found, *whole], key=lambda each: each.price(objective))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, product
 
-from shardc.ir.chains import MAX_OPERANDS, chain_of, orders
+from shardc.ir.chains import chain_of, orders
 from shardc.ir.expressions import Call, Expr, Named, Product, operands
 from shardc.ir.program import Program, every_statement
 from shardc.ir.sharding import ShardingNumber
@@ -50,23 +50,24 @@ def _each(exprs: tuple[Expr, ...]) -> Iterator[tuple[Expr, ...]]:
 
 
 def order_notes(program: Program) -> tuple[str, ...]:
-    """Of each statement with a chain that is too long to search, that it is multiplied as written."""
-    longest = [(statement.name, max(_lengths(statement.expr), default=0)) for statement in every_statement(program)]
+    """Of each statement with a chain that is too long to search, in which orders its arrays are multiplied."""
+    longest = {statement.name: _longest(statement.expr) for statement in every_statement(program)}
     return tuple(
-        f"`{name}`: {count} arrays are multiplied in the order as written; of up to {MAX_OPERANDS} every order is tried"
-        for name, count in longest
-        if count > MAX_OPERANDS
+        f"`{name}`: of {count} arrays there are too many orders to try all: as written, or with pairs turned"
+        for name, count in longest.items()
+        if count
     )
 
 
-def _lengths(expr: Expr) -> Iterator[int]:
-    """How many operands each chain has."""
-    waiting = [expr]
+def _longest(expr: Expr) -> int:
+    """How many operands the longest chain has that is too long to search; 0 if none is."""
+    longest, waiting = 0, [expr]
     while waiting:
         found = waiting.pop()
         if isinstance(found, Product) and len(found.operands) > 1:
             chain = chain_of(found)
-            yield len(chain.operands)
+            longest = max(longest, len(chain.operands) if chain.is_long else 0)
             waiting += chain.operands
         else:
             waiting += operands(found)
+    return longest

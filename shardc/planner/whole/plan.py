@@ -28,8 +28,8 @@ from shardc.planner.whole.factor_graph import FactorGraph
 from shardc.planner.whole.nodes import TooWide
 from shardc.planner.whole.prices import NEVER, Prices, Scale
 from shardc.planner.whole.prune import prune
-from shardc.planner.whole.realise import as_written, exact, merged
-from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders
+from shardc.planner.whole.realise import Exact, as_written, exact, merged
+from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders, joined
 from shardc.rules.products import count_placements
 
 MOST_OPERATIONS = 400
@@ -60,6 +60,15 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     per_byte = best.solved.price / found.cost.peak_bytes
     leaner = (task.planned(task.leaner(best, per_byte * 2.0**power)) for power in LEANER)
     yield from (each for each in leaner if each is not None)
+
+
+def in_turn_joined(program: Program, model: CostModel, planning: Planning) -> PlannedProgram | None:
+    """The statements in turn, after the products of each chain are joined in one; None where no chain is in several."""
+    together = joined(program)
+    if together is None:
+        return None
+    found = planning.attempt(together.program, model, Options()).planned
+    return found and as_written(program, found, Exact(together.program, together.told, {}), planning.objective)
 
 
 def is_too_much(program: Program, axes: int) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
-from shardc.ir.chains import MAX_OPERANDS, Chain, chain_of, orders, turned
+from shardc.ir.chains import Chain, chain_of, orders, turned
 from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
 from shardc.ir.plan import StatementNumber
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
@@ -40,6 +40,10 @@ class Rewritten:
     @classmethod
     def of(cls, program: Program) -> Rewritten:
         return cls(program, _as_they_are(program.statements))
+
+    def at(self, path: StatementPath) -> int | None:
+        """The place of a statement as written; None if it is made in another."""
+        return next((at for at, told in enumerate(self.told) if told.number == path[0]), None)
 
     def within(self, number: int) -> Rewritten:
         """The body of a loop."""
@@ -70,19 +74,39 @@ StatementPath: TypeAlias = tuple[
 
 
 def every_path(statements: tuple[Statement | For, ...], before: StatementPath = ()) -> Iterator[StatementPath]:
-    """To each statement that binds a name, those in loops too."""
-    for number, each in enumerate(statements):
+    """To each statement that binds a name, those in loops too, the last one first: it holds what it alone uses."""
+    for number, each in reversed([*enumerate(statements)]):
         if isinstance(each, For):
             yield from every_path(each.body, (*before, number))
         else:
             yield (*before, number)
 
 
+def joined(program: Program) -> Rewritten | None:
+    """Each product made in the statement that alone uses it, if any is in another product there: chains in one."""
+    found = Rewritten.of(program)
+    for path in every_path(program.statements):
+        found = _joined(found, path)
+    return found if found.program != program else None
+
+
+def _joined(found: Rewritten, path: StatementPath) -> Rewritten:
+    at = found.at(path)
+    if at is None:
+        return found
+    if len(path) > 1:
+        return found.with_body(at, _joined(found.within(at), path[1:]))
+    expr = _straight(found.program.statements[at]).expr
+    made = _inlinable(found.program, at)
+    whole = with_arrays(expr, made)
+    return _with(found, at, whole, set(made)) if made and any(True for _ in _chains(whole)) else found
+
+
 def in_other_orders(found: Rewritten, path: StatementPath) -> Iterator[Rewritten]:
     """With a chain of one statement in each order, a long one in those that turn one pair of products; the products
     that it alone uses are made in it."""
-    at = next((at for at, told in enumerate(found.told) if told.number == path[0]), None)
-    if at is None:  # it is made in another
+    at = found.at(path)
+    if at is None:
         return
     if len(path) > 1:
         yield from (found.with_body(at, other) for other in in_other_orders(found.within(at), path[1:]))
@@ -178,14 +202,8 @@ def with_arrays(expr: Expr, made: Mapping[str, Expr]) -> Expr:
 
 
 def _chains(expr: Expr) -> Iterator[Product]:
-    """The products of three operands or more, each with all that it multiplies; of too many, the products in it."""
-    if isinstance(expr, Product) and len(expr.operands) == 2:
-        chain = chain_of(expr)
-        is_long = len(chain.operands) > MAX_OPERANDS
-        if len(chain.operands) > 2 and not is_long:
-            yield expr
-        for operand in expr.operands if is_long else chain.operands:
-            yield from _chains(operand)
-    else:
-        for operand in operands(expr):
-            yield from _chains(operand)
+    """The products of three operands or more, each with all that it multiplies, and those inside it."""
+    if isinstance(expr, Product) and len(expr.operands) == 2 and len(chain_of(expr).operands) > 2:
+        yield expr
+    for operand in operands(expr):
+        yield from _chains(operand)
