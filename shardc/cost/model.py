@@ -203,7 +203,7 @@ class LinkModel:
     def emitted(self, move: Move, block: LocalBlock | None, before: Sharding | None = None) -> Rate:
         if block is None and self.alone.measured is None and not self.target.is_all(move.axes):
             return self.rate(move)
-        calls = self._calls(move, block, before)
+        calls = self._calls_of(move, block, before)
         if calls not in self._emitted:
             self._emitted[calls] = self._sum(calls)
         return self._emitted[calls]
@@ -211,7 +211,11 @@ class LinkModel:
     def leaves_output_apart(self, op: Op) -> bool:
         return self.alone.measured is not None and not isinstance(op, Loop) and of_output(form(op, None, self.target))
 
-    def _calls(self, move: Move, block: LocalBlock | None, before: Sharding | None) -> tuple[Call, ...]:
+    def calls(self, move: Move, before: Array) -> tuple[Call, ...]:
+        """What is emitted for a move of this array, as it is priced."""
+        return self._calls_of(move, block_of(before, self.mesh), before.sharding)
+
+    def _calls_of(self, move: Move, block: LocalBlock | None, before: Sharding | None) -> tuple[Call, ...]:
         """The collectives of a move's form, and the copies around them where it is known what these take."""
         found = form(move, block, self.target)
         calls = found.calls(self.mesh) if self.alone.measured is None else with_copies(found, self.mesh)
@@ -295,7 +299,7 @@ class LinkModel:
 
     def formula(self, move: Move, before: Array) -> str:
         done, terms = list[Call](), list[str]()
-        for call in self._calls(move, block_of(before, self.mesh), before.sharding):
+        for call in self.calls(move, before):
             done.append(call)
             terms += self._term(call, formulas.taken(before, done, self.mesh), before.local_bytes(self.mesh))
         return " + ".join(terms) or "0"

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
 from shardc.cost.links import Level, Links, links_of
+from shardc.cost.links.fabric import Fabric
 from shardc.cost.links.level import Factor, Traffic, product
 from shardc.cost.links.switch import Switch
 from shardc.ir.mesh import Mesh
@@ -40,6 +41,11 @@ class Network:
     @property
     def dcn(self) -> Axes:
         return self.layout.dcn if self.by is None else self.by.axes(self.layout.dcn)
+
+    @property
+    def fabric(self) -> Fabric | None:
+        """The torus under the axes that are not over DCN; none behind a switch."""
+        return self.links.fabric
 
     def has_parts(self, axis: str) -> bool:
         """Whether parts of a mesh axis have links of their own."""
@@ -70,15 +76,15 @@ class Network:
             count = max(map(len, groups))
             yield (Switch(Factor(str(count), count), Factor("W_dcn", self.chip.dcn_bandwidth)),)
         else:
-            yield from self.links.grouped(self._inside(groups))
+            yield from self.links.grouped(self.inside(groups))
 
     def taken(self, groups: Sequence[Sequence[int]]) -> int:
         """The links on which such groups communicate, a bit each; 0 for the one port of a device."""
-        return 0 if self.is_far(groups) else self.links.taken(self._inside(groups))
+        return 0 if self.is_far(groups) else self.links.taken(self.inside(groups))
 
     def sent(self, pairs: Sequence[Sequence[int]]) -> Traffic | None:
         """A block from the first to the second of each pair; None where that is no matter of routes."""
-        return None if self.is_far(pairs) else self.links.sent(self._inside(pairs))
+        return None if self.is_far(pairs) else self.links.sent(self.inside(pairs))
 
     def closes(self, axis: str) -> bool:
         """Whether the last device of an axis of more than two is a neighbour of the first."""
@@ -102,7 +108,7 @@ class Network:
     def _slice(self, device: int) -> int:
         return self._number(device, self.dcn)
 
-    def _inside(self, groups: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    def inside(self, groups: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
         """The devices by their numbers in their own slice."""
         if not self.dcn:
             return groups

@@ -1,8 +1,15 @@
 """Permutes priced by the ways of their blocks, and what the steps of a plan copy because of one another."""
 
+from collections import Counter
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import shardc
+from shardc.cost.chips import chip
+from shardc.cost.layout import SHAPES, Layout
+from shardc.cost.model import LinkModel
 from shardc.ir.collectives import CollectivePermute
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
@@ -100,3 +107,27 @@ def test_what_a_share_is_cut_out_for_is_copied_but_for_a_product():
     assert cut.op == "Slice" and cut.formula == "2·I·J/Y/X / W_copy"
     read = planned("A[I, J_X] · B[J, K] → C[I, K]{U_X}", "X=2,Y=2,Z=2", "v5p:2x2x2", dict.fromkeys("IJK", 8192))
     assert all(step.time_s == 0 for step in read.steps if step.op == "Slice")
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_what_comes_to_a_chip_and_what_leaves_it_differ_by_what_it_takes_and_sends(data):
+    """Of the bytes on each link, each way: so none is on another link or goes the other way."""
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    mesh = Mesh(tuple(zip("XYZ", sizes, strict=False)))
+    kinds = data.draw(st.lists(st.sampled_from(SHAPES), min_size=len(sizes), max_size=len(sizes)))
+    fabric = LinkModel.of(
+        mesh, chip("v5p"), Layout(wraparound=tuple(zip(mesh.names, kinds, strict=True)))
+    ).network.fabric
+    device = st.integers(0, mesh.devices - 1)
+    pairs = data.draw(st.lists(st.tuples(device, device), max_size=4))
+    left = Counter()
+    for source, target in pairs:
+        left[fabric.laid.place(source)] += 1000
+        left[fabric.laid.place(target)] -= 1000
+    for wire in fabric.wires(pairs, 1000):
+        other = list(wire.at)
+        other[wire.along] = (other[wire.along] + 1) % fabric.laid.shape[wire.along]
+        left[wire.at] -= wire.forward - wire.backward
+        left[tuple(other)] += wire.forward - wire.backward
+    assert all(abs(count) < 1e-6 for count in left.values())

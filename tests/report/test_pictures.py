@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 import shardc
 from shardc import cli
 from shardc.compiled.replay.timeline import Event, Timeline
-from shardc.cost.alone import Alone
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Loop, Step, operands_of, single_steps
 from shardc.ir.sharding import Array, Sharding
-from shardc.lowering.lower import form
-from shardc.lowering.scatters import block_of
 from shardc.report.pictures import blocks, links_picture, style, timeline_picture
 from shardc.report.pictures.held import grid, held, shown
 from shardc.report.pictures.marks import Rect, Text
@@ -217,13 +215,17 @@ def test_links_carry_what_the_step_moves(place, data):
 def _on_links(found, done):
     """The time of a step without what its devices copy before and after."""
     (before,), mesh = operands_of(done.step, done.block.values), found.schedule.mesh
-    bare = replace(found._model, alone=Alone(found._model.chip))
-    return bare.emitted(done.step.op, block_of(before, mesh)).seconds(before.local_bytes(mesh))
+    rates = [found._model._of_call(call) for call in _moving(found, done)]
+    return sum(rate.seconds(before.local_bytes(mesh)) for rate in rates)
 
 
 def _calls(found, done):
-    (before,), mesh = operands_of(done.step, done.block.values), found.schedule.mesh
-    return len(list(form(done.step.op, block_of(before, mesh), found._model.target).calls(mesh)))
+    return len(_moving(found, done))
+
+
+def _moving(found, done):
+    (before,) = operands_of(done.step, done.block.values)
+    return [call for call in found._model.calls(done.step.op, before) if call.kind is not Kind.LOCAL]
 
 
 def _strides(found, step):
@@ -279,6 +281,114 @@ def test_a_gather_sends_over_each_link_what_lies_behind(ring, forward):
     root = parsed(found.picture("links"))
     assert [int(link.get("data-forward")) for link in groups(root, "link")] == [n * block for n in forward]
     assert [int(link.get("data-backward")) for link in groups(root, "link")] == [n * block for n in forward[::-1]]
+
+
+TORI = (  # a mesh, its slice, how it lies, and an axis or two whose devices are a box of two or three axes
+    ({"X": 4, "Y": 4}, "v5e:4x4", {}, "XY"),
+    ({"X": 4, "Y": 4}, "v5p:4x4x1", {}, "XY"),
+    ({"X": 16}, "v5e:4x4", {}, "X"),  # a walk
+    ({"X": 2, "Y": 4}, "v5p:2x2x2", {}, "XY"),
+    ({"X": 4, "Y": 16}, "v5p:4x4x4", {}, "Y"),
+    ({"X": 4, "Y": 16}, "v5p:4x4x4", {"X": [2]}, "Y"),
+    ({"X": 3, "Y": 5}, None, {"X": "ring", "Y": "one-way"}, "XY"),
+    ({"X": 2, "Y": 3, "Z": 4}, None, {}, "XYZ"),
+)
+
+
+def on_torus(place, text):
+    """A plan of a text on one of TORI; of those without a slice each mesh axis is a physical one, as is said."""
+    mesh, name, how, _ = place
+    where = {"chip": "v5p", "wraparound": how} if name is None else {"topology": name, "map": how}
+    return shardc.plan(text, mesh=mesh, dims={"I": 240 * 64, "J": 240 * 64}, **where)
+
+
+def grid_of(found, op):
+    """Of the picture of the step of that name the chip of each device, and each link as chips and bytes, both ways."""
+    [done] = [done for done in single_steps(found.schedule.block) if done.step.name == op]
+    root, mesh = parsed(links_picture(done, found._model)), found.schedule.mesh
+    axes = mesh.names if op == "CollectivePermute" else mesh.ordered(done.step.op.axes)
+    chips = {}
+    for dot in root.iter(f"{SVG}circle"):
+        name, number = dot.get("data-device"), 0
+        parts = dict(zip(axes, name.split(",") if len(axes) < 3 else name, strict=True))
+        for axis in mesh.names:
+            number = number * mesh.size(axis) + int(parts.get(axis, 0))
+        chips[name] = found._model.network.fabric.laid.place(number)
+    ways = ("forward", "backward")
+    links = [
+        (chips[link.get("data-from")], chips[link.get("data-to")], *(int(link.get(f"data-{way}")) for way in ways))
+        for link in groups(root, "link")
+    ]
+    assert len(links) == len(set(links)) and len(chips) == len(set(chips.values()))
+    return done, list(chips.values()), links, [link.get("data-closes") == "1" for link in groups(root, "link")]
+
+
+@pytest.mark.parametrize("place", TORI, ids=str)
+def test_a_torus_is_drawn_with_each_link_between_neighbours_and_what_closes(place):
+    found = on_torus(place, f"A[I_{place[3]}, J] → A[I, J]")
+    fabric = found._model.network.fabric
+    _, devices, links, closing = grid_of(found, "AllGather")
+    assert len(devices) == math.prod(place[0][axis] for axis in place[3])
+    sizes = [len({chip[axis] for chip in devices}) for axis in range(len(fabric.laid.shape))]
+    assert math.prod(sizes) == len(devices) and sum(size > 1 for size in sizes) >= 2
+    wanted = 0
+    for axis, size in enumerate(sizes):
+        rows = len(devices) // size
+        ring = size > 1 and fabric.kinds[axis] != "line"
+        along = [link for link in links if link[0][axis] != link[1][axis]]
+        assert len(along) == rows * (size if ring else size - 1)
+        round_ = [link for link in along if abs(link[0][axis] - link[1][axis]) > 1]
+        assert len(round_) == (rows if ring else 0)
+        wanted += len(along)
+    assert wanted == len(links)
+    for (one, other, _, _), closes in zip(links, closing, strict=True):
+        [apart] = [there - here for here, there in zip(one, other, strict=True) if here != there]
+        assert (apart < 0) == closes and (closes or apart == 1)
+
+
+@pytest.mark.parametrize("place", TORI, ids=str)
+def test_over_each_cut_of_a_torus_goes_what_lies_on_the_other_side(place):
+    """Of a gather the devices behind a cut need each block before it, once for all of them at the least."""
+    found = on_torus(place, f"A[I_{place[3]}, J] → A[I, J]")
+    block = found.inputs[0].bytes
+    _, devices, links, _ = grid_of(found, "AllGather")
+    for axis in range(len(devices[0])):
+        for cut in range(max(chip[axis] for chip in devices)):
+            # What closes crosses the cut from the other side.
+            ahead = sum(link[2] if link[0][axis] <= cut < link[1][axis] else 0 for link in links)
+            ahead += sum(link[3] if link[1][axis] <= cut < link[0][axis] else 0 for link in links)
+            back = sum(link[3] if link[0][axis] <= cut < link[1][axis] else 0 for link in links)
+            back += sum(link[2] if link[1][axis] <= cut < link[0][axis] else 0 for link in links)
+            before = sum(chip[axis] <= cut for chip in devices) * block
+            assert ahead >= before - len(links)  # each figure is rounded
+            assert back >= len(devices) * block - before - len(links)
+
+
+@pytest.mark.parametrize("place", [place for place in TORI if place[1] and len(place[0]) > 1], ids=str)
+def test_a_permute_takes_the_links_on_the_ways_of_its_blocks(place):
+    """All links together carry each block once for each hop of its shortest way; the busiest takes the step's time."""
+    found = on_torus(place, "A[I_XY, J] → A[I_YX, J]")
+    fabric, block = found._model.network.fabric, found.inputs[0].bytes
+    done, devices, links, _ = grid_of(found, "CollectivePermute")
+    x, y = place[0]["X"], place[0]["Y"]
+    assert len(devices) == x * y
+    hops = 0
+    for number in range(x * y):  # block number of I_XY is wanted by the device that comes there in the order of I_YX
+        target = number % x * y + number // x
+        ways = zip(fabric.laid.place(number), fabric.laid.place(target), fabric.laid.shape, fabric.kinds, strict=True)
+        for one, other, size, kind in ways:
+            apart = abs(one - other)
+            hops += min(apart, size - apart) if kind == "ring" else apart
+    each_way = [count for link in links for count in link[2:]]
+    assert sum(each_way) == pytest.approx(hops * block, rel=1e-6)
+    assert max(each_way) / found._model.chip.link_bandwidth == pytest.approx(_on_links(found, done), rel=1e-6)
+
+
+def test_of_a_large_torus_the_ends_are_drawn_and_it_says_so():
+    found = shardc.plan("A[I_XY] → A[I]", mesh={"X": 8, "Y": 9}, dims={"I": 2**16 * 9}, formula="book")
+    done, devices, links, _ = grid_of(found, "AllGather")
+    assert len(devices) == 36 and len(links) == 2 * 6 * 4
+    assert "… 72 in all" in "".join(parsed(links_picture(done, found._model)).itertext())
 
 
 def test_behind_a_switch_each_device_takes_in_the_wire_bytes():

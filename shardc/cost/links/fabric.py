@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from math import factorial, prod
 
 from shardc.cost.chips import Chip
 from shardc.cost.layout import LINE, ONE_WAY, RING
-from shardc.cost.links.level import Traffic
+from shardc.cost.links.level import Traffic, Wire
 from shardc.cost.topology import Laid, Place
 
 FORWARD, BACKWARD = 0, 1
@@ -87,22 +87,32 @@ class Fabric:
 
     def traffic(self, pairs: Groups, parts: int = 1) -> Traffic:
         """A `parts`-th of a block from the first to the second of each pair."""
-        loads: Counter[int] = Counter()
-        hops = 0
-        for source, target in pairs:
-            length, way = self._way(source, target)
-            hops = max(hops, length)
-            for link, share in way:
-                loads[link] += share
+        loads, hops = self._loads(pairs), max((self._way(*pair)[0] for pair in pairs), default=0)
         most = max(loads.values(), default=0)
         return Traffic(most / self._unit / parts / self.link, hops, _mask(loads))
+
+    def wires(self, pairs: Groups, block: float) -> Iterator[Wire]:
+        """Every link, with what it carries of a block of so many bytes from the first to the second of each pair."""
+        loads = self._loads(pairs)
+        for at in product(*map(range, self.laid.shape)):
+            for axis, size in enumerate(self.laid.shape):
+                if at[axis] < (size - 1 if self.kinds[axis] == LINE else size) and size > 1:
+                    ways = (loads[self._bit(axis, way, at)] * block / self._unit for way in (FORWARD, BACKWARD))
+                    yield Wire(at, axis, *ways)
+
+    def _loads(self, pairs: Groups) -> Counter[int]:
+        loads: Counter[int] = Counter()
+        for source, target in pairs:
+            for link, share in self._way(source, target)[1]:
+                loads[link] += share
+        return loads
 
     @property
     def _unit(self) -> int:
         """A block, in the least part of one that goes its own way."""
         return 2 * factorial(len(self.kinds))
 
-    def _way(self, source: int, target: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+    def _way(self, source: int, target: int, /) -> tuple[int, tuple[tuple[int, int], ...]]:
         """How many hops a block goes, and its shares of links."""
         if (source, target) not in self._ways:
             loads: Counter[int] = Counter()

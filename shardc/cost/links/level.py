@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
+
+if TYPE_CHECKING:
+    from shardc.cost.links.fabric import Fabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,16 @@ class Traffic:
     s_per_byte: float
     hops: int
     links: int  # a bit each
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A link of a torus from the device at a place to the next along an axis, and the bytes that go each way."""
+
+    at: tuple[int, ...]
+    along: int  # the axis, as a number in `at`
+    forward: float
+    backward: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,11 @@ class Level(Protocol):
 
 class Links(Protocol):
     """All links of one kind of chip, for one mesh."""
+
+    @property
+    def fabric(self) -> Fabric | None:
+        """The torus, as it is wired; none behind a switch."""
+        ...
 
     def levels(self, axes: Axes) -> tuple[Level, ...]:
         """The levels of a group over mesh axes that all exceed 1, the innermost first."""

@@ -62,6 +62,10 @@ class SwitchLinks:
             room = room // inner if inner == size else 1
         return cls(mesh, chip, parts)
 
+    @property
+    def fabric(self) -> None:
+        return None
+
     def levels(self, axes: Axes) -> tuple[Level, ...]:
         inner = math.prod(self.parts[axis][0] for axis in axes)
         outer = math.prod(self.parts[axis][1] for axis in axes)

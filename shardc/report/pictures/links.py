@@ -1,4 +1,4 @@
-"""What each link carries in a step: for each line of the group its devices in a row, and bytes each way between them.
+"""What each link carries in a step: the group's devices in a row, a ring, or on a torus as a grid (`torus`).
 
 Every group over the same axes does the same at the same time, so one is drawn. Behind a switch there are ports: what
 each device takes in. The bytes are those of `cost.carried`, by which the step is priced.
@@ -13,43 +13,55 @@ from shardc.cost.layout import LINE, ONE_WAY
 from shardc.cost.links import Level
 from shardc.cost.links.switch import Switch
 from shardc.cost.model import LinkModel
-from shardc.ir.plan import Done, Loop, Step
+from shardc.cost.wiring import along_of, wiring
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Done, Local, Loop, Step
 from shardc.ir.sharding import spell_axes
-from shardc.lowering.lower import form
-from shardc.lowering.scatters import block_of
+from shardc.lowering.forms import Call
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, width_of
 from shardc.report.pictures.picture import Picture, above, framed
+from shardc.report.pictures.torus import said_of, thick, torus_picture
 from shardc.report.units import in_bytes
 
 _PITCH, _RADIUS = 84.0, 12.0
 _MOST = 8  # devices of a line that are drawn: of a longer one as many of each end
-_THICKEST = 4.0
 
 
 def links_picture(done: Done, model: LinkModel) -> Picture | None:
     """The links of a step, of one trip where a loop is around it; None where it moves nothing."""
     step, mesh = done.step, model.mesh
-    if isinstance(step.op, Loop) or not step.cost.wire_bytes:
+    if isinstance(step.op, Loop | Local) or not step.cost.wire_bytes:
         return None
     levels, devices = model.network.levels(step.op.axes), mesh.product(step.op.axes)
     over, before = spell_axes(mesh.ordered(step.op.axes)), done.block.values[step.operands[0]]
     rows = list[Picture]()
-    for call in form(step.op, block_of(before, mesh), model.target).calls(mesh):
-        size = before.local_bytes(mesh) * call.times * call.above // call.below
-        lines = carried(call.kind, model.levels_of(call), size, call.over.parts(mesh))
-        rows += [_line(each, spell_axes(mesh.ordered(call.over.axes))) for each in lines]
+    for call in model.calls(step.op, before):
+        if call.kind is not Kind.LOCAL:
+            rows += _of_call(call, before.local_bytes(mesh) * call.times * call.above // call.below, model)
     return framed(above(f"links of {step.name} over {over}", rows or [_ports(step, levels, devices, over)]))
 
 
-def _line(each: Carried, over: str) -> Picture:
+def _of_call(call: Call, block: int, model: LinkModel) -> list[Picture]:
+    """The grid of a torus, or each of its lines by itself; nothing where there are ports."""
+    lines, over = carried(call.kind, model.levels_of(call), block, call.over.parts(model.mesh)), call.over.axes
+    spelled = spell_axes(model.mesh.ordered(over))
+    if call.over.split is not None:
+        spelled += f" in groups of {call.over.parts(model.mesh)}"
+    found = wiring(call, block, lines, model)
+    return (
+        [torus_picture(found, model.mesh, spelled)]
+        if found is not None
+        else [_line(each, call, spelled) for each in lines]
+    )
+
+
+def _line(each: Carried, call: Call, over: str) -> Picture:
     """Devices in a row; above each link what goes right, below it what goes left; a bow closes a ring."""
     size, shape = each.line.size, each.line.shape
     drawn = list(range(size)) if size <= _MOST else [*range(_MOST // 2), *range(size - _MOST // 2, size)]
-    skipped = f", past {each.line.stride - 1} others" if each.line.stride > 1 else ""
-    said = "a ring one way" if shape is ONE_WAY else f"a {shape}"
-    named = each.line.width_name.removeprefix("W_")
-    where = over if named == over else f"{over} on the links of {named}"
-    head = f"{where}: {said} of {size}{skipped}, {in_bytes(int(each.line.link))}/s each way"
+    axis = along_of(each, call)
+    where = over if axis.name == over or call.over.split is not None else f"{over} on the links of {axis.name}"
+    head = f"{where}: {said_of(axis)}"
     head += "; bytes at most" if each.is_bound else ""
     top = 34.0 if shape is LINE else 70.0
     most = each.busiest or 1.0
@@ -79,22 +91,18 @@ def _back(each: Carried, link: int) -> str:
     return str(round(each.backward(link)))
 
 
-def _thick(count: float, most: float) -> float:
-    return 0.8 + (_THICKEST - 0.8) * count / most
-
-
 def _link(each: Carried, link: int, x: float, y: float, most: float) -> Group:
     """Between two neighbours."""
     left, right, middle = x + _RADIUS + 2, x + _PITCH - _RADIUS - 2, x + _PITCH / 2
     ahead, back = each.forward(link), each.backward(link)
     marks: list[Mark] = [
-        Line(((left, y - 4), (right - 5, y - 4)), "line", thick=_thick(ahead, most)),
+        Line(((left, y - 4), (right - 5, y - 4)), "line", thick=thick(ahead, most)),
         *_head(right, y - 4, 1),
         Text(middle, y - 11, _bytes(ahead), "s", "middle"),
     ]
     if each.line.shape is not ONE_WAY:
         marks += [
-            Line(((left + 5, y + 4), (right, y + 4)), "line", thick=_thick(back, most)),
+            Line(((left + 5, y + 4), (right, y + 4)), "line", thick=thick(back, most)),
             *_head(left, y + 4, -1),
             Text(middle, y + 19, _bytes(back), "s", "middle"),
         ]
@@ -113,7 +121,7 @@ def _closing(each: Carried, wide: float, y: float, most: float) -> Group:
     said = f"{link} → 0: {_bytes(ahead)}" + ("" if each.line.shape is ONE_WAY else f"; 0 → {link}: {_bytes(back)}")
     left, right, top = _RADIUS + 2, wide - _RADIUS - 2, y - 30
     way = ((right, y - _RADIUS), (right, top), (left, top), (left, y - _RADIUS - 6))
-    marks: list[Mark] = [Line(way, "line", thick=_thick(ahead, most)), *_arrived(left, y - _RADIUS)]
+    marks: list[Mark] = [Line(way, "line", thick=thick(ahead, most)), *_arrived(left, y - _RADIUS)]
     marks.append(Text(wide / 2, y - 36, said, "s", "middle"))
     return Group(tuple(marks), look="link", told=_told(each, link), title=said)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 Told: TypeAlias = tuple[tuple[str, str], ...]
 Point: TypeAlias = tuple[float, float]
@@ -95,3 +95,29 @@ def every(marks: Iterable[Mark]) -> Iterator[Mark]:
         yield mark
         if isinstance(mark, Group):
             yield from every(mark.marks)
+
+
+def extent(marks: Iterable[Mark]) -> tuple[float, float, float, float]:
+    """What marks cover: left, top, right, bottom."""
+    boxes = [_box(mark) for mark in marks]
+    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+
+
+def _box(mark: Mark) -> tuple[float, float, float, float]:
+    match mark:
+        case Rect(x, y, width, height):
+            return x, y, x + width, y + height
+        case Text(x, y, text, look, anchor):
+            wide = width_of(text, look)
+            left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+            return left, y - 12, left + wide, y + 4
+        case Line(points):
+            xs, ys = zip(*points, strict=True)
+            return min(xs), min(ys), max(xs), max(ys)
+        case Dot(x, y, radius):
+            return x - radius - 1, y - radius - 1, x + radius + 1, y + radius + 1
+        case Group(inner, x, y):
+            left, top, right, bottom = extent(inner)
+            return left + x, top + y, right + x, bottom + y
+        case _:
+            assert_never(mark)
