@@ -278,15 +278,29 @@ class Plan(Shown):
         return _bare(simulate.reference(self.program, arrays))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Tuning:
-    """The plan that replays fastest, and what was tried."""
+    """The plan that replays fastest, and what was tried; `print` shows the candidates as a table."""
 
     plan: Plan
     tried: Tuned
 
     def __str__(self) -> str:
         return str(self.tried)
+
+    def __repr__(self) -> str:
+        return repr(self.tried)
+
+    def _repr_html_(self) -> str:
+        from shardc.report.page.notebook import tuned_html
+
+        return tuned_html(self.tried) + self.plan._repr_html_()
+
+    def picture(self) -> Picture:
+        """Of each candidate a bar as long as its replay. As `Plan.picture`."""
+        from shardc.report.pictures.tuned import tuned_picture
+
+        return tuned_picture(self.tried)
 
 
 class Front(Sequence[Plan]):

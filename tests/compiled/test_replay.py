@@ -125,9 +125,9 @@ def test_two_collectives_on_the_same_links_queue_and_on_others_do_not():
     rows, columns = "{{0,1,2,3},{4,5,6,7},{8,9,10,11},{12,13,14,15}}", "{{0,4,8,12},{1,5,9,13},{2,6,10,14},{3,7,11,15}}"
     both = [gather("s", "-start", rows), gather("t", "-start", rows), done("d", "s"), done("e", "t")]
     found = replayed(both, GRID)
-    assert found.step_ps == 2 * GATHER and found.tracks == ("Y",)
+    assert found.step_ps == 2 * GATHER and found.tracks == ("Y+", "Y-")
     found = replayed([both[0], gather("t", "-start", columns), *both[2:]], GRID)
-    assert found.step_ps == GATHER and found.tracks == ("X", "Y")
+    assert found.step_ps == GATHER and found.tracks == ("X+", "X-", "Y+", "Y-")
 
 
 def test_behind_a_switch_and_over_the_network_of_a_site_all_axes_share_a_devices_port():
@@ -146,7 +146,7 @@ def test_a_collective_over_two_axes_occupies_both():
     rows = "{{0,1,2,3},{4,5,6,7},{8,9,10,11},{12,13,14,15}}"
     lines = [gather("s", "-start", rows), gather("t", "-start", everything), done("d", "s"), done("e", "t")]
     found = replayed(lines, GRID)
-    assert found.events[1].tracks == ("X", "Y") and found.events[1].start_ps == GATHER
+    assert found.events[1].tracks == ("X+", "X-", "Y+", "Y-") and found.events[1].start_ps == GATHER
     assert found.events[1].duration_ps == ceil(15 * MIB / 3.6e11 * 1e12)  # the links of two rings
 
 
@@ -174,7 +174,7 @@ def test_a_group_of_one_takes_no_time():
 def test_groups_inside_an_axis_have_the_links_between_their_chips():
     """Neighbours of a ring of four, two and two: one link each way between them, over which a block comes in."""
     found = replayed([gather("g", groups="{{0,1},{2,3}}")])
-    assert found.events[0].bytes == MIB and found.tracks == ("X",)
+    assert found.events[0].bytes == MIB and found.tracks == ("X+", "X-")
     assert found.step_ps == HOP
     # Every other chip: 0 and 2 have two links each on both ways round, which 1 and 3 use as well.
     assert replayed([gather("g", groups="{{0,2},{1,3}}")]).step_ps == HOP
@@ -256,9 +256,9 @@ EIGHT = Mesh.of({"X": 8})
         (shift(8, 1), ("X+",), 1),
         (shift(8, -1), ("X-",), 1),
         (shift(8, 3), ("X+",), 3),
-        (shift(8, 4), ("X",), 2),  # half of each block either way, four hops
-        ([(0, 1), (1, 0)], ("X",), 1),
-        ([(0, 7), (7, 0)], ("X",), 1),
+        (shift(8, 4), ("X+", "X-"), 2),  # half of each block either way, four hops
+        ([(0, 1), (1, 0)], ("X+", "X-"), 1),
+        ([(0, 7), (7, 0)], ("X+", "X-"), 1),
         ([(0, 2), (1, 2)], ("X+",), 2),
     ],
 )
@@ -277,7 +277,7 @@ def test_two_shifts_the_two_ways_round_run_beside_each_other():
 def test_on_a_line_the_last_block_goes_all_the_way_back():
     line = LinkModel.of(RING, V5P, Layout(wraparound=(("X", "line"),)))
     found = replayed([permute("p", shift(4, 1))], model=line)
-    assert found.events[0].tracks == ("X",) and found.step_ps == HOP
+    assert found.events[0].tracks == ("X+", "X-") and found.step_ps == HOP
     tiny = found_latency(line, shift(4, 1))
     assert tiny == 3 * MICRO  # three hops back
 
@@ -290,7 +290,7 @@ def found_latency(model, pairs):
 def test_a_permute_over_two_axes_turns_at_the_corner():
     swap = [(4 * x + y, 4 * y + x) for x in range(4) for y in range(4)]  # I_XY → I_YX
     found = replayed([permute("p", swap)], GRID)
-    assert found.events[0].tracks == ("X", "Y")
+    assert found.events[0].tracks == ("X+", "X-", "Y+", "Y-")
     # Halves go along X first: at (y, y) those of a row meet, a half and the half of a half from each side.
     assert found.step_ps == pytest.approx(0.75 * HOP, abs=2)
     # From the diagonal to (0, 3): (0, 0) is next to it, all of its block over one link; of (1, 1), which is as far
@@ -339,7 +339,7 @@ def test_a_walk_over_corners():
     both = ["{{0,2},{1,3}}", "{{0,1},{2,3}}"]
     for groups, axis in zip(both, "XY", strict=True):
         found = replayed([gather("g", groups=groups)], model.mesh, model=model)
-        assert found.tracks == (axis,) and found.step_ps == V5E_HOP
+        assert found.tracks == (axis + "+", axis + "-") and found.step_ps == V5E_HOP
     starts = [gather(name, "-start", groups) for name, groups in zip("st", both, strict=True)]
     assert replayed(starts, model.mesh, model=model).step_ps == 2 * V5E_HOP  # they share links
 
@@ -546,12 +546,9 @@ def test_a_step_is_no_longer_than_its_parts_and_no_shorter_than_any_track(schedu
 @given(schedules())
 def test_nothing_overlaps_on_a_track(schedule):
     found = replayed(schedule[0], GRID)
-    for track in ("X", "Y", "compute"):
-        own = [e for e in found.events if any(t.rstrip("+-") == track for t in e.tracks)]
-        for way in ("+", "-"):
-            taken = [e for e in own if {track, track + way} & set(e.tracks)]
-            ordered = sorted((e.start_ps, e.end_ps) for e in taken)
-            assert all(a[1] <= b[0] for a, b in pairwise(ordered))
+    for track in found.tracks:
+        ordered = sorted((e.start_ps, e.end_ps) for e in found.events if track in e.tracks)
+        assert all(a[1] <= b[0] for a, b in pairwise(ordered))
 
 
 @given(schedules(), schedules(least=1), st.integers(0, 7))
@@ -590,7 +587,8 @@ def test_the_chart_of_a_worked_example():
     found = replayed([gather("s", "-start"), busy("f", 10), done("d", "s"), busy("h", 5)])
     assert gantt(found, 45) == (
         "compute  ████████████████████░             ░██████████  67 %\n"
-        "X        ███████████████████████████████████            78 %\n"
+        "X+       ███████████████████████████████████            78 %\n"
+        "X-       ███████████████████████████████████            78 %\n"
         "         0                                     22.5 µs"
     )
 
@@ -607,7 +605,7 @@ def test_a_plan_is_a_timeline_of_its_steps():
     found = plan.timeline
     product, scatter = found.events
     assert product.tracks == ("compute",) and product.duration_s == pytest.approx(8192**3 / 4.59e14)
-    assert scatter.tracks == ("X",) and scatter.duration_s == pytest.approx(8192**2 / 9e10)
+    assert scatter.tracks == ("X+", "X-") and scatter.duration_s == pytest.approx(8192**2 / 9e10)
     assert scatter.start_ps == product.end_ps and found.step_s == pytest.approx(plan.cost.time_s)
 
 
@@ -674,3 +672,20 @@ def test_collectives_are_tallied_with_their_counts():
     before, lines = loop([gather("g")], 5)
     found = tallied(Reader(module(lines, before=before), RING).all())
     assert [(t.kind, t.axes, t.count, t.wire_bytes) for t in found] == [("AllGather", ("X",), 5, 15 * MIB)]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "rows"),
+    [
+        ("A[I_X] → A[I]", {"chip": "v5p"}, ("X+", "X-")),
+        ("A[I_X] → A[I]", {"chip": "v5p", "wraparound": "X=one-way"}, ("X+",)),
+        ("A[I_XY] → A[I]", {"chip": "v5p", "wraparound": "Y=one-way", "formula": "book"}, ("X+", "X-", "Y+")),
+        ("A[I_X] → A[I]", {"chip": "H100"}, ("switch",)),
+        ("A[I_X] → A[I]", {"chip": "v5p", "dcn": "X=4"}, ("DCN",)),
+        ("A[I_XY, J] → A[I_YX, J]", {"topology": "v5e:4x4"}, ("X+", "X-", "Y+", "Y-")),
+    ],
+)
+def test_a_plans_rows_are_the_ways_that_its_steps_go(text, place, rows):
+    found = shardc.plan(text, mesh={"X": 4, "Y": 4}, dims={"I": 2**16, "J": 64}, **place).timeline
+    assert found.tracks == rows
+    assert all(found.busy_s(track) == pytest.approx(found.communication_s) for track in rows)

@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 import shardc
 from shardc import cli
 from shardc.compiled.compare import Side
-from shardc.compiled.replay.timeline import Timeline
+from shardc.compiled.replay.timeline import Event, Timeline
 from shardc.compiled.tune.plans import by_xla, forms, plans
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.allocation import Allocation
@@ -16,7 +17,9 @@ from shardc.emit.steps import local
 from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
 from shardc.proving import Proof, Verdict
+from shardc.results import Tuning
 
+SVG = "{http://www.w3.org/2000/svg}"
 TEXT, MESH = "In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X=4,Y=4"
 PROVED = Proof(Verdict.PROVED, {})
 FORMS = ("", "Einsum, ReduceScatter_X left to XLA", "Einsum, ReduceScatter_X as a ring")
@@ -75,6 +78,27 @@ def test_the_table_and_the_json_tell_what_was_refused_and_what_is_kept():
     fields = json.loads(json.dumps(tuned.to_json()))
     assert fields["kept"] == 1 and fields["candidates"][0]["refused"] == "too large"
     assert fields["candidates"][1]["replayed_s"] == 5e-6 and fields["candidates"][1]["predicted_s"] is None
+
+
+def test_a_notebook_shows_each_candidate_as_a_bar_and_the_plan_that_is_kept():
+    pytest.importorskip("drawsvg")
+    plan = planned()
+    candidates = [*plans(plan._found, asked(plan), 0), by_xla(plan._found, asked(plan))]
+    line = Timeline((Event("g", "AllGather", ("X+",), 10**9, 2 * 10**9),), ("X+",), 5 * 10**9)
+    side = Side("", (), Allocation(1, 1, 2_000_000), line)
+    tuned = Tuned((Tried(candidates[0], PROVED, None, "too large"), Tried(candidates[1], PROVED, side)), 1)
+    tuning = Tuning(plan, tuned)
+    assert repr(tuning) == "<Tuning: XLA, 5,000.0 µs, of 2 candidates>"
+    shown = tuning._repr_html_()
+    assert shown.count("<svg") >= 2 and "<summary>the table</summary>" in shown and str(tuning).splitlines()[0] in shown
+    root = ElementTree.fromstring(tuning.picture().svg)
+    bars = [group for group in root.iter(f"{SVG}g") if group.get("data-candidate")]
+    assert [bar.get("data-kept") for bar in bars] == ["false", "true"]
+    assert [bar.get("data-replayed") for bar in bars] == [None, repr(5e-3)]
+    assert [bar.get("data-predicted") for bar in bars] == [repr(candidates[0].predicted_s), None]
+    bar, waits = (float(rect.get("width")) for rect in bars[1].iter(f"{SVG}rect"))
+    assert waits == pytest.approx(bar * 2 / 5, rel=1e-3), "two of five milliseconds wait for links"
+    assert "refused" in "".join(bars[0].itertext()) and ", kept" in "".join(bars[1].itertext())
 
 
 def test_without_a_slice_there_is_nothing_to_tune_for():

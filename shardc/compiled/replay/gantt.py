@@ -19,7 +19,7 @@ def gantt(timeline: Timeline, width: int = 72, columns: int | None = None) -> st
     """One row a track, the darker the busier; behind it how much of the step that is. In so many columns, if any.
 
     compute  ██████▒  ███████   81 %
-    X           ████████        49 %
+    X+          ████████        49 %
              0       1,234.5 µs
     """
     margin = max((len(track) for track in timeline.tracks), default=0) + 2

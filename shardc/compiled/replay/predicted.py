@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
-from shardc.cost.model import CostModel, picoseconds
+from shardc.compiled.replay.tracks import in_order, tracks
+from shardc.cost.model import LinkModel, picoseconds
 from shardc.cost.together import Beside, beside
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Done, Einsum, Loop, Schedule, Single, Together, single_steps
+from shardc.ir.plan import Done, Einsum, Local, Loop, Schedule, Together, single_steps
+from shardc.lowering.lower import form
+from shardc.lowering.pairs import NOTHING, pairs_of, sent_by
+from shardc.lowering.scatters import block_of
 
 
-def predicted(schedule: Schedule, model: CostModel) -> Timeline:
-    """Products occupy `compute`, a collective the axes that it goes over; what a loop repeats stands once, as long as
-    all trips."""
-    made = _Made()
+def predicted(schedule: Schedule, model: LinkModel) -> Timeline:
+    """Products occupy `compute`, a collective the ways along its axes; what a loop repeats stands once, as long as all
+    trips."""
+    made = _Made(model)
     groups = {group.first: group for group in schedule.together}
     grouped = {place for group in schedule.together for place in range(group.first, group.last + 1)}
     for done in single_steps(schedule.block):
@@ -25,15 +29,15 @@ def predicted(schedule: Schedule, model: CostModel) -> Timeline:
             made.add(done)
         elif (group := groups.get(done.path[0])) is not None:
             made.add_as_one(_steps_of(schedule, group), beside(schedule, group, model))
-    shown = {track for event in made.events for track in event.tracks}
-    tracks = tuple(track for track in (COMPUTE, *schedule.mesh.names) if track in shown)
-    return Timeline(tuple(made.events), tracks, made.now)
+    shown = (track for event in made.events for track in event.tracks)
+    return Timeline(tuple(made.events), in_order(shown, (COMPUTE,), schedule.mesh), made.now)
 
 
 class _Made:
     """The events so far, and when the last of them ends, in picoseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: LinkModel) -> None:
+        self.model = model
         self.events: list[Event] = []
         self.now = 0
 
@@ -46,7 +50,7 @@ class _Made:
         if time and not isinstance(op, Loop):
             wire = done.times * step.cost.wire_bytes
             name = str(done.block.values[step.result])
-            self.events.append(Event(name, step.name, _tracks(op), self.now, time, wire))
+            self.events.append(Event(name, step.name, _tracks(done, self.model), self.now, time, wire))
         return time
 
     def add_as_one(self, steps: Sequence[Done], parts: Beside) -> None:
@@ -65,5 +69,10 @@ def _steps_of(schedule: Schedule, group: Together) -> list[Done]:
     return [Done(schedule.steps[n], schedule.block, 1, (n,)) for n in range(group.first, group.last + 1)]
 
 
-def _tracks(op: Single) -> tuple[str, ...]:
-    return op.axes if op.facts.communicates else (COMPUTE,)
+def _tracks(done: Done, model: LinkModel) -> tuple[str, ...]:
+    op = done.step.op
+    if isinstance(op, Loop | Local) or not op.facts.communicates:
+        return (COMPUTE,)
+    before = done.block.values[done.step.operands[0]]
+    sent = sent_by(form(op, block_of(before, model.mesh), model.target), before.sharding, model.mesh)
+    return tracks(op.axes, model, () if sent == NOTHING else pairs_of(sent, model.mesh))

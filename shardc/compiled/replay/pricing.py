@@ -10,7 +10,7 @@ a finer mesh of the same devices, or on chips that are labelled otherwise, costs
   other. The planner knows no pairs; its price is that of the longest route.
 - Behind a switch every device has one port, and over the data-centre network another: what needs the same waits.
 
-Tracks are names to show it under: the mesh axes along which it goes, and a direction where it goes one way only.
+`tracks` says under which names it is shown.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardc.compiled.hlo.collectives import Collective, kind_of
-from shardc.compiled.hlo.groups import Groups, axes_of_pairs, coordinate
+from shardc.compiled.hlo.groups import Groups, axes_of_pairs
+from shardc.compiled.replay.tracks import tracks
 from shardc.cost.model import LinkModel, Rate
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 
-DCN, SWITCH = "DCN", "switch"
 MEMORY_PORT, SWITCH_PORT, DCN_PORT = 1, 2, 4  # bits of what is occupied, before those of links
 _PORTS = 3
 
@@ -47,12 +47,11 @@ def price(collective: Collective, model: LinkModel) -> Price:
     sent = network.sent(groups) if collective.kind == "CollectivePermute" else None
     if sent is not None:
         rate = Rate(sent.hops * model.chip.hop_latency, sent.s_per_byte)
-        tracks = tuple(axis + _direction(axis, groups, model) for axis in wide)
-        return Price(tracks, sent.links << _PORTS, rate.time_ps(collective.local_bytes))
+        return Price(tracks(wide, model, groups), sent.links << _PORTS, rate.time_ps(collective.local_bytes))
     kind = kind_of(collective.kind)
     rates = [model.rate_of(kind, levels, max(map(len, groups))) for levels in network.grouped(groups)]
     time_ps = max(rate.time_ps(collective.local_bytes) for rate in rates)
-    return Price(_tracks(wide, model), _occupied(groups, model), time_ps)
+    return Price(tracks(wide, model), _occupied(groups, model), time_ps)
 
 
 def touched(groups: Groups, mesh: Mesh) -> Axes:
@@ -65,18 +64,3 @@ def _occupied(groups: Groups, model: LinkModel) -> int:
     if links:
         return links << _PORTS
     return DCN_PORT if model.network.is_far(groups) else SWITCH_PORT
-
-
-def _direction(axis: str, pairs: Groups, model: LinkModel) -> str:
-    """The way that all blocks take along a mesh axis, the shorter one round where it closes; none if both are taken."""
-    mesh, n = model.mesh, model.mesh.size(axis)
-    steps = {coordinate(target, axis, mesh) - coordinate(source, axis, mesh) for source, target in pairs} - {0}
-    if model.network.closes(axis):
-        steps = {step % n if 2 * (step % n) < n else step % n - n if 2 * (step % n) > n else 0 for step in steps}
-    return "+" if all(step > 0 for step in steps) else "-" if all(step < 0 for step in steps) else ""
-
-
-def _tracks(axes: Axes, model: LinkModel) -> tuple[str, ...]:
-    """Axes of a torus have links of their own; those over a switch, or over DCN, share each device's port."""
-    names = (DCN if axis in model.network.dcn else axis if model.chip.is_torus else SWITCH for axis in axes)
-    return tuple(dict.fromkeys(names))

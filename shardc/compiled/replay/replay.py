@@ -1,7 +1,8 @@
 """Replays a compiled program: its entry computation is a schedule, and this walks it with a clock in hand.
 
     compute  ▆▆▆▆▆▆··▆▆▆▆          all-gather-start; fusion.1; all-gather-done; fusion.2
-    X        ▆▆▆▆▆▆▆▆····
+    X+       ▆▆▆▆▆▆▆▆····
+    X-       ▆▆▆▆▆▆▆▆····
 
 Instructions start in order, each when the one before has ended. A synchronous collective holds up what follows; an
 asynchronous one runs on its links beside it, until its `done` waits for it. What needs the same links queues.
@@ -16,6 +17,7 @@ from shardc.compiled.hlo.loops import trip_count
 from shardc.compiled.hlo.text import Computation, Instruction, Module
 from shardc.compiled.replay.pricing import MEMORY_PORT, Price, price
 from shardc.compiled.replay.timeline import COMPUTE, MEMORY, Event, Timeline
+from shardc.compiled.replay.tracks import in_order
 from shardc.compiled.replay.work import FREE, ROOFLINE, operands, work
 from shardc.cost.model import LinkModel, picoseconds
 
@@ -28,12 +30,10 @@ def replay(module: Module, model: LinkModel) -> Timeline:
     walk = _Walk(module, model, Reader(module, model.mesh))
     walk.run(module.entry)
     state = walk.state
-    shown = dict.fromkeys(track for event in state.events for track in event.tracks)
-    order = [COMPUTE, MEMORY, *(axis + way for axis in model.mesh.names for way in ("", "+", "-"))]
-    tracks = [track for track in order if track in shown]
-    tracks += [track for track in shown if track not in order]
+    shown = (track for event in state.events for track in event.tracks)
+    tracks = in_order(shown, (COMPUTE, MEMORY), model.mesh)
     end = max([state.now, *(event.end_ps for event in state.events)])
-    return Timeline(tuple(state.events), tuple(tracks), end, tuple(walk.notes))
+    return Timeline(tuple(state.events), tracks, end, tuple(walk.notes))
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """What a device does when: events on tracks, and the times that follow from them.
 
-One track is the matrix and vector units (`compute`), one the copies beside them (`memory`), the others are links:
-one for each mesh axis, `X`, and for a ring that turns one way only `X+` or `X-`.
+One track is the matrix and vector units (`compute`), one the copies beside them (`memory`), the others are links, as
+`tracks` names them: for each mesh axis on a torus `X+` and `X-`, the two ways round.
 """
 
 from __future__ import annotations

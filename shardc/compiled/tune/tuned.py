@@ -60,7 +60,7 @@ class Tuned:
         return {"candidates": [each.to_json() for each in self.tried], "kept": self.kept, "notes": list(self.notes)}
 
     def __repr__(self) -> str:
-        return f"<Tuned: {self.best.candidate.label}, {_us(self.best.replayed_s)}, of {len(self.tried)} candidates>"
+        return f"<Tuning: {self.best.candidate.label}, {_us(self.best.replayed_s)}, of {len(self.tried)} candidates>"
 
     def _repr_html_(self) -> str:
         return preformatted(str(self))

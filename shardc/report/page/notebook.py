@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from shardc.io.text import preformatted
 from shardc.report.front import FrontView, front_table
@@ -10,7 +11,11 @@ from shardc.report.page import sections
 from shardc.report.page.html import render_part, tag
 from shardc.report.pictures import Picture, front_picture, steps_picture
 from shardc.report.pictures.plan import Pictured
+from shardc.report.pictures.tuned import tuned_picture
 from shardc.report.table import table
+
+if TYPE_CHECKING:
+    from shardc.compiled.tune.tuned import Tuned
 
 _MOST = 12  # steps of which a notebook shows pictures unasked
 
@@ -26,6 +31,11 @@ def plan_html(plan: Pictured) -> str:
 def front_html(front: FrontView) -> str:
     text = preformatted(front_table(front))
     return text if find_spec("drawsvg") is None else _scrolled(front_picture(front).svg) + text
+
+
+def tuned_html(tuned: Tuned) -> str:
+    text = preformatted(str(tuned))
+    return text if find_spec("drawsvg") is None else _scrolled(tuned_picture(tuned).svg) + _folded("the table", text)
 
 
 def swept_html(picture: Picture, table: str) -> str:
