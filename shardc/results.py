@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -15,6 +15,7 @@ from shardc.planner import Objective, PlannedProgram, pareto
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.shown import Shown, front_in_line
+from shardc.report.tuning import Tuning
 from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from shardc.compiled.compare import Comparison
-    from shardc.compiled.tune.tuned import Tuned
     from shardc.compiled.verify import Verification
     from shardc.proving import Proof
     from shardc.report.pictures import Picture
@@ -208,7 +208,7 @@ class Plan(Shown):
 
         return compare(self._found, self._model, self._asked.model, rounds)
 
-    def tune(self, few: int = 4, say: Callable[[str], None] = lambda line: None) -> Tuning:
+    def tune(self, few: int = 4, say: Callable[[str], None] = lambda line: None) -> Tuning[Plan]:
         """The fastest of this plan, `few` others, each in its forms, and XLA's own program: compiled for the plan's
         topology (needs libtpu, and no TPU), replayed, and kept on disk by content.
 
@@ -276,31 +276,6 @@ class Plan(Shown):
         from shardc import simulate
 
         return _bare(simulate.reference(self.program, arrays))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Tuning:
-    """The plan that replays fastest, and what was tried; `print` shows the candidates as a table."""
-
-    plan: Plan
-    tried: Tuned
-
-    def __str__(self) -> str:
-        return str(self.tried)
-
-    def __repr__(self) -> str:
-        return repr(self.tried)
-
-    def _repr_html_(self) -> str:
-        from shardc.report.page.notebook import tuned_html
-
-        return tuned_html(self.tried) + self.plan._repr_html_()
-
-    def picture(self) -> Picture:
-        """Of each candidate a bar as long as its replay. As `Plan.picture`."""
-        from shardc.report.pictures.tuned import tuned_picture
-
-        return tuned_picture(self.tried)
 
 
 class Front(Sequence[Plan]):

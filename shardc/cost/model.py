@@ -36,7 +36,7 @@ from shardc.cost.network import Network, network
 from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind, Turns
-from shardc.ir.plan import Loop, Op
+from shardc.ir.plan import Loop, Op, Single
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.copies import of_output, with_copies
@@ -211,13 +211,13 @@ class LinkModel:
     def leaves_output_apart(self, op: Op) -> bool:
         return self.alone.measured is not None and not isinstance(op, Loop) and of_output(form(op, None, self.target))
 
-    def calls(self, move: Move, before: Array) -> tuple[Call, ...]:
-        """What is emitted for a move of this array, as it is priced."""
-        return self._calls_of(move, block_of(before, self.mesh), before.sharding)
+    def calls(self, op: Single, before: Array) -> tuple[Call, ...]:
+        """What is emitted for a step on this array, as it is priced."""
+        return self._calls_of(op, block_of(before, self.mesh), before.sharding)
 
-    def _calls_of(self, move: Move, block: LocalBlock | None, before: Sharding | None) -> tuple[Call, ...]:
-        """The collectives of a move's form, and the copies around them where it is known what these take."""
-        found = form(move, block, self.target)
+    def _calls_of(self, op: Single, block: LocalBlock | None, before: Sharding | None) -> tuple[Call, ...]:
+        """The collectives of a step's form, and the copies around them where it is known what these take."""
+        found = form(op, block, self.target)
         calls = found.calls(self.mesh) if self.alone.measured is None else with_copies(found, self.mesh)
         if before is None or not self._knows_ways:
             return calls

@@ -12,7 +12,7 @@ from shardc.compiled.replay.tracks import in_order, tracks
 from shardc.cost.model import LinkModel, picoseconds
 from shardc.cost.together import Beside, beside
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Done, Einsum, Local, Loop, Schedule, Together, single_steps
+from shardc.ir.plan import Done, Einsum, Loop, Schedule, Together, single_steps
 from shardc.lowering.lower import form
 from shardc.lowering.pairs import NOTHING, pairs_of, sent_by
 from shardc.lowering.scatters import block_of
@@ -71,7 +71,7 @@ def _steps_of(schedule: Schedule, group: Together) -> list[Done]:
 
 def _tracks(done: Done, model: LinkModel) -> tuple[str, ...]:
     op = done.step.op
-    if isinstance(op, Loop | Local) or not op.facts.communicates:
+    if isinstance(op, Loop) or not op.facts.communicates:
         return (COMPUTE,)
     before = done.block.values[done.step.operands[0]]
     sent = sent_by(form(op, block_of(before, model.mesh), model.target), before.sharding, model.mesh)

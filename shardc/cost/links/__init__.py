@@ -6,7 +6,8 @@ from typing import assert_never
 
 from shardc.cost.chips import Chip, LinkKind
 from shardc.cost.layout import Layout
-from shardc.cost.links.level import Factor, Level, Links
+from shardc.cost.links.level import Factor, Level
+from shardc.cost.links.links import Links
 from shardc.cost.links.switch import SwitchLinks
 from shardc.cost.links.torus_links import torus_links
 from shardc.ir.mesh import Mesh

@@ -15,7 +15,7 @@ from shardc.cost.links.switch import Switch
 from shardc.cost.model import LinkModel
 from shardc.cost.wiring import along_of, wiring
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Done, Local, Loop, Step
+from shardc.ir.plan import Done, Loop, Step
 from shardc.ir.sharding import spell_axes
 from shardc.lowering.forms import Call
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, width_of
@@ -30,7 +30,7 @@ _MOST = 8  # devices of a line that are drawn: of a longer one as many of each e
 def links_picture(done: Done, model: LinkModel) -> Picture | None:
     """The links of a step, of one trip where a loop is around it; None where it moves nothing."""
     step, mesh = done.step, model.mesh
-    if isinstance(step.op, Loop | Local) or not step.cost.wire_bytes:
+    if isinstance(step.op, Loop) or not step.cost.wire_bytes:
         return None
     levels, devices = model.network.levels(step.op.axes), mesh.product(step.op.axes)
     over, before = spell_axes(mesh.ordered(step.op.axes)), done.block.values[step.operands[0]]
