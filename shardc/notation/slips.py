@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from shardc.errors import ShardcError, Span, nearest
-from shardc.ir.expressions import uses
+from shardc.ir.expressions import Pattern, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For, Program, every_statement, nested
 from shardc.notation import tree
@@ -121,6 +121,27 @@ def _dims_of_uses(program: Program) -> dict[str, str]:
             for dim in anew.intersection(use.dims):
                 found.setdefault(dim, use.name)
     return found
+
+
+def gathered_in_vain(program: Program) -> Iterator[str]:
+    """A warning for each use whose brackets ask for a dim whole that lies as the result has it again.
+
+    `K[B_X, S] = h[B, S] · W` of `h[B_X, S]` gathers B over X, and slices it again; `h[B_X, S]` moves nothing.
+    """
+    lies = {array.name: array.pattern for array in program.inputs}
+    for statement in every_statement(program):
+        results = dict(zip(statement.dims, statement.pattern.dims, strict=True))
+        for use in uses(statement.expr):
+            own = lies.get(use.name)
+            if use.pattern is None or own is None or len(own.dims) != len(use.dims):  # in a loop, one of a stack
+                continue
+            lying = zip(use.dims, own.dims, use.pattern.dims, strict=True)
+            kept = [axes if axes and whole == () and results.get(dim) == axes else whole for dim, axes, whole in lying]
+            better = Pattern(tuple(kept), use.pattern.unreduced)
+            if better != use.pattern:
+                asked, other = (use.name + pattern.spell(use.dims) for pattern in (use.pattern, better))
+                yield f"`{asked}` gathers what `{statement.name}` has as it lay; `{other}` does not"
+        lies[statement.name] = statement.pattern
 
 
 def unused_sizes(sizes: Mapping[str, int], program: Program) -> Iterator[str]:

@@ -237,3 +237,46 @@ def test_declarations_agree_with_the_arrays(declared, code):
         parse(text, **ARRAYS, exact=True)
     assert caught.value.code == code and caught.value.span is not None and caught.value.help
     parse(text, **ARRAYS)  # options override
+
+
+# --- a dim gathered that the result has as it lay
+
+
+def gathered(text):
+    program = parse(text, mesh=Mesh.of({"X": 2, "Y": 4}), dims=dict.fromkeys("BDEST", 8))
+    return [warning for warning in program.warnings if "gathers" in warning]
+
+
+IN_VAIN = [
+    ("h[B_X, T] = relu(x[B_X, T]); K[B_X, S, E] = h[B, S] · W[S, E]", "h[B, S]", "h[B_X, S]"),
+    ("h[B_X, T_Y] = relu(x[B_X, T_Y]); K[B_X, E] = h[B, T] · W[T, E]", "h[B, T]", "h[B_X, T]"),
+    ("h[B_X, T_Y] = relu(x[B_X, T_Y]); K[B_X, T_Y] = h[B, T] + h", "h[B, T]", "h[B_X, T_Y]"),
+    ("dims L=3; for L { x[B_X, T] = relu(x[B_X, T]) + x[B, T] }", "x[B, T]", "x[B_X, T]"),
+]
+
+
+@pytest.mark.parametrize(("text", "asked", "better"), IN_VAIN)
+def test_what_is_gathered_in_vain_is_named_and_its_remedy_moves_no_more(text, asked, better):
+    (warning,) = gathered(text)
+    assert f"`{asked}`" in warning and f"`{better}`" in warning
+    mended = better.join(text.rsplit(asked, 1))
+    assert not gathered(mended)
+    moved = [
+        plan(each, mesh={"X": 2, "Y": 4}, dims=dict.fromkeys("BDEST", 8), objective="bytes").cost.wire_bytes
+        for each in (text, mended)
+    ]
+    assert moved[1] <= moved[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h[B_X, T] = relu(x[B_X, T]); K[B, S, E] = h[B, S] · W[S, E]",  # the result has it whole
+        "h[B, T_X] = relu(x[B, T_X]); K[B, S, E] = h[B, S] · W[S, E]",  # a dim that is summed
+        "h[B_X, T] = relu(x[B_X, T]); K[B_Y, S, E] = h[B, S] · W[S, E]",  # over another axis
+        "h[B_X, T] = relu(x[B_X, T]); K[B_X, S, E] = h[B_?, S] · W[S, E]",
+        "K[B_X, E] = x[B, T] · W[T, E]",  # x is given whole
+    ],
+)
+def test_what_has_to_be_gathered_is_not(text):
+    assert not gathered(text)
