@@ -3,7 +3,16 @@
 import inspect
 import re
 
+import pytest
+
+from shardc.ir.collectives import AllGather, Slice
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
+from shardc.ir.plan import How
 from shardc.lowering import tpu
+from shardc.lowering.target import Target
+from shardc.lowering.tpu import Beside
 
 RULES = {
     name
@@ -20,3 +29,78 @@ def test_an_observation_says_of_which_libtpu_and_what():
     for name, found in tpu.OBSERVATIONS.items():
         assert all(re.search(r"\d+(\.\d+)+$", each) for each in re.split("[,;] ", found.libtpu)), name
         assert len(found.what.split()) > 3, name
+
+
+def target(topology: str, **axes: int) -> Target:
+    generation, _, sides = topology.partition(":")
+    given = tuple(int(side) for side in sides.split("x") if side != "1") if sides else None
+    return Target(Mesh.of(axes), given, generation)
+
+
+V5E, V5P, FLAT = target("v5e:4x4", X=4, Y=4), target("v5p:2x4", X=2, Y=4), target("v5p:4x4x4", X=64)
+UNNAMED, ALL, PART = Target(Mesh.of({"X": 8, "Y": 8})), ("X", "Y"), ("X",)
+PLAIN = Target(Mesh.of({"X": 8, "Y": 8}), is_plain=True)
+MIB = 2**20
+EDGES = [  # a rule, then cases of it: what it says on either side of what was observed, or of a tile
+    (tpu.is_scattered, [((DTYPES["bf16"],), True), ((DTYPES["f32"],), True), ((DTYPES["int32"],), False)]),
+    (tpu.is_whole_tiles, [(((16, 256),), True), (((8, 256),), False), (((16, 128),), False), (((3, 32, 512),), True)]),
+    (tpu.lies_turned, [(((256, 16),), True), (((256, 128),), False), (((128, 16),), False), (((3, 256, 16),), True)]),
+    (tpu.may_be_folded, [(((2048,),), True), (((1024,),), False), (((2056,),), False)]),
+    (tpu.is_large_share, [((2**16,), True), ((2**16 - 1,), False)]),
+    (tpu.may_exchange, [((V5E,), True), ((UNNAMED,), False), ((PLAIN,), False)]),
+    (tpu.is_not_scattered_over, [
+        ((ALL, V5E), True), ((PART, V5E), False), ((ALL, V5P), False), ((PART, target("v5e:2x2", X=4)), False),
+        ((PART, target("v5p:2x2x2", X=8)), True), ((ALL, UNNAMED), True), ((PART, UNNAMED), False),
+        ((PART, Target(Mesh.of({"X": 32}))), False), ((ALL, PLAIN), False),
+    ]),
+    (tpu.is_not_gathered_over, [
+        ((PART, FLAT), True), ((ALL, V5E), False), ((ALL, UNNAMED), True), ((PART, UNNAMED), False),
+        ((ALL, PLAIN), False),
+    ]),
+    (tpu.may_be_rows, [(((8, 128), V5P), True), (((8, 64), V5P), False), (((8, 128), V5E), False)]),
+    (tpu.is_thin, [(((8, 1, 8), 4), True), (((8, 2, 8), 4), False), (((1, 8), 4), False), (((8, 1, 8), 1), False)]),
+    (tpu.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),
+    (tpu.pieces_off_chip, [((4, 8 * MIB, False), 0), ((4, 8 * MIB, True), 3), ((8, 8 * MIB, False), 4)]),
+    (tpu.sends_rows, [(((8, 64),), True), (((8, 128),), False), (((8, 8, 64),), False)]),
+    (tpu.copies_before_gather, [(((8, 64), 1), True), (((8, 64), 0), False), (((8, 128), 1), False)]),
+    (tpu.flattens_rows, [(((4, 4, 8), 2 * MIB), True), (((4, 8, 4), 2 * MIB), False), (((4, 4, 8), MIB), False)]),
+    (tpu.copied_again, [((MIB,), MIB), ((MIB - 1,), 0)]),
+    (tpu.copies_before_exchange, [((0,), False), ((1,), True), ((2,), True)]),
+    (tpu.copies_twice, [
+        ((1, (8, 128), True), True), ((1, (8, 128), False), False), ((0, (8, 64), True), False),
+        ((2, (8, 8, 128), False), True), ((1, (8, 8, 128), False), False), ((1, (8, 8, 64), False), True),
+        ((2, (8, 8, 64), False), True), ((0, (8, 8, 64), True), False),
+    ]),
+    (tpu.lies_as_it_arrived, [
+        ((0, (4, 8), (16, 8)), True), ((1, (4, 8), (4, 32)), False), ((0, (4, 8, 8), (16, 8, 8)), False),
+        ((0, (4, 1, 8), (16, 1, 8)), True), ((0, (1, 8, 8), (4, 8, 8)), True), ((0, (2, 8, 8), (8, 8, 8)), False),
+    ]),
+    (tpu.is_turned_by_gather, [(((8, 64), 1), True), (((8, 64), 0), False), (((8, 128), 1), False)]),
+    (tpu.copies_to_stack, [(((0,), 2), 0), (((0, 1), 2), 2), (((0, 1), 3), 1), (((0, 2), 3), 2)]),
+    (tpu.copies_rows, [(((8, 64), 2), True), (((8, 128), 2), False), (((8, 64), 1), False), (((64, 200), 2), True)]),
+    (tpu.is_computed_in_loop, [((True,), False), ((False,), True)]),
+    (tpu.held_as_one, [
+        ((How.RING, Kind.SUM, 64), 64), ((How.RING, Kind.GATHER, 64), 0), ((How.RING, Kind.SCATTER, 64), 0),
+        ((How.CHUNKS, Kind.GATHER, 64), 40), ((How.CHUNKS, Kind.SUM, 64), 0), ((How.PARTITIONER, Kind.SUM, 64), 0),
+    ]),
+    (tpu.in_memory, [
+        ((32 * MIB, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((32 * MIB + 1, Beside(0, 0, 0), V5E), 32 * MIB + 1),
+        ((100, Beside(3, 2, 0), V5P), 100 + 3 * 32768), ((100, Beside(1, 0, 2), V5P), 100 + 3 * 32768 + 2 * 16384),
+    ]),
+    (tpu.copies_beside_product, [
+        ((True, True, False), True), ((False, True, False), False), ((True, False, False), False),
+        ((True, True, True), False),
+    ]),
+    (tpu.slices_as_it_reads, [((Slice(PART, 0),), False)]),
+    (tpu.cuts_what_it_reads, [((Slice(PART, 0),), True), ((AllGather(PART, 0),), False)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "cases"), EDGES, ids=[rule.__name__ for rule, _ in EDGES])
+def test_a_rule_says_what_was_seen_on_either_side_of_its_edges(rule, cases):
+    assert [(given, rule(*given)) for given, _ in cases] == cases
+
+
+def test_every_rule_has_its_edges():
+    assert {rule.__name__ for rule, _ in EDGES} == RULES
