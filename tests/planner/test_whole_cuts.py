@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program
+from shardc.planner.whole.rewrites import joined
 from shardc.testing import shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -97,3 +98,13 @@ SEVEN = [  # in turn, pairs turned as long as one costs less, it stays at 43,156
 @given(cuts(({"X": 2, "Y": 2}, {"X": 4, "Y": 2}, {"X": 2, "Y": 2, "Z": 2}), 8), st.sampled_from(Objective))
 def test_where_statements_end_changes_no_price_over_more(case, objective):
     assert_cuts_change_no_price(case, objective)
+
+
+def test_only_chains_of_more_orders_than_tables_go_through_are_joined_beside_them():
+    """A layer's chains of three took two thirds of its planning, for orders that the tables know."""
+    mesh = Mesh.of({"X": 2})
+    short = parsed("T = A[I, J] · B[J, K]; S[I, L] = T · C[K, L]", mesh, DIMS)
+    assert joined(short, with_short=False) is None
+    (statement,) = joined(short, with_short=True).program.statements
+    assert statement.expr == parsed("S[I, L] = (A[I, J] · B[J, K]) · C[K, L]", mesh, DIMS).statements[0].expr
+    assert len(joined(parsed(SEVEN[1], mesh, DIMS), with_short=False).program.statements) == 1

@@ -192,10 +192,10 @@ def _within(
 
         if is_too_much(program, len(planning.axes(program))):
             found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
-        joined = in_turn_joined(program, model, planning)
-        found = found if joined is None else [*found, joined]
         together = plan_whole(program, model, planning)
-        whole = (_with_others(each, free) for each in islice(together, 1))
+        whole = [_with_others(each, free) for each in islice(together, 1)]
+        joined = in_turn_joined(program, model, planning, with_short=not whole)
+        found = found if joined is None else [*found, joined]
         found = sorted([*found, *whole], key=lambda each: each.price(objective))
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:

@@ -62,9 +62,12 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     yield from (each for each in leaner if each is not None)
 
 
-def in_turn_joined(program: Program, model: CostModel, planning: Planning) -> PlannedProgram | None:
-    """The statements in turn, after the products of each chain are joined in one; None where no chain is in several."""
-    together = joined(program)
+def in_turn_joined(program: Program, model: CostModel, planning: Planning, with_short: bool) -> PlannedProgram | None:
+    """The statements in turn, after the products of each chain are joined in one; None where no chain is in several.
+
+    Of a short chain the tables know every order: it is joined only where there are none.
+    """
+    together = joined(program, with_short)
     if together is None:
         return None
     found = planning.attempt(together.program, model, Options()).planned

@@ -82,24 +82,28 @@ def every_path(statements: tuple[Statement | For, ...], before: StatementPath = 
             yield (*before, number)
 
 
-def joined(program: Program) -> Rewritten | None:
-    """Each product made in the statement that alone uses it, if any is in another product there: chains in one."""
+def joined(program: Program, with_short: bool) -> Rewritten | None:
+    """Each product made in the statement that alone uses it, if any is in another product there: chains in one.
+
+    Unless short ones are asked for as well, only in chains of so many orders that `in_other_orders` leaves some out.
+    """
     found = Rewritten.of(program)
     for path in every_path(program.statements):
-        found = _joined(found, path)
+        found = _joined(found, path, with_short)
     return found if found.program != program else None
 
 
-def _joined(found: Rewritten, path: StatementPath) -> Rewritten:
+def _joined(found: Rewritten, path: StatementPath, with_short: bool) -> Rewritten:
     at = found.at(path)
     if at is None:
         return found
     if len(path) > 1:
-        return found.with_body(at, _joined(found.within(at), path[1:]))
+        return found.with_body(at, _joined(found.within(at), path[1:], with_short))
     expr = _straight(found.program.statements[at]).expr
     made = _inlinable(found.program, at)
     whole = with_arrays(expr, made)
-    return _with(found, at, whole, set(made)) if made and any(True for _ in _chains(whole)) else found
+    is_worth_it = any(with_short or _few_orders(chain_of(each)) is None for each in _chains(whole))
+    return _with(found, at, whole, set(made)) if made and is_worth_it else found
 
 
 def in_other_orders(found: Rewritten, path: StatementPath) -> Iterator[Rewritten]:
@@ -123,8 +127,14 @@ def in_other_orders(found: Rewritten, path: StatementPath) -> Iterator[Rewritten
 
 def _orders(chain: Chain) -> Iterator[Product]:
     """Each order, of a chain that has few; else as written, and what is one turn from it."""
+    few = _few_orders(chain)
+    return turned(chain) if few is None else iter(few)
+
+
+def _few_orders(chain: Chain) -> list[Product] | None:
+    """Every order; None of a chain that has many."""
     few = list(islice(orders(chain), MAX_ORDERS))
-    return iter(few) if len(few) < MAX_ORDERS else turned(chain)
+    return few if len(few) < MAX_ORDERS else None
 
 
 def _straight(statement: Statement | For) -> Statement:
