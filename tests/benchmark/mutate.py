@@ -1,238 +1,291 @@
-"""Mutation testing: one thing in a module is changed, and the room's own tests are to see it.
+"""Mutation testing: one thing in a module is changed, and the tests that come there are to see it.
 
-    python tests/benchmark/mutate.py rules ir --sample 40 --seed 1        # forty mutants of two rooms
-    python tests/benchmark/mutate.py --module shardc/ir/exchange.py       # every mutant of a module
+    python tests/benchmark/mutate.py rules ir --sample 40 --seed 1        # forty mutants of each of two rooms
+    python tests/benchmark/mutate.py ir --module exchange                 # every mutant of what is named so
     python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow
 
 A mutant has a comparison, a constant, an operator, a condition or two arguments changed; annotations, docstrings and
-messages stay. It is written to a copy of the tree, in a process that has JAX and pytest loaded already, and the tests
-of `TESTS` run until one fails, `--seconds` of processor time at the most: one that never ends is killed as well. First
-they are seen to pass with nothing changed. What survives is printed with its place, to be judged: a test is missing, or
-the mutant means the same.
+messages stay. First the tests of `TESTS` run with every function noting that it was entered, so that of each test it is
+known where it comes, and how long it takes; `--kept FILE` keeps that for another run. A mutant is given the tests that
+enter its function, the quickest first, as many as `--seconds` of processor time allow; it is killed by the first that
+fails, and by twice that time. A process that has loaded the tests is forked for each, and the functions are changed
+there; what changes as a module is loaded is written to a copy of the tree and tried in a process of its own. What
+survives is printed with its place, to be judged: a test is missing, or the mutant means the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
+import functools
+import gc
+import json
 import os
 import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+import hypothesis
+import pytest
+from mutants import ROOT, Mutant, compiled, mutants, pairs, parsed, put
+
 SHARED = ("grammar", "tests", "examples", "pyproject.toml", "README.md")
-
-
-def _of(room: str, names: str) -> tuple[str, ...]:
-    return tuple(f"tests/{room}/test_{name}.py" for name in names.split())
-
-
-TESTS = {  # of each room, the quickest first
-    "ir": ("tests/ir", "tests/proving", "tests/testing/test_checkers.py", "tests/simulate/test_steps.py"),
-    "rules": ("tests/proving", "tests/testing", "tests/planner/test_laws.py", "tests/planner/test_exchange.py"),
-    "lowering": ("tests/proving/test_passes.py", *_of("lowering", "scatters tpu fusion lower")),
-    "emit": ("tests/proving", *_of("emit", "text allowed uneven wrong_arguments seeded_bugs transforms")),
-    "cost": (
-        *_of("cost", "together book_costs allocation received carried ways alone cost memory"),
-        *_of("planner", "laws overlap"),
-    ),
-    "planner": _of(
-        "planner", "triples shared seeded_bugs whole_cuts whole_run whole_loops bounds uneven search laws planner"
-    ),
-}  # fmt: skip
-_COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-}  # fmt: skip
-_COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
-    ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.Pow: ast.Mult, ast.Div: ast.Mult,
-}  # fmt: skip
-_ENDED = {0: "survived", -signal.SIGXCPU: "killed by time"}
-_CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
-Change = Callable[[Any], None]
+ON_DEVICES = ("emit",)  # folders whose tests on simulated devices are taken too: there is little else
+TESTS = {  # of each room: folders of tests
+    "ir": "ir proving testing simulate planner",
+    "rules": "proving testing planner simulate",
+    "lowering": "lowering proving cost planner",
+    "emit": "emit proving",
+    "cost": "cost planner lowering",
+    "planner": "planner",
+}
+OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --import-mode=importlib")
+MEMORY = 16 << 30  # addresses of a child: more than this is a list without an end
+Reached = dict[str, list[str]]  # functions, as module:line, and the tests that enter them
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """One changed thing of a module: which node in order, what is done to it, and the line as it was."""
+class Seen:
+    """What a run with nothing changed tells: each test's seconds, and where it comes."""
 
-    path: Path
-    node: int
-    kind: str
-    line: int
-    was: str
+    seconds: dict[str, float]
+    entered: Reached
+    fails: list[str]  # with nothing changed, and so of no use
 
-    @property
-    def text(self) -> str:
-        """The module, changed."""
-        tree = ast.parse((ROOT / self.path).read_text("utf-8"))
-        node = next(other for place, other in enumerate(ast.walk(tree)) if place == self.node)
-        dict(_changes(node))[self.kind](node)
-        return ast.unparse(ast.fix_missing_locations(tree))
+    def of(self, mutant: Mutant, most: float) -> list[str]:
+        """The tests for a mutant, the quickest first."""
+        tests = sorted(self.entering(mutant), key=lambda test: self.seconds[test])
+        spent = [0.0]
+        for test in tests:
+            spent.append(spent[-1] + self.seconds[test])
+        return [test for test, until in zip(tests, spent[1:], strict=True) if until <= most]
 
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.kind}: {self.was}"
-
-
-def mutants(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a module."""
-    tree = ast.parse((ROOT / path).read_text("utf-8"))
-    left_out = {id(part) for node in ast.walk(tree) for part in _left_out(node)}
-    for number, node in enumerate(ast.walk(tree)):
-        if id(node) in left_out:
-            continue
-        for kind, _ in _changes(node):
-            yield Mutant(path, number, kind, getattr(node, "lineno", 0), ast.unparse(node)[:80])
+    def entering(self, mutant: Mutant) -> set[str]:
+        """Those that enter its function; of what no function says, any of the module's."""
+        name = str(mutant.path)
+        lines = [line for first, line, last in functions(mutant.path) if first <= mutant.line <= last]
+        keys = [f"{name}:{line}" for line in lines[-1:]] or [key for key in self.entered if key.startswith(f"{name}:")]
+        return {test for key in keys for test in self.entered.get(key, [])}
 
 
-def _left_out(node: ast.AST) -> Iterator[ast.AST]:
-    """Annotations, decorators, docstrings, messages, types, and what is asserted."""
-    parts: list[ast.AST | None] = []
-    match node:
-        case ast.FunctionDef():
-            parts = [node.returns, *node.decorator_list]
-        case ast.ClassDef():
-            parts = list(node.decorator_list)
-        case ast.arg() | ast.AnnAssign():
-            parts = [node.annotation]
-        case ast.Raise() | ast.Assert() | ast.JoinedStr():
-            parts = [node]
-        case ast.Expr(value=ast.Constant()):
-            parts = [node]
-        case ast.keyword(arg="strict" | "maxsize"):
-            parts = [node]
-    for part in parts:
-        yield from () if part is None else ast.walk(part)
+def together(every: Sequence[Seen]) -> Seen:
+    seconds = {test: taken for seen in every for test, taken in seen.seconds.items()}
+    keys = {key for seen in every for key in seen.entered}
+    entered = {key: [test for seen in every for test in seen.entered.get(key, [])] for key in keys}
+    return Seen(seconds, entered, [test for seen in every for test in seen.fails])
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
-    match node:
-        case ast.Compare(ops=[op]) if type(op) in _COMPARED:
-            yield "comparison", _set("ops", lambda _: [_COMPARED[type(op)]()])
-        case ast.Constant(value=bool(value)):
-            yield "constant", _set("value", lambda _: not value)
-        case ast.Constant(value=int(value)):
-            yield "constant", _set("value", lambda _: value + 1)
-        case ast.BinOp(op=op) if type(op) in _COMPUTED:
-            yield "operator", _set("op", lambda _: _COMPUTED[type(op)]())
-        case ast.BoolOp(op=op):
-            yield "operator", _set("op", lambda _: ast.Or() if isinstance(op, ast.And) else ast.And())
-        case ast.UnaryOp(op=ast.Not()):
-            yield "operator", _set("op", lambda _: ast.UAdd())
-        case ast.If() | ast.IfExp():
-            yield "condition", _set("test", lambda old: ast.UnaryOp(ast.Not(), old))
-        case ast.Call(func=ast.Name(id=name)) if name in _CALLED:
-            yield "function", _set("func", lambda _: ast.Name(_CALLED[name], ast.Load()))
-        case ast.Call(args=[_, _, *_]):
-            yield "arguments", _set("args", lambda old: [old[1], old[0], *old[2:]])
+@functools.cache
+def functions(path: Path) -> list[tuple[int, int, int]]:
+    """Of each function, outer ones first, its first line, the line of its name, its last line."""
+    found = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef))
+    return sorted(
+        (min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.lineno, node.end_lineno or 0)
+        for node in found
+    )
 
 
-def _set(field: str, value: Callable[[Any], Any]) -> Change:
-    return lambda node: setattr(node, field, value(getattr(node, field)))
+def noting(path: Path) -> ast.Module:
+    """The module, each function noting in `REACHED` that it was entered."""
+    tree = parsed(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            has_docstring = ast.get_docstring(node) is not None
+            note = ast.parse(f"REACHED.add({f'{path}:{node.lineno}'!r})").body[0]
+            node.body.insert(int(has_docstring), ast.copy_location(note, node))
+    return ast.fix_missing_locations(tree)
 
 
-def tree_of(place: Path) -> None:
-    """A copy of the package, beside what its tests read."""
-    shutil.copytree(ROOT / "shardc", place / "shardc", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in SHARED:
-        (place / name).symlink_to(ROOT / name)
+def forget() -> None:
+    """What the package keeps from call to call."""
+    for each in gc.get_objects():
+        if isinstance(each, functools._lru_cache_wrapper) and str(each.__module__).startswith("shardc"):
+            each.cache_clear()
 
 
-def verdict(mutant: Mutant, place: Path, tests: Sequence[str], seconds: int) -> str:
-    """Of one mutant, the tree left as it was."""
-    target = place / mutant.path
-    target.write_text(mutant.text, "utf-8")
-    try:
-        return tested(place, tests, seconds)
-    finally:
-        target.write_text((ROOT / mutant.path).read_text("utf-8"), "utf-8")
+@dataclass
+class Tried:
+    """A plugin of pytest, which has loaded the tests: in the place of running them it does what is asked for."""
+
+    rooms: Sequence[str]
+    options: argparse.Namespace
+    items: dict[str, Any] = field(default_factory=dict)
+    ended: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        for room in self.rooms:
+            seen = together([self.seen(folder) for folder in TESTS[room].split()])
+            print("".join(f"{test} fails with nothing changed\n" for test in seen.fails), end="", flush=True)
+            every = [each for path in modules(room, self.options.module) for each in mutants(path)]
+            drawn = random.Random(self.options.seed).sample(every, min(len(every), self.options.sample or len(every)))
+            self.try_all(room, drawn, seen)
+            print(f"{room}: {score(self.ended[room])}; {len(every)} mutants there are", flush=True)
+        return True
+
+    def try_all(self, room: str, drawn: list[Mutant], seen: Seen) -> None:
+        start = time.monotonic()
+        for mutant in drawn:
+            found = self.verdict(mutant, seen)
+            self.ended[room][found.partition(" by ")[0]] += 1
+            print(f"{found}: {mutant}", flush=True)
+            if time.monotonic() - start > 60 * self.options.minutes:
+                break
+
+    def verdict(self, mutant: Mutant, seen: Seen) -> str:
+        tests = seen.of(mutant, self.options.seconds)
+        if not tests:
+            return "survived by no test"
+        most = int(2 * sum(seen.seconds[test] for test in tests)) + 5
+        if mutant.is_loaded_anew:
+            return in_a_process(mutant, tests, most + 15)
+        return forked(lambda: (mutant.put_in_place(), self.failing(tests))[1], most)
+
+    def failing(self, tests: Sequence[str]) -> str | None:
+        """The first that fails."""
+        forget()
+        for test, after in zip(tests, [*tests[1:], None], strict=True):
+            item = self.items[test]
+            failed = item.session.testsfailed
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=self.items[after] if after else None)
+            if item.session.testsfailed > failed:
+                return test
+        return None
+
+    def seen(self, folder: str) -> Seen:
+        """Of a folder of tests, with nothing changed; what is kept is not run again."""
+        kept = Path(f"{self.options.kept}.{folder}.json") if self.options.kept else None
+        if kept is not None and kept.exists():
+            return Seen(**json.loads(kept.read_text("utf-8")))
+        said = forked(lambda: json.dumps(self.noted(folder)), 3600)
+        if kept is not None:
+            kept.write_text(said, "utf-8")
+        return Seen(**json.loads(said))
+
+    def of_folder(self, folder: str) -> list[str]:
+        with_devices = folder in ON_DEVICES
+        found = [name for name in self.items if name.startswith(f"tests/{folder}/")]
+        return [name for name in found if with_devices or not self.items[name].get_closest_marker("devices")]
+
+    def noted(self, folder: str) -> dict[str, Any]:
+        reached = builtins.REACHED = set[str]()  # type: ignore[attr-defined]
+        for path in (path for room in TESTS for path in modules(room, [])):
+            put(dict(pairs(compiled(parsed(path), path), compiled(noting(path), path))), path)
+        seconds, entered, fails = dict[str, float](), defaultdict[str, list[str]](list), list[str]()
+        for test in self.of_folder(folder):
+            reached.clear()
+            start = time.process_time()
+            if self.failing([test]):
+                fails.append(test)
+                continue
+            seconds[test] = time.process_time() - start
+            for each in reached:
+                entered[each].append(test)
+        return {"seconds": seconds, "entered": entered, "fails": fails}
 
 
-def tested(place: Path, tests: Sequence[str], seconds: int) -> str:
-    """`killed` by a test, `killed by time`, or `survived`."""
+def forked(does: Any, most: int) -> str:
+    """What a child says; `killed by` a test that it names, `survived` if it names none, `killed by time`."""
+    read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        _run(place, tests, seconds)
-    return _waited(child, 10 * seconds)
+        os.close(read)
+        _alone(does, write, most)
+    os.close(write)
+    signal.signal(signal.SIGALRM, lambda *_: os.killpg(child, signal.SIGKILL))
+    signal.alarm(20 * most)  # one that sleeps
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    signal.alarm(0)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return said
+    return "killed by time" if code in (-signal.SIGXCPU, -signal.SIGKILL) else "killed by its end"
 
 
-def _run(place: Path, tests: Sequence[str], seconds: int) -> None:
-    """In a child: pytest on the changed tree, in silence."""
-    os.setpgrp()
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+def _alone(does: Any, write: int, most: int) -> None:
+    os.setpgid(0, 0)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 2))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
-    os.chdir(place)
-    sys.path.insert(0, str(place))
-    os.environ["PYTHONPATH"] = str(place)
-    import pytest
-
-    options = ["-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "--rootdir", str(place)]
-    options += ["-o", "addopts=--strict-markers --import-mode=importlib", "--hypothesis-seed=0"]
-    os._exit(int(pytest.main([*options, *tests])))
-
-
-def _waited(child: int, most: int) -> str:
-    """`most`: seconds of waiting, for one that sleeps; its time to compute is limited where it runs."""
-    end = time.monotonic() + most
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return _ENDED.get(os.waitstatus_to_exitcode(status), "killed")
-        time.sleep(0.05)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return "killed by time"
+    status = 1
+    try:
+        found = does()
+        said = found if found and found.startswith("{") else f"killed by {found}" if found else "survived"
+        with os.fdopen(write, "w") as pipe:
+            pipe.write(said)
+        status = 0
+    finally:
+        os._exit(status)
 
 
-def modules(rooms: Sequence[str], named: Sequence[str]) -> list[Path]:
-    found = [path for room in rooms for path in sorted((ROOT / "shardc" / room).rglob("*.py"))]
-    return [path.relative_to(ROOT) for path in found] + [Path(name) for name in named]
+def in_a_process(mutant: Mutant, tests: Sequence[str], most: int) -> str:
+    """The same in a tree that has the mutant written to it, from the start."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        shutil.copytree(ROOT / "shardc", place / "shardc", ignore=shutil.ignore_patterns("__pycache__"))
+        for shared in SHARED:
+            (place / shared).symlink_to(ROOT / shared)
+        (place / mutant.path).write_text(ast.unparse(mutant.tree), "utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", *OPTIONS, "--rootdir", name, *tests]
+        try:
+            done = subprocess.run(
+                command, cwd=place, env={**os.environ, "PYTHONPATH": name}, capture_output=True, timeout=10 * most
+            )
+        except subprocess.TimeoutExpired:
+            return "killed by time"
+    return "killed by a process" if done.returncode else "survived"
+
+
+def modules(room: str, named: Sequence[str]) -> list[Path]:
+    found = sorted((ROOT / "shardc" / room).rglob("*.py"))
+    return [path.relative_to(ROOT) for path in found if not named or path.stem in named]
+
+
+def score(ended: Counter[str]) -> str:
+    tried, killed = ended.total(), ended["killed"]
+    return f"{killed} of {tried} killed, {100 * killed / max(1, tried):.0f} %"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rooms", nargs="*", choices=sorted(TESTS))
+    parser.add_argument("rooms", nargs="+", choices=sorted(TESTS))
     parser.add_argument("--module", action="append", default=[])
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=int, default=180)
+    parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--kept")
     options = parser.parse_args()
-    every = [mutant for path in modules(options.rooms, options.module) for mutant in mutants(path)]
-    drawn = random.Random(options.seed).sample(every, min(len(every), options.sample or len(every)))
-    import hypothesis  # noqa: F401  # loaded once, for every child
-    import jax  # noqa: F401
-    import numpy  # noqa: F401
-    import pytest  # noqa: F401
-
-    counted, start = Counter[str](), time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        tree_of(place)
-        for room in sorted({mutant.path.parts[1] for mutant in drawn}):
-            assert tested(place, TESTS[room], 3 * options.seconds) == "survived", f"the tests of {room} do not pass"
-        for mutant in drawn:
-            found = verdict(mutant, place, TESTS[mutant.path.parts[1]], options.seconds)
-            counted[found] += 1
-            print(f"{found}: {mutant}", flush=True)
-            if time.monotonic() - start > 60 * options.minutes:
-                break
-    tried, killed = counted.total(), counted.total() - counted["survived"]
-    print(f"{killed} of {tried} killed, {100 * killed / max(1, tried):.0f} %; {len(every)} mutants there are")
-    return 0
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    hypothesis.settings.register_profile(  # what fails need not be small
+        "mutants",
+        deadline=None,
+        max_examples=30,
+        derandomize=True,
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+    )
+    folders = sorted({f"tests/{name}" for room in options.rooms for name in TESTS[room].split()})
+    tried = Tried(options.rooms, options)
+    arguments = [*OPTIONS, "-m", "not tpu", "--hypothesis-profile=mutants", *folders]
+    status = pytest.main(arguments, plugins=[tried])
+    return int(status)
 
 
 if __name__ == "__main__":
