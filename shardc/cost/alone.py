@@ -1,7 +1,8 @@
 """What a device does alone: products, and what passes through its memory.
 
     by the data sheet  the longer of FLOPs over the peak, and all bytes over the memory's bandwidth; copies are free
-    as measured        the longer of FLOPs over what products reach, and bytes read plus bytes written, each at its rate
+    as measured        the longer of FLOPs over what products reach, and bytes read plus bytes written, each at its
+                       rate; and more where both take about as long, since not all of the one is beside the other
 
 The second where a slice is named, whose compiler was measured (`cost.calibration`): it writes results far below the
 memory's bandwidth, which is what a product that contracts few elements takes, and copies are slower still.
@@ -9,8 +10,9 @@ memory's bandwidth, which is what a product that contracts few elements takes, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardc.cost import formulas
 from shardc.cost.calibration import Calibration
@@ -18,7 +20,17 @@ from shardc.cost.chips import Chip
 from shardc.ir.dtypes import DType
 from shardc.ir.sharding import Array
 
+_HIDDEN = 1 / 3  # of the longer of the two: what takes less than this part of it takes no time beside it
 _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
+
+
+class Amount(NamedTuple):
+    """Of a product: operations of a type, and bytes read and written."""
+
+    flops: int
+    read: int
+    written: int
+    dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +47,35 @@ class Alone:
 
     def seconds(self, flops: int, read: int, written: int, dtype: DType) -> float:
         """Of operations of a type, and of so many bytes read and written."""
+        computing, moving = flops / self.flops_per_s(dtype), self.moving_s(read, written)
+        return max(computing, moving) * self._slowed(computing, moving)
+
+    def moving_s(self, read: int, written: int) -> float:
+        """Of so many bytes read and written, and nothing else."""
         if self.measured is None:
-            return max(flops / self.chip.peak(dtype), (read + written) / self.chip.hbm_bandwidth)
-        through = read / self.measured.read_bandwidth + written / self.measured.write_bandwidth
-        return max(flops / self.flops_per_s(dtype), through)
+            return (read + written) / self.chip.hbm_bandwidth
+        return read / self.measured.read_bandwidth + written / self.measured.write_bandwidth
+
+    def _slowed(self, computing: float, moving: float) -> float:
+        """How many times the longer of the two is taken: most where both are equal. More of either takes no less."""
+        longer = max(computing, moving)
+        if self.measured is None or not longer:
+            return 1.0
+        beside, hidden = (min(computing, moving) / longer) ** 3, _HIDDEN**3
+        return 1.0 + self.measured.slowdown * max(0.0, beside - hidden) / (1 - hidden)
+
+    def waits_for_memory(self, amount: Amount) -> bool:
+        """Whether bytes take longer than operations."""
+        return self.moving_s(amount.read, amount.written) > amount.flops / self.flops_per_s(amount.dtype)
+
+    def formula(self, amount: Amount, by_operations: Callable[[], str], by_bytes: Callable[[], str]) -> str:
+        """`2·I·J·K / C_bf16·1.2`: the longer time, and how many times that is taken, if more than once."""
+        computing = amount.flops / self.flops_per_s(amount.dtype)
+        times = self._slowed(computing, self.moving_s(amount.read, amount.written))
+        found = by_bytes() if self.waits_for_memory(amount) else by_operations()
+        if times == 1:
+            return found
+        return f"({found})·{times:.15g}" if " + " in found else f"{found}·{times:.15g}"
 
     @property
     def copy_s_per_byte(self) -> float:

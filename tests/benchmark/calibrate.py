@@ -34,6 +34,10 @@ EXCHANGES = {
     "AllToAll_XY(A[I_XY, J]) → A[I, J_XY]": 4,
     "AllToAll_XY(A[I, J_XY]) → A[I_XY, J]": 4,
 }
+# A product whose operations take about as long as its bytes, which a gather left: an input is brought near beforehand.
+NARROW = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
+NARROWS = ((8192, 8192, 256), (4096, 16384, 256), (8192, 16384, 256), (8192, 8192, 384))
+MOST = 0.45  # above, a product of more operations would take less (`cost.alone`)
 Rates = dict[str, list[float]]
 
 
@@ -62,11 +66,23 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
             yield "exchange_bandwidth", 2 * sizes[0] * sizes[1] / parts / replayed(text, topology, sizes)
 
 
+def slowdowns(topology: str, known: Rates) -> Iterator[float]:
+    """By which part longer a product takes, were its operations and its bytes to take equally long."""
+    operations, read, written = (
+        statistics.median(known[name]) for name in ("bf16_flops", "read_bandwidth", "write_bandwidth")
+    )
+    for i, j, k in NARROWS:
+        computing, moving = 2 * i * j * k / operations, 2 * (i * j + j * k) / read + 2 * i * k / written
+        longer, shorter = max(computing, moving), min(computing, moving)
+        slower = replayed(NARROW, topology, (i, j, k)) / longer - 1
+        yield min(max(0.0, slower / (shorter / longer) ** 3), MOST)
+
+
 def measured(topology: str) -> Rates:
     found: Rates = {}
     for name, rate in rates(topology):
         found.setdefault(name, []).append(rate)
-    return found
+    return found | {"slowdown": list(slowdowns(topology, found))}
 
 
 def shown(figure: tuple[str, list[float]]) -> str:

@@ -16,8 +16,8 @@ MEASURED = [chip for chip in CHIPS if calibration(chip) is not None]
 SIZES = {"I": 8192, "J": 8192, "K": 8192}
 
 
-def planned(text, topology="v5e:2x2", **options):
-    return shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=SIZES, topology=topology, idle="keep", **options)
+def planned(text, topology="v5e:2x2", dims=SIZES, **options):
+    return shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, topology=topology, idle="keep", **options)
 
 
 @pytest.mark.parametrize("chip", MEASURED)
@@ -82,3 +82,11 @@ def test_a_product_of_few_elements_takes_as_long_as_its_result_is_written():
     )
     assert thin.steps[0].formula == "(2·I·J + 2·J·K) / W_read + 2·I·K / W_write"
     assert thin.verify().replayed.step_s == pytest.approx(thin.cost.time_s, rel=0.15)
+
+
+@pytest.mark.tpu
+def test_a_product_whose_bytes_take_as_long_as_its_operations_is_priced_as_replayed():
+    """On v5p half as long again as either, where no operand is brought near beforehand."""
+    text = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
+    narrow = planned(text, "v5p:2x2x1", SIZES | {"K": 256})
+    assert narrow.verify().replayed.compute_s == pytest.approx(narrow.cost.compute_s, rel=0.15)

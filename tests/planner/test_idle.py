@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -89,6 +89,45 @@ def test_idle_axes_are_used_unless_they_are_to_be_kept(text, objective):
     alone = planned(text, "X=4,Y=4", dims, objective, idle="keep")
     assert (kept.cost, [str(step) for step in kept.steps]) == (alone.cost, [str(step) for step in alone.steps])
     assert "Z" in moved(planned(text, "X=4,Y=4,Z=4", dims, objective, formula="book", idle="use"))
+
+
+NAMES_Y = "; Named[P_Y] = neg(Given[P_Y])"  # which takes no time
+SHARED = "T = A[I, J_Z] · B[J, K_X]; S[I_XZ, L] = T · C[K_ZX, L]; R[I_Z, M] = T · D[K, M_Z]"
+CONSUMERS = (
+    "Q[B{}, H{}] = In[B{}, D{}] · Wq[D{}, H{}]; K[B{}, H{}] = In · Wk[D{}, H{}]",
+    "T = A[I{}, J{}] · B[J{}, K{}]; S[I{}, L{}] = T · C[K{}, L{}]; R[I{}, M{}] = T · D[K{}, M{}]",
+)
+
+
+@st.composite
+def consumers(draw):
+    """Over X and Z: Y stands idle."""
+    pairs = draw(st.sampled_from(CONSUMERS)).split("{}")
+    lies = [draw(st.sampled_from([("", ""), ("X", "Z"), ("Z", "X"), ("XZ", ""), ("Z", ""), ("", "X")])) for _ in pairs]
+    axes = [axis and f"_{axis}" for pair in lies for axis in pair]
+    return "".join(part + axis for part, axis in zip(pairs, [*axes[: len(pairs) - 1], ""], strict=True))
+
+
+def assert_naming_an_axis_gains_nothing(text):
+    """What is chosen for all statements together is planned over the axes that it was chosen over."""
+
+    def time_of(text):
+        dims = dict.fromkeys((dim for dim in "BDHIJKLMP" if f"[{dim}" in text or f" {dim}" in text), 16384)
+        return shardc.plan(text, mesh="X=2,Y=2,Z=2", dims=dims, dtype="bf16", topology="v5p:2x2x2").cost.time_s
+
+    assert time_of(text) <= 1.05 * time_of(text + NAMES_Y)
+
+
+def test_an_axis_need_not_be_named_to_share_an_array_over_it():
+    assert_naming_an_axis_gains_nothing(SHARED)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=5, deadline=None)
+@example("T = A[I_ZX, J] · B[J_Z, K]; S[I_Z, L] = T · C[K_ZX, L]; R[I_Z, M] = T · D[K_ZX, M]")
+@given(consumers())
+def test_no_axis_need_be_named_to_be_used(text):
+    assert_naming_an_axis_gains_nothing(text)
 
 
 @pytest.mark.parametrize("word", ["Keep", "", "kept", 1])

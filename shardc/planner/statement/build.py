@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
+from shardc.cost.alone import Amount
 from shardc.ir.collectives import (
     JointScatter,
     Move,
@@ -219,13 +220,12 @@ class Builder:
         mesh, alone = self.problem.mesh, self.problem.model.alone
         work, (*read, written) = Work.of(self.problem.program, expr), arrays
         flops = work.flops([array.sharding for array in read], mesh)
-        time = alone.seconds(
-            flops, sum(array.local_bytes(mesh) for array in read), written.local_bytes(mesh), work.dtype
-        )
-        if time > flops / alone.flops_per_s(work.dtype):
-            return StepCost(0, flops, time, partial(alone.memory_formula, read, written), by_memory=True)
+        amount = Amount(flops, sum(each.local_bytes(mesh) for each in read), written.local_bytes(mesh), work.dtype)
         axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
-        return StepCost(0, flops, time, partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype))
+        by_operations = partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype)
+        by_bytes = partial(alone.memory_formula, read, written)
+        formula = partial(alone.formula, amount, by_operations, by_bytes)
+        return StepCost(0, flops, alone.seconds(*amount), formula, alone.waits_for_memory(amount))
 
     def move(
         self, value: ValueNumber, move: Move, name: str, rule: Rule, whole: tuple[str, ...] | None = None

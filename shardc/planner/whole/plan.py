@@ -180,13 +180,12 @@ class _Task:
 
     def planned(self, choice: Choice) -> PlannedProgram | None:
         """The plan of a choice, told by the statements as written."""
-        program, model, planning = self.problem.program, self.problem.model, self.planning
+        program, planning = self.problem.program, self.planning
         apart = exact(choice.rewritten, choice.graph.given, choice.graph.lines, choice.solved.states)
-        options = Options(idle=False, masks=True)
-        plans = [(planning.attempt(apart.program, model, options).planned, apart)]
+        plans = [(self._realised(apart, idle), apart) for idle in ((False, True) if self._has_idle else (False,))]
         if self._may_be_merged():
-            together, options = merged(apart, choice.graph.lines), replace(options, idle=True)
-            plans.append((planning.attempt(together.program, model, options).planned, together))
+            together = merged(apart, choice.graph.lines)
+            plans.append((self._realised(together, idle=True), together))
         made = [(found, asked) for found, asked in plans if found is not None]
         if not made:
             return None
@@ -194,6 +193,15 @@ class _Task:
         told = as_written(program, found, asked, planning.objective)
         gap = _gap(choice, self.scale)
         return told if gap is None else replace(told, notes=(*told.notes, gap))
+
+    def _realised(self, asked: Exact, idle: bool) -> PlannedProgram | None:
+        options = Options(idle=idle, masks=True)
+        return self.planning.attempt(asked.program, self.problem.model, options).planned
+
+    @property
+    def _has_idle(self) -> bool:
+        """Whether a state may be reached over axes that no sharding names: those of inputs and results need not."""
+        return self.planning.has_idle(self.problem.program)
 
     def _may_be_merged(self) -> bool:
         """Whether statements with several operations each are quick to plan: some products gain by digits of dims
