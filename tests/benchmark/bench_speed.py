@@ -1,19 +1,25 @@
-"""How fast the front door and the planner are: `python tests/benchmark/bench_speed.py`.
+"""How fast the front door and the planner are, and how long many einsums take to trace.
 
-Not a timed test. Times are of the processor, so that two trees can be compared on a machine that others use: run it
-in each in turns. A process stands beside an empty Python process of the same run, as a ratio; plans in this process,
-by class, beside what they aim at.
+    python tests/benchmark/bench_speed.py                     # beside what is aimed at, and beside jnp.einsum
+    python tests/benchmark/bench_speed.py --beside TREE       # beside another checkout
+
+Not a timed test. Times are of the processor. A process stands beside an empty Python process of the same run, as a
+ratio; plans in this process, by class, beside what they aim at. Two trees are compared program by program, in two
+processes that plan in turns, so that a slow moment of the machine falls on both.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabulate import tabulate
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
 TEXT = "A[I_X, J_Y] · B[J_Y, K_Z] → C[I_Z, K_X]"
 MESH = "X=4,Y=4,Z=4"
+HERE = Path(__file__).resolve().parents[2]
 
 
 def seconds(task: Callable[[], object]) -> float:
@@ -49,16 +56,24 @@ def medians(tasks: dict[str, Callable[[], object]], runs: int) -> dict[str, floa
     return {name: statistics.median(times) for name, times in found.items()}
 
 
-def process(*arguments: str) -> Callable[[], object]:
-    return lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+def process(*arguments: str, tree: Path = HERE) -> Callable[[], object]:
+    return lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=of(tree))
+
+
+def of(tree: Path) -> dict[str, str]:
+    """The environment in which this checkout is `shardc`."""
+    return {**os.environ, "PYTHONPATH": str(tree)}
+
+
+FRONT_DOOR = {
+    "import shardc": ("-c", "import shardc"),
+    "shardc plan": ("-m", "shardc", "plan", TEXT, "--mesh", MESH),
+}
 
 
 def processes() -> None:
-    tasks = {
-        "python -c pass": process("-c", "pass"),
-        "import shardc": process("-c", "import shardc"),
-        "shardc plan": process("-m", "shardc", "plan", TEXT, "--mesh", MESH),
-    }
+    tasks = {"python -c pass": process("-c", "pass")}
+    tasks |= {name: process(*arguments) for name, arguments in FRONT_DOOR.items()}
     times = medians(tasks, 15)
     base = times["python -c pass"]
     rows = [(name, f"{1e3 * t:.0f} ms", f"{t / base:.2f}", f"{1e3 * (t - base):.0f} ms") for name, t in times.items()]
@@ -125,7 +140,74 @@ def plan_seconds(text: str, mesh: str, objective: Objective) -> float:
     return seconds(lambda: plan_program(program, model, objective))
 
 
+class Planning:
+    """A process in which a checkout plans what it is given, a program a line."""
+
+    def __init__(self, tree: Path) -> None:
+        command = [sys.executable, __file__, "--answer"]
+        self._process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=of(tree), cwd=tree)
+
+    def seconds(self, *asked: str) -> float:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        return float(self._process.stdout.readline())
+
+
+def answer() -> None:
+    """Such a process: the seconds of each plan."""
+    from shardc.planner import Objective
+
+    for line in sys.stdin:
+        text, mesh, objective = json.loads(line)
+        print(plan_seconds(text, mesh, Objective(objective)), flush=True)
+
+
+def beside(other: Path) -> None:
+    """This checkout and another: medians over a class, their ratio, and that of all of the class together."""
+    trees = {"other": other, "this": HERE}
+    tasks = {
+        (name, side): process(*arguments, tree=tree)
+        for name, arguments in FRONT_DOOR.items()
+        for side, tree in trees.items()
+    }
+    times = medians({f"{name}, {side}": task for (name, side), task in tasks.items()}, 15)
+    rows = [(name, 15, *ratio([times[f"{name}, other"]], [times[f"{name}, this"]])) for name in FRONT_DOOR]
+    sides = [Planning(tree) for tree in trees.values()]
+    for name, mesh, arrays, count, _ in CLASSES:
+        for objective in ("time", "bytes"):
+            texts = list(drawn(mesh, arrays, count, "idle" in name))
+            found = [[side.seconds(text, mesh, objective) for side in sides] for text in texts]
+            rows.append((f"{name}, by {objective}, {mesh.count('=')} axes", count, *ratio(*zip(*found, strict=True))))
+    print(tabulate(rows, headers=("", "programs", "other", "this", "ratio", "of sums"), disable_numparse=True))
+
+
+def ratio(before: Sequence[float], after: Sequence[float]) -> tuple[str, str, str, str]:
+    first, second = statistics.median(before), statistics.median(after)
+    return f"{1e3 * first:.2f} ms", f"{1e3 * second:.2f} ms", f"{second / first:.2f}", f"{sum(after) / sum(before):.2f}"
+
+
+def tracing() -> None:
+    """Fifty einsums, equal and different ones: `bench_trace.py`."""
+    subprocess.run([sys.executable, str(HERE / "tests" / "benchmark" / "bench_trace.py")], check=True, env=of(HERE))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--beside", type=Path, metavar="TREE")
+    parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.answer:
+        answer()
+    elif asked.beside is not None:
+        beside(asked.beside.resolve())
+    else:
+        processes()
+        print()
+        planning()
+        print(flush=True)
+        tracing()
+
+
 if __name__ == "__main__":
-    processes()
-    print()
-    planning()
+    main()

@@ -12,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardc.emit.allowed import CARRIED, METHODS, NAMES, ROWS, TRIP, TURN
+from shardc.emit.call.products import einsum
 from shardc.emit.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Scan
 from shardc.emit.steps import extremes
 from shardc.emit.steps.calls import Body
 
 _MODULES = {"jax": jax, "jnp": jnp, "np": np}
-_BARE = {
+_BARE: dict[str, Any] = {
     "P": jax.P,
+    "jnp.einsum": einsum,
     "P.UNCONSTRAINED": jax.P.UNCONSTRAINED,
     "list": list,
     "int": int,

@@ -9,7 +9,7 @@ made. With one axis to a digit, as nearly always, it is what `Search.bound` says
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from itertools import chain
@@ -29,21 +29,84 @@ SUMMED: Digit = ("", 1)  # on a dim that the result lacks
 ROLES = ("held", "summed", "moved", "gathered", "clashing")
 
 
-@dataclass(slots=True)
-class MovesBound:
-    """An operand's moves to the product, or the result's from there. `axes` are those that a way places.
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """Where the axes that a way places may stand of one array, whatever its sizes: `own` are the array's digits,
+    `every` those of the product, `lies` the axes of each of its own where it lies, or is wanted.
 
     Sets of these axes are bits. A code has five such sets, `ROLES`, a bit for digits with several axes, one for axes
     that do not divide their digits, and one for each place of the array: codes of single axes, put together, are that
-    of the whole array. `prices` are by codes without those bits.
+    of the whole array.
     """
 
-    search: Search
     axes: Axes
-    extents: dict[Digit, int]
-    at: dict[Digit, Axes]  # where the operand lies, or where the result is wanted
+    own: tuple[Digit, ...]
+    every: tuple[Digit, ...]
+    lies: tuple[Axes, ...]
     is_result: bool
-    codes: list[dict[Digit, int]]  # of each axis, by its place of the product
+    unfit: frozenset[tuple[str, Digit]]  # the axes that do not divide a digit
+
+    @property
+    def at(self) -> dict[Digit, Axes]:
+        return {place: some for place, some in zip(self.own, self.lies, strict=True) if some}
+
+    @property
+    def several(self) -> int:
+        return 1 << len(ROLES) * len(self.axes)
+
+    def code(self, axis: str, own: Digit) -> int:
+        """The code of one axis on one of the array's own places, or summed, or nowhere."""
+        if (axis, own) in self.unfit:
+            return self.several << 1
+        at, several = self.at, self.several
+        home = next((place for place, some in at.items() if axis in some), NOWHERE)
+        before, after = (own, home) if self.is_result else (home, own)
+        others = tuple(other for other in at.get(own, ()) if other != axis)
+        roles = {
+            "held": before != SUMMED and (before, after) != (NOWHERE, NOWHERE),
+            "summed": before == SUMMED,
+            "moved": NOWHERE not in (before, after) and before not in (SUMMED, after),
+            "gathered": before != NOWHERE and after == NOWHERE,
+            "clashing": bool(others),
+        }
+        bits, count = 1 << self.axes.index(axis), len(self.axes)
+        code = sum(bits << number * count for number, role in enumerate(ROLES) if roles[role])
+        code |= sum(1 << self.axes.index(other) + ROLES.index("clashing") * count for other in others)
+        if len(at.get(own, ())) > 1:
+            code |= several
+        return code | (several << 2 + self.own.index(own) if own in self.own else 0)
+
+
+@lru_cache(maxsize=1024)
+def _codes(sites: Sites) -> tuple[Mapping[Digit, int], ...]:
+    """Of each axis, by its place of the product."""
+    others = SUMMED if sites.is_result else NOWHERE
+    shown = {place: place if place in sites.own else others for place in sites.every} | {NOWHERE: NOWHERE}
+    return tuple({place: sites.code(axis, own) for place, own in shown.items()} for axis in sites.axes)
+
+
+@lru_cache(maxsize=1024)
+def _joined(sites: Sites, every: tuple[tuple[Digit, ...], ...]) -> tuple[int, ...]:
+    """Of all ways to choose one of its places for each axis, in the order of `itertools.product`: the codes.
+
+    Without the places that are taken; where one is taken twice, its digit has several axes.
+    """
+    found, several = [0], sites.several
+    end = several << 2
+    for codes, places in zip(_codes(sites), every, strict=True):
+        own = [codes[place] for place in places]
+        found = [a | b | several if a & b >= end else a | b for a in found for b in own]
+    return tuple(code % end for code in found)
+
+
+@dataclass(slots=True)
+class MovesBound:
+    """An operand's moves to the product, or the result's from there. `prices` are by codes without the last bits."""
+
+    search: Search
+    sites: Sites
+    extents: Mapping[Digit, int]
+    several: int  # of its sites
     prices: dict[int, int] = field(default_factory=dict)
     _shared: dict[tuple[int, Axes], int] = field(default_factory=dict)
 
@@ -58,67 +121,29 @@ class MovesBound:
         is_result: bool,
     ) -> MovesBound:
         """`places` are the array's own digits, `every` those of the product."""
-        at = {place: some for place, some in zip(places, lies.dims, strict=True) if some}
-        found = cls(search, axes, dict(zip(places, search.shape, strict=True)), at, is_result, [])
-        others = SUMMED if is_result else NOWHERE
-        shown = {place: place if place in places else others for place in every} | {NOWHERE: NOWHERE}
-        found.codes = [{place: found._code(axis, own) for place, own in shown.items()} for axis in axes]
-        return found
+        extents, mesh = dict(zip(places, search.shape, strict=True)), search.graph.mesh
+        unfit = frozenset((axis, place) for axis in axes for place, size in extents.items() if size % mesh.size(axis))
+        sites = Sites(axes, tuple(places), tuple(every), lies.dims, is_result, unfit)
+        return cls(search, sites, extents, sites.several)
 
-    @property
-    def _several(self) -> int:
-        return 1 << len(ROLES) * len(self.axes)
-
-    def _code(self, axis: str, own: Digit) -> int:
-        """The code of one axis on one of the array's own places, or summed, or nowhere."""
-        size = self.search.graph.mesh.size(axis)
-        if own in self.extents and self.extents[own] % size:
-            return self._several << 1
-        home = next((place for place, some in self.at.items() if axis in some), NOWHERE)
-        before, after = (own, home) if self.is_result else (home, own)
-        others = tuple(other for other in self.at.get(own, ()) if other != axis)
-        roles = {
-            "held": before != SUMMED and (before, after) != (NOWHERE, NOWHERE),
-            "summed": before == SUMMED,
-            "moved": NOWHERE not in (before, after) and before not in (SUMMED, after),
-            "gathered": before != NOWHERE and after == NOWHERE,
-            "clashing": bool(others),
-        }
-        bits, count = 1 << self.axes.index(axis), len(self.axes)
-        code = sum(bits << number * count for number, role in enumerate(ROLES) if roles[role])
-        code |= sum(1 << self.axes.index(other) + ROLES.index("clashing") * count for other in others)
-        if len(self.at.get(own, ())) > 1:
-            code |= self._several
-        if own in self.extents:
-            code |= self._several << 2 + list(self.extents).index(own)
-        return code
-
-    def joined(self, every: Sequence[Sequence[Digit]]) -> list[int]:
-        """Of all ways to choose one of its places for each axis, in the order of `itertools.product`: the codes.
-
-        Without the places that are taken; where one is taken twice, its digit has several axes.
-        """
-        found, several = [0], self._several
-        end = several << 2
-        for codes, places in zip(self.codes, every, strict=True):
-            own = [codes[place] for place in places]
-            found = [a | b | several if a & b >= end else a | b for a in found for b in own]
-        return [code % end for code in found]
+    def joined(self, every: tuple[tuple[Digit, ...], ...]) -> tuple[int, ...]:
+        """Of all ways to choose one of its places for each axis: the codes."""
+        return _joined(self.sites, every)
 
     def bound(self, chosen: Sequence[Digit], code: int) -> int | None:
         """For each axis a place of the product, and their code. None if blocks do not divide."""
-        if code >= self._several:
-            return None if code >= self._several << 1 else self._sharing(chosen)
+        if code >= self.several:
+            return None if code >= self.several << 1 else self._sharing(chosen)
         if code not in self.prices:
             self.prices[code] = self.search.price_of(
-                _legs(self.search.model, self.axes, code, self.search.may_exchange), steps=0
+                _legs(self.search.model, self.sites.axes, code, self.search.may_exchange), steps=0
             )
         return self.prices[code]
 
     def _sharing(self, chosen: Sequence[Digit]) -> int | None:
         """The same where axes share a digit."""
-        mesh, own = self.search.graph.mesh, dict[Digit, Axes]()
-        for axis, place in zip(self.axes, chosen, strict=True):
+        mesh, own, at = self.search.graph.mesh, dict[Digit, Axes](), self.sites.at
+        for axis, place in zip(self.sites.axes, chosen, strict=True):
             own[place] = (*own.get(place, ()), axis)
         blocks, alone = 1, True
         for place in own.keys() & self.extents.keys():
@@ -126,11 +151,11 @@ class MovesBound:
             if self.extents[place] % count:
                 return None
             blocks *= count
-            alone = alone and (place not in self.at or len(own[place]) == len(self.at[place]) == 1)
+            alone = alone and (place not in at or len(own[place]) == len(at[place]) == 1)
         if alone:
-            code = reduce(or_, (codes[place] for codes, place in zip(self.codes, chosen, strict=True)))
-            return self.bound(chosen, code % self._several)
-        summed = [axes for place, axes in own.items() if self.is_result and place not in (*self.extents, NOWHERE)]
+            code = reduce(or_, (codes[place] for codes, place in zip(_codes(self.sites), chosen, strict=True)))
+            return self.bound(chosen, code % self.several)
+        summed = [axes for place, axes in own.items() if self.sites.is_result and place not in (*self.extents, NOWHERE)]
         key = blocks, tuple(chain.from_iterable(summed))
         if key not in self._shared:
             self._shared[key] = self.search.bound_of(self._some_move(*key))
@@ -138,9 +163,9 @@ class MovesBound:
 
     def _some_move(self, blocks: int, summed: Axes) -> Remaining:
         """Between where the operand lies, or the result is wanted, and so many blocks; any axis may stay."""
-        mesh, there = self.search.graph.mesh, tuple(chain.from_iterable(self.at.values()))
+        mesh, there = self.search.graph.mesh, tuple(chain.from_iterable(self.sites.lies))
         pool = mesh.ordered({*self.search.graph.pool, *there})
-        after = mesh.product(there) if self.is_result else blocks
+        after = mesh.product(there) if self.sites.is_result else blocks
         return Remaining(pool, after, max(mesh.product(there), blocks), summed, ())
 
 
