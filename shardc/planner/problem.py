@@ -13,7 +13,7 @@ from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import ValueNumber
 from shardc.ir.program import Program
-from shardc.ir.sharding import Array, Axes
+from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.planner.budget import QUICK, Meter
 from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
@@ -21,6 +21,7 @@ from shardc.planner.paths.graph import Graph, sharding_graph
 from shardc.planner.paths.search import Search
 from shardc.planner.products.ways import Way, Work
 
+_Searched: TypeAlias = tuple[tuple[int, ...], DType, frozenset[Sharding]]  # a shape, a type, where it lies
 _Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and over what its operands may be unreduced
 LocalWays: TypeAlias = tuple[list[tuple[Way, int]], frozenset[str]]  # with prices; over what the result may be sums
 
@@ -58,7 +59,7 @@ class Scratch:
     it need not work out twice."""
 
     meter: Meter = field(default_factory=Meter.unlimited)
-    searches: dict[tuple[tuple[int, ...], DType], Search] = field(default_factory=dict)
+    searches: dict[_Searched, Search] = field(default_factory=dict)
     products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
     local: dict[Hashable, LocalWays] = field(default_factory=dict)  # of operations planned whole, met so far
 
@@ -136,8 +137,15 @@ class Problem:
         return self.search_of(self.program.shape(dims), dtype)
 
     def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
-        key, known = (shape, dtype), self.scratch.searches
+        given = frozenset[Sharding]() if self.options.largest_step is None else self._lies(shape, dtype)
+        key, known = (shape, dtype, given), self.scratch.searches
         if key not in known:
             graph = self.graph(len(shape))
-            known[key] = Search(graph, shape, dtype, self.model, self.objective, self.options, self.meter)
+            known[key] = Search(graph, shape, dtype, self.model, self.objective, self.options, self.meter, given)
         return known[key]
+
+    def _lies(self, shape: tuple[int, ...], dtype: DType) -> frozenset[Sharding]:
+        """How the arrays of this shape and type lie that are there."""
+        there = self.environment
+        arrays = (there.values[value] for values in there.held.values() for value in values)
+        return frozenset(array.sharding for array in arrays if (array.shape, array.dtype) == (shape, dtype))

@@ -44,7 +44,9 @@ class Search:
         objective: Objective,
         options: Options = CHEAPEST,
         meter: Meter | None = None,
-    ):
+        given: frozenset[Sharding] = frozenset(),
+    ) -> None:
+        """`given` is where the array lies in any case, so that a step from there takes no room for it."""
         self.graph = graph
         self.shape = shape
         self.model = model
@@ -52,7 +54,7 @@ class Search:
         self.options = options
         self._cap = options.largest_step
         self._meter = Meter.unlimited() if meter is None else meter
-        self.given: set[ShardingNumber] = set()  # where the array lies before the program begins
+        self._given = frozenset(map(graph.number, given))
         self.dtype = dtype
         self.may_exchange = depends_on_share(shape, dtype, model.target)
         self.array = LocalBlock(shape, dtype) if self.may_exchange else None
@@ -299,7 +301,7 @@ class Search:
         if any(map(operator.mod, self.shape, found.divisors)):
             return None
         if self._cap is not None:
-            held = 0 if number in self.given else self.local_bytes(number)
+            held = 0 if number in self._given else self.local_bytes(number)
             for count in found.blocks:
                 if held + self.total_bytes // count > self._cap:
                     return None
@@ -319,7 +321,7 @@ class Search:
         """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""
         if self._cap is None:
             return True
-        before = 0 if number in self.given else self.local_bytes(number)
+        before = 0 if number in self._given else self.local_bytes(number)
         return before + self.local_bytes(target) <= self._cap
 
     def _steps(self, number: ShardingNumber) -> list[Successor]:

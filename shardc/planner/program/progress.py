@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -76,10 +76,10 @@ class PartialPlan:
             own = searched(problem, statement)
             trial, peak = ready._cheapest_that_fits(number, statement, problem, own)
         gap = ready._gap(statement, trial.builder, own, proved)
-        after = ready.adopted(trial.builder)
-        problem_after = after.problem.given(_binding(after.problem.environment, statement, trial.value))
         after = replace(
-            after, problem=problem_after, results=(*after.results, trial.value), peaks=(*after.peaks, *peak)
+            ready._with(trial.builder, lambda there: _binding(there, statement, trial.value)),
+            results=(*ready.results, trial.value),
+            peaks=(*ready.peaks, *peak),
         )
         planned = PlannedStatement(
             statement.text,
@@ -207,12 +207,13 @@ class PartialPlan:
 
     def declared(self, wanted: set[str]) -> PartialPlan:
         """Inputs with a written sharding are values from their first use on."""
-        program, found = self.problem.program, self
-        for given in program.inputs:
-            exact = given.pattern.exact
-            if given.name in wanted and given.name not in self.given and exact is not None:
-                found = found.holding(Array(given.name, given.dims, program.shape(given.dims), exact, given.dtype))
-        return found
+        program = self.problem.program
+        arrays = [
+            Array(each.name, each.dims, program.shape(each.dims), exact, each.dtype)
+            for each in program.inputs
+            if each.name in wanted and each.name not in self.given and (exact := each.pattern.exact) is not None
+        ]
+        return self.holding(*arrays) if arrays else self
 
     def _with_inputs(self, statement: Statement) -> PartialPlan:
         """An input left open and used more than once lies one way: that which makes the statement cheapest."""
@@ -231,27 +232,35 @@ class PartialPlan:
                 raise
             return cheapest_input(self.problem.by_routes(), given, statement)
 
-    def holding(self, array: Array) -> PartialPlan:
-        """With an input that lies so."""
-        given = {**self.given, array.name: ValueNumber(len(self.values))}
-        return replace(self, problem=self.problem.given(self.problem.environment.with_value(array)), given=given)
+    def holding(self, *arrays: Array) -> PartialPlan:
+        """With inputs that lie so."""
+        environment, given = self.problem.environment, dict(self.given)
+        for array in arrays:
+            given[array.name] = ValueNumber(len(environment.values))
+            environment = environment.with_value(array)
+        return replace(self, problem=self.problem.given(environment), given=given)
 
     # --- steps
 
     def adopted(self, builder: Builder) -> PartialPlan:
         """With the steps of a builder, which began where this plan ends."""
-        environment, sources = replace(self.problem.environment, values=tuple(builder.values)), dict(self.sources)
+        return self._with(builder, lambda there: there)
+
+    def _with(self, builder: Builder, bound: Callable[[Environment], Environment]) -> PartialPlan:
+        """The same, and then with what is bound to a name."""
+        before = self.problem.environment
+        environment, sources = Environment(tuple(builder.values), before.held, before.alike), dict(self.sources)
         for step in builder.steps[len(self.steps) :]:
             if step.is_collective or isinstance(step.op, Reshape):
-                before, after = step.operands[0], step.result
-                source = sources[after] = sources.get(before, before)
+                moved, after = step.operands[0], step.result
+                source = sources[after] = sources.get(moved, moved)
                 if builder.values[after].dims == builder.values[source].dims:  # not in digits
                     environment = environment.same(source, after)
         for name, value in builder.chosen.items():
             environment = environment.holding_first(name, value)
         return replace(
             self,
-            problem=self.problem.given(environment),
+            problem=self.problem.given(bound(environment)),
             steps=tuple(builder.steps),
             done=builder.done,
             sources=sources,

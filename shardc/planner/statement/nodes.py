@@ -167,7 +167,6 @@ def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[Sharding
         yield from ((number, 0, Held(None)) for number in choices_of(problem, use.pattern, search))
     elif wanted is None:
         newest = {search.graph.number(there.values[value].sharding): value for value in values}
-        search.given.update(newest)
         yield from ((number, 0, Held(value)) for number, value in newest.items())
         alike = dict.fromkeys(other for value in values for other in there.alike.get(value, ()))
         copies = [(search.graph.number(there.values[value].sharding), value) for value in alike if value not in values]
