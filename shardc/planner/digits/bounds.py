@@ -126,9 +126,9 @@ class MovesBound:
         sites = Sites(axes, tuple(places), tuple(every), lies.dims, is_result, unfit)
         return cls(search, sites, extents, sites.several)
 
-    def joined(self, every: tuple[tuple[Digit, ...], ...]) -> tuple[int, ...]:
+    def joined(self, every: Sequence[Sequence[Digit]]) -> tuple[int, ...]:
         """Of all ways to choose one of its places for each axis: the codes."""
-        return _joined(self.sites, every)
+        return _joined(self.sites, tuple(map(tuple, every)))
 
     def bound(self, chosen: Sequence[Digit], code: int) -> int | None:
         """For each axis a place of the product, and their code. None if blocks do not divide."""
