@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tabulate import tabulate
 
 from shardc.cost.kinds.held import ByKind, Held, Kept
+from shardc.cost.kinds.playbook import SCORES_UNDROPPED, UNDROPPED, Layers
 from shardc.cost.kinds.told import Kind
 from shardc.ir.plan import Cost
 from shardc.report.units import in_bytes, in_seconds
@@ -25,7 +26,25 @@ def kinds_table(found: ByKind) -> str:
         kept = [(one.made, str(one.array), in_bytes(one.bytes), _each(one), one.formula) for one in found.kept]
         kept.append(("all", "", in_bytes(sum(one.bytes for one in found.kept)), "", ""))
         parts += ["", "activations", _table(("kept", "as", "bytes", "each trip", "formula"), kept)]
+    if found.layers is not None:
+        parts += ["", *_playbook(found, found.layers)]
     return "\n".join(parts)
+
+
+def _playbook(found: ByKind, layers: Layers) -> Iterator[str]:
+    """What a layer keeps, all devices together, in the units of the playbook's formula, and beside it."""
+    named = ", ".join(f"{name} = {dims}" for name, dims in layers.dims)
+    yield "activations beside the Ultra-Scale Playbook's, on all devices together"
+    yield f"  L·s·b·h = {layers.unit:,}: L = {layers.layers}, {named}"
+    figures = [(one.made, one.whole) for one in found.kept]
+    rows = [
+        *figures,
+        ("all that is kept", sum(count for _, count in figures)),
+        ("L·s·b·h·(34 + 5·a·s/h)", layers.bytes_of()),
+        ("of which without dropout: 32 + 2·a·s/h", layers.bytes_of(UNDROPPED, SCORES_UNDROPPED)),
+    ]
+    shown = [(name, in_bytes(count), f"{count / layers.unit:.2f}") for name, count in rows]
+    yield _table(("kept", "bytes", "bytes / (L·s·b·h)"), shown)
 
 
 def choices_table(plans: Sequence[tuple[str, ByKind | None, Cost]]) -> str:
@@ -62,12 +81,20 @@ def kinds_fields(found: ByKind) -> dict[str, Any]:
                 "made": one.made,
                 "sharding": str(one.array),
                 "bytes": one.bytes,
+                "bytes_on_all": one.whole,
                 "trips": one.rows,
                 "formula": one.formula,
             }
             for one in found.kept
         ],
+        **({} if found.layers is None else {"playbook": _formula(found.layers)}),
     }
+
+
+def _formula(layers: Layers) -> dict[str, Any]:
+    sizes = {"L": layers.layers, "b": layers.rows, "s": layers.tokens, "h": layers.hidden, "a": layers.heads}
+    without = layers.bytes_of(UNDROPPED, SCORES_UNDROPPED)
+    return {**sizes, "dims": dict(layers.dims), "bytes": layers.bytes_of(), "bytes_without_dropout": without}
 
 
 def _row(held: Held) -> Sequence[str]:

@@ -114,6 +114,48 @@ def test_data_parallelism_is_two_and_two_and_twelve():
     assert tuple(per_parameter(shardc.plan(text)).values()) == ("2", "2", "12")
 
 
+GPT = """mesh data=2
+dims {dims}
+dtype bf16
+n[B_data, T, D] = x[B_data, T, D] ⊙ g[D]
+q = n · Wq[D, H, E]
+k = n[B, S, D] · Wk[D, H, E]
+v = n[B, S, D] · Wv[D, H, E]
+o = softmax_S(q ·_E k) ·_S v
+y = x + o ·_{{H,E}} Wo[H, E, D]
+m = y ⊙ g2[D]
+Out[B_data, T, D] = y + gelu(m ·_D Win[D, F]) ·_F Wout[F, D]
+"""
+
+
+@pytest.mark.parametrize(
+    ("dims", "layers"),
+    [
+        ("B=8, T=8, S=8, D=32, H=8, E=4, F=128", (1, 8, 8, 32, 8)),  # rows, tokens and heads alike
+        ("B=2, T=32, S=32, D=16, H=4, E=16, F=32", (1, 2, 32, 16, 4)),
+    ],
+)
+def test_what_a_layer_keeps_is_what_the_playbook_counts_for_it(dims, layers):
+    """Norms keep their input; gelu its input, which what it leaves is made of again, and 8 s·b·h are not kept."""
+    plan = shardc.plan(shardc.grad(shardc.parse(GPT.format(dims=dims)), whole=True), idle="keep")
+    found = plan.memory.layers
+    assert (found.layers, found.rows, found.tokens, found.hidden, found.heads) == layers
+    _, b, s, h, a = layers
+    assert found.bytes_of() == s * b * h * 34 + 5 * a * s * s * b
+    sizes = plan.dims
+    inner, middle = 2 * sizes["H"] * sizes["E"], 2 * sizes["F"]
+    of_a_layer = b * s * (2 * 4 * h + 4 * inner + middle) + 2 * a * s * s * b
+    assert sum(one.whole for one in plan.memory.kept) == of_a_layer
+    assert (middle, inner) != (8 * h, 2 * h) or of_a_layer + b * s * middle == found.bytes_of(32, 2)
+
+
+def test_the_playbook_is_silent_of_what_is_no_transformer_layer():
+    attention = GPT.format(dims="B=4, T=8, S=8, D=8, H=2, E=4, F=8").split("m = ")[0]  # without its MLP
+    plan = shardc.plan(shardc.grad(shardc.parse(attention), whole=True), idle="keep")
+    assert plan.memory.kept and plan.memory.layers is None
+    assert planned("layers").memory.layers is None
+
+
 # --- how they are told apart
 
 

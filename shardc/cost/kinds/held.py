@@ -16,6 +16,7 @@ from shardc.cost.allocation import Allocation
 from shardc.cost.formulas import over
 from shardc.cost.kinds.alive import at_peak
 from shardc.cost.kinds.flow import Flow
+from shardc.cost.kinds.playbook import Layers, layers_of
 from shardc.cost.kinds.told import Kind, Told, told
 from shardc.cost.memory import allocated_of
 from shardc.ir.plan import Einsum, Schedule, every_block
@@ -48,6 +49,7 @@ class Kept:
     array: Array
     made: str  # `In`, `relu(Tmp)`
     bytes: int
+    whole: int  # the bytes of the array, all devices together
     rows: int  # the trips of the loop that stacks it, else 1
     formula: str
 
@@ -57,6 +59,7 @@ class ByKind:
     held: tuple[Held, ...]
     kept: tuple[Kept, ...]
     parameters: int  # of the model, on all devices
+    layers: Layers | None = None  # where it is one of transformer layers
 
 
 def held_by_kind(schedule: Schedule) -> ByKind | None:
@@ -80,7 +83,8 @@ class _Count:
         given, left = ({kind: self._of(kind, numbers) for kind in Kind} for numbers in ends.values())
         peak = self._peak() if self.allocated is None else self._allocated(self.allocated)
         found = [self._held(kind, given[kind], left[kind], peak[kind], kept) for kind in Kind]
-        return ByKind(tuple(found), tuple(self._kept(number) for number in kept), self.told.parameters)
+        layers = layers_of(self.told, self.schedule.block)
+        return ByKind(tuple(found), tuple(self._kept(number) for number in kept), self.told.parameters, layers)
 
     def _held(self, kind: Kind, given: list[int], left: list[int], peak: int, kept: list[int]) -> Held:
         larger = max(given, left, key=self._bytes)
@@ -131,7 +135,8 @@ class _Count:
         flow = self.told.flow
         array = flow.values[number]
         made = spelled(number, flow, _names(self.schedule.program))
-        return Kept(array, made, self._size(number), flow.rows.get(number, 1), formula_of([array]))
+        whole = prod(array.shape) * array.dtype.bytes
+        return Kept(array, made, self._size(number), whole, flow.rows.get(number, 1), formula_of([array]))
 
 
 def formula_of(arrays: Sequence[Array]) -> str:

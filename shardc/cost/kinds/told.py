@@ -53,6 +53,7 @@ class Told:
     kinds: tuple[Kind, ...]
     kept: tuple[int, ...]
     parameters: int  # elements of all weights, on all devices
+    forward: frozenset[int]  # what is made before backward begins
 
 
 def told(block: Block) -> Told | None:
@@ -102,7 +103,9 @@ class _Step:
         for kind, values in found.items():
             for number in values:
                 kinds[number] = kind
-        return Told(flow, tuple(kinds), kept, sum(_elements(flow.values[number]) for number in weights))
+        parameters = sum(_elements(flow.values[number]) for number in weights)
+        made = (link.target for link in flow.links[: self._begun] if link.step is not None)
+        return Told(flow, tuple(kinds), kept, parameters, frozenset(filter(self._is_forward, made)))
 
     def _inputs(self, among: int) -> Iterator[int]:
         """The inputs of floats among these."""
@@ -185,14 +188,19 @@ class _Step:
     def _same_type(self, one: int, other: int) -> bool:
         return self.flow.values[one].dtype == self.flow.values[other].dtype
 
-    def _kept(self, weights: set[int]) -> tuple[int, ...]:
-        """What is forward, and made before backward begins, and read for it, in order."""
-        links = self.flow.links
-        begun = next(
+    @property
+    def _begun(self) -> int:
+        """The first link of backward, or of what is made again for it."""
+        begin = (
             place
-            for place, link in enumerate(links)
+            for place, link in enumerate(self.flow.links)
             if link.step and (self._is_backward(link.target) or is_again(link.step.op))
         )
+        return next(begin)
+
+    def _kept(self, weights: set[int]) -> tuple[int, ...]:
+        """What is forward, and made before backward begins, and read for it, in order."""
+        links, begun = self.flow.links, self._begun
         after = {link.target for link in links[begun:] if link.step is not None}
         needed, kept = {n for n in range(len(self.flow.values)) if self._is_backward(n)}, dict[int, None]()
         for link in reversed(links):
