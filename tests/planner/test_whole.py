@@ -269,3 +269,37 @@ def test_a_limit_at_a_plans_peak_finds_one_as_good_and_a_byte_less_a_leaner_one_
     assert below.cost.peak_bytes < free.cost.peak_bytes
     assert first(below.price(objective), objective) >= first(free.price(objective), objective)
     assert_means_the_program(below.schedule)
+
+
+@st.composite
+def renamed_uses(draw):
+    """Arrays that lie as the planner likes, made by functions and products, each used once under names of its own."""
+    lie = st.sampled_from(["", "_X", "_Y"])
+    made = {
+        "a": "a = exp(A[I{}, J{}])",
+        "b": "b = B[I{}, L{}] · W[L, J]",
+        "c": "c = relu(C[I{}, J{}] ⊙ g[J])",
+    }
+    names = draw(st.lists(st.sampled_from([*made]), min_size=2, max_size=3, unique=True))
+    lines = []
+    for name in names:
+        first = draw(lie)
+        lines.append(made[name].format(first, draw(lie) if not first else ""))
+    used = [name + draw(st.sampled_from(["", "[S_?, T_?]"])) for name in names]
+    same = all("[" in use for use in used) or not any("[" in use for use in used)
+    used = used if same else [use.split("[")[0] + "[S_?, T_?]" for use in used]
+    dims = "S{}, T{}" if "[" in used[0] else "I{}, J{}"
+    first = draw(lie)
+    result = dims.format(first, draw(lie) if not first else "")
+    sign = draw(st.sampled_from([" + ", " ⊙ "]))
+    return "; ".join([*lines, f"R[{result}] = {sign.join(used)}"])
+
+
+@settings(max_examples=12, deadline=None)
+@given(renamed_uses(), st.sampled_from(("time", "bytes")))
+@example("a = exp(A[I_X, J]); b = exp(B[I_X, J]); R[S_X, T] = a[S_?, T_?] + b[S_?, T_?]", "time")
+def test_a_use_under_other_names_is_of_the_array_as_it_was_made(text, objective):
+    """What is made within the statement that uses it has the dims of its own statement, not those of the use."""
+    sizes = {"I": 8, "J": 8, "L": 8, "S": 8, "T": 8}
+    found = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=sizes, objective=objective, dtype="f32")
+    assert_means_the_program(found.schedule)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from shardc.cost.model import PICO, picoseconds
-from shardc.ir.expressions import Expr, Pattern
+from shardc.ir.expressions import Expr, Pattern, uses
 from shardc.ir.plan import Block, Loop, Step, Strategy, ValueNumber
-from shardc.ir.program import For, Input, Program, Statement
+from shardc.ir.program import For, Input, Program, Statement, every_statement
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, ranking
@@ -82,14 +83,17 @@ def _block(
 
 
 def merged(asked: Exact, lines: Sequence[Line | LoopLines]) -> Exact:
-    """The same with what is open made within the one statement that uses it, which then is planned as a whole."""
-    opened = {line.statement.name for line in every_line(lines) if line.is_open}
+    """The same with what is open made within the one statement that uses it, which then is planned as a whole; but not
+    where that gives its dims other names, which are none of what it is made of."""
+    dims = {line.statement.name: line.statement.dims for line in every_line(lines) if line.is_open}
+    used = (use for each in every_statement(asked.program) for use in uses(each.expr))
+    opened = dims.keys() - {use.name for use in used if use.dims != dims.get(use.name, use.dims)}
     statements, told = _merged(asked.program.statements, asked.told, opened)
     return replace(asked, program=replace(asked.program, statements=statements), told=told)
 
 
 def _merged(
-    statements: Sequence[Statement | For], told: Sequence[Told], opened: set[str]
+    statements: Sequence[Statement | For], told: Sequence[Told], opened: AbstractSet[str]
 ) -> tuple[tuple[Statement | For, ...], tuple[Told, ...]]:
     made, kept, numbers = dict[str, Expr](), list[Statement | For](), list[Told]()
     for each, own in zip(statements, told, strict=True):
