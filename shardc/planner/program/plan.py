@@ -190,12 +190,12 @@ def _within(
             plan_whole,
         )
 
-        if is_too_much(program, len(planning.axes(program))):
-            found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
         together = plan_whole(program, model, planning)
         whole = [_with_others(each, free) for each in islice(together, 1)]
         joined = in_turn_joined(program, model, planning, with_short=not whole)
         found = found if joined is None else [*found, joined]
+        if is_too_much(program, len(planning.axes(program))):
+            found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
         found = sorted([*found, *whole], key=lambda each: each.price(objective))
     for planned in found:
         if memory is None or planned.cost.peak_bytes <= memory:
