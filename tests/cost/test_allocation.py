@@ -116,6 +116,7 @@ def test_buffers_by_hand(text, temporary):
     ("text", "dims", "pieces"),
     [
         ("A[I_X, J_Y] → A[I_YX, J]", {"I": 2**14, "J": 2**14}, 2 + 2),  # 64 MB each, sent and received
+        ("A[I_YX, J] → A[I_X, J_Y]", {"I": 2**14, "J": 2**14}, 2 + 2 - 1),  # laid along the first dim at once
         ("A[I_X, J, K_YZ] → A[I_Y, J_XZ, K]", {"I": 2**8, "J": 2**10, "K": 2**10}, 2 + 4),  # 16 MB: two stay
         ("A[I, J_ZYX] → A[I_ZX, J_Y]", {"I": 2**13, "J": 2**13}, 16),  # small: only what arrives
     ],
@@ -142,6 +143,30 @@ def test_scatters_by_hand(mesh, topology, dtype, temporary):
     text = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
     plan = shardc.plan(text, mesh=mesh, dims=dims, dtype=dtype, topology=topology, objective="bytes")
     assert is_temporary(plan.schedule, temporary * MEGA)
+
+
+def test_rounds_of_unequal_pieces_by_hand():
+    """In cells: the block of 6 lies where the output will be. Of rounds of 2, 2, 1, 1 what is sent and what arrives:
+    2 + 6, but the fifth cell lies where the first two were sent; then all and what was brought, 12, behind a gap of
+    1, which counts twice."""
+    text, mesh = "A[I_X, J_Y] → A[I_Y, J_X]", {"X": 4, "Y": 6}
+    schedule = shardc.plan(text, mesh=mesh, dims={"I": 3 * 2**14, "J": 3 * 2**10}, objective="bytes").schedule
+    assert [(step.op.cells, step.op.brings, step.op.rounds) for step in schedule.steps] == [(6, 6, (2, 2, 1, 1))]
+    (block,) = {schedule.values[number].local_bytes(schedule.mesh) for number in (*schedule.inputs, *schedule.outputs)}
+    assert is_temporary(schedule, (1 + 6 + 12 + 1) * block // 6, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "temporary"),
+    [
+        ("A[I, J, K_X] → A[I, J_X, K]", 4 + 4),  # pieces brought to the front, and as they arrive; then joined
+        ("A[I, J_X, K] → A[I, J, K_X]", 4 + 4),  # brought to the front in two copies
+    ],
+)
+def test_pieces_of_thin_blocks_by_hand(text, temporary):
+    dims = {"I": 1, "J": 2048, "K": 4096}
+    schedule = shardc.plan(text, mesh={"X": 4}, dims=dims, topology="v5p:2x2x1", objective="bytes").schedule
+    assert is_temporary(schedule, temporary * MEGA, 1)
 
 
 @given(st.sampled_from(["A[I_X, J_Y] → A[I, J]", "A[I_XY, J] → A[I, J_X]", "A[I_X, J] · B[J_Y, K] → C[I, K_X]"]))

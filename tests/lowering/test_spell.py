@@ -1,0 +1,40 @@
+"""What `--passes` says of a lowering: each form by its name, and what the calls of it are over."""
+
+import pytest
+
+import shardc
+from shardc.lowering.lower import lower
+from shardc.lowering.spell import print_lowering
+
+SCATTER, TWO = "A[I, J_X] · B[J_X, K] → C[I_X, K]", {"X": 2, "Y": 2}
+SIZES = {"I": 4096, "J": 65536, "K": 2048}
+FORMS = [
+    (SCATTER, {"X": 4}, "v5p:2x2x1", SIZES, "ReduceScatter: along the dim; over X of 16,777,216 B"),
+    (SCATTER, {"X": 8}, "v5p:2x2x2", SIZES,
+     "ReduceScatter: along the dim, in rounds; over X's major 4 of 16,777,216 B; over X's minor 2 of 4,194,304 B"),
+    ("A[I, J_X] → A[I, J]", {"X": 64}, "v5p:4x4x4", SIZES,
+     "AllGather: plain, equal on all devices; over X's minor 4 of 8,388,608 B; over X's major 16 of 33,554,432 B"),
+    ("A[I_X, J_Y] → A[I, J]", TWO, None, SIZES,
+     "AllGather: plain, laid piece by piece, equal on all devices; over YX of 134,217,728 B"),
+    ("A[I_X, J_Y] → A[I_YX, J]", TWO, None, SIZES, "CollectivePermute: in 2 turns; over XY of 2 × 67,108,864 B"),
+    ("A[I_X, J_Y] → A[I_Y, J_X]", {"X": 4, "Y": 6}, None, {"I": 96, "J": 96},
+     "CollectivePermute: in 4 rounds, by tables; over XY of 4 × 192 B"),
+    ("A[I, J_X, K] → A[I, J, K_X]", {"X": 4}, "v5p:2x2x1", {"I": 1, "J": 2048, "K": 4096},
+     "AllToAll: pieces to the front; over X of 4,194,304 B"),
+    ("A[I] → A[I_X]", TWO, None, SIZES, "Slice: plain"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "mesh", "topology", "dims", "said"), FORMS, ids=[said for *_, said in FORMS])
+def test_a_form_is_named_with_what_its_calls_are_over(text, mesh, topology, dims, said):
+    schedule = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, objective="bytes").schedule
+    first, *lines = print_lowering(schedule, lower(schedule)).splitlines()
+    assert first.startswith("for no slice" if topology is None else f"for {topology[:3]}, {topology[4:7]}")
+    assert lines[-1].partition(" = ")[2] == said
+
+
+def test_what_is_done_as_one_is_said():
+    asked = {"mesh": "X=4,Y=4", "topology": "v5e:4x4", "overlap": "on"}
+    dims = {"B": 8192, "D": 8192, "F": 8192}
+    schedule = shardc.plan("A[B_X, D] · W[D, F_Y] → C[B, F_Y]", dims=dims, **asked).schedule
+    assert print_lowering(schedule, lower(schedule)).splitlines()[-1] == "as one: Einsum, AllGather_X in chunks"
