@@ -88,6 +88,10 @@ class Alone:
             return f"({formulas.sizes((*read, written))}) / W_hbm"
         return f"({formulas.sizes(read)}) / W_read + {formulas.local_bytes(written)} / W_write"
 
+    def function_s(self, passes: int, size: int) -> float:
+        """Of a function that goes so many times through so many bytes; by the data sheet nothing is known."""
+        return 0.0 if self.measured is None else passes * size / self.measured.pass_bandwidth
+
     def laid_s_per_byte(self, pieces: bool) -> float:
         """Of a block copied, or in pieces before and after an exchange."""
         if self.measured is None or not pieces:
@@ -97,6 +101,10 @@ class Alone:
     def copy_formula(self, array: Array) -> str:
         """`2·I·J/X / W_copy`."""
         return formulas.local_bytes(array) + " / W_copy"
+
+    def function_formula(self, passes: int, operand: Array) -> str:
+        """`2·2·I·J/X / W_pass`: twice through a block."""
+        return f"{f'{passes}·' if passes > 1 else ''}{formulas.local_bytes(operand)} / W_pass"
 
     def product_formula(self, dims: Iterable[str], axes: Iterable[str], contracts: bool, dtype: DType) -> str:
         """`2·I·J·K/X / C_peak`: multiply-adds count twice. C_peak is the bf16 rate, C_int8 that of one-byte types."""
@@ -116,4 +124,5 @@ class Alone:
             "W_write": known.write_bandwidth,
             "W_copy": known.copy_bandwidth,
             "W_pieces": known.exchange_bandwidth,
+            "W_pass": known.pass_bandwidth,
         }

@@ -16,8 +16,9 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Operations of a product per second, by its type; bytes per second that are read, written, and copied, which is to
-    lay a block anew; and of a block whose pieces are brought together for an exchange, and laid where they belong. By
-    which part longer a product takes whose operations take as long as its bytes."""
+    lay a block anew; of a block whose pieces are brought together for an exchange, and laid where they belong; and of
+    one that a function over a dim goes through. By which part longer a product takes whose operations take as long as
+    its bytes."""
 
     int8_flops: float
     bf16_flops: float
@@ -26,6 +27,7 @@ class Calibration:
     write_bandwidth: float
     copy_bandwidth: float
     exchange_bandwidth: float
+    pass_bandwidth: float
     slowdown: float
 
 

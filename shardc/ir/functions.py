@@ -39,6 +39,7 @@ class Function:
     truths: bool = False  # takes what is true or false, `bool`
     gives: Gives = Gives.SAME
     reduces: str = ""  # over a sharded dim each device's own is a partial one of this kind: "max", "min"
+    passes: int = 0  # so many times it goes through an operand in memory; elementwise ones go with what they read
     across: int = 0  # how many AllReduces of what is left it takes over a sharded dim; 0 where it cannot be done so
     conditions: tuple[int, ...] = ()  # the places of arguments that are true or false, and meet no type
     sign: str = ""  # how the notation writes it between its arguments
@@ -125,13 +126,17 @@ _TABLE = (
     Function("again", "jax.lax.optimization_barrier", lambda np, x: x, linear=(0,), integers=True, truths=True),
     Function("cast", "astype", lambda np, x: x, truths=True, gives=Gives.ASKED, integers=True),
     Function("widen", "astype", lambda np, x: x, linear=(0,), gives=Gives.ASKED, integers=True),  # rounds nothing
-    Function("max", "jnp.max", _max, over_dims=True, keeps_dims=False, integers=True, reduces="max", across=1),
-    Function("min", "jnp.min", _min, over_dims=True, keeps_dims=False, integers=True, reduces="min", across=1),
+    Function(
+        "max", "jnp.max", _max, over_dims=True, keeps_dims=False, integers=True, reduces="max", passes=1, across=1
+    ),
+    Function(
+        "min", "jnp.min", _min, over_dims=True, keeps_dims=False, integers=True, reduces="min", passes=1, across=1
+    ),
     # The maximum that exponents are shifted by, so that none overflows: the result does not depend on it, nor does
     # any derivative.
-    Function("shift", "jnp.max", _max, over_dims=True, keeps_dims=False, reduces="max"),
-    Function("softmax", "jax.nn.softmax", _softmax, over_dims=True, across=2),
-    Function("logsumexp", "jax.nn.logsumexp", _logsumexp, over_dims=True, keeps_dims=False, across=2),
+    Function("shift", "jnp.max", _max, over_dims=True, keeps_dims=False, reduces="max", passes=1),
+    Function("softmax", "jax.nn.softmax", _softmax, over_dims=True, passes=2, across=2),
+    Function("logsumexp", "jax.nn.logsumexp", _logsumexp, over_dims=True, keeps_dims=False, passes=2, across=2),
 )
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _TABLE}

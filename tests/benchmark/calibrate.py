@@ -19,6 +19,7 @@ from pathlib import Path
 
 import shardc
 from shardc.cost import calibration
+from shardc.ir.functions import FUNCTIONS
 from shardc.machines.libtpu import installed
 
 SLICES = {"v4p": "v4:2x2x1", "v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2", "v7x": "tpu7x:2x2x1"}
@@ -34,6 +35,7 @@ EXCHANGES = {
     "AllToAll_XY(A[I_XY, J]) → A[I, J_XY]": 4,
     "AllToAll_XY(A[I, J_XY]) → A[I_XY, J]": 4,
 }
+PASSES = "softmax_J(A[I, J]) → C[I, J]"
 # A product whose operations take about as long as its bytes, which a gather left: an input is brought near beforehand.
 NARROW = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
 NARROWS = ((8192, 8192, 256), (4096, 16384, 256), (8192, 16384, 256), (8192, 8192, 384))
@@ -59,6 +61,8 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
         yield "read_bandwidth", 2 * (i * j + j * k) / replayed(PRODUCT, topology, (i, j, k))
     for i, j, k in WRITES:
         yield "write_bandwidth", 2 * i * k / replayed(PRODUCT, topology, (i, j, k))
+    for i, j in BLOCKS:
+        yield "pass_bandwidth", FUNCTIONS["softmax"].passes * 2 * i * j / replayed(PASSES, topology, (i, j))
     for sizes in BLOCKS:
         for text in GATHERS:
             yield "copy_bandwidth", 2 * sizes[0] * sizes[1] / replayed(text, topology, sizes)

@@ -90,3 +90,20 @@ def test_a_product_whose_bytes_take_as_long_as_its_operations_is_priced_as_repla
     text = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
     narrow = planned(text, "v5p:2x2x1", SIZES | {"K": 256})
     assert narrow.verify().replayed.compute_s == pytest.approx(narrow.cost.compute_s, rel=0.15)
+
+
+def test_a_function_over_a_dim_is_shared_before_its_operand_is_gathered():
+    """It takes time on a slice that is named, once for each block; by the data sheet nothing is known of it."""
+    text = "L[I_X, K_?] = A[I_X, J] · B[J, K_Y]; C[I_X, K] = softmax_K(L)"
+    named = planned(text, overlap="off")
+    *_, soft, gather = named.steps
+    assert (soft.op, gather.op) == ("div", "AllGather") and soft.formula.endswith("2·I·K/X/Y / W_pass")
+    assert named.cost.time_s == pytest.approx(sum(step.time_s for step in named.steps))
+    bare = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=SIZES, chip="v5e", idle="keep")
+    assert all(step.time_s == 0 for step in bare.steps if step.op in ("softmax", "div"))
+
+
+@pytest.mark.tpu
+def test_a_softmax_is_replayed_as_it_is_priced():
+    whole = planned("softmax_J(A[I_X, J]) → C[I_X, J]", "v5p:2x2x1")
+    assert whole.verify().replayed.step_s == pytest.approx(whole.cost.time_s, rel=0.15)

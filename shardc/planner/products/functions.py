@@ -1,10 +1,12 @@
-"""What a function leaves of operands that lie so, and its price: nothing, but for the AllReduces of a reduction."""
+"""What a function leaves of operands that lie so, and its price: that of going through a dim, as measured, and of the
+AllReduces of a reduction."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from shardc.cost.model import picoseconds
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
@@ -20,14 +22,22 @@ def function_of(
 
     `below` are the operands' dims, `operand` is the first of them.
     """
-    own, free = applied(expr.function, expr.over, below, expr.dims, lie, expr.numbers), operand.objective.price(0, 0)
+    own = applied(expr.function, expr.over, below, expr.dims, lie, expr.numbers)
+    alone = operand.objective.price(picoseconds(_alone_s(expr, operand, lie)), 0)
     if own is not None:
-        return own, free
+        return own, alone
     found = reduced_across(expr.function, expr.over, below[0], expr.dims, lie[0], operand.graph.mesh)
     if found is None:
         return None
     sharding, axes = found
-    return sharding, free + _all_reduces(expr, below[0], operand, lie[0], axes)
+    return sharding, alone + _all_reduces(expr, below[0], operand, lie[0], axes)
+
+
+def _alone_s(expr: Call, operand: Search, lie: Sequence[Sharding]) -> float:
+    """What each device does by itself."""
+    passes = FUNCTIONS[expr.function].passes
+    parts = math.prod(lie[0].blocks(operand.graph.mesh)) if passes else 1
+    return operand.model.alone.function_s(passes, operand.total_bytes // parts)
 
 
 def _all_reduces(expr: Call, dims: tuple[str, ...], search: Search, lies: Sharding, axes: Axes) -> int:

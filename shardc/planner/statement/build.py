@@ -17,6 +17,7 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product, Use
+from shardc.ir.functions import FUNCTIONS
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, ValueNumber, applied
 from shardc.ir.program import Input
@@ -163,7 +164,15 @@ class Builder:
     def applied(self, expr: Call, values: tuple[ValueNumber, ...], left: Sharding, name: str) -> ValueNumber:
         """A function of these values' blocks, which leaves that sharding."""
         op, seen = applied(expr, dict(self.problem.program.sizes)), tuple(each.dims for each in expr.operands)
-        return self.append(op, values, self._array(expr, left, name), StepCost(), Rule(), seen)
+        cost = self.function_cost(expr, values[0]) if values else StepCost()
+        return self.append(op, values, self._array(expr, left, name), cost, Rule(), seen)
+
+    def function_cost(self, expr: Call, value: ValueNumber) -> StepCost:
+        """Of what each device does of a function by itself."""
+        passes, alone = FUNCTIONS[expr.function].passes, self.problem.model.alone
+        operand = replace(self.values[value], dims=expr.operands[0].dims)
+        seconds = alone.function_s(passes, operand.local_bytes(self.problem.mesh))
+        return StepCost(0, 0, seconds, partial(alone.function_formula, passes, operand)) if seconds else StepCost()
 
     def _input(self, use: Use, sharding: Sharding) -> ValueNumber:
         if use.name not in self.chosen:

@@ -4,8 +4,8 @@
     logsumexp_J(A[I, J_X])   M[I] so;  S[I]{U_X} = sum_J exp(A - M);  AllReduce;  log S + M
     softmax_J(A[I, J_X])     M[I], S[I] so;  exp(A - M) / S
 
-The array itself never moves. What each device does alone is priced as the function of a whole dim is, at nothing. The
-shift by M changes no result and no derivative, and none is taken through it.
+The array itself never moves. What each device does alone is priced as the function of a whole dim is, with
+the step that leaves the result. The shift by M changes no result and no derivative, and none is taken through it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Steps(Protocol):
     def move(self, value: ValueNumber, move: Move, name: str, rule: Rule) -> ValueNumber: ...
 
     def inner(self, expr: Call) -> str: ...
+
+    def function_cost(self, expr: Call, value: ValueNumber) -> StepCost: ...
 
 
 def is_across(call: Call, operand: Array, dims: Dims) -> bool:
@@ -94,7 +96,12 @@ class _Across:
         word = "largest" if kind == MAX else "smallest"
         op = Apply(function, self.call.over)
         own = self.steps.append(
-            op, (self.value,), array, StepCost(), self._rule(f"each device's {word}"), (self._dims,)
+            op,
+            (self.value,),
+            array,
+            self._cost(function == self.call.function),
+            self._rule(f"each device's {word}"),
+            (self._dims,),
         )
         return self.steps.move(own, AllReduce(self.axes, kind), name, self._rule(f"the {word} of all"))
 
@@ -115,7 +122,12 @@ class _Across:
     ) -> ValueNumber:
         array = self._array(dims, name or self.steps.inner(self.call))
         seen = tuple(self._dims if value == self.value else self.steps.values[value].dims for value in operands)
-        return self.steps.append(Apply(function, (), numbers), operands, array, StepCost(), self._rule(words), seen)
+        op = Apply(function, (), numbers)
+        return self.steps.append(op, operands, array, self._cost(name is not None), self._rule(words), seen)
+
+    def _cost(self, is_all: bool) -> StepCost:
+        """Of a step that stands for all that each device does by itself."""
+        return self.steps.function_cost(self.call, self.value) if is_all else StepCost()
 
     def _rule(self, words: str) -> Rule:
         return Rule(f"{self.call.function} over a sharded dim: {words}")
