@@ -90,7 +90,8 @@ def _tell_json(found: Checked) -> None:
         return
     for warning in found.warnings:
         streams.say(f"{found.level}: {in_line(f'{found.file}: {warning}' if found.file else warning)}")
-    fields = {"ok": not found.status, "program": found.program, "warnings": list(found.notes)}
+    named = {"file": found.file} if found.file else {}
+    fields = {**named, "ok": not found.status, "program": found.program, "warnings": list(found.notes)}
     streams.result(in_lines(json_text(fields)))
 
 

@@ -18,6 +18,7 @@ from shardc.errors import ShardcError
 from shardc.machines.jitted import mesh_of
 from shardc.machines.named import is_library, load_target
 from shardc.machines.run import MAX_SIMULATED
+from shardc.machines.tpu import quiet_without_a_tpu
 
 _USUAL = 8  # of a program that takes what devices there are
 _SHORT = (ValueError, IndexError, ZeroDivisionError, AssertionError)  # what too few devices lead to
@@ -31,6 +32,7 @@ def load_on_devices(text: str, devices: int | None = None, on_slice: bool = Fals
 
     `on_slice`: it is compiled for other devices, so that only the loading needs any. SHC001, SHC409, SHC507.
     """
+    quiet_without_a_tpu()
     before = frozenset(sys.modules)
     if devices is not None:
         _start(devices)

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from glob import glob
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ _QUIET = {
     "JAX_PLATFORMS": "cpu",
 }
 
+_DEVICES = ("/dev/accel*", "/dev/vfio/[0-9]*")  # the files of a TPU that is there
+
 # It reads these when it is loaded. Where its warnings are wanted they hold whatever the user has set, for so long.
 _WARNING = {"TPU_STDERR_LOG_LEVEL": "1", "TPU_MIN_LOG_LEVEL": "1"}
 
@@ -48,6 +51,14 @@ Place = Callable[[int], tuple[int, ...]]  # the coordinates of a device's chip; 
 
 def is_installed() -> bool:
     return importlib.util.find_spec("libtpu") is not None
+
+
+def quiet_without_a_tpu() -> None:
+    """Where libtpu is installed and no TPU is there, JAX does not look for one over the network, nor warn of it."""
+    if is_installed() and not any(map(glob, _DEVICES)):
+        for name, value in _QUIET.items():
+            if name != "JAX_PLATFORMS":  # there may be a GPU
+                os.environ.setdefault(name, value)
 
 
 def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warns: bool = False) -> Any:

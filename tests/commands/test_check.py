@@ -69,7 +69,8 @@ def test_as_json_a_line_each(files: list[str]) -> None:
     result = check(*files[:2], "--json", "--strict")
     errors = [json.loads(line)["error"] for line in result.stderr.splitlines() if line.startswith("{")]
     assert [error["code"] for error in errors][1:] == ["SHC210", "SHC202", "SHC222"]
-    assert json.loads(result.stdout)["ok"] is False
+    said = json.loads(result.stdout)
+    assert said["ok"] is False and said["file"] == files[1]
 
 
 def test_annotations_of_github(files: list[str]) -> None:
