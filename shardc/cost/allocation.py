@@ -9,7 +9,8 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - until an output is written its buffer holds other values, not what collectives leave (`cost.heap.Buffers`);
 - each form takes what `lowering.buffers` says: copies, what is between two rounds, pieces on their way;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
-- functions are computed as they are read, or where their operand lay (`lowering.fusion`).
+- functions are computed as they are read, or where their operand lay (`lowering.fusion`);
+- on a chip whose own memory is large, what finds room there takes none, but for what loops leave (`cost.on_chip`).
 
 Temporaries share a heap in order of time (`cost.heap`).
 """
@@ -21,9 +22,10 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
+from shardc.cost.scheduled import orders
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Step, every_step
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, every_step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.copies import copies_to_reshape
@@ -48,7 +50,7 @@ class Allocation:
 def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocation:
     """What a program's compiled form is predicted to allocate on each device.
 
-    The compiler is free to take operands in either order: what is promised holds in both.
+    The compiler is free to take steps in several orders: what is promised holds in each.
     """
     lowering = lower(schedule) if lowering is None else lowering
     sizes = [size_of(value, schedule.mesh) for value in schedule.values]
@@ -63,7 +65,9 @@ def _temporary(schedule: Schedule, lowering: Lowering) -> int:
     forms: dict[tuple[int, ...], Form] = {
         step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)
     }
-    return max(_Walk(schedule, forms, sizes, steps).temporary_bytes() for steps in _orders(schedule.block))
+    room = tpu.on_chip(lowering.target)
+    found = orders(schedule.block, tpu.moves_early(lowering.target))
+    return max(_Walk(schedule, forms, sizes, steps, Buffers(room)).temporary_bytes() for steps in found)
 
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
@@ -79,25 +83,6 @@ def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
 def _calls(lowering: Lowering) -> Iterator[Call]:
     for form in lowering.forms:
         yield from _calls(form.body) if isinstance(form, Looped) else form.calls(lowering.target.mesh)
-
-
-def _orders(block: Block) -> Iterator[tuple[Step, ...]]:
-    """The steps with each product's first operand made first, and with its last."""
-    made = {value: place for place, step in enumerate(block.steps) for value in step.results}
-    for turn in (1, -1):
-        found: dict[int, Step] = {}
-        pending = [(number, False) for number in reversed(block.outputs)]
-        while pending:
-            number, ready = pending.pop()
-            place = made.get(number)
-            if place is None or place in found:
-                continue
-            if ready:
-                found[place] = block.steps[place]
-            else:
-                pending.append((number, True))
-                pending += [(operand, False) for operand in block.steps[place].operands[::-turn]]
-        yield tuple(found.values())
 
 
 @dataclass(slots=True)
@@ -156,13 +141,15 @@ class _Walk:
         return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, has_products)
 
     def _trips(self, step: Step, loop: Loop, size: int) -> None:
-        """What a trip takes is gone after it. What is carried lies where it lay, unless something else reads that, or
-        it is an argument; what is stacked has a buffer from the first trip on."""
+        """What a trip takes of memory is gone after it. What is carried lies where it lay, unless something else reads
+        that, or it is an argument; what is stacked has a buffer from the first trip on."""
         trip = self.heap.take(size)
+        self.heap.stays_in_memory(trip)
         for place, value in enumerate(step.results):
             operand = step.operands[loop.fixed + place] if place < loop.carried else None
             is_free = operand in self.held and self.last[operand] is step and step.operands.count(operand) == 1
             held = self.held.pop(operand) if operand is not None and is_free else self.heap.take(self.sizes[value])
+            self.heap.stays_in_memory(held)
             if value in self.schedule.outputs:
                 self.heap.becomes_output(held)
             self.held[value] = held

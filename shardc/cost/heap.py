@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shardc.cost.on_chip import Life, on_chip
+
 _ALIGNMENT = 512
 
 
@@ -75,12 +77,14 @@ class Buffers:
     """Buffers as they come and go; where each lies is found once all are known.
 
     An output of 4 that is written at the end; before, a buffer of 3, then one of 2 made from it, copied to the output:
-    3 lies where the output will be, 2 among the temporaries.
+    3 lies where the output will be, 2 among the temporaries. What stays on a chip with so much `room` lies in neither.
     """
 
+    room: int = 0
     _orders: list[tuple[bool, int]] = field(default_factory=list)  # taken or given back, and which, in order of time
     _sizes: list[int] = field(default_factory=list)
     _apart: set[int] = field(default_factory=set)
+    _in_memory: set[int] = field(default_factory=set)
     _outputs: dict[int, int] = field(default_factory=dict)  # of each output when it is written
 
     def take(self, size: int, apart: bool = False) -> int:
@@ -94,6 +98,10 @@ class Buffers:
     def give_back(self, number: int) -> None:
         self._orders.append((False, number))
 
+    def stays_in_memory(self, number: int) -> None:
+        """The buffer never lies on the chip."""
+        self._in_memory.add(number)
+
     def becomes_output(self, number: int) -> None:
         """The buffer is an output's own: it stays, and counts among the outputs."""
         self._outputs[number] = self._orders.index((True, number))
@@ -104,7 +112,7 @@ class Buffers:
     @property
     def temporary_bytes(self) -> int:
         """How far the heap reaches of those that lie in no output; what gaps took of that the compiler counts twice."""
-        elsewhere = self._within_outputs()
+        elsewhere = self._elsewhere()
         heap, found = Heap(), dict[int, int]()
         for takes, number in self._orders:
             if number in elsewhere:
@@ -115,9 +123,15 @@ class Buffers:
                 heap.give_back(found.pop(number))
         return heap.size + heap.lost
 
-    def _within_outputs(self) -> set[int]:
-        """The outputs, and what lies in them before they are written."""
+    def _elsewhere(self) -> set[int]:
+        """What lies on the chip, and in outputs."""
         spans = self._spans()
+        may_lie_there = spans.keys() - self._outputs.keys() - self._in_memory
+        kept = on_chip({number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}, self.room)
+        return kept | self._within_outputs({number: span for number, span in spans.items() if number not in kept})
+
+    def _within_outputs(self, spans: dict[int, tuple[int, int]]) -> set[int]:
+        """The outputs, and what lies in them before they are written."""
         room = {number: [(written, len(self._orders))] for number, written in self._outputs.items()}
         within = set(self._outputs)
         for number in sorted(spans, key=lambda n: -self._sizes[n]):

@@ -252,7 +252,7 @@ def held_as_one(how: How, ends_in: Kind, size: int) -> int:
     return size * 5 // 8 if how is How.CHUNKS and ends_in is Kind.GATHER else 0
 
 
-_ON_CHIP = 2**25  # bytes of temporaries
+_ON_CHIP = 96 * 2**20  # bytes of the 128 MiB of a v5e
 _BESIDE = 2**15  # bytes, of each collective
 _OF_FUNCTION, _OF_PART = 2**14, 2**16  # of each function, and of each collective over a part of an axis on v5e
 _ROUNDED = 512
@@ -269,14 +269,35 @@ class Beside:
 
 @seen(
     "0.0.42.1",
-    "on v5e, temporaries of up to 42 MB in all took no memory but for some 500 B, and 0.2 MB where collectives are "
-    "over parts of axes; of 67 MB they did; on v5p those of collectives always do, and each collective takes up to "
-    "32 KiB beside, each function of an example about half of that, and all together twice that",
+    "of the 128 MiB on a v5e's chip 112 hold what lives there from its making to its last use, up to 16 of these "
+    "operands that are brought early; temporaries that find no room there for all of their life are in memory",
+)
+def on_chip(target: Target) -> int:
+    """How many bytes of temporaries may lie on the chip at once."""
+    return _ON_CHIP if target.generation == "v5e" else 0
+
+
+@seen(
+    "0.0.42.1",
+    "on v5e a collective but an AllReduce begins as soon as what it reads is there, to be hidden beside products, and "
+    "what leads to one goes before what does not: of a feed-forward block with its gradients both gathered weights lay "
+    "in memory until the last product, 1,792 MiB beside 1,280 on v5p",
+)
+def moves_early(target: Target) -> bool:
+    """Whether collectives are put before other steps."""
+    return target.generation == "v5e"
+
+
+@seen(
+    "0.0.42.1",
+    "on v5e, programs whose temporaries are all on the chip take some 500 B, and 0.2 MB where collectives are over "
+    "parts of axes; on v5p each collective takes up to 32 KiB beside its buffers, each function of an example about "
+    "half of that, and all together twice that",
 )
 def in_memory(size: int, beside: Beside, target: Target) -> int:
     """What temporaries of so many bytes take of memory."""
-    if target.generation == "v5e" and size <= _ON_CHIP:
-        return _ROUNDED + beside.over_parts * _OF_PART
+    if on_chip(target):
+        return size + _ROUNDED + beside.over_parts * _OF_PART
     of_functions = 2 * _BESIDE + beside.functions * _OF_FUNCTION if beside.functions else 0
     return size + beside.collectives * _BESIDE + of_functions
 

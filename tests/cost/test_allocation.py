@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.cost.allocation import allocation
 from shardc.cost.heap import Buffers, Heap
+from shardc.cost.on_chip import Life, on_chip
 from shardc.ir.collectives import DirectExchange
 from shardc.lowering.tiles import tiled_bytes
 
@@ -39,6 +40,36 @@ def test_buffers_of_1_2_and_4_reach_7():
     assert heap.size == 7 * 512 and heap.lost == 512
     heap.give_back(four)
     assert heap.take(7 * 512) and heap.size == 7 * 512, "gaps that touch are one"
+
+
+_LIVES = st.builds(lambda size, start, length: Life(size, start, start + length), *[st.integers(1, 9)] * 3)
+
+
+@given(st.lists(_LIVES, max_size=12), st.integers(0, 20))
+def test_what_is_on_the_chip_fits_there_at_any_time_and_what_is_alone_and_fits_is_there(lives, room):
+    kept = on_chip(dict(enumerate(lives)), room)
+    for at in range(20):
+        assert sum(lives[n].size for n in kept if lives[n].start <= at < lives[n].end) <= room
+    for number, one in enumerate(lives):
+        beside = [other for n, other in enumerate(lives) if n != number]
+        alone = not any(other.start < one.end and one.start < other.end for other in beside)
+        assert number in kept or not alone or one.size > room
+
+
+def test_the_largest_choose_their_place_on_the_chip_first():
+    two, other, one, later = Life(2, 0, 2), Life(2, 0, 2), Life(1, 0, 2), Life(1, 2, 3)
+    assert on_chip(dict(enumerate((one, two, other))), 4) == {1, 2}
+    assert on_chip(dict(enumerate((two, other, later))), 4) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("pinned", "size"), [(False, 0), (True, 512)])
+def test_what_loops_leave_is_never_on_the_chip(pinned, size):
+    buffers = Buffers(room=1024)
+    one = buffers.take(512)
+    if pinned:
+        buffers.stays_in_memory(one)
+    buffers.give_back(one)
+    assert buffers.temporary_bytes == size
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=60))
