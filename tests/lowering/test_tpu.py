@@ -85,9 +85,11 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((How.CHUNKS, Kind.GATHER, 64), 40), ((How.CHUNKS, Kind.SUM, 64), 0), ((How.PARTITIONER, Kind.SUM, 64), 0),
     ]),
     (tpu.in_memory, [
-        ((32 * MIB, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((32 * MIB + 1, Beside(0, 0, 0), V5E), 32 * MIB + 1),
+        ((0, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((MIB, Beside(1, 0, 0), V5E), MIB + 512),
         ((100, Beside(3, 2, 0), V5P), 100 + 3 * 32768), ((100, Beside(1, 0, 2), V5P), 100 + 3 * 32768 + 2 * 16384),
     ]),
+    (tpu.on_chip, [((V5E,), 96 * MIB), ((V5P,), 0)]),
+    (tpu.moves_early, [((V5E,), True), ((V5P,), False)]),
     (tpu.copies_beside_product, [
         ((True, True, False), True), ((False, True, False), False), ((True, False, False), False),
         ((True, True, True), False),
