@@ -28,6 +28,8 @@ PROGRAMS = {
         "Activations[batch_data, embed_model] · Weights[embed_data, hidden_model] → Result[batch_data, hidden_model]",
         {"data": 16, "model": 4},
     ),
+    "a torus of two": ("A[I_XY, J] → A[I, J_XY]", {"X": 5, "Y": 4}),
+    "a torus of three": ("A[I_XYZ, J] → A[I, J]", {"X": 2, "Y": 3, "Z": 4}),
     "sums": ("A[I_X, J]{U_YZ} → A[I, J_Y]", {"X": 2, "Y": 2, "Z": 2}),
 }
 
