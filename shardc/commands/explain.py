@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from shardc.commands.completing import chips
 from shardc.commands.expressions import Subcommand, completed
 from shardc.commands.options import telling
 from shardc.errors import MISMATCH, in_lines
@@ -13,7 +14,9 @@ from shardc.io.text import json_text
 
 @click.command(cls=Subcommand)
 @click.argument("target", metavar="MODULE:FUNCTION", shell_complete=completed)
-@click.option("--chip", metavar="v5p", help="The chip that prices it, or a TOML file with its constants.")
+@click.option(
+    "--chip", metavar="v5p", shell_complete=chips, help="The chip that prices it, or a TOML file with its constants."
+)
 @click.option("--topology", metavar="v5p:2x2x2", help="Compile for this slice, with no TPU, instead.")
 @click.option(
     "--devices", type=click.IntRange(min=1, max=512), help="Simulate so many; else as many as its mesh needs."

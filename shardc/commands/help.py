@@ -6,13 +6,14 @@ import shlex
 
 import click
 
+from shardc.commands.completing import topics
 from shardc.commands.expressions import Subcommand
 from shardc.errors import CODES, ShardcError, in_lines, nearest
 from shardc.io import streams
 
 
 @click.command(cls=Subcommand, name="help")
-@click.argument("topic", metavar="[CODE|COMMAND]", required=False)
+@click.argument("topic", metavar="[CODE|COMMAND]", required=False, shell_complete=topics)
 @click.pass_context
 def help_(context: click.Context, topic: str | None) -> int:
     """Explain an error code, as in `shardc help SHC204`; or a command; or list all codes: `shardc help codes`."""

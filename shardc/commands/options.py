@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shardc.commands.completing import chips, dtypes
 from shardc.errors import ShardcError
 from shardc.io import streams
 from shardc.io.files import read_input
@@ -98,8 +99,13 @@ profile_option = click.option(
 _SHARED = (
     click.option("--mesh", metavar="X=4,Y=2", help="Mesh axes and their sizes."),
     click.option("--dims", metavar="I=1024,J=4096", help="Sizes of dims."),
-    click.option("--dtype", metavar="bf16", help="Element type of arrays that declare none."),
-    click.option("--chip", metavar="v5p", help="The chip that prices the plan, or a TOML file with its constants."),
+    click.option("--dtype", metavar="bf16", shell_complete=dtypes, help="Element type of arrays that declare none."),
+    click.option(
+        "--chip",
+        metavar="v5p",
+        shell_complete=chips,
+        help="The chip that prices the plan, or a TOML file with its constants.",
+    ),
     click.option("--topology", metavar="v5p:4x4x4", help="The slice: its chip, its shape, which axes are rings."),
     click.option("--map", metavar="X=0,Y=1+2", help="The physical axes on which mesh axes lie."),
     click.option("--dcn", metavar="P=2", help="Axes over the data-centre network."),

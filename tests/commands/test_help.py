@@ -131,6 +131,9 @@ def test_a_shell_is_told_what_there_is(shell: str, capsys: pytest.CaptureFixture
         (["che"], "check"),
         (["plan", "--objec"], "--objective"),
         (["plan", "--objective", "b"], "bytes"),
+        (["plan", "--chip", "v5"], "v5p"),
+        (["plan", "--dtype", "f8"], "f8_e4m3fn"),
+        (["help", "shc20"], "SHC204"),
     ):
         line = shlex.join(["shardc", *words])
         asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)) if shell != "fish" else words[-1]}
