@@ -96,7 +96,10 @@ class Bound:
     dtype: DType
 
 
-@dataclass(frozen=True)  # without slots: what is asked again and again is kept
+_LONGEST = 160  # characters of a program in a line
+
+
+@dataclass(frozen=True, repr=False)  # without slots: what is asked again and again is kept
 class Program:
     """A checked program. `sizes` has the sizes that are known; `chip` and `topology` if declared."""
 
@@ -125,6 +128,11 @@ class Program:
         """The notation, declarations first: what was parsed can be parsed again."""
         end = [] if self.returns is None else ["return " + ", ".join(self.returns)]
         return "\n".join([*self.declarations, *(statement.text for statement in self.statements), *end])
+
+    def __repr__(self) -> str:
+        """A line, as a notebook shows it."""
+        text = "; ".join(str(self).splitlines())
+        return f"<Program: {text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}>"
 
     @cached_property
     def results(self) -> tuple[Bound, ...]:

@@ -339,6 +339,13 @@ def test_a_repr_is_one_line_however_many_statements():
 
 
 @pytest.mark.devices
+def test_a_program_has_a_short_repr():
+    program = shardc.parse("A[I_X] → A[I]", mesh={"X": 4}, chip="v5e")
+    assert repr(program) == "<Program: mesh X=4; dtype bf16; chip v5e; A[I_X] → A[I]>"
+    long = shardc.parse("; ".join(f"A{n}[I_X] → B{n}[I]" for n in range(40)), mesh={"X": 4})
+    assert len(repr(long)) < 180 and repr(long).endswith("…>")
+
+
 def test_what_the_compiler_is_asked_has_a_repr_and_html():
     import jax
     import jax.numpy as jnp
