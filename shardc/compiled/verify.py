@@ -10,7 +10,7 @@ Collectives are compared as they are, but for what is stated here:
 - *exchanged*: a ReduceScatter of small shares, or of integers, is emitted as an AllToAll, and added up: the same bytes;
 - *as one*: what a product and the collectives beside it became, where they are done as one, adds up to their bytes;
 - *left to XLA*: of a program that is, as a whole, there is nothing to compare;
-- *narrowed*: of f32 that products alone read the bf16 is moved to which they round it, half the bytes;
+- *narrowed*: of f32 that products alone read, directly or moved again, the bf16 is moved to which they round it;
 - *padding*: the rows that a padded ReduceScatter puts on the neighbour come back in small permutes, not counted.
 
 One collective may also be put in another's place, by a compiler or by the emitter. Where that takes more bytes it is
@@ -32,8 +32,9 @@ from shardc.cost.kinds import by_kind
 from shardc.cost.kinds.held import ByKind
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
-from shardc.ir.plan import Cost, Done, Einsum, Schedule, Step, Together, every_step
+from shardc.ir.plan import Cost, Done, Schedule, Step, Together, every_step
 from shardc.ir.sharding import Axes, spell_axes
+from shardc.lowering.rounded import rounded
 
 TOLERANCE = 0.01
 _NARROWED = "as bf16, to which the products that read it round"
@@ -195,21 +196,13 @@ def _matched(schedule: Schedule, number: int, done: Done, compiled: tuple[Collec
     wire = done.times * step.cost.wire_bytes
     moved = done.times > 1 and sum(collective.total_bytes for collective in compiled) == step.cost.wire_bytes
     remark = "once, not in each trip" if moved else _remark(step.name, compiled)
-    if not remark and 2 * sum(collective.total_bytes for collective in compiled) == wire and _is_rounded(done):
+    if (
+        not remark
+        and 2 * sum(collective.total_bytes for collective in compiled) == wire
+        and set(step.results) <= rounded(done.block)
+    ):
         remark = _NARROWED
     return StepMatch(number, step.name, axes, wire, compiled, remark)
-
-
-def _is_rounded(done: Done) -> bool:
-    """Whether products alone read what a step moves, and it is f32."""
-    (moved,) = done.step.results
-    readers = [step for step in done.block.steps if moved in step.operands]
-    is_read = bool(readers) and moved not in done.block.outputs
-    return (
-        is_read
-        and done.block.values[moved].dtype.name == "f32"
-        and all(isinstance(step.op, Einsum) and len(step.operands) > 1 for step in readers)
-    )
 
 
 def _remark(kind: str, compiled: tuple[Collective, ...]) -> str:

@@ -10,6 +10,7 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - each form takes what `lowering.buffers` says: copies, what is between two rounds, pieces on their way;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
 - functions are computed as they are read, or where their operand lay (`lowering.fusion`);
+- what only products read, which round it, lies as bf16 (`lowering.rounded`);
 - on a chip whose own memory is large, what finds room there takes none, but for what loops leave (`cost.on_chip`).
 
 Temporaries share a heap in order of time (`cost.heap`).
@@ -18,7 +19,7 @@ Temporaries share a heap in order of time (`cost.heap`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
@@ -32,6 +33,7 @@ from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Call, Form, Gathered, Looped, Lowering
 from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.lower import lower
+from shardc.lowering.rounded import as_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
 
 def _temporary(schedule: Schedule, lowering: Lowering) -> int:
     """Bytes of temporary buffers, wherever they lie."""
+    schedule = replace(schedule, block=as_kept(schedule.block))
     sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     forms: dict[tuple[int, ...], Form] = {
         step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)

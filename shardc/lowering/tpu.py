@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shardc.ir.dtypes import DTYPES, DType
-from shardc.ir.operations import Kind
+from shardc.ir.operations import Facts, Kind
 from shardc.ir.plan import Einsum, How, Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.target import Shape, Target
@@ -139,6 +139,17 @@ def prices_of_rings_hold(target: Target) -> bool:
 
 
 # What a step takes of memory beside its operands and its result.
+
+
+@seen(
+    "0.0.42.1",
+    "f32 that products alone read, which round it to bf16, is rounded where it is made, or before it is moved to them: "
+    "gathered, exchanged, permuted or sliced once or several times; of partial sums what is added up is f32",
+)
+def rounds_before(move: Facts) -> bool:
+    """Whether what it leaves is rounded before it, if that is rounded."""
+    return move.is_move and not move.reduces
+
 
 _FLAT, _AGAIN = 2**21, 2**20  # bytes of what is copied by rows, and of what is copied again
 _SMALL = 2**24  # bytes of a slice, or of what is laid from pieces
@@ -291,13 +302,13 @@ def moves_early(target: Target) -> bool:
 @seen(
     "0.0.42.1",
     "on v5e, programs whose temporaries are all on the chip take some 500 B, and 0.2 MB where collectives are over "
-    "parts of axes; on v5p each collective takes up to 32 KiB beside its buffers, each function of an example about "
+    "parts of axes; else, and on v5p, each collective takes up to 32 KiB beside its buffers, each function of an example about "
     "half of that, and all together twice that",
 )
 def in_memory(size: int, beside: Beside, target: Target) -> int:
     """What temporaries of so many bytes take of memory."""
-    if on_chip(target):
-        return size + _ROUNDED + beside.over_parts * _OF_PART
+    if on_chip(target) and not size:
+        return _ROUNDED + beside.over_parts * _OF_PART
     of_functions = 2 * _BESIDE + beside.functions * _OF_FUNCTION if beside.functions else 0
     return size + beside.collectives * _BESIDE + of_functions
 

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from shardc.ir.collectives import AllGather, Slice
+from shardc.ir.collectives import AllGather, AllReduce, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import How
+from shardc.ir.plan import Einsum, How
 from shardc.lowering import tpu
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
@@ -85,8 +85,12 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((How.CHUNKS, Kind.GATHER, 64), 40), ((How.CHUNKS, Kind.SUM, 64), 0), ((How.PARTITIONER, Kind.SUM, 64), 0),
     ]),
     (tpu.in_memory, [
-        ((0, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((MIB, Beside(1, 0, 0), V5E), MIB + 512),
+        ((0, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((MIB, Beside(1, 2, 0), V5E), MIB + 32768),
         ((100, Beside(3, 2, 0), V5P), 100 + 3 * 32768), ((100, Beside(1, 0, 2), V5P), 100 + 3 * 32768 + 2 * 16384),
+    ]),
+    (tpu.rounds_before, [
+        ((AllGather(PART, 0).facts,), True), ((Slice(PART, 0).facts,), True), ((AllReduce(PART).facts,), False),
+        ((Einsum.facts,), False),
     ]),
     (tpu.on_chip, [((V5E,), 96 * MIB), ((V5P,), 0)]),
     (tpu.moves_early, [((V5E,), True), ((V5P,), False)]),
