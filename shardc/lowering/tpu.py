@@ -302,8 +302,8 @@ def moves_early(target: Target) -> bool:
 @seen(
     "0.0.42.1",
     "on v5e, programs whose temporaries are all on the chip take some 500 B, and 0.2 MB where collectives are over "
-    "parts of axes; else, and on v5p, each collective takes up to 32 KiB beside its buffers, each function of an example about "
-    "half of that, and all together twice that",
+    "parts of axes; else, and on v5p, each collective takes up to 32 KiB beside its buffers, each function of an "
+    "example about half of that, and all together twice that",
 )
 def in_memory(size: int, beside: Beside, target: Target) -> int:
     """What temporaries of so many bytes take of memory."""
