@@ -7,16 +7,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
-from shardc.cost import CHIPS, Layout, LinkModel, chip, topology
+from shardc.cost import CHIPS, Layout, LinkModel, chip, chips, topology
 from shardc.cost.formulas import evaluate
 from shardc.cost.layout import LINE, RING
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    ReduceScatter,
+    Slice,
+    uneven_exchange,
+)
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Einsum, Step, StepCost
 from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.scatters import block_of
 
 MESH = Mesh.of({"X": 4, "Y": 2})
 BEFORE = Sharding.of([["X", "Y"], []])
@@ -391,3 +400,23 @@ def test_a_memory_limit_is_kept_or_refused_with_the_least():
         limit = tighter.cost.peak_bytes - 1
     assert least == min(peaks | {peak})
     assert shardc.plan(text, memory=f"{least}B", **options).cost.peak_bytes == least
+
+
+@pytest.mark.parametrize(("before", "after", "brings"), [("X ", "Y ", 2 / 3), ("X Y", "Y X", 1)])
+def test_so_is_that_of_rounds_of_pieces(before, after, brings):
+    """On X=2, Y=3 a device that holds I_X lacks at most two of three cells of I_Y; of I_X, J_Y it may lack all."""
+    mesh, shape = Mesh.of({"X": 2, "Y": 3}), (1920, 3840)
+    held, wanted = (Sharding.of([axes.strip() for axes in each.split(" ")]) for each in (before, after))
+    model, array = LinkModel.of(mesh, chip("v5e")), Array("A", ("I", "J"), shape, held, DTYPES["bf16"])
+    step = uneven_exchange(held, wanted.dims, mesh)
+    assert step.brings / step.cells == pytest.approx(brings)
+    told = evaluate(model.formula(step, array), {"I": 1920, "J": 3840, **dict(mesh.axes), **model.symbols()})
+    taken = model.emitted(step, block_of(array, mesh), held).seconds(array.local_bytes(mesh))
+    assert told / taken == pytest.approx(1, rel=1e-6)
+
+
+@pytest.mark.parametrize("key", sorted(chips._COUNTS))
+def test_a_count_of_a_chip_has_at_most_six_digits(key):
+    assert chips._fault(key, 0) is None and chips._fault(key, 10**6 - 1) is None
+    for wrong in (10**6, -1, 1.0, True):
+        assert chips._fault(key, wrong) == f"`{key}` = {wrong!r} is not a count"

@@ -1,8 +1,15 @@
 """What the module's text does at the width that the formatter keeps."""
 
-import pytest
+import ast
 
+import pytest
+from hypothesis import given, settings
+
+import shardc
+from shardc.emit.allowed import ALIKE, MAPPED, PARTED, TABLES, TAKEN
+from shardc.emit.steps.variables import taken_names
 from shardc.emit.text.source import lay_out_return
+from shardc.testing import partial_programs
 
 
 @pytest.mark.parametrize(("width", "lines"), [(87, 1), (88, 1), (89, 4)])
@@ -11,3 +18,34 @@ def test_a_return_is_split_where_the_formatter_splits_it(width, lines):
     found = lay_out_return(names)
     assert len(found) == lines and "".join(line.strip() for line in found).count("A") == 30
     assert max(map(len, found)) <= 88 and (lines > 1 or len(found[0]) == width)
+
+
+@settings(max_examples=8)
+@given(partial_programs())
+def test_every_level_is_four_spaces_in(case):
+    text = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, objective="bytes").source()
+    for body in (node.body for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.For)):
+        assert all(line.col_offset % 4 == 0 and line.col_offset == body[0].col_offset for line in body), text
+
+
+NAMED = [  # a program, and what its module names beside its variables and what every module does
+    ("A[I_X, J] → A[I, J]", {"mesh": "X=2"}, set()),
+    ("A[I_X, J_Y] → A[I_Y, J_X]", {"mesh": "X=4,Y=6"}, {*TABLES, ALIKE, MAPPED}),
+    ("A[I, J]{U_X} → A[I_X, J]", {"mesh": "X=2"}, set(PARTED)),
+    ("A[I_X, J] · B[J, K] → C[I, K]{U_X}", {"mesh": "X=2"}, set(PARTED)),
+]
+
+
+@pytest.mark.parametrize(("text", "asked", "beside"), NAMED, ids=[text for text, *_ in NAMED])
+def test_only_what_a_module_has_is_taken(text, asked, beside):
+    schedule = shardc.plan(text, dims=dict.fromkeys("IJK", 96), objective="bytes", **asked).schedule
+    assert taken_names(schedule) == TAKEN | beside
+
+
+def test_a_variable_named_as_a_table_is_called_otherwise_and_a_prime_is_spelled():
+    (first, *_), asked = sorted(TABLES), {"dims": {"I": 96, "J": 96}, "objective": "bytes"}
+    uneven = shardc.plan(f"{first}[I_X, J_Y] → {first}[I_Y, J_X]", mesh="X=4,Y=6", **asked).source()
+    assert f"def program({first}_1)" in uneven
+    even = shardc.plan(f"{first}[I_X, J_Y] → {first}[I_Y, J_X]", mesh="X=4,Y=4", **asked).source()
+    assert f"def program({first})" in even
+    assert "def program(W_prime)" in shardc.plan("W'[I_X, J] → V[I, J]", mesh="X=4", **asked).source()
