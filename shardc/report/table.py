@@ -82,8 +82,9 @@ def _steps(own: Sequence[StepView]) -> str:
 
 
 def remark(step: StepView) -> str:
-    """`local product; HBM-bound`: its rule, what it waits for, how it is done."""
-    return step.rule + "; HBM-bound" * step.hbm_bound + (f"; as one: {step.form}" if step.form else "")
+    """`local product; HBM-bound`: its rule, what it waits for or what does not wait for it, how it is done."""
+    waits = "; HBM-bound" * step.hbm_bound + "; off the critical path" * step.off_critical_path
+    return step.rule + waits + (f"; as one: {step.form}" if step.form else "")
 
 
 def _nested(own: Sequence[StepView], depth: int = 0) -> Iterator[tuple[int, StepView]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement, Writte
 from shardc.report.units import in_bytes
 
 if TYPE_CHECKING:
+    from shardc.cost.kinds.flow import Path
     from shardc.cost.kinds.held import ByKind
 
 VERSION = 1
@@ -57,6 +58,7 @@ class StepView:
     trips: int = 1
     steps: tuple[StepView, ...] = ()  # of one trip, where the step is a loop
     hbm_bound: bool = False  # of a product: it waits for the device's memory
+    off_critical_path: bool = False  # of a collective of a training step: nothing waits for it
     form: str = ""  # `ring`, `partitioner`: how it is done as one with the steps beside it of the same form
 
 
@@ -148,7 +150,8 @@ def view(planned: PlannedProgram, model: CostModel, asked: Program, asked_model:
     """`asked` is the program as it was given, `asked_model` its prices: on the mesh before any axis was cut."""
     schedule, program = planned.schedule, planned.schedule.program
     mesh, given = program.mesh, [schedule.given(number) for number in schedule.inputs]
-    written = as_written(asked, asked_model, given)
+    written, memory = as_written(asked, asked_model, given), by_kind(schedule)
+    shown = _in_forms(steps(schedule.steps, schedule.values, mesh), schedule)
     return PlanView(
         VERSION,
         dict(schedule.given_mesh.axes),
@@ -159,7 +162,7 @@ def view(planned: PlannedProgram, model: CostModel, asked: Program, asked_model:
         tuple(_array(array, schedule.given_mesh) for array in given),
         tuple(_array(array, schedule.given_mesh) for array in schedule.results),
         tuple(StatementView(statement, mesh) for statement in planned.statements),
-        _in_forms(steps(schedule.steps, schedule.values, mesh), schedule),
+        shown if memory is None else _waiting(shown, memory.off_path),
         planned.cost,
         Bound(planned.bound_bytes),
         Totals(mesh.devices, received(schedule), mesh.devices * planned.cost.flops),
@@ -168,7 +171,7 @@ def view(planned: PlannedProgram, model: CostModel, asked: Program, asked_model:
         (*program.warnings, *planned.notes),
         int(model.chip.hbm_bytes),
         _warnings(planned.cost, model.chip),
-        by_kind(schedule),
+        memory,
     )
 
 
@@ -196,6 +199,15 @@ def _in_forms(found: tuple[StepView, ...], schedule: Schedule) -> tuple[StepView
     forms = {n: group.how.value for group in schedule.together for n in range(group.first, group.last + 1)}
     forms |= dict.fromkeys(range(len(found)), "XLA") if schedule.by_xla else {}
     return tuple(replace(step, form=forms[n]) if n in forms else step for n, step in enumerate(found))
+
+
+def _waiting(found: tuple[StepView, ...], off: Collection[Path], around: Path = ()) -> tuple[StepView, ...]:
+    """What is off the critical path says so, in loops too."""
+    paths = [(*around, place) for place in range(len(found))]
+    return tuple(
+        replace(step, off_critical_path=path in off, steps=_waiting(step.steps, off, path))
+        for step, path in zip(found, paths, strict=True)
+    )
 
 
 def every_view(found: Sequence[StepView]) -> Iterator[StepView]:
@@ -260,7 +272,7 @@ def _statement_fields(statement: StatementView, top: int | None) -> dict[str, An
 def step_fields(step: StepView) -> dict[str, Any]:
     """Of a loop the number of trips and the steps of one as well."""
     found = asdict(step)
-    for quiet in ("form", "hbm_bound"):
+    for quiet in ("form", "hbm_bound", "off_critical_path"):
         if not found[quiet]:
             del found[quiet]
     if not step.steps:

@@ -340,6 +340,30 @@ def test_a_strategy_needs_the_collectives_of_its_listing(strategy):
         assert found == Counter(text.partition(" ")[0] for text in listed[half])
 
 
+OF_WEIGHTS = {"AllGather Win", "AllGather Wout", "ReduceScatter dWin", "ReduceScatter dWout"}
+OF_TOKENS = {"AllGather In", "ReduceScatter Out", "AllGather dOut", "ReduceScatter dIn"}
+MARKED = {  # as the listings have it, on the critical path and off it; a second gather of In is shared here
+    "DP": (set(), {"AllReduce dWout", "AllReduce dWin"}),
+    "FSDP": (set(), OF_WEIGHTS),
+    "TP": (OF_TOKENS, set()),
+    "FSDP+TP": (OF_TOKENS, OF_WEIGHTS),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES["strategies"], ids=lambda one: one["strategy"])
+def test_a_collective_of_a_strategy_is_on_or_off_the_critical_path_as_its_listing_says(strategy):
+    program = shardc.parse(strategy["program"], **STRATEGIES["common"])
+    plan = shardc.plan(shardc.grad(program, whole=True), formula="book")
+    moved = [step for step in plan.steps if step.wire_bytes]
+    marked: tuple[set[str], set[str]] = (set(), set())
+    for step in moved:
+        marked[step.off_critical_path].add(f"{step.op} {step.result.partition('[')[0]}")
+    assert marked == MARKED[strategy["strategy"]]
+    assert str(plan).count("off the critical path") == sum(step.off_critical_path for step in moved)
+    told = [step.get("off_critical_path", False) for step in json.loads(plan.to_json(1))["steps"]]
+    assert sum(told) == sum(step.off_critical_path for step in plan.steps)
+
+
 # --- what cannot be
 
 

@@ -15,7 +15,8 @@ from math import prod
 from shardc.cost.allocation import Allocation
 from shardc.cost.formulas import over
 from shardc.cost.kinds.alive import at_peak
-from shardc.cost.kinds.flow import Flow
+from shardc.cost.kinds.critical import off_path
+from shardc.cost.kinds.flow import Flow, Path
 from shardc.cost.kinds.playbook import Layers, layers_of
 from shardc.cost.kinds.told import Kind, Told, told
 from shardc.cost.memory import allocated_of
@@ -60,6 +61,7 @@ class ByKind:
     kept: tuple[Kept, ...]
     parameters: int  # of the model, on all devices
     layers: Layers | None = None  # where it is one of transformer layers
+    off_path: frozenset[Path] = frozenset()  # the collectives that are off the critical path
 
 
 def held_by_kind(schedule: Schedule) -> ByKind | None:
@@ -83,8 +85,8 @@ class _Count:
         given, left = ({kind: self._of(kind, numbers) for kind in Kind} for numbers in ends.values())
         peak = self._peak() if self.allocated is None else self._allocated(self.allocated)
         found = [self._held(kind, given[kind], left[kind], peak[kind], kept) for kind in Kind]
-        layers = layers_of(self.told, self.schedule.block)
-        return ByKind(tuple(found), tuple(self._kept(number) for number in kept), self.told.parameters, layers)
+        layers, off = layers_of(self.told, self.schedule.block), off_path(self.told, self.schedule.block)
+        return ByKind(tuple(found), tuple(self._kept(number) for number in kept), self.told.parameters, layers, off)
 
     def _held(self, kind: Kind, given: list[int], left: list[int], peak: int, kept: list[int]) -> Held:
         larger = max(given, left, key=self._bytes)

@@ -54,6 +54,7 @@ class Told:
     kept: tuple[int, ...]
     parameters: int  # elements of all weights, on all devices
     forward: frozenset[int]  # what is made before backward begins
+    incoming: int  # the incoming gradients: a bit for each input
 
 
 def told(block: Block) -> Told | None:
@@ -105,7 +106,7 @@ class _Step:
                 kinds[number] = kind
         parameters = sum(_elements(flow.values[number]) for number in weights)
         made = (link.target for link in flow.links[: self._begun] if link.step is not None)
-        return Told(flow, tuple(kinds), kept, parameters, frozenset(filter(self._is_forward, made)))
+        return Told(flow, tuple(kinds), kept, parameters, frozenset(filter(self._is_forward, made)), self.incoming)
 
     def _inputs(self, among: int) -> Iterator[int]:
         """The inputs of floats among these."""
