@@ -88,7 +88,7 @@ def check(every, scattered):
 
 
 def test_what_was_planned_before_changes_no_plan(scattered):
-    check(cases(9, 13, FEW), scattered)
+    check(cases(6, 13, FEW), scattered)
 
 
 @pytest.mark.exhaustive
