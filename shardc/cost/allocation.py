@@ -116,6 +116,9 @@ class _Walk:
         self.last = {value: step for step in steps for value in self._read(step)}
         for step in steps:
             self._step(step, self.forms[step.results])
+        for value in self.schedule.outputs:  # what is passed on is copied at the end
+            if value in self.schedule.inputs:
+                self.heap.becomes_output(self.heap.take(self.sizes[value]))
         return self.heap.temporary_bytes
 
     def _step(self, step: Step, form: Form) -> None:

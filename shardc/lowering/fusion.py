@@ -16,6 +16,7 @@ from enum import Enum, auto
 
 from shardc.ir.digits import Reshape
 from shardc.ir.functions import FUNCTIONS
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.lowering import tpu
 from shardc.lowering.repeats import is_again
@@ -44,7 +45,7 @@ def reads(step: Step, block: Block) -> Reads:
             return Reads.MEMORY
         case _:
             assert step.op.facts.is_move, step.op
-            return Reads.MEMORY
+            return Reads.ELEMENTS if step.op.facts.kind is Kind.SLICE else Reads.MEMORY
 
 
 def _product(step: Step, block: Block) -> Reads:
