@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
@@ -70,7 +71,8 @@ def _temporary(schedule: Schedule, lowering: Lowering) -> int:
     }
     room = tpu.on_chip(lowering.target)
     found = orders(schedule.block, tpu.moves_early(lowering.target))
-    return max(_Walk(schedule, forms, sizes, steps, Buffers(room)).temporary_bytes() for steps in found)
+    ways = product(found, tpu.computes_again(lowering.target))
+    return max(_Walk(schedule, forms, sizes, *way, Buffers(room)).temporary_bytes() for way in ways)
 
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
@@ -96,6 +98,7 @@ class _Walk:
     forms: dict[tuple[int, ...], Form]  # by the results of the step
     sizes: tuple[int, ...]
     steps: tuple[Step, ...]
+    again: bool  # whether products compute functions that they read, each for itself
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     users: dict[int, list[Step]] = field(default_factory=dict)
@@ -110,7 +113,7 @@ class _Walk:
         for step in reversed(self.steps):
             if step.op.facts.kind is Kind.SLICE and (self._only_products_read(step.result) or self._is_cut_again(step)):
                 self.inside[step.result] = step.operands
-        found = fused(self.schedule.block, self.steps)
+        found = fused(self.schedule.block, self.steps, self.again)
         self.inside, self.products = self.inside | found.inside, found.products
         steps = [step for step in self.steps if not self.inside.keys() & set(step.results)]
         self.last = {value: step for step in steps for value in self._read(step)}

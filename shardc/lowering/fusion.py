@@ -3,7 +3,8 @@
     x = A · B; y = gelu(x); z = y ⊙ x; s = sum_F(z)      one loop over the product's tiles: x, y and z lie nowhere
     x = A · B; m = max_F(x); z = x - m                   x is read in two loops: it lies in memory, z where x lay
 
-A value belongs to the loop of what reads it, if all that read it belong to one. Collectives and products read from
+A value belongs to the loop of what reads it, if all that read it belong to one. Where products alone read it, it is
+computed in each as they read. Collectives and products read from
 memory, and outputs lie there. A loop computes one product at most, and what is made of nothing (a mask, positions along
 a dim) is computed in every loop that reads it.
 """
@@ -64,8 +65,8 @@ class Fused:
     products: frozenset[int]
 
 
-def fused(block: Block, steps: Sequence[Step]) -> Fused:
-    """What of some steps of a block has no buffer."""
+def fused(block: Block, steps: Sequence[Step], again: bool = True) -> Fused:
+    """What of some steps of a block has no buffer. With `again` what products alone read is computed in each."""
     single = [step for step in steps if not isinstance(step.op, Loop)]
     kinds = {step.result: reads(step, block) for step in single}
     free = _made_of_nothing(single, kinds)
@@ -74,12 +75,13 @@ def fused(block: Block, steps: Sequence[Step]) -> Fused:
         for operand in step.operands:
             readers.setdefault(operand, []).append(step)
     loop_of, products, inside = dict[int, int](), set[int](), dict[int, tuple[int, ...]]()
+    repeated = _computed_again(single, kinds, readers) - set(block.outputs) if again else set[int]()
     for step in reversed(single):
         value, kind = step.result, kinds[step.result]
         loops = {_loop(reader, kinds, loop_of) for reader in readers.get(value, ())}
         loop = next(iter(loops), None) if len(loops) == 1 or (value in free and None not in loops) else None
-        if is_again(step.op) and value not in block.outputs:
-            inside[value], loop = step.operands, value  # it lies where its operand lies
+        if (is_again(step.op) and value not in block.outputs) or value in repeated:
+            inside[value], loop = step.operands, value  # it lies where its operand lies, or nowhere
         elif loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT):
             loop = value  # read by several, or from memory
         else:
@@ -90,6 +92,20 @@ def fused(block: Block, steps: Sequence[Step]) -> Fused:
         loop_of[value] = loop
         products |= {loop} if kind is Reads.PRODUCT else set()
     return Fused(inside, frozenset(products))
+
+
+def _computed_again(steps: Sequence[Step], kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]]) -> set[int]:
+    """Functions of elements that products alone read, and that are not computed with a product of their own."""
+    with_product, found = set[int](), set[int]()
+    for step in steps:
+        value, read = step.result, readers.get(step.result, [])
+        own = (operand for operand in step.operands if len(readers[operand]) == 1)
+        is_product = kinds[value] is Reads.PRODUCT
+        if is_product or (kinds[value] is Reads.ELEMENTS and not with_product.isdisjoint(own)):
+            with_product.add(value)
+        elif isinstance(step.op, Apply) and kinds[value] is Reads.ELEMENTS and read:
+            found |= {value} if all(kinds.get(each.results[0]) is Reads.PRODUCT for each in read) else set()
+    return found
 
 
 def _loop(reader: Step, kinds: dict[ValueNumber, Reads], loop_of: dict[int, int]) -> int | None:

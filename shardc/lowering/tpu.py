@@ -245,6 +245,17 @@ def copies_rows(piece: Shape, joined: int) -> bool:
     return piece[-1] % LANES != 0 and joined > 1
 
 
+@seen(
+    "0.0.42.1",
+    "a function of elements that products alone read, and not itself computed with one, was computed in each of them: "
+    "the relu of three feed-forward blocks, whose operand the backward program reads too; on v5p such programs took "
+    "just that, on v5e more, as if it were kept",
+)
+def computes_again(target: Target) -> tuple[bool, ...]:
+    """Whether products compute again what they read, or it is kept; or either, where that is not known."""
+    return (True,) if target.generation == "v5p" else (True, False)
+
+
 @seen("0.0.42.1", "functions of a product's result are computed as its tiles are; a loop computes one product")
 def is_computed_in_loop(products_before: bool) -> bool:
     """Whether a product is computed in the loop that reads it."""

@@ -39,10 +39,49 @@ def test_a_mask_and_what_it_hides_lie_nowhere_but_the_scores_do():
     assert [schedule.values[number].name for number in large] == ["Score"]
 
 
+FEED_FORWARD = "Tmp[B_X, F] = In[B_X, D] · Win[D_X, F]; Out[B_X, D] = relu(Tmp) · Wout[F, D_X]"
+RESHARD = "A[B_X, S] → A[B, S_X]"
+
+
+def with_gradients(text, topology, dims):
+    program = shardc.parse(text, mesh={"X": 8}, dims=dims, topology=topology, dtype="bf16")
+    return shardc.plan(shardc.grad(program, whole=True))
+
+
+def test_a_function_that_products_alone_read_lies_nowhere_and_one_computed_with_a_product_does():
+    schedule = with_gradients(FEED_FORWARD, "v5e:2x4", {"B": 16384, "D": 8192, "F": 32768}).schedule
+    relu, where = (next(s.result for s in schedule.steps if s.name == name) for name in ("relu", "where"))
+    inside = fused(schedule.block, schedule.steps).inside
+    assert relu in inside and where not in inside
+    assert relu not in fused(schedule.block, schedule.steps, again=False).inside
+
+
+def test_until_what_is_passed_on_is_copied_its_room_holds_others():
+    block = 32768 * 32768 // 8 * 2
+    schedule = with_gradients(RESHARD, "v5p:2x2x2", {"B": 32768, "S": 32768}).schedule
+    assert block <= allocation(schedule).temporary_bytes <= block + 2**19
+
+
+@pytest.mark.tpu
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("text", "dims"), [(FEED_FORWARD, {"B": 16384, "D": 8192, "F": 32768}), (RESHARD, {"B": 32768, "S": 32768})]
+)
+def test_forward_and_backward_are_compiled_as_promised(text, dims):
+    found = with_gradients(text, "v5p:2x2x2", dims).verify()
+    assert 0.99 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.01
+
+
+def test_a_slice_of_a_function_is_computed_as_it_is_read():
+    schedule = planned("m = index_F >= index_B; Out[B_X, F_Y] = where(m, A[B_X, F_Y], 0)", "v5p:2x2x2").schedule
+    large = [step.result for step in schedule.steps if step.result not in schedule.outputs]
+    assert set(large) <= fused(schedule.block, schedule.steps).inside.keys()
+
+
 def test_what_an_output_or_a_collective_reads_has_a_buffer():
     schedule = planned(START + "y = relu(x); z = gelu(tanh(y)); Out[B, F] = z; Own[B_X, F_Y] = y", "v5p:2x2x2").schedule
     inside = fused(schedule.block, schedule.steps).inside
-    read = {operand for step in schedule.steps if step.is_collective for operand in step.operands}
+    read = {operand for step in schedule.steps if step.op.facts.communicates for operand in step.operands}
     assert inside and not inside.keys() & (read | set(schedule.outputs))
 
 
