@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardc.backward.forward import Names, forward, shown
-from shardc.backward.terms import Dims, printed, use
+from shardc.backward.terms import printed, use
 from shardc.backward.walk import Walk
 from shardc.backward.written import Line, Lines, Written, each_line, every_line, in_use, named
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Pattern
 from shardc.ir.program import Input, Program, every_statement
+from shardc.ir.sharding import Dims
 from shardc.notation import parse
 from shardc.notation.printer import print_loop
 

@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from shardc.backward.terms import Dims, Term, call, negative, number, over, sign, summed, times
+from shardc.backward.terms import Term, call, negative, number, over, sign, summed, times
+from shardc.ir.sharding import Dims
 
 Gradients: TypeAlias = tuple[Term | None, ...]
 Derivative: TypeAlias = Callable[[Term, tuple[Term, ...], Dims], Gradients]

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardc.backward.keys import Held, Keyed, Keys
-from shardc.backward.terms import Dims
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Pattern, uses
 from shardc.ir.program import Program, Statement
+from shardc.ir.sharding import Dims
 from shardc.notation.printer import print_loop
 
 

@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from shardc.backward.terms import Dims
 from shardc.ir.dtypes import DType, Kind
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.program import For, Input, Program, Statement, bound_by, same_array
+from shardc.ir.sharding import Dims
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shardc.backward.keys import Keyed, Looped, Taken, again, contracted
-from shardc.backward.terms import Dims, Term, added, sign, use, uses, zero
+from shardc.backward.terms import Term, added, sign, use, uses, zero
 from shardc.backward.walk import Walk
 from shardc.backward.written import Line, Lines, Written, each_line, named
 from shardc.ir.expressions import Expr, Pattern, parts_of
 from shardc.ir.program import Statement
+from shardc.ir.sharding import Dims
 
-Parts = Sequence[tuple[str, Term]]  # of arrays by their keys
+TermsByKey = Sequence[tuple[str, Term]]  # of arrays by their keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def _through_loop(walk: Walk, looped: Looped) -> None:
     _add(walk, [(state.outside, state.use) for state in states + sums] + left)
 
 
-def _trip(walk: Walk, looped: Looped, given: Parts) -> tuple[list[Written], list[tuple[str, Term]]]:
+def _trip(walk: Walk, looped: Looped, given: TermsByKey) -> tuple[list[Written], list[tuple[str, Term]]]:
     """The statements of one trip backward, and the gradients of what is scanned."""
     around, walk.lines = walk.lines, []
     _add(walk, given)
@@ -164,6 +165,6 @@ def _at_index(rows: Term, dim: str) -> Term:
     return use(name, tuple(one for one in dims if one != dim))
 
 
-def _add(walk: Walk, parts: Parts) -> None:
+def _add(walk: Walk, parts: TermsByKey) -> None:
     for key, term in parts:
         walk.parts.setdefault(key, []).append(term)

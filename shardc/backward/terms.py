@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-Dims = tuple[str, ...]
+from shardc.ir.sharding import Dims
+
 _MARK = re.compile("\0([^\0]*)\0([^\0]*)\0")
 
 

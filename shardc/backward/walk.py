@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias, assert_never
 from shardc.backward.derivatives import BY_VALUE, DERIVATIVES, fitted
 from shardc.backward.keys import Keys, depending, is_active
 from shardc.backward.terms import (
-    Dims,
     Term,
     added,
     bare,
@@ -30,6 +29,7 @@ from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.scalars import Scalar
+from shardc.ir.sharding import Dims
 from shardc.notation import print_number
 
 # What is made again: nothing, all that lies between, or of loops all but products with weights.

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shardc.backward.terms import Dims, printed, use, uses
+from shardc.backward.terms import printed, use, uses
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Pattern
+from shardc.ir.sharding import Dims
 
 
 @dataclass(frozen=True, slots=True)

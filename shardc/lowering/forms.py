@@ -35,7 +35,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Axes
-from shardc.lowering.scatters import Parts, Round, Scattering
+from shardc.lowering.scatters import AxesOfDims, Round, Scattering
 from shardc.lowering.target import Target
 
 Sent: TypeAlias = tuple[Axes, Axes]  # the orders in which devices count the blocks that they hold, and want
@@ -94,7 +94,7 @@ class Gathered:
     axes: Axes
     dim: int
     rounds: tuple[Round, ...]
-    parts: Parts
+    parts: AxesOfDims
     to_equal: bool = False
     rows: int | None = None  # the size of the digit above, as rows of what is above that
 

@@ -30,7 +30,7 @@ from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.flow import AxisSet, equal_along, equal_within, waited_for
 from shardc.lowering.forms import Form, Gathered, InRounds, InTurns, Looped, Lowering, OneForm, Pieces, Plain, Scattered
-from shardc.lowering.scatters import LocalBlock, Parts, Round, block_of, rounds, scatterings
+from shardc.lowering.scatters import AxesOfDims, LocalBlock, Round, block_of, rounds, scatterings
 from shardc.lowering.target import Shape, Target
 
 
@@ -98,7 +98,7 @@ def _gather_rounds(axes: Axes, target: Target) -> tuple[Round, ...]:
     return rounds(axes, target)[::-1] if tpu.is_not_gathered_over(axes, target) else (Round(axes),)
 
 
-def _of_last_dim_first(parts: Parts) -> Axes:
+def _of_last_dim_first(parts: AxesOfDims) -> Axes:
     """Of a gather over several dims the last one's axes are the major ones: its blocks lie one after another then."""
     return tuple(axis for _, minor in reversed(parts) for axis in minor)
 

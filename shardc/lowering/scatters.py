@@ -19,7 +19,7 @@ from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.target import Shape, Target
 
-Parts = tuple[tuple[int, Axes], ...]  # dims, and the axes that each gets at its end
+AxesOfDims = tuple[tuple[int, Axes], ...]  # dims, and the axes that each gets at its end
 
 
 class Along(Enum):
@@ -57,7 +57,7 @@ class Scattering:
     """How a block is shared out along these dims, in which rounds."""
 
     along: Along
-    dims: Parts
+    dims: AxesOfDims
     rounds: tuple[Round, ...]
 
     @property
@@ -81,7 +81,7 @@ def block_of(array: Array, mesh: Mesh) -> LocalBlock:
     return LocalBlock(array.local_shape(mesh), array.dtype)
 
 
-def scatterings(parts: Parts, block: LocalBlock | None, target: Target) -> tuple[Scattering, ...]:
+def scatterings(parts: AxesOfDims, block: LocalBlock | None, target: Target) -> tuple[Scattering, ...]:
     """How to share out a block along these dims: one after another, or together. None: one of large whole tiles."""
     found = list[Scattering]()
     for some in _one_after_another(parts, target):
@@ -99,7 +99,7 @@ def depends_on_share(shape: Shape, dtype: DType, target: Target) -> bool:
     return not tpu.is_scattered(dtype) or len(shape) < 2 or not tpu.is_large_share(least)
 
 
-def _scattering(parts: Parts, share: LocalBlock | None, target: Target) -> Scattering:
+def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> Scattering:
     along = Along.PLAIN if share is None else _along(share, tpu.may_exchange(target))
     if len(parts) > 1 and along is not Along.EXCHANGED:
         along = Along.STACKED
@@ -108,7 +108,7 @@ def _scattering(parts: Parts, share: LocalBlock | None, target: Target) -> Scatt
     return Scattering(along, parts, (Round(axes),) if at_once else rounds(axes, target))
 
 
-def _one_after_another(parts: Parts, target: Target) -> tuple[Parts, ...]:
+def _one_after_another(parts: AxesOfDims, target: Target) -> tuple[AxesOfDims, ...]:
     """Over a whole slice, scattered in rounds, several dims take a round each, with no shares to be stacked.
 
     Those over most axes first, then over most devices: most of the bytes come in the first round, over its links.
@@ -121,7 +121,7 @@ def _one_after_another(parts: Parts, target: Target) -> tuple[Parts, ...]:
     return tuple((part,) for part in in_order)
 
 
-def share_of(parts: Parts, local: Shape, mesh: Mesh) -> Shape:
+def share_of(parts: AxesOfDims, local: Shape, mesh: Mesh) -> Shape:
     """What of a block each device gets."""
     counts = {dim: mesh.product(axes) for dim, axes in parts}
     return tuple(size // counts.get(dim, 1) for dim, size in enumerate(local))

@@ -28,7 +28,7 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Array, Sharding
-from shardc.testing.letters import GROUPS, Dims, Groups, Lies, after, names_of, read
+from shardc.testing.letters import GROUPS, Groups, Lies, Sizes, after, names_of, read
 from shardc.testing.oracles import all_shardings
 
 
@@ -155,7 +155,7 @@ _MESHES = (
     Mesh.of({"X": 2, "Y": 2, "Z": 2}),
 )
 _SIZES = {2: 24, 3: 12}  # of each dim, by rank: shared out by all that the meshes have
-Condition = Callable[[Groups, Dims, Mesh], bool]
+Condition = Callable[[Groups, Sizes, Mesh], bool]
 CONDITIONS: dict[str, Condition] = {
     "always": lambda groups, dims, mesh: True,
     "d ≠ e": lambda groups, dims, mesh: dims["d"] != dims["e"],
@@ -168,7 +168,7 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
-def holds(when: str, groups: Groups, dims: Dims, mesh: Mesh) -> bool:
+def holds(when: str, groups: Groups, dims: Sizes, mesh: Mesh) -> bool:
     """Whether a condition of `CONDITIONS` holds, or all of several: `d ≠ e, d ≠ f`."""
     return all(CONDITIONS[each](groups, dims, mesh) for each in when.split(", "))
 
@@ -213,7 +213,7 @@ class LawCase:
     array: Array
     mesh: Mesh
     groups: Groups
-    dims: Dims
+    dims: Sizes
     agrees: bool
 
     def __str__(self) -> str:
@@ -249,7 +249,7 @@ def _case(law: Law, sharding: Sharding, mesh: Mesh, chosen: Mapping[str, Any]) -
         yield LawCase(array, mesh, groups, dims, found is not None and _same(found, wanted, mesh))
 
 
-def _left(array: Array, side: str, groups: Groups, dims: Dims, mesh: Mesh) -> Lies | None:
+def _left(array: Array, side: str, groups: Groups, dims: Sizes, mesh: Mesh) -> Lies | None:
     """What a side leaves; None where it is not legal, or a dim not shared out evenly."""
     if not array.sharding.divides(array.shape, mesh):
         return None

@@ -32,7 +32,7 @@ from shardc.ir.operations import IllegalMove, require, require_minor
 from shardc.ir.sharding import SUM, Array, Axes, Sharding
 
 Groups: TypeAlias = Mapping[str, Axes]
-Dims: TypeAlias = Mapping[str, int]
+Sizes: TypeAlias = Mapping[str, int]
 GROUPS, DIMS = "pqr", "def"
 
 
@@ -119,7 +119,7 @@ def after(array: Array, moves: Sequence[LawMove], laid_out: Callable[[], Any], m
     return array, held
 
 
-def read(text: str, groups: Groups, dims: Dims) -> tuple[LawMove, ...]:
+def read(text: str, groups: Groups, dims: Sizes) -> tuple[LawMove, ...]:
     """The moves that a side of a law stands for; IllegalMove where its letters name an axis twice."""
     return tuple(_move(part.strip(), groups, dims) for part in text.split(";") if part.strip())
 
@@ -131,7 +131,7 @@ def names_of(text: str) -> tuple[str, ...]:
     return (*sorted(groups), *sorted(inside))
 
 
-def _move(text: str, groups: Groups, dims: Dims) -> LawMove:
+def _move(text: str, groups: Groups, dims: Sizes) -> LawMove:
     name, _, rest = text.partition("_")
     letters, _, inside = rest.partition("(")
     some = [groups[letter] for letter in letters]

@@ -177,9 +177,16 @@ def beside(other: Path) -> None:
     for name, mesh, arrays, count, _ in CLASSES:
         for objective in ("time", "bytes"):
             texts = list(drawn(mesh, arrays, count, "idle" in name))
-            found = [[side.seconds(text, mesh, objective) for side in sides] for text in texts]
+            found = [in_turns(sides, (text, mesh, objective), place) for place, text in enumerate(texts)]
             rows.append((f"{name}, by {objective}, {mesh.count('=')} axes", count, *ratio(*zip(*found, strict=True))))
     print(tabulate(rows, headers=("", "programs", "other", "this", "ratio", "of sums"), disable_numparse=True))
+
+
+def in_turns(sides: Sequence[Planning], asked: tuple[str, str, str], place: int) -> list[float]:
+    """The seconds of each side, now the one first, now the other."""
+    order = sides if place % 2 else sides[::-1]
+    found = {side: side.seconds(*asked) for side in order}
+    return [found[side] for side in sides]
 
 
 def ratio(before: Sequence[float], after: Sequence[float]) -> tuple[str, str, str, str]:

@@ -20,18 +20,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TypeAlias
 
 from shardc.cost.bounds import bytes_to_reshard
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.plan import Schedule
 from shardc.ir.program import For, Input, Program, read_by
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Dims, Sharding
 from shardc.planner.bounds.received import Matmul, Operand, received
 from shardc.planner.bounds.sent import by_products, sent
-
-Dims: TypeAlias = tuple[str, ...]
 
 _SUMS = ("add", "sub")
 ZERO_AT_ZERO = (*_SUMS, "neg", "relu", "gelu", "silu", "tanh", "square", "abs", "sqrt")

@@ -16,7 +16,7 @@ from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.ir.sharding import Sharding
 from shardc.planner.paths.search import Search
-from shardc.planner.whole.prices import NEVER, States, Table, states
+from shardc.planner.whole.prices import NEVER, PriceArray, States, states
 
 Places: TypeAlias = NDArray[np.int64]  # of each state of a node, the sharding's place in the States of its array
 
@@ -74,7 +74,7 @@ class Entity:
         """Whether it lies so by what the text says."""
         return any(base.is_given and base.places[0] == self.place(sharding) for base in self.bases)
 
-    def choices(self, pattern: Pattern, with_sums: bool, table: Table) -> Places:
+    def choices(self, pattern: Pattern, with_sums: bool, table: PriceArray) -> Places:
         """The places of the shardings that match a pattern and that the array can be in."""
         exact, around = pattern.exact, self.search.graph
         if exact is not None:

@@ -21,7 +21,7 @@ from shardc.planner.digits.products import in_digits
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
-from shardc.planner.whole.prices import NEVER, Scale, States, Table
+from shardc.planner.whole.prices import NEVER, PriceArray, Scale, States
 
 MOST_OF_ONE = 400  # choices of where operands and result of one product lie, in whole shardings
 MOST_PRICED = 500  # of all products of a program that are priced in digits
@@ -36,11 +36,11 @@ class End:
 
     search: Search
     states: States
-    between: Table
+    between: PriceArray
     places: Sequence[int]  # without partial sums
 
     @classmethod
-    def of(cls, search: Search, states: States, between: Table, places: Sequence[int]) -> End:
+    def of(cls, search: Search, states: States, between: PriceArray, places: Sequence[int]) -> End:
         whole = [at for at in places if not search.graph.shardings[states.numbers[at]].unreduced]
         return cls(search, states, between, tuple(dict.fromkeys(whole)))
 
@@ -101,7 +101,7 @@ class DigitWays:
 
 def _plainly(
     scale: Scale, ends: Sequence[End], ways: Sequence[tuple[Way, int]]
-) -> Iterator[tuple[tuple[int, ...], Table]]:
+) -> Iterator[tuple[tuple[int, ...], PriceArray]]:
     """For each choice of where the operands lie the least price of plain ways to each place of the result."""
     result, own = ends[-1], np.array([scale.of_price(price) for _, price in ways], dtype=np.int64)
     onward = result.between[[result.states.place[way.result] for way, _ in ways]]

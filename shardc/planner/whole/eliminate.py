@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shardc.planner.whole.prices import NEVER, Table
+from shardc.planner.whole.prices import NEVER, PriceArray
 
 MOST = 6_000_000  # entries of a table
 SMALL = 20_000  # entries of a table that is quicker to make than to prune
@@ -28,7 +28,7 @@ class Factor:
     """A price for each choice of states of some nodes, in the order of the table's dims."""
 
     nodes: tuple[int, ...]
-    table: Table
+    table: PriceArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _without(factors: list[Factor], node: int, sizes: Sequence[int]) -> Factor:
     shape = tuple(sizes[other] for other in nodes)
     laid = [_laid(factor, (*nodes, node)) for factor in factors]
     step = max(1, AT_ONCE // max(1, math.prod(shape)))
-    best: Table | None = None
+    best: PriceArray | None = None
     for start in range(0, sizes[node], step):
         total = _total([table[..., start : start + step] for table in laid], (*shape, min(step, sizes[node] - start)))
         least = total.min(axis=-1)
@@ -169,7 +169,7 @@ def _without(factors: list[Factor], node: int, sizes: Sequence[int]) -> Factor:
     return Factor(nodes, np.minimum(best, NEVER))
 
 
-def _total(tables: list[Table], shape: tuple[int, ...]) -> Table:
+def _total(tables: list[PriceArray], shape: tuple[int, ...]) -> PriceArray:
     if len(tables) == 1:
         return np.broadcast_to(tables[0], shape)
     total = np.empty(shape, dtype=np.int64)
@@ -179,7 +179,7 @@ def _total(tables: list[Table], shape: tuple[int, ...]) -> Table:
     return total
 
 
-def _laid(factor: Factor, nodes: tuple[int, ...]) -> Table:
+def _laid(factor: Factor, nodes: tuple[int, ...]) -> PriceArray:
     """A table with a dim for each of the nodes, of size one for those that it does not mention."""
     order = sorted(range(len(factor.nodes)), key=lambda place: nodes.index(factor.nodes[place]))
     table = factor.table.transpose(order)

@@ -14,7 +14,7 @@ from shardc.planner.products.ways import Way
 from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor
-from shardc.planner.whole.prices import NEVER, Prices, Scale, Table, between, masked
+from shardc.planner.whole.prices import NEVER, PriceArray, Prices, Scale, between, masked
 
 MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
 
@@ -45,7 +45,7 @@ class Nodes:
         self.sizes.append(size)
         return len(self.sizes) - 1
 
-    def add(self, nodes: tuple[int, ...], table: Table) -> None:
+    def add(self, nodes: tuple[int, ...], table: PriceArray) -> None:
         self.factors.append(Factor(nodes, np.ascontiguousarray(table)))
 
     def lying(self, entity: Entity, pattern: Pattern, times: int, with_sums: bool = False) -> Lying:
@@ -53,14 +53,14 @@ class Nodes:
         places = entity.choices(pattern, with_sums, self.between(entity))
         return Lying(self.node(len(places)), places, times)
 
-    def between(self, entity: Entity) -> Table:
+    def between(self, entity: Entity) -> PriceArray:
         search = entity.search
         key = (search.shape, search.total_bytes)
         if key not in self.prices:
             self.prices[key] = between(search, self.scale)
         return self.prices[key]
 
-    def masked(self, entity: Entity) -> Table:
+    def masked(self, entity: Entity) -> PriceArray:
         """The same with what is whole made partial sums at the end: one copy of it, for nothing."""
         search = entity.search
         key = (search.shape, search.total_bytes)
@@ -144,7 +144,7 @@ class Nodes:
         return replace(lying, places=np.where(places < 0, places.max(), places))
 
 
-def repeated(table: Table, times: int) -> Table:
+def repeated(table: PriceArray, times: int) -> PriceArray:
     """The prices of what is done in each trip of a loop."""
     return table if times == 1 else np.where(table > NEVER // times, NEVER, table * times)
 

@@ -30,8 +30,8 @@ from shardc.planner.paths.graph import Graph, edge_costs
 from shardc.planner.paths.search import Search
 from shardc.rules.products import placements
 
-Table = NDArray[np.int64]
-Prices = dict[tuple[tuple[int, ...], int], Table]  # by the shape and the bytes of an array
+PriceArray = NDArray[np.int64]  # of one array or two: a price for each of their shardings
+Prices = dict[tuple[tuple[int, ...], int], PriceArray]  # by the shape and the bytes of an array
 NEVER = 1 << 56
 BITS = 55  # of a price that some plan may have
 MAX_ROUTES = 100  # between shardings of one array that are worked out; of more, all are left to the search
@@ -52,7 +52,7 @@ class Scale:
         bits = min(BITS - first.bit_length(), 24)
         return cls(objective, bits, max(0, second.bit_length() - bits)) if bits > 0 else None
 
-    def of_arrays(self, time_ps: Table, wire_bytes: Table) -> Table:
+    def of_arrays(self, time_ps: PriceArray, wire_bytes: PriceArray) -> PriceArray:
         first, second = (time_ps, wire_bytes) if self.objective is Objective.TIME else (wire_bytes, time_ps)
         kept = np.minimum(first, NEVER >> self.bits)  # what is above has no room
         return np.minimum((kept << self.bits) + (second >> self.unit), NEVER)
@@ -123,7 +123,7 @@ def _every_sharding(around: Graph) -> Iterator[Sharding]:
                 yield around.refined(Sharding(dims, frozenset(chosen)))
 
 
-def between(search: Search, scale: Scale) -> Table:
+def between(search: Search, scale: Scale) -> PriceArray:
     """The least price from each sharding to each other; NEVER where the array cannot lie so, or nothing leads there."""
     all_states = states(search.graph, search.model, search.array)
     fits = np.array([search.divides(number) for number in all_states.numbers], dtype=bool)
@@ -135,7 +135,7 @@ def between(search: Search, scale: Scale) -> Table:
     return found
 
 
-def masked(search: Search, found: Table) -> Table:
+def masked(search: Search, found: PriceArray) -> PriceArray:
     """The same with the further way of a copy that is kept among zeros: last, and for nothing."""
     every, found = states(search.graph, search.model, search.array), found.copy()
     for place, number in enumerate(every.numbers):  # those of fewer partial sums come first
@@ -146,7 +146,7 @@ def masked(search: Search, found: Table) -> Table:
     return found
 
 
-def _edges(search: Search, every: States, scale: Scale) -> Table:
+def _edges(search: Search, every: States, scale: Scale) -> PriceArray:
     """One move each."""
     count = len(every.numbers)
     found = np.full((count, count), NEVER, dtype=np.int64)
@@ -158,13 +158,13 @@ def _edges(search: Search, every: States, scale: Scale) -> Table:
     return found
 
 
-def _close(found: Table) -> None:
+def _close(found: PriceArray) -> None:
     """Floyd and Warshall: by way of each sharding in turn."""
     for middle in range(len(found)):
         np.minimum(found, found[:, middle, None] + found[None, middle, :], out=found)
 
 
-def _add_routes(search: Search, every: States, scale: Scale, found: Table) -> None:
+def _add_routes(search: Search, every: States, scale: Scale, found: PriceArray) -> None:
     """The routes in digits, where whole axes do not get there at once."""
     around = search.graph
     pairs = _in_digits(around, search.model)
