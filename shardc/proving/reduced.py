@@ -47,7 +47,6 @@ from shardc.ir.plan import (
     Loop,
     Schedule,
     Step,
-    Together,
     ValueNumber,
     every_block,
     operands_of,
@@ -183,10 +182,11 @@ class _Walk:
                 found.append(self._work(step, block, known))
             for value in step.results:
                 self._cut(block.values[value], known[value])
-        self.outputs = [known[value] for value in block.outputs]
+        self.sizes, self.outputs = known, [known[value] for value in block.outputs]
         return found
 
     outputs: list[tuple[Size, ...]] = field(default_factory=list)
+    sizes: dict[ValueNumber, tuple[Size, ...]] = field(default_factory=dict)  # of the block walked last
 
     def _loop(
         self, loop: Loop, form: Looped, given: list[tuple[Size, ...]]
@@ -226,21 +226,17 @@ class _Walk:
 
     def of_groups(self, schedule: Schedule) -> None:
         """A sum for all as a ring is scattered on the way, along a dim that no value shows cut so far; and so are
-        chunks."""
+        chunks. Either may be a digit."""
         for group in schedule.together:
-            self._of_chunks(schedule, group)
-            ring, result = ring_of(schedule, group), schedule.values[schedule.steps[group.first].results[0]]
+            ring, chunks = ring_of(schedule, group), chunks_of(schedule, group)
+            first, last = (schedule.steps[place].result for place in (group.first, group.last))
             if group.how is How.RING and ring is not None and ring.gathered_after:
-                parts = ring.size * self.mesh.product(result.sharding.dims[result.dims.index(ring.dim)])
-                stands = self.together.get(ring.dim, ring.dim)
-                self.units[stands] = math.lcm(self.units.get(stands, 1), parts)
+                self._along(first, schedule.values[first], ring.dim, ring.size)
+            if group.how is How.CHUNKS and chunks is not None:
+                self._along(last, schedule.values[last], chunks.dim, chunks.count)
 
-    def _of_chunks(self, schedule: Schedule, group: Together) -> None:
-        found, result = chunks_of(schedule, group), schedule.values[schedule.steps[group.last].result]
-        if group.how is How.CHUNKS and found is not None:
-            parts = found.count * self.mesh.product(result.axes_of(found.dim))
-            stands = self.together.get(found.dim, found.dim)
-            self.units[stands] = math.lcm(self.units.get(stands, 1), parts)
+    def _along(self, value: ValueNumber, array: Array, dim: str, parts: int) -> None:
+        self._in_parts(self.sizes[value][array.dims.index(dim)], parts * self.mesh.product(array.axes_of(dim)))
 
     def _cut(self, array: Array, sizes: Sequence[Size]) -> None:
         for size, axes in zip(sizes, array.sharding.dims, strict=True):

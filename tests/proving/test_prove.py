@@ -130,6 +130,21 @@ def test_products_with_their_collectives_as_one_are_proved(name):
         assert prove(schedule, wrong).verdict is Verdict.WRONG
 
 
+def test_what_is_done_as_one_along_a_digit_is_proved():
+    """The small size of B has room for the chunks of its lower digit."""
+    plan = shardc.plan(
+        "H[B_Y, F_X] = In[B_Y, D_X] · W[D_Y, F_X]",
+        mesh="X=2,Y=2,Z=2",
+        dims={"B": 4096, "D": 8192, "F": 32768},
+        dtype="bf16",
+        topology="v5p:2x2x2",
+    )
+    forms = [replace(ordered, together=(group,)) for ordered, group in candidates(plan.schedule)]
+    texts = [source(schedule, "v5p") for schedule in forms]
+    assert any("joined" in text and "B1_Z" in text for text in texts)
+    assert all(prove(schedule, text).holds for schedule, text in zip(forms, texts, strict=True))
+
+
 def test_dims_of_one_array_stay_apart_and_renamed_ones_together():
     plan = planned("S[T, R] = x[T, D] · x[R, D]", {"X": 2}, dims={"T": 512, "D": 256})
     sizes = reduced(plan.schedule, lower(plan.schedule)).sizes
