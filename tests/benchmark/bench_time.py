@@ -265,11 +265,18 @@ def tuned_table(rows: list[Row]) -> str:
     for section in dict.fromkeys(row.case.section for row in rows):
         part = [row for row in rows if row.case.section == section and row.tuned_s]
         ratios, above = [row.tuned_s / row.xla_s for row in part], [row for row in part if row.tuned_s > row.xla_s]
-        kept = Counter("XLA" if row.kept == "XLA" else "a form" if "left" in row.kept else "steps" for row in part)
+        kept = Counter(_how(row.kept) for row in part)
         figures = (f"{_mean(ratios):.3f}", f"{max(ratios):.3f}", len(above))
         lines.append((section, len(part), *figures, *(kept[name] for name in ("steps", "a form", "XLA"))))
     headers = ("tuned", "cases", "÷ XLA, mean", "worst", "above 1.00", "kept: steps", "a form", "XLA's own")
     return tabulate(lines, headers=headers, disable_numparse=True, colalign=("left", *["right"] * 7))
+
+
+def _how(label: str) -> str:
+    """Of what is kept: XLA's own program, a plan with a form in it, or steps alone."""
+    if label == "XLA":
+        return label
+    return "a form" if any(word in label for word in ("left to XLA", "as a ring", "in chunks")) else "steps"
 
 
 def limit_table(rows: list[Row]) -> str:

@@ -10,7 +10,7 @@ import shardc
 from shardc import cli
 from shardc.compiled.compare import Side
 from shardc.compiled.replay.timeline import Event, Timeline
-from shardc.compiled.tune.plans import by_xla, forms, plans
+from shardc.compiled.tune.plans import as_planned, by_xla, forms, plans
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.allocation import Allocation
 from shardc.emit.steps import local
@@ -61,6 +61,15 @@ def test_forms_are_legal_and_priced_no_higher_than_their_steps():
     assert all(not list(faults_of(each.found.schedule)) for each in found)
     in_chunks = [each for each in found if "chunks" in each.how]  # one of eight is not hidden, which may be too much
     assert all(each.predicted_s < first.predicted_s for each in found if each not in in_chunks)
+
+
+def test_a_plan_with_something_done_as_one_is_a_candidate_as_it_is():
+    plan = planned()
+    [as_it_is], [*blocking] = as_planned(plan._found), as_planned(planned(overlap="off")._found)
+    assert as_it_is.found.schedule == plan.schedule and plan.schedule.together and not blocking
+    (steps, *_) = plans(plan._found, asked(plan), 0)
+    assert as_it_is.predicted_s < steps.predicted_s
+    assert as_it_is.label in [candidate.label for _, _, candidate in forms(steps, asked(plan))], "tried once"
 
 
 def test_what_is_left_to_xla_is_on_the_mesh_as_given():
@@ -146,7 +155,7 @@ def test_what_is_kept_is_never_slower_than_xla(tmp_path, monkeypatch):
     assert kept.replayed_s <= xla.replayed_s < 0.85 * blocking.replayed_s
     assert kept.side.wire_bytes <= blocking.side.wire_bytes and kept.side.memory.temporary_bytes < 2e7
     assert kept.candidate.label != "XLA", "of equals the one whose steps are known"
-    assert said[0] == "compiling 1 of 2: the plan" and len(said) == len(tuning.tried.tried)
+    assert said[0] == "compiling 1 of 3: the plan" and len(said) == len(tuning.tried.tried) == len(by_name)
     assert tuning.plan.notes[-1].startswith("tuned: the plan, AllGather")
     assert json.loads(tuning.plan.to_json())["notes"] == [*tuning.plan.notes]
     made = len(list(tmp_path.iterdir()))

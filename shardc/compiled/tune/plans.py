@@ -51,6 +51,14 @@ def plans(found: PlannedProgram, asked: Asked, few: int) -> Iterator[Candidate]:
             return
 
 
+def as_planned(found: PlannedProgram) -> Iterator[Candidate]:
+    """The plan with what is done as one in it, if anything is."""
+    schedule = found.schedule
+    if schedule.together:
+        how = "; ".join(spelled(schedule, group) for group in schedule.together)
+        yield Candidate("the plan", how, found, found.cost.time_s)
+
+
 def by_xla(found: PlannedProgram, asked: Asked) -> Candidate:
     """The program left to XLA, on the mesh as given."""
     uncut = found

@@ -1,6 +1,7 @@
 """Compiles the best few plans of a program in their forms, and the program left to XLA; replays all; keeps the best.
 
-    1  the plans and XLA's own program        every one compiled and replayed
+    1  the plans, the first as it is and by
+       its steps, and XLA's own program       every one compiled and replayed
     2  of the fastest plan, each product      left to XLA with collectives beside it, one group at a time
     3  of each product the group that gained  all of them at once
 
@@ -18,7 +19,7 @@ from typing import Any
 from shardc.compiled.compilers import slice_mesh
 from shardc.compiled.hlo.text import UnreadableHlo
 from shardc.compiled.tune.made import Made, made
-from shardc.compiled.tune.plans import XLA, Candidate, by_xla, forms, plans, together
+from shardc.compiled.tune.plans import XLA, Candidate, as_planned, by_xla, forms, plans, together
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.model import LinkModel
 from shardc.emit import source
@@ -43,8 +44,9 @@ def tune(found: PlannedProgram, asked: Asked, few: int = FEW, say: Say = lambda 
     """
     trial = _Trial(asked, say)
     whole = [by_xla(found, asked)] if _is_for_xla(found) else []
-    trial.all([*plans(found, asked, few), *whole])
-    fastest = min((each for each in trial.tried if each.candidate.name != XLA), key=trial.rank)
+    steps = list(plans(found, asked, few))
+    trial.all([*steps, *as_planned(found), *whole])
+    fastest = min(trial.tried[: len(steps)], key=trial.rank)
     if fastest.side is not None and asked.overlap is not Overlap.OFF:
         _in_forms(fastest, trial)
     best = min(range(len(trial.tried)), key=lambda place: trial.rank(trial.tried[place]))
@@ -65,9 +67,10 @@ def _is_for_xla(found: PlannedProgram) -> bool:
 def _in_forms(plan: Tried, trial: _Trial) -> None:
     """Each group by itself, then of each product the best of those that gained."""
     alone = list(forms(plan.candidate, trial.asked))
-    tried = trial.all([candidate for _, _, candidate in alone])
+    trial.all([candidate for _, _, candidate in alone if candidate.label not in trial.by_label])
     gains: dict[int, tuple[float, Schedule, Together]] = {}
-    for (ordered, group, _), each in zip(alone, tried, strict=True):
+    for ordered, group, candidate in alone:
+        each = trial.by_label[candidate.label]
         product = _product_of(ordered, group)
         known = gains.get(product)
         if each.replayed_s < (plan.replayed_s if known is None else known[0]):
@@ -92,6 +95,10 @@ class _Trial:
     tried: list[Tried] = field(default_factory=list)
     errors: list[ShardcError] = field(default_factory=list)
     meshes: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def by_label(self) -> dict[str, Tried]:
+        return {each.candidate.label: each for each in self.tried}
 
     def rank(self, tried: Tried) -> tuple[float, ...]:
         """What is kept has the least of this: what keeps the memory limit before all; of equals one whose steps are
