@@ -23,28 +23,36 @@ def kinds_table(found: ByKind) -> str:
     headers = ("kind", "given", "left", "at the peak", "for each parameter")
     parts = [f"memory by kind, {found.parameters:,} parameters", _table(headers, [*rows, ("all", *total, "")])]
     if found.kept:
-        kept = [(one.made, str(one.array), in_bytes(one.bytes), _each(one), one.formula) for one in found.kept]
-        kept.append(("all", "", in_bytes(sum(one.bytes for one in found.kept)), "", ""))
-        parts += ["", "activations", _table(("kept", "as", "bytes", "each trip", "formula"), kept)]
+        parts += ["", "activations", _kept(found)]
     if found.layers is not None:
         parts += ["", *_playbook(found, found.layers)]
     return "\n".join(parts)
 
 
+def _kept(found: ByKind) -> str:
+    """What forward leaves for backward; of transformer layers in the units of the playbook's formula as well."""
+    headers = ["kept", "as", "bytes", "each trip", "formula"]
+    rows = [[one.made, str(one.array), in_bytes(one.bytes), _each(one), one.formula] for one in found.kept]
+    rows.append(["all", "", in_bytes(sum(one.bytes for one in found.kept)), "", ""])
+    if found.layers is not None:
+        headers.append("/ (L·s·b·h)")
+        whole = [one.whole for one in found.kept]
+        for row, count in zip(rows, [*whole, sum(whole)], strict=True):
+            row.append(f"{count / found.layers.unit:.2f}")
+    return _table(headers, rows)
+
+
 def _playbook(found: ByKind, layers: Layers) -> Iterator[str]:
-    """What a layer keeps, all devices together, in the units of the playbook's formula, and beside it."""
+    """What is kept, all devices together, beside the playbook's formula."""
     named = ", ".join(f"{name} = {dims}" for name, dims in layers.dims)
-    yield "activations beside the Ultra-Scale Playbook's, on all devices together"
-    yield f"  L·s·b·h = {layers.unit:,}: L = {layers.layers}, {named}"
-    figures = [(one.made, one.whole) for one in found.kept]
+    yield f"beside the Ultra-Scale Playbook, on all devices: L·s·b·h = {layers.unit:,}; L = {layers.layers}, {named}"
     rows = [
-        *figures,
-        ("all that is kept", sum(count for _, count in figures)),
+        ("what is kept", sum(one.whole for one in found.kept)),
         ("L·s·b·h·(34 + 5·a·s/h)", layers.bytes_of()),
-        ("of which without dropout: 32 + 2·a·s/h", layers.bytes_of(UNDROPPED, SCORES_UNDROPPED)),
+        ("without dropout: 32 + 2·a·s/h", layers.bytes_of(UNDROPPED, SCORES_UNDROPPED)),
     ]
     shown = [(name, in_bytes(count), f"{count / layers.unit:.2f}") for name, count in rows]
-    yield _table(("kept", "bytes", "bytes / (L·s·b·h)"), shown)
+    yield _table(("activations", "bytes", "/ (L·s·b·h)"), shown)
 
 
 def choices_table(plans: Sequence[tuple[str, ByKind | None, Cost]]) -> str:

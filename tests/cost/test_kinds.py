@@ -15,6 +15,7 @@ from shardc.cost.formulas import evaluate
 from shardc.cost.kinds.alive import at_peak
 from shardc.cost.kinds.flow import Flow
 from shardc.cost.memory import peak_bytes
+from shardc.report.kinds import kinds_table
 from shardc.testing import backward_programs, loops, programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -149,6 +150,11 @@ def test_what_a_layer_keeps_is_what_the_playbook_counts_for_it(dims, layers):
     inner, middle = 2 * sizes["H"] * sizes["E"], 2 * sizes["F"]
     of_a_layer = b * s * (2 * 4 * h + 4 * inner + middle) + 2 * a * s * s * b
     assert sum(one.whole for one in plan.memory.kept) == of_a_layer
+    said = [line.split() for line in kinds_table(plan.memory).splitlines()]
+    [kept], [beside] = ([row for row in said if row[:2] == words] for words in (["what", "is"], ["L·s·b·h·(34", "+"]))
+    assert float(kept[-1]) == pytest.approx(of_a_layer / (b * s * h), abs=0.005)
+    assert float(beside[-1]) == pytest.approx(34 + 5 * a * s / h, abs=0.005)
+    assert sum(float(row[-1]) for row in said if "2·B·" in "".join(row)) == pytest.approx(float(kept[-1]), abs=0.05)
     assert (middle, inner) != (8 * h, 2 * h) or of_a_layer + b * s * middle == found.bytes_of(32, 2)
 
 
