@@ -34,6 +34,7 @@ RULES = {
     "A[B_X, I, J] · D[B, J, K] → C[B_X, I, K]": "Slice_X,B D; Einsum",
     "A[I_XY, J] · B[J, K] → C[I_X, K]": "Einsum; AllGather_Y C",
     "A[I_X, J] → A[I, J_X]": "AllToAll_X,J A",
+    "AllGather_X(A[I_X, J]) → A[I, J]": "AllGather_X A",
     "A[I_X, J_Y] → A[I_Y, J_X]": "AllGather_X A; AllGather_Y A; Slice_Y,I A; Slice_X,J A",
     "A[I]{U_X} → A[I_X]": "ReduceScatter_X,I A",
     "C[I, L] = A[I, J_X] · B[J_X, K] · D[K, L]": "Einsum; AllReduce_X C_1; Einsum",
