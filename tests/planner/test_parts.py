@@ -4,24 +4,31 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import shardc
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
+from shardc.ir.program import For
 from shardc.ir.sharding import Sharding
 from shardc.planner import Idle, Objective
+from shardc.planner.options import Method, Options
 from shardc.planner.paths.few import few_choices, fitted
 from shardc.planner.planned import Gap, Planning
 from shardc.planner.problem import Problem
 from shardc.planner.program.plan import planned_at_once
 from shardc.planner.whole import plan
+from shardc.planner.whole.arrays import is_accumulated
 from shardc.planner.whole.eliminate import Solved, solve
 from shardc.planner.whole.plan import _Task
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.rewrites import Rewritten
+from shardc.testing import matmuls
 
 sys.path.insert(0, str(Path(__file__).parent))
+from meaning import assert_means_the_program
 from test_whole import model_of, parsed
 
 
@@ -69,3 +76,39 @@ def test_a_pruned_graph_has_the_same_least_price_and_none_below_what_is_known(ob
     monkeypatch.setattr(plan, "FEW", 0)
     assert plan._solved(graph).price == plan._solved(graph, known=least + 1).price == least
     assert plan._solved(graph, known=least // 2) == Solved((), NEVER, NEVER)
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_linear"), [("G = G + W[L, M, I]", True), ("G = G + relu(G)", False), ("G = W[L, M, I]", True)]
+)
+def test_what_a_loop_in_a_loop_only_adds_to_is_accumulated(inner, is_linear):
+    text = f"G[I] = A[I]; for L {{ for M {{ {inner} }} }}; S[I] = G"
+    program = parsed(text, Mesh.of({"X": 2}), {"I": 8, "L": 2, "M": 2})
+    (loop,) = (each for each in program.statements if isinstance(each, For))
+    assert is_accumulated(program.inside(loop), "G") == is_linear
+
+
+def test_under_a_limit_below_the_plans_peak_each_statement_is_leaner_or_all_is_refused():
+    text = "T[I_X, K] = A[I_X, J_Y] · B[J, K]; S[I, L_Y] = T · C[K_X, L]"
+    asked = {"mesh": "X=2,Y=2", "dims": {"I": 64, "J": 32, "K": 128, "L": 64}, "objective": "bytes"}
+    free = shardc.plan(text, **asked)
+    limits, found = [free.cost.peak_bytes], []
+    while limits:
+        try:
+            found.append(shardc.plan(text, memory=limits.pop() - 1, **asked).cost)
+            limits.append(found[-1].peak_bytes)
+        except ShardcError as error:
+            assert error.code == "SHC410"
+    peaks, wires = [[free.cost.peak_bytes, *(cost.peak_bytes for cost in found)], [cost.wire_bytes for cost in found]]
+    assert found and peaks == sorted(peaks, reverse=True) and wires == sorted(wires)
+
+
+@settings(max_examples=10)
+@given(matmuls(max_axes=2), st.sampled_from(Objective))
+def test_without_a_search_a_plan_means_the_program_and_costs_no_less(case, objective):
+    program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims, dtype="bf16")
+    model = model_of(case.mesh)
+    asked = (Options(method=how, idle=False) for how in (Method.SEARCH, Method.ROUTES))
+    searched, routed = (planned_at_once(program, model, objective, options) for options in asked)
+    assert objective.first(routed.price(objective)) >= objective.first(searched.price(objective))
+    assert_means_the_program(routed.schedule)
