@@ -112,3 +112,19 @@ def test_without_a_search_a_plan_means_the_program_and_costs_no_less(case, objec
     searched, routed = (planned_at_once(program, model, objective, options) for options in asked)
     assert objective.first(routed.price(objective)) >= objective.first(searched.price(objective))
     assert_means_the_program(routed.schedule)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "S[I_X, J] = A[I, J_Y] + B[I_X, J]",
+        "S[I_?, J_?] = A[I, J_Y] + B[I_X, J]",
+        "S[I_?, K] = A[I_X, J_Y] · B[J_Y, K]",
+        "T = A[I_X, J] · B[J, K_Y]; S[I, K] = relu(T) + C[I, K_Y]",
+    ],
+)
+def test_without_a_search_functions_and_open_shardings_are_planned_too(text):
+    mesh = Mesh.of({"X": 2, "Y": 2})
+    program = parsed(text, mesh, dict.fromkeys("IJK", 8))
+    found = planned_at_once(program, model_of(mesh), Objective.BYTES, Options(method=Method.ROUTES, idle=False))
+    assert_means_the_program(found.schedule)
