@@ -28,6 +28,7 @@ from shardc.planner.statement.gaps import bound_of
 from shardc.planner.statement.strategies import candidates, cheapest_input, searched
 
 SHARED = 12  # strategies that are built where a statement uses an array twice; planned whole, all are compared
+SHARED_OF_MANY, MANY = 2, 24  # and in a program of so many statements: a layer and its gradients plan twice as fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ class PartialPlan:
 
     def _by_what_they_take(self, built: Iterator[_Trial]) -> Iterator[_Trial]:
         """The search charges a move of an array for each use; done, it is done once. What takes nothing comes first."""
-        few = built if self.problem.options.memory is not None else islice(built, SHARED)
+        most = SHARED if len(self.problem.program.statements) < MANY else SHARED_OF_MANY
+        few = built if self.problem.options.memory is not None else islice(built, most)
         first = list(islice(few, 1))
         if first and not any(self.problem.objective.measures(self._own_price(first[0].builder))):
             yield first.pop()
