@@ -136,6 +136,12 @@ class _Walk:
         beside = self.heap.take(self._held_as_one(step), apart=True)
         self._do(step, actions(form, self._blocks(step)))
         self.heap.give_back(beside)
+        if self._is_as_one(step):  # its parts are read and left in memory
+            self.heap.stays_in_memory(beside, *self.heap.since(beside))
+
+    def _is_as_one(self, step: Step) -> bool:
+        groups = (self.schedule.steps[group.first : group.last + 1] for group in self.schedule.together)
+        return any(step is each for steps in groups for each in steps)
 
     def _held_as_one(self, step: Step) -> int:
         """Where the step ends a group of steps that are done as one, what that takes beside them."""

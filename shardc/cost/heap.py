@@ -98,9 +98,13 @@ class Buffers:
     def give_back(self, number: int) -> None:
         self._orders.append((False, number))
 
-    def stays_in_memory(self, number: int) -> None:
-        """The buffer never lies on the chip."""
-        self._in_memory.add(number)
+    def stays_in_memory(self, *numbers: int) -> None:
+        """The buffers never lie on the chip."""
+        self._in_memory.update(numbers)
+
+    def since(self, number: int) -> range:
+        """The buffers taken after this one."""
+        return range(number + 1, len(self._sizes))
 
     def becomes_output(self, number: int) -> None:
         """The buffer is an output's own: it stays, and counts among the outputs."""
