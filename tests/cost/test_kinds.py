@@ -278,3 +278,8 @@ def test_the_command_shows_a_step_and_what_making_again_saves(capsys):
     assert [one["made"] for one in fields["memory"]["activations"]] == ["In"]
     assert cli._status(["memory", str(EXAMPLES / "attention.shard")]) == 4
     assert "no input is a weight" in capsys.readouterr().err
+
+
+def test_memory_by_kind_is_a_line_where_python_shows_it():
+    line = repr(planned("mlp").memory)
+    assert line.startswith("<ByKind: at the peak weights ") and all(kind in line for kind in KINDS)

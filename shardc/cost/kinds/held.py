@@ -55,13 +55,19 @@ class Kept:
     formula: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ByKind:
+    """The memory of a training step by kind; `shardc memory` shows it as a table."""
+
     held: tuple[Held, ...]
     kept: tuple[Kept, ...]
     parameters: int  # of the model, on all devices
     layers: Layers | None = None  # where it is one of transformer layers
     off_path: frozenset[Path] = frozenset()  # the collectives that are off the critical path
+
+    def __repr__(self) -> str:
+        """A line, as a notebook shows it."""
+        return f"<ByKind: at the peak {', '.join(f'{each.kind.value} {each.peak:,} B' for each in self.held)}>"
 
 
 def held_by_kind(schedule: Schedule) -> ByKind | None:
