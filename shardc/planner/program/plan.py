@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 
 from shardc.cost.model import CostModel, picoseconds
@@ -109,7 +110,7 @@ def pareto(
     return fronts.front(planned.within, objective, memory, most)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the first leaner plan is kept
 class _OnAnyMesh:
     """Plans of a program on its mesh, or on a finer one, under any limit; those without a limit are made once."""
 
@@ -134,9 +135,25 @@ class _OnAnyMesh:
         found = self._limited(memory)
         if isinstance(found, Refused):
             found = self._leanest(memory, found)
+        leaner = self._leaner
+        if isinstance(leaner, PlannedProgram) and isinstance(found, Refused):
+            found = Refused(min(found.smallest, leaner.cost.peak_bytes))
+        if isinstance(leaner, PlannedProgram) and leaner.cost.peak_bytes <= memory:
+            cheaper = isinstance(found, Refused) or leaner.measure(self._objective) < found.measure(self._objective)
+            found = leaner if cheaper else found
         if isinstance(found, Refused):
             raise too_large(self.program, memory, found)
         return found
+
+    @property
+    def _objective(self) -> Objective:
+        return self.planning.objective
+
+    @cached_property
+    def _leaner(self) -> PlannedProgram | Refused:
+        """What is planned under the first limit that the free plan does not keep. It may keep much smaller ones, where
+        what is looked for under those is dearer."""
+        return self._limited(self.free.cost.peak_bytes - 1)
 
     def _limited(self, memory: int) -> PlannedProgram | Refused:
         found, budget = _planned(self.program, self.model, self.planning, memory)
