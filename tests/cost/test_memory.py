@@ -133,7 +133,7 @@ def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, p
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(questions(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
 def test_every_advice_works(question, part, other):
     assert_one_figure(question, part, other)
