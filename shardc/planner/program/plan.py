@@ -135,19 +135,20 @@ class _OnAnyMesh:
         found = self._limited(memory)
         if isinstance(found, Refused):
             found = self._leanest(memory, found)
-        leaner = self._leaner
-        if isinstance(leaner, PlannedProgram) and isinstance(found, Refused):
-            found = Refused(min(found.smallest, leaner.cost.peak_bytes))
-        if isinstance(leaner, PlannedProgram) and leaner.cost.peak_bytes <= memory:
-            cheaper = isinstance(found, Refused) or leaner.measure(self._objective) < found.measure(self._objective)
-            found = leaner if cheaper else found
+        found = self._or_leaner(memory, found)
         if isinstance(found, Refused):
             raise too_large(self.program, memory, found)
         return found
 
-    @property
-    def _objective(self) -> Objective:
-        return self.planning.objective
+    def _or_leaner(self, memory: int, found: PlannedProgram | Refused) -> PlannedProgram | Refused:
+        """The first leaner plan instead, where that keeps the limit too and is cheaper."""
+        leaner, objective = self._leaner, self.planning.objective
+        if isinstance(leaner, Refused):
+            return found
+        keeps = leaner.cost.peak_bytes <= memory
+        if isinstance(found, Refused):
+            return leaner if keeps else Refused(min(found.smallest, leaner.cost.peak_bytes))
+        return leaner if keeps and leaner.measure(objective) < found.measure(objective) else found
 
     @cached_property
     def _leaner(self) -> PlannedProgram | Refused:
