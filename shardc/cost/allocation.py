@@ -27,7 +27,7 @@ from shardc.cost.heap import Buffers
 from shardc.cost.scheduled import orders
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, every_step
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, every_step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.copies import copies_to_reshape
@@ -58,19 +58,21 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
     lowering = lower(schedule) if lowering is None else lowering
     sizes = [size_of(value, schedule.mesh) for value in schedule.values]
     given, left = (sum(sizes[number] for number in ends) for ends in (schedule.inputs, schedule.outputs))
-    found = tpu.in_memory(_temporary(schedule, lowering), _beside(schedule, lowering), lowering.target)
+    taken = _temporary(schedule, lowering, tpu.on_chip(lowering.target))
+    found = tpu.in_memory(taken, _beside(schedule, lowering), lowering.target)
     return Allocation(given, left, found)
 
 
-def _temporary(schedule: Schedule, lowering: Lowering) -> int:
-    """Bytes of temporary buffers, wherever they lie."""
+def _temporary(schedule: Schedule, lowering: Lowering, room: int) -> int:
+    """Bytes of temporary buffers in memory, on a chip that has so much room for them; of a trip, wherever they lie."""
     schedule = replace(schedule, block=as_kept(schedule.block))
     sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     forms: dict[tuple[int, ...], Form] = {
         step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)
     }
-    room = tpu.on_chip(lowering.target)
-    found = orders(schedule.block, tpu.moves_early(lowering.target))
+    steps = schedule.steps
+    waits = {steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None}
+    found = orders(schedule.block, tpu.moves_early(lowering.target), waits)
     ways = product(found, tpu.computes_again(lowering.target))
     return max(_Walk(schedule, forms, sizes, *way, Buffers(room)).temporary_bytes() for way in ways)
 
@@ -127,7 +129,7 @@ class _Walk:
     def _step(self, step: Step, form: Form) -> None:
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
-            return self._trips(step, step.op, _temporary(self.schedule.inside(step.op), form.body))
+            return self._trips(step, step.op, _temporary(self.schedule.inside(step.op), form.body, room=0))
         reused = self._reused(step)
         if reused is not None:
             return self._leave(step, self.held.pop(reused))

@@ -7,18 +7,21 @@ With these early both gathers come first, then T, dV and its ReduceScatter, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Step
+from shardc.ir.plan import Block, Step, ValueNumber
 
 
-def orders(block: Block, early: bool) -> Iterator[tuple[Step, ...]]:
-    """Each product's first operand made first, or its last; and collectives as early as may be."""
+def orders(block: Block, early: bool, waits: Mapping[ValueNumber, ValueNumber]) -> Iterator[tuple[Step, ...]]:
+    """Each product's first operand made first, or its last; and collectives as early as may be.
+
+    `waits` has of what a repeated gather leaves the value that it waits for: it is no earlier.
+    """
     yield _operands_first(block, 1)
     yield _operands_first(block, -1)
     if early:
-        yield _moves_first(block)
+        yield _moves_first(block, waits)
 
 
 def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
@@ -38,19 +41,23 @@ def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
     return tuple(found.values())
 
 
-def _moves_first(block: Block) -> tuple[Step, ...]:
+def _moves_first(block: Block, waits: Mapping[ValueNumber, ValueNumber]) -> tuple[Step, ...]:
     """Of the steps whose operands are there a collective that is no sum, else one that leads to any, else the first."""
     wanted = _operands_first(block, 1)
     left = [step for step in block.steps if step in wanted]
     leads = _leading_to_collectives(left)
     there, found = set[int](block.inputs), list[Step]()
     while left:
-        ready = [step for step in left if there.issuperset(step.operands)]
+        ready = [step for step in left if there.issuperset(step.operands) and there.issuperset(_waits(step, waits))]
         step = min(ready, key=lambda step: (not _may_be_hidden(step), leads.isdisjoint(step.results)))
         left.remove(step)
         found.append(step)
         there.update(step.results)
     return tuple(found)
+
+
+def _waits(step: Step, waits: Mapping[ValueNumber, ValueNumber]) -> list[ValueNumber]:
+    return [waits[value] for value in step.results if value in waits]
 
 
 def _may_be_hidden(step: Step) -> bool:

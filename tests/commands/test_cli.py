@@ -195,9 +195,10 @@ def test_a_file_that_exists_is_refused_before_the_work(shardc, tmp_path, monkeyp
 def test_the_timeline_of_a_plan_needs_no_compiler(shardc):
     arguments = ["A[I, J_X] · B[J_X, K] → C[I_X, K]", "--mesh", "X=2", "--dims", "I=8192,J=8192,K=8192"]
     status, out, _ = shardc("plan", *arguments, "--gantt")
-    rows = out.splitlines()[-3:]
-    assert status == 0 and rows[0].startswith("compute  █") and rows[1].startswith("X         ")
-    assert rows[0].endswith("%") and rows[2].split()[0] == "0" and rows[2].endswith("µs")
+    rows = out.splitlines()[-4:]
+    assert status == 0 and [row[:9] for row in rows[:3]] == ["compute  ", "X+       ", "X-       "]
+    assert rows[0][9] == "█" and rows[1][9] == rows[2][9] == " ", "what it leaves is exchanged after the product"
+    assert rows[0].endswith("%") and rows[3].split()[0] == "0" and rows[3].endswith("µs")
     assert shardc("plan", *arguments, "--gantt", "--json") == shardc("plan", *arguments, "--json")
     assert shardc("plan", *arguments, "--gantt", "--pareto")[0] == 2
 

@@ -17,7 +17,7 @@ def block():
 
 @pytest.mark.parametrize(("early", "count"), [(False, 2), (True, 3)])
 def test_every_order_makes_what_it_reads_before(block, early, count):
-    found = list(orders(block, early))
+    found = list(orders(block, early, {}))
     assert len(found) == count
     for steps in found:
         there = set(block.inputs)
@@ -28,7 +28,15 @@ def test_every_order_makes_what_it_reads_before(block, early, count):
 
 
 def test_weights_are_gathered_first_and_outputs_come_last(block):
-    *_, steps = orders(block, early=True)
+    *_, steps = orders(block, True, {})
     assert [step.name for step in steps[:2]] == ["AllGather", "AllGather"]
     assert all(set(step.results) <= set(block.outputs) for step in steps[-2:])
-    assert all(plain[-1].name == "ReduceScatter" for plain in orders(block, early=False))
+    assert all(plain[-1].name == "ReduceScatter" for plain in orders(block, False, {}))
+
+
+def test_what_waits_for_a_value_comes_after_it(block):
+    """Without, the second gather is taken first; so it is where it reads through a barrier."""
+    gathers = [step for step in block.steps if step.name == "AllGather"]
+    product = next(step for step in block.steps if gathers[0].result in step.operands)
+    *_, steps = orders(block, True, {gathers[1].result: product.result})
+    assert steps.index(product) < steps.index(gathers[1])

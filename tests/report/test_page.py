@@ -184,7 +184,7 @@ def test_two_plans_stand_side_by_side_on_one_scale():
     at = costs.index("wire bytes")
     assert costs[at : at + 4] == ["wire bytes", "786 kB", "1.57 MB", "2.00"]
     bars = re.findall(r'data-duration="(\d+)".*?<rect [^>]*?width="([\d.]+)"', text, re.DOTALL)
-    assert len(bars) == 4
+    assert len(bars) == 6, "of each a product, and a collective both ways round"
     scales = [float(width) / int(length) for length, width in bars]
     assert max(scales) == pytest.approx(min(scales), rel=1e-4), "a microsecond is as long in both"
 
