@@ -148,15 +148,18 @@ class PartialPlan:
         self, number: StatementNumber, statement: Statement, problem: Problem, own: tuple[Table, ShardingNumber]
     ) -> Iterator[_Trial]:
         """Each strategy with its steps, the plan's own first; as many as the budget allows."""
-        try:
-            over_others = problem.options.memory is not None
-            for candidate in candidates(problem, statement, own, over_others):
+        found = candidates(problem, statement, own, over_others=problem.options.memory is not None)
+        while True:
+            try:
+                candidate = next(found, None)
+                if candidate is None:
+                    return
                 builder = self._builder(number, problem, statement.name, candidate.in_digits)
                 value = builder.build_result(candidate.root, candidate.goal)
                 problem.meter.pay(STRATEGY if candidate.root is not own[0] else 0)
-                yield _Trial(candidate, builder, value)
-        except Spent:
-            return
+            except Spent:
+                return
+            yield _Trial(candidate, builder, value)
 
     def _own_price(self, builder: Builder) -> int:
         """Of the steps that a statement adds."""

@@ -62,10 +62,14 @@ def strategies(
 
 def _within_budget(found: Iterator[Candidate]) -> Iterator[Candidate]:
     """All that are found before the budget ends."""
-    try:
-        yield from found
-    except Spent:
-        return
+    while True:
+        try:
+            candidate = next(found, None)
+        except Spent:
+            return
+        if candidate is None:
+            return
+        yield candidate
 
 
 def _strategy(builder: Builder) -> Strategy:

@@ -56,16 +56,17 @@ def cheapest_first(
     One for each strategy of the products in one order, and one for each other order, with all of its strategies.
     """
     ranked = _Ranked(problem, statement, _Strategies(problem, order, statement.pattern.exact), list(others))
-    try:
-        for number in count():
+    for number in count():
+        try:
             if number == EARLY:
                 ranked.try_others()
             found = ranked.following()
-            if found is None:
-                return
-            yield found
-    except Spent:
-        yield from ranked.known()
+        except Spent:
+            yield from ranked.known()
+            return
+        if found is None:
+            return
+        yield found
 
 
 @dataclass(slots=True)
