@@ -11,7 +11,8 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
 - functions are computed as they are read, or where their operand lay (`lowering.fusion`);
 - what only products read, which round it, lies as bf16 (`lowering.rounded`);
-- on a chip whose own memory is large, what finds room there takes none, but for what loops leave (`cost.on_chip`).
+- on a chip whose own memory is large, what finds room there takes none, but for what loops take and leave, and steps
+  that are done as one (`cost.on_chip`).
 
 Temporaries share a heap in order of time (`cost.heap`).
 """

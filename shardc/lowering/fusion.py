@@ -4,9 +4,8 @@
     x = A · B; m = max_F(x); z = x - m                   x is read in two loops: it lies in memory, z where x lay
 
 A value belongs to the loop of what reads it, if all that read it belong to one. Where products alone read it, it is
-computed in each as they read. Collectives and products read from
-memory, and outputs lie there. A loop computes one product at most, and what is made of nothing (a mask, positions along
-a dim) is computed in every loop that reads it.
+computed in each as they read. Collectives and products read from memory, and outputs lie there. A loop computes one
+product at most, and what is made of nothing (a mask, positions along a dim) is computed in every loop that reads it.
 """
 
 from __future__ import annotations
