@@ -156,7 +156,7 @@ class Program:
         """A loop's body, as a program of its own."""
         return replace(self, inputs=loop.takes, statements=loop.body, returns=loop.leaves)
 
-    @property
+    @cached_property
     def dims(self) -> tuple[str, ...]:
         """Every dim, in order of first use."""
         found: dict[str, None] = {}
@@ -169,7 +169,7 @@ class Program:
             found |= dict.fromkeys((each.dim,) if isinstance(each, For) else each.dims)
         return tuple(found)
 
-    @property
+    @cached_property
     def renamed(self) -> tuple[tuple[str, str], ...]:
         """Each pair of dims that name one place of an array, and so have one size."""
         return tuple(dict.fromkeys(_renamed(self.statements, self.inputs)))

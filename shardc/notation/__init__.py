@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from shardc.notation.options import parse_dims, parse_mesh
-from shardc.notation.parse import parse, parse_tree
+from shardc.notation.parse import inputs_of, parse, parse_tree
 from shardc.notation.printer import print_tree
 from shardc.notation.spell import print_number, print_program, spelled
 
-__all__ = ["parse", "parse_dims", "parse_mesh", "parse_tree", "print_number", "print_program", "print_tree", "spelled"]
+__all__ = ["inputs_of", "parse", "parse_dims", "parse_mesh", "parse_tree", "print_number", "print_program", "print_tree", "spelled"]

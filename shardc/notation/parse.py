@@ -10,11 +10,12 @@ from shardc.errors import ShardcError, Source, Span
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.mesh import Mesh, check_size
 from shardc.ir.names import check_name
-from shardc.ir.program import Program
+from shardc.ir.program import Input, Program
 from shardc.notation import tree
 from shardc.notation.paste import taken_off
-from shardc.notation.resolve import Options, resolve
+from shardc.notation.resolve import Options, given, resolve
 from shardc.notation.scan import scan, source_of
+from shardc.notation.unnamed import with_names
 
 _FIRST = "write a statement: `A[I, J] · B[J, K] → C[I, K]`"
 MAX_BITS = 332  # of a size: a hundred digits
@@ -65,12 +66,23 @@ def _is_read(text: str, options: Options) -> bool:
     return True
 
 
+def inputs_of(text: str, mesh: Mesh) -> tuple[Input, ...]:
+    """The arrays that a text is given, as it writes them: what its sizes are taken from, before it is read with them.
+
+    Nothing else of the text is checked; that of a loop, which says what it takes only when it is read, is parsed.
+    """
+    parsed = with_names(_tree(source_of(text, "<expression>")))
+    if any(isinstance(item, tree.For) for item in parsed.items):
+        return parse(text, mesh=mesh).inputs
+    return given(parsed, mesh)
+
+
 def parse_tree(text: str, name: str = "<expression>") -> tree.Tree:
     """The syntax tree of a text, no name looked up."""
     return _tree(source_of(text, name))
 
 
-@lru_cache(maxsize=8)  # an einsum reads its text first for its dims, then with their sizes
+@lru_cache(maxsize=8)  # an einsum asks first for the arrays that it is given, then reads it with their sizes
 def _tree(source: Source) -> tree.Tree:
     from shardc.notation.build import build
     from shardc.notation.grammar import syntax

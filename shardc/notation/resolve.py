@@ -15,7 +15,7 @@ from shardc.ir.sizes import shared_sizes
 from shardc.notation import slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
-from shardc.notation.declared import check_axes, declared, dtype, word
+from shardc.notation.declared import DEFAULT_DTYPE, check_axes, declared, dtype, word
 from shardc.notation.loops import bind_anew, check_carried, resolve_loop
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
@@ -37,6 +37,22 @@ class Options:
     chip: str | None = None
     topology: str | None = None
     exact: bool = False  # of arrays that exist: declarations must say the same
+
+
+def given(parsed: tree.Tree, mesh: Mesh) -> tuple[Input, ...]:
+    """The inputs of a text without loops, every array of which has a name: what it uses and has not made."""
+    check_axes(mesh)
+    scope = Scope(mesh, {}, DEFAULT_DTYPE, {}, slips.stems(parsed, mesh, ()))
+    lost = slips.lost_subscripts(parsed, mesh, {})
+    if lost is not None:
+        raise lost
+    made = set[str]()
+    for statement in slips.statements(parsed):
+        for array in tree.arrays(statement.expr):
+            if array.name not in made and array.name not in scope.arrays:
+                scope.give(array, *scope.read(array))
+        made.add(statement.result.name)
+    return tuple(scope.inputs)
 
 
 def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
@@ -67,9 +83,10 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         spans=tuple(scope.spans.items()),
     )
     _check_sizes_named(parsed, program, sizes)
-    program = replace(program, warnings=tuple(_warnings(parsed, program, scope, options)))
+    warnings = tuple(_warnings(parsed, program, scope, options))
     sizes |= shared_sizes(sizes, program.renamed)
-    program = replace(program, sizes=tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes))
+    known = tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes)
+    program = replace(program, sizes=known, warnings=warnings)
     check_divisible(program)
     _check_bytes(program)
     return program

@@ -227,7 +227,7 @@ class Scope:
         dims, pattern = self.at_index(array, whole, written)
         known = self.find(array.name)
         if known is None:
-            self._input(array, whole, written)
+            self.give(array, whole, written)
             known = self.find(array.name)
             assert known is not None
         elif whole is not None and dims is not None and whole != dims:
@@ -260,10 +260,10 @@ class Scope:
             if dim != before and dim not in self.sizes and slips.is_slip(dim, before):
                 self.warnings[f"`{dim}` names dim `{before}` of `{array.name}` anew; did you mean `{before}`?"] = None
 
-    def _input(self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None) -> None:
+    def give(self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None) -> None:
         """A new input, which the whole text knows."""
         if self.parent is not None:
-            return self.parent._input(array, dims, pattern)
+            return self.parent.give(array, dims, pattern)
         if dims is None or pattern is None:
             near = nearest(array.name, self.arrays)
             raise ShardcError(

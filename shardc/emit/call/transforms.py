@@ -22,7 +22,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Input, Program, Statement, axes_written
 from shardc.ir.sharding import Sharding, spell
-from shardc.notation import parse
+from shardc.notation import inputs_of, parse
 
 check_jax()
 
@@ -103,8 +103,19 @@ def _chosen(program: Program, here: Around, planner: Planner[_Found]) -> _Found:
 
 def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Program:
     """The program with sizes and dtypes from the arrays."""
-    unsized = parse(text, mesh=mesh, dtype=dtypes[0] if dtypes else None)
-    inputs = unsized.inputs
+    dtype = dtypes[0] if dtypes else None
+    try:
+        inputs = inputs_of(text, mesh)
+        sizes = _sizes(inputs, shapes)
+        kinds = {array.name: kind for array, kind in zip(inputs, dtypes, strict=True)}
+        return parse(text, mesh=mesh, dims=sizes, dtype=dtype, dtypes=kinds, exact=True)
+    except ShardcError:
+        parse(text, mesh=mesh, dtype=dtype)  # of two faults that of the text by itself is told, whatever the arrays
+        raise
+
+
+def _sizes(inputs: tuple[Input, ...], shapes: Shapes) -> dict[str, int]:
+    """Of each dim, as the arrays have it."""
     if len(inputs) != len(shapes):
         names = ", ".join(array.name for array in inputs)
         raise ShardcError(
@@ -127,8 +138,7 @@ def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Pr
                     span=array.span,
                     help="give dims of different sizes different names",
                 )
-    kinds = {array.name: kind for array, kind in zip(inputs, dtypes, strict=True)}
-    return parse(text, mesh=mesh, dims=sizes, dtype=dtypes[0] if dtypes else None, dtypes=kinds, exact=True)
+    return sizes
 
 
 def reshard(x: Any, spec: Any, *, planner: Planner[Planned]) -> Any:

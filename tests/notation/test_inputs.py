@@ -1,0 +1,76 @@
+"""`inputs_of`, which says what a text is given before its sizes are known, says what the whole reading does."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
+from shardc.notation import inputs_of, parse
+from shardc.testing.strategies import matmuls, programs, reshards
+
+DATA, EXAMPLES = (Path(__file__).parents[1] / "data", Path(__file__).parents[2] / "examples")
+GOLDEN = json.loads((DATA / "notation.json").read_text(encoding="utf-8"))
+BOOKS = [each for each in GOLDEN if isinstance(each.get("text"), str) and each.get("mesh")]
+
+
+def same(text, mesh):
+    """The names, dims, shardings and places; types are not known yet."""
+    try:
+        whole = parse(text, mesh=mesh).inputs
+    except ShardcError:
+        return
+    found = [(array.name, array.dims, array.pattern, array.span) for array in inputs_of(text, mesh)]
+    assert found == [(array.name, array.dims, array.pattern, array.span) for array in whole]
+
+
+@given(matmuls(), programs())
+def test_inputs_of_random_programs(product, several):
+    for case in (product, several):
+        same(case.text, case.mesh)
+
+
+@given(reshards())
+def test_inputs_of_random_reshards(case):
+    same(case.text, case.mesh)
+
+
+def test_inputs_of_what_the_books_write():
+    for each in BOOKS:
+        same(each["text"], Mesh.of(each["mesh"]))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.shard")), ids=lambda path: path.stem)
+def test_inputs_of_the_examples(path):
+    text = path.read_text(encoding="utf-8")
+    same(text, parse(text).mesh)
+
+
+XY = Mesh.of({"X": 4, "Y": 2})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x[B_X, T] · x[B_X, S] → y[B, T, S]",  # named anew: one input
+        "A = A[I_X, J]; B = A · C[J, K]",  # bound again to itself, then used
+        "T = relu(A[I, J]); U = T · T[I, K]; V = U + A",
+        "[A_X, B] → [A, B]",
+        "dims L=3; for L { x = x[B_X, D] · W[L, D, D'] }; y = x · V[D, F]",
+        "where(index_I >= 2, A[I, J_XY], B[J]) → C[I, J]",
+    ],
+)
+def test_inputs_where_names_are_used_again(text):
+    same(text, XY)
+
+
+@pytest.mark.parametrize("text", ["A[IX, J] → A[I, J]", "A[I_Z, J] → A[I, J]", "A[I_X, J_X] → A[I, J]", "A → B[I]"])
+def test_what_is_wrong_with_an_input_is_told_as_the_whole_reading_tells_it(text):
+    raised = []
+    for read in (inputs_of, lambda text, mesh: parse(text, mesh=mesh)):
+        with pytest.raises(ShardcError) as caught:
+            read(text, XY)
+        raised.append((caught.value.code, caught.value.message, caught.value.span))
+    assert raised[0] == raised[1]
