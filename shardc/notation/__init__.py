@@ -10,4 +10,14 @@ from shardc.notation.parse import inputs_of, parse, parse_tree
 from shardc.notation.printer import print_tree
 from shardc.notation.spell import print_number, print_program, spelled
 
-__all__ = ["inputs_of", "parse", "parse_dims", "parse_mesh", "parse_tree", "print_number", "print_program", "print_tree", "spelled"]
+__all__ = [
+    "inputs_of",
+    "parse",
+    "parse_dims",
+    "parse_mesh",
+    "parse_tree",
+    "print_number",
+    "print_program",
+    "print_tree",
+    "spelled",
+]

@@ -1,18 +1,26 @@
-"""How long JAX takes to trace a function of many `shardc.einsum`s, beside one of as many `jnp.einsum`s.
+"""How long JAX takes to trace a function of many `shardc.einsum`s, and to lower it, beside one of `jnp.einsum`s.
 
     python tests/benchmark/bench_trace.py --products 50
+    python tests/benchmark/bench_trace.py --beside TREE       # another checkout as well
 
 Three functions of as many products each: one text and shape, as many layers have; a text and shape for each; and
-the same again, traced a second time. Each is timed in turn with its twin, in rounds, with nothing else kept between
-rounds than what a user's process keeps; the ratio is the median over rounds.
+the same again, traced a second time. Each round has texts and sizes that no round before it had, so that nothing is
+planned before it is timed but in the third. Times are of the processor; ratios are medians over the rounds, in which
+the functions, and the checkouts, are timed in turn. The first round of a process, which loads JAX, is left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
 
 import jax
 
@@ -20,12 +28,15 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)  # before anything starts JAX's devices: hence E402 below
 
 import jax.numpy as jnp  # noqa: E402
+from bench_speed import of  # noqa: E402
 from tabulate import tabulate  # noqa: E402
 
 import shardc  # noqa: E402
-from shardc.emit.call import transforms  # noqa: E402
 
 TEXT = "A[I_X, J_Y] · B{0}[J_X, K_Y] → C[I_X, K_Y]"
+KINDS = ("one text and shape", "each its own", "each its own, a second time")
+HERE = Path(__file__).resolve().parents[2]
+Times: TypeAlias = list[float]  # to trace, and to trace and lower, in seconds: shardc's, then JAX's
 
 
 def ours(places: list[int]) -> Callable[..., list[jax.Array]]:
@@ -36,50 +47,79 @@ def theirs(x: jax.Array, *weights: jax.Array) -> list[jax.Array]:
     return [jnp.einsum("ij,jk->ik", x, w, out_sharding=jax.P("X", "Y")) for w in weights]
 
 
-def seconds(function: Callable[..., list[jax.Array]], x: jax.Array, weights: list[jax.Array]) -> float:
+def seconds(function: Callable[..., list[jax.Array]], x: jax.Array, weights: list[jax.Array]) -> Times:
     start = time.process_time()
-    jax.jit(lambda *arrays: function(*arrays)).trace(x, *weights)
-    return time.process_time() - start
+    traced = jax.jit(lambda *arrays: function(*arrays)).trace(x, *weights)
+    middle = time.process_time()
+    traced.lower()
+    return [middle - start, time.process_time() - start]
 
 
-def forget() -> None:
-    """As in a new process."""
-    jax.clear_caches()
-    transforms._einsum.cache_clear()
-
-
-def ratios(count: int, rounds: int) -> list[list[object]]:
-    mesh = jax.make_mesh((4, 2), ("X", "Y"))
-    rows = []
-    with jax.set_mesh(mesh):
+def rounds(products: int) -> Iterator[dict[str, Times]]:
+    """The times of each kind of function, round after round."""
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
         x = jax.device_put(jnp.ones((64, 64)), jax.P("X", "Y"))
-        same = [jax.device_put(jnp.ones((64, 64)), jax.P("X", "Y"))] * count
-        other = [jax.device_put(jnp.ones((64, 8 * n + 8)), jax.P("X", "Y")) for n in range(count)]
-        for name, weights, places, anew in (
-            ("one text and shape", same, [0] * count, True),
-            ("each its own", other, list(range(count)), True),
-            ("each its own, a second time", other, list(range(count)), False),
-        ):
-            found = []
-            for _ in range(rounds):
-                if anew:
-                    forget()
-                mine = seconds(ours(places), x, weights)
-                if anew:
-                    forget()
-                found.append((mine, seconds(theirs, x, weights)))
-            ratio = statistics.median(mine / base for mine, base in found)
-            rows.append([name, *(f"{1e3 * statistics.median(side):.1f}" for side in zip(*found, strict=True)), ratio])
-    return rows
+        for number in count():
+            first = (products + 1) * number
+            alone, *places = range(first, first + products + 1)
+            found = dict[str, Times]()
+            for kind, named in zip(KINDS, ([alone] * products, places, places), strict=True):
+                sizes = {place: jax.device_put(jnp.ones((64, 8 * place + 8)), jax.P("X", "Y")) for place in set(named)}
+                weights = [sizes[place] for place in named]
+                found[kind] = seconds(ours(named), x, weights) + seconds(theirs, x, weights)
+            yield found
+
+
+class Tracing:
+    """A process in which a checkout traces, a round when it is asked for one."""
+
+    def __init__(self, tree: Path, products: int) -> None:
+        command = [sys.executable, __file__, "--answer", "--products", str(products)]
+        self._process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=of(tree), cwd=tree)
+
+    def round(self) -> dict[str, Times]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(file=self._process.stdin, flush=True)
+        found: dict[str, Times] = json.loads(self._process.stdout.readline())
+        return found
+
+
+def answer(products: int) -> None:
+    for _, found in zip(sys.stdin, rounds(products), strict=False):
+        print(json.dumps(found), flush=True)
+
+
+def compared(trees: dict[str, Path], products: int, times: int) -> Iterator[tuple[object, ...]]:
+    sides = {name: Tracing(tree, products) for name, tree in trees.items()}
+    found = [{name: side.round() for name, side in sides.items()} for _ in range(times + 1)][1:]
+    for kind in KINDS:
+        for name in trees:
+            every = [each[name][kind] for each in found]
+            ratios = [(mine / base, whole / whole_base) for mine, whole, base, whole_base in every]
+            mine, _, base, _ = map(statistics.median, zip(*every, strict=True))
+            yield (
+                kind,
+                name,
+                f"{1e3 * mine:.1f}",
+                f"{1e3 * base:.1f}",
+                *map(statistics.median, zip(*ratios, strict=True)),
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--products", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
-    rows = ratios(given.products, given.rounds)
-    print(tabulate(rows, ["products", "shardc.einsum, ms", "jnp.einsum, ms", "ratio"], floatfmt=".2f"))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--beside", type=Path, metavar="TREE")
+    parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.answer:
+        answer(asked.products)
+        return
+    trees = {"this": HERE} if asked.beside is None else {"other": asked.beside.resolve(), "this": HERE}
+    headers = ["products", "checkout", "shardc.einsum, ms", "jnp.einsum, ms", "ratio", "ratio with lowering"]
+    print(tabulate(compared(trees, asked.products, asked.rounds), headers, floatfmt=".2f"))
 
 
 if __name__ == "__main__":

@@ -15,10 +15,19 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Sharding, spell
 
+_EXPLICIT = jax.sharding.AxisType.Explicit
+
 
 def spec_of(sharding: Sharding) -> jax.P:
     dims = [axes[0] if len(axes) == 1 else axes or None for axes in sharding.dims]
     return jax.P(*dims, unreduced=set(sharding.unreduced)) if sharding.unreduced else jax.P(*dims)
+
+
+def type_of(array: Array, mesh: jax.sharding.AbstractMesh) -> jax.ShapeDtypeStruct:
+    """What JAX knows of an array on a mesh while it traces: of its sharding the Explicit axes."""
+    explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == _EXPLICIT}
+    dims = [tuple(axis for axis in axes if axis in explicit) or None for axes in array.sharding.dims]
+    return jax.ShapeDtypeStruct(array.shape, jnp.dtype(array.dtype.jax), sharding=jax.NamedSharding(mesh, jax.P(*dims)))
 
 
 def sharding_of(spec: jax.P, rank: int) -> Sharding:

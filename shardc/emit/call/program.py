@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,6 +11,7 @@ import jax
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around
 from shardc.emit.call.callable import function
+from shardc.emit.call.equation import Equation
 from shardc.emit.call.given import as_array
 from shardc.emit.call.gradient import Halves, with_gradient
 from shardc.errors import ShardcError
@@ -43,17 +44,20 @@ class CompiledProgram:
 
     def __call__(self, *arrays: Any) -> Any:
         with self._in_mesh(arrays):
-            given = self._arguments(arrays)
-            found = self._function()(*given)
-            outputs = [self._schedule.given(number) for number in self._schedule.outputs]
-            if len(outputs) == 1:
-                return placing.settled(found, outputs[0])
-            return tuple(map(placing.settled, found, outputs))
+            return self.called(arrays, self._around(arrays))
+
+    def called(self, arrays: Sequence[Any], here: Around | None) -> Any:
+        """The same, where it is known what is around."""
+        found = self._function()(*self._arguments(arrays, here))
+        outputs = [self._schedule.given(number) for number in self._schedule.outputs]
+        if len(outputs) == 1:
+            return placing.settled(found, outputs[0])
+        return tuple(map(placing.settled, found, outputs))
 
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
         with self._in_mesh(arrays):
-            return self._function().lower(*self._arguments(arrays, or_shapes=True))
+            return self._function().lower(*self._arguments(arrays, self._around(arrays), or_shapes=True))
 
     def _function(self) -> Any:
         """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto.
@@ -62,18 +66,30 @@ class CompiledProgram:
         """
         mesh = jax.sharding.get_abstract_mesh() if self._schedule.by is None else placing.mesh_in_force()
         if mesh not in self._jitted:
-            whole = function(self._schedule, scopes=True)
-            self._jitted[mesh] = jax.jit(whole if self._halves is None else with_gradient(whole, self._halves))
+            self._jitted[mesh] = self._made(mesh)
         return self._jitted[mesh]
 
-    def _arguments(self, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[Any]:
+    def _made(self, mesh: Any) -> Any:
+        def program(*arrays: Any) -> Any:
+            return function(self._schedule, scopes=True)(*arrays)
+
+        if self._halves is None:
+            return jax.jit(program)
+        if self._schedule.by is not None:  # it runs on devices, of which an equation knows nothing
+            return jax.jit(with_gradient(program, self._halves))
+        outputs = [self._schedule.given(number) for number in self._schedule.outputs]
+        text = "; ".join(each.text for each in self._schedule.program.statements)
+        return Equation(text, program, self._halves, tuple(placing.type_of(array, mesh) for array in outputs))
+
+    def _arguments(self, arrays: Sequence[Any], here: Around | None, or_shapes: bool = False) -> list[Any]:
         wanted = [self._schedule.given(number) for number in self._schedule.inputs]
         if len(arrays) != len(wanted):
             names = ", ".join(array.name for array in wanted)
             raise ShardcError(
                 "SHC309", f"{len(arrays)} arrays given; the program takes {len(wanted)}", help=f"in order: {names}"
             )
-        here = self._around(arrays) if self._schedule.mesh.axes else None
+        if here is not None:
+            self._check(arrays, here)
         return [
             given if or_shapes and isinstance(given, jax.ShapeDtypeStruct) else self._argument(given, array, here)
             for given, array in zip(arrays, wanted, strict=True)
@@ -94,9 +110,11 @@ class CompiledProgram:
         placing.check_sharding(given, wanted, here)
         return given
 
-    def _around(self, arrays: tuple[Any, ...]) -> Around:
+    def _around(self, arrays: Sequence[Any]) -> Around | None:
+        return around(arrays) if self._schedule.mesh.axes else None
+
+    def _check(self, arrays: Sequence[Any], here: Around) -> None:
         """The axes that are free must be the plan's; cut they are only where all of the mesh is free."""
-        here = around(arrays)
         placing.check_mesh(self._schedule.given_mesh, here.free)
         if here.taken and self._schedule.by is not None:
             raise ShardcError(
@@ -115,7 +133,6 @@ class CompiledProgram:
             here.check_partial(self._schedule.given(number), traced)
         for number in self._schedule.outputs if traced else ():
             here.check_typed(self._schedule.given(number).sharding, f"`{self._schedule.given(number)}`")
-        return here
 
     def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
         """The mesh in force if there is one, else the program's own."""

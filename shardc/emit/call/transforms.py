@@ -51,7 +51,8 @@ Shapes = tuple[tuple[int, ...], ...]
 def einsum(text: str, *arrays: Any, planner: Planner[Planned]) -> Any:
     """The program of a text on these arrays. See `shardc.einsum`."""
     given = _given(text, arrays)
-    return _einsum(text, around(given), *_kinds(given), planner)(*given)
+    here = around(given)
+    return _einsum(text, here, *_kinds(given), planner).called(given, here)
 
 
 def einsum_plan(text: str, *arrays: Any, planner: Planner[_Found]) -> _Found:
