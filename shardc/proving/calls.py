@@ -124,7 +124,7 @@ def _all_to_all(devices: Devices, x: Held, axes: Any, *, split_axis: int, concat
 
 
 def _ppermute(devices: Devices, x: Held, axes: Any, *, perm: Sequence[tuple[int, int]]) -> Held:
-    """Who is sent nothing has zeros."""
+    """Who is sent nothing has zeros. Devices are counted in the order of the mesh, in whatever order axes are named."""
     comes_from = {receiver: sender for sender, receiver in perm}
     require(len(comes_from) == len(perm) == len({sender for sender, _ in perm}), "a device sends or receives twice")
     nothing = zeros(x.shape)
@@ -133,7 +133,7 @@ def _ppermute(devices: Devices, x: Held, axes: Any, *, perm: Sequence[tuple[int,
         senders = (comes_from.get(n) for n in range(len(blocks)))
         return [nothing if sender is None else blocks[sender] for sender in senders]
 
-    return devices.gathered(x, _groups(devices, axes), permuted)
+    return devices.gathered(x, _groups(devices, devices.mesh.ordered(axes_of(axes))), permuted)
 
 
 def _axis_index(devices: Devices, axes: Any) -> Held:

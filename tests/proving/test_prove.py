@@ -19,6 +19,7 @@ from shardc.cli import _status
 from shardc.emit import source
 from shardc.emit.steps import calls
 from shardc.ir.functions import FUNCTIONS, Function
+from shardc.ir.plan import How
 from shardc.lowering.forms import Gathered, Scattered
 from shardc.lowering.lower import lower
 from shardc.lowering.together import candidates
@@ -251,6 +252,17 @@ def test_a_failure_names_device_and_element():
         "    return A", '    A = jax.lax.ppermute(A, "X", perm=[(0, 1), (1, 0)])\n    return A'
     )
     assert re.search(r"device \(X=0\) at \(0, 0\) of `A\[I, J_X\]` is not what", prove(plan.schedule, turned).why)
+
+
+def test_a_permute_counts_its_devices_in_the_order_of_the_mesh():
+    """As JAX does, in whatever order the axes are named."""
+    text = "G[I, J] = AllGather_{XY}(A[I, J_XY]); C[I, K_XY] = G[I, J] · B[J, K_XY]"
+    plan = planned(text, {"X": 2, "Y": 2})
+    ordered, group = next(found for found in candidates(plan.schedule) if found[1].how is How.RING)
+    schedule = replace(ordered, together=(group,))
+    text = source(schedule, "v5p")
+    named = text.replace('("X", "Y"), perm', '("Y", "X"), perm')
+    assert named != text and prove(schedule, named).holds
 
 
 # --- every mutation of a text is refused, or changes nothing
