@@ -31,7 +31,7 @@ from shardc.cost.calibration import calibration
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
-from shardc.cost.links.level import exchanges, gathers, less_one, slowest, total
+from shardc.cost.links.level import Traffic, exchanges, gathers, less_one, slowest, total
 from shardc.cost.network import Network, network
 from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh
@@ -42,7 +42,7 @@ from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.copies import of_output, with_copies
 from shardc.lowering.forms import Call, Sent, at_once
 from shardc.lowering.lower import form
-from shardc.lowering.pairs import NOTHING, pairs_of, sent_by
+from shardc.lowering.pairs import NOTHING, Pairs, pairs_of, sent_by
 from shardc.lowering.scatters import LocalBlock, block_of
 from shardc.lowering.target import Target
 
@@ -122,6 +122,10 @@ class CostModel(Protocol):
 
     def has_parts(self, axis: str) -> bool:
         """Whether parts of a mesh axis have links of their own."""
+        ...
+
+    def sent(self, pairs: Pairs) -> Traffic | None:
+        """What blocks that go from device to device at once take of the links; None where no ways are known."""
         ...
 
     def refined(self, by: Refinement) -> CostModel | None:
@@ -246,6 +250,10 @@ class LinkModel:
             assert traffic is not None, "the links are a torus's"
             self._ways[sent] = traffic.s_per_byte
         return self._ways[sent]
+
+    def sent(self, pairs: Pairs) -> Traffic | None:
+        knows = self.mesh.devices <= WAYS_OF and self.chip.is_torus and not self.network.dcn
+        return self.network.sent(pairs) if knows else None
 
     def levels_of(self, call: Call) -> tuple[Level, ...]:
         """Of parts of an axis, which is all of the mesh, those of the slowest groups, by where their chips are."""

@@ -11,22 +11,23 @@ shows each), a ring of four takes of this price
     v5p:4x4x4, X=4, Y=16    gathered 1.50, 1.01         scattered 1.43   summed for all 1.12
 
 so that it chooses well on v5e, where products are long beside what they leave, and not on v5p: there a ring that is
-asked for (`--overlap on`) may be slower than its steps, and `shardc tune` says so. Over an axis that lies on several
-physical ones a ring uses the links of one: no group over such an axis is chosen by price.
+asked for (`--overlap on`) may be slower than its steps, and `shardc tune` says so. Over one axis that lies on several
+physical ones a ring uses the links of one: none over such an axis is chosen by price. Over several axes at once a ring
+is priced by the ways of its blocks (`cost.rings`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from shardc.cost.model import CostModel
+from shardc.cost.rings import EFFICIENCY, Beside, around
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
 from shardc.ir.sharding import Axes
 from shardc.lowering.chunks import COUNT
+from shardc.lowering.rings import ring_of
 
-EFFICIENCY, OF_CHUNKS = 0.76, 0.85
+OF_CHUNKS = 0.85
 
 
 def time_together(schedule: Schedule, model: CostModel) -> float:
@@ -34,15 +35,6 @@ def time_together(schedule: Schedule, model: CostModel) -> float:
     grouped = {place for group in schedule.together for place in range(group.first, group.last + 1)}
     alone = sum(step.cost.time_s for place, step in enumerate(schedule.steps) if place not in grouped)
     return alone + sum(group_s(schedule, group, model) for group in schedule.together)
-
-
-class Beside(NamedTuple):
-    """Seconds of a group: before anything is hidden, of the products, of what goes on beside them, and what is left."""
-
-    before: float
-    computing: float
-    hidden: float
-    left: float
 
 
 def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
@@ -60,6 +52,10 @@ def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
         on_links = sum(_on_links(schedule, step, model) for step in steps)
         alone = product + sum(moves) - on_links
         return Beside(0.0, alone / OF_CHUNKS, on_links, (alone + on_links) / COUNT + COUNT * hop_s)
+    ring = ring_of(schedule, group) if group.how is How.RING else None
+    found = around(schedule, steps, ring, model) if ring is not None and len(ring.axes) > 1 else None
+    if found is not None:
+        return found
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
     return Beside(sum(moves[:-1]), product / EFFICIENCY, hidden, moves[-1] - hidden + hop_s)
 
@@ -77,5 +73,5 @@ def blocking_s(steps: tuple[Step, ...]) -> float:
 
 
 def has_its_links(axes: Axes, model: CostModel) -> bool:
-    """Whether permutes over the axis use all the links that a collective over it has."""
-    return len(axes) == 1 and not model.has_parts(axes[0])
+    """Whether it is known which links permutes over the axes use: of one axis all that a collective over it has."""
+    return model.sent(()) is not None if len(axes) > 1 else not model.has_parts(axes[0])

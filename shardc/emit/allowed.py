@@ -82,8 +82,8 @@ STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
 ALIKE, MAPPED = ("alike", "mapped")
 # The functions of a program in parts: what runs on each device, and what is left to XLA's partitioner.
 RUN, PRODUCT, WHOLE = PARTS = ("run", "product", "whole")
-# What a ring hands to its neighbours, one way and the other, and where it stands.
-STANDS, RIGHT, LEFT = RING = ("stands", "right", "left")
+# What a ring hands to its neighbours, one way and the other, where it stands, and the way through several axes.
+STANDS, RIGHT, LEFT, AROUND = RING = ("stands", "right", "left", "around")
 # Names that a program's variable must not take: those of the module itself, and what Python calls its own.
 MODULE = frozenset({"jax", "jnp", "np", "program"}) | {name for name in NAMES if "." not in name}
 TAKEN = MODULE.union(LOOPED, SCANNED, keyword.kwlist, keyword.softkwlist, dir(builtins))

@@ -226,11 +226,16 @@ class How(Enum):
 @dataclass(frozen=True, slots=True)
 class Together:
     """Steps `first` to `last` of a schedule, done as one: a product, what gathers for it, and the collective of its
-    result."""
+    result.
+
+    `numbered`: a ring over several axes goes through the devices in the order of their numbers, as is best where these
+    lie on a walk through the chips; and else from one to its neighbour on the mesh (`lowering.rings`).
+    """
 
     first: int
     last: int
     how: How
+    numbered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,14 @@ def pairs_of(sent: Sent, mesh: Mesh) -> Pairs:
     return tuple(zip(*orders, strict=True))
 
 
+def pairs_along(axes: Axes, pairs: Pairs, mesh: Mesh) -> Pairs:
+    """Pairs of devices told apart by these axes, wherever they stand along the others, by device numbers."""
+    others, count = tuple(axis for axis in mesh.names if axis not in axes), mesh.product(axes)
+    numbers = numbers_in_order(mesh.names, (*others, *axes), mesh)
+    starts = range(0, len(numbers), count)
+    return tuple((numbers[start + one], numbers[start + other]) for start in starts for one, other in pairs)
+
+
 def numbers_in_order(axes: Axes, order: Axes, mesh: Mesh) -> list[int]:
     """Device numbers, counted over `axes`, in the order of counting over `order`."""
     strides = {axis: mesh.product(axes[place + 1 :]) for place, axis in enumerate(axes)}

@@ -19,7 +19,7 @@ from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together, ValueNumb
 from shardc.ir.sharding import SUM, spell_axes
 from shardc.lowering.chunks import chunks_of
 from shardc.lowering.flow import untyped_along
-from shardc.lowering.rings import ring_of
+from shardc.lowering.rings import rings
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,7 @@ def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
                     ordered, group = _gathered(schedule, place, before, len(behind))
                     if not _is_crossed_by_sums(ordered, group):
                         yield ordered, group
-                    as_ring = replace(group, how=How.RING)
-                    if ring_of(ordered, as_ring) is not None:
-                        yield ordered, as_ring
+                    yield from ((ordered, each) for each in rings(ordered, group))
                     yield from _in_chunks(ordered, group)
         yield from _in_chunks(schedule, Together(place, place + len(_behind(schedule.block, place)), How.CHUNKS))
 
@@ -147,16 +145,18 @@ def _is_crossed_by_sums(schedule: Schedule, group: Together) -> bool:
 
 def all_of(schedule: Schedule, groups: Sequence[tuple[Schedule, Together]]) -> Schedule:
     """Several groups at once, of products of their own, on the steps in an order in which each is in one piece."""
-    steps, held = list(schedule.steps), list[tuple[frozenset[ValueNumber], How]]()
+    steps, held = list(schedule.steps), list[tuple[frozenset[ValueNumber], Together]]()
     for ordered, group in groups:
         values = frozenset(step.results[0] for step in ordered.steps[group.first : group.last + 1])
         inside = [step for step in steps if step.results and step.results[0] in values]
         place = next(n for n, step in enumerate(steps) if step in inside and isinstance(step.op, Einsum))
         before, after = ([step for step in part if step not in inside] for part in (steps[:place], steps[place:]))
         steps = [*before, *inside, *after]
-        held.append((values, group.how))
+        held.append((values, group))
     places = {step.results[0]: place for place, step in enumerate(steps) if step.results}
-    found = [Together(min(places[v] for v in some), max(places[v] for v in some), how) for some, how in held]
+    found = [
+        replace(group, first=min(places[v] for v in some), last=max(places[v] for v in some)) for some, group in held
+    ]
     in_order = tuple(sorted(found, key=lambda group: group.first))
     return replace(schedule, block=replace(schedule.block, steps=tuple(steps)), together=in_order)
 
@@ -165,7 +165,7 @@ def spelled(schedule: Schedule, group: Together) -> str:
     """`AllGather_X and Einsum as one, XLA's to split`."""
     steps = schedule.steps[group.first : group.last + 1]
     names = [step.name + (f"_{spell_axes(step.op.axes)}" if step.op.axes else "") for step in steps]
-    return f"{', '.join(names)} {_HOW[group.how]}"
+    return f"{', '.join(names)} {_HOW[group.how]}{', by number' if group.numbered else ''}"
 
 
 _HOW = {How.PARTITIONER: "left to XLA", How.RING: "as a ring", How.CHUNKS: "in chunks"}

@@ -42,6 +42,20 @@ def test_a_group_takes_the_longer_of_what_is_done_at_once(steps, seconds):
     assert blocking_s(schedule.steps) == pytest.approx(sum(each for _, each in steps))
 
 
+def test_a_ring_over_two_axes_takes_its_turns_or_its_products():
+    """Of 2·2 a turn both ways, for which each device has two links, and one to a neighbour alone: on v5e, of 45 GB/s
+    each, blocks of 9 MB take 0.2 ms. Products reach 0.76 of their speed; the first is done beside the first turn."""
+    text, dims = "A[I_XY, J] · B[J, K_XY] → C[I, K_XY]", {"I": 12000, "J": 1500, "K": 12000}
+    plan = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, dtype="bf16", chip="v5e", idle="keep", overlap="off")
+    for product, seconds in ((1.9e-4, 4e-4 + 2.5e-4 / 4), (3.8e-4, 5e-4 + 2e-4 - 5e-4 / 4), (7.6e-4, 10e-4)):
+        steps = tuple(
+            replace(step, cost=StepCost(time_s=product)) if isinstance(step.op, Einsum) else step
+            for step in plan.schedule.steps
+        )
+        schedule = replace(plan.schedule, block=replace(plan.schedule.block, steps=steps))
+        assert group_s(schedule, Together(0, 1, How.RING), plan._model) == pytest.approx(seconds)
+
+
 def test_steps_outside_of_groups_come_one_after_another():
     schedule = timed((GATHER, 5.0), (PRODUCT, 7.6), (SCATTER, 4.0), (PRODUCT, 2.0))
     grouped = replace(schedule, together=(Together(1, 2, How.RING),))

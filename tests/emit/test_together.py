@@ -36,6 +36,18 @@ RINGS = [
 ]
 # Of each size another text first, for what a quick run takes.
 EVERY_RING = [(RINGS[(place + turn) % 4], size) for turn, size in enumerate((2, 3, 4, 7)) for place in range(4)]
+# Over two axes at once, in either order; each mesh quickly with another text.
+OVER_TWO = [
+    "A[I_XY, J] · B[J, K_XY] → C[I, K_XY]",
+    "A[I, J_YX] · B[J, K_XY] → C[I, K_XY]",
+    "A[I, J_XY] · B[J_XY, K] → C[I, K]",
+    "C[I, K]{U_XY} = A[I, J_XY] · B[J_XY, K]; D[I_YX, K] = ReduceScatter(C[I, K]{U_XY})",
+]
+TWO_AXES = [
+    pytest.param(OVER_TWO[(place + turn) % 4], mesh, marks=[pytest.mark.exhaustive] if turn else [])
+    for turn in range(4)
+    for place, mesh in enumerate(("X=2,Y=2", "X=2,Y=4", "X=4,Y=2", "X=3,Y=2"))
+]
 MLP = "H[B_Y, F_X] = In[B_Y, D_X] · W[D_Y, F_X]; Out[B_Y, F_X] = gelu(H)"
 
 
@@ -84,6 +96,20 @@ def test_rings_of_odd_and_even_sizes(text, size):
         holds_the_reference(CompiledProgram(replace(ordered, together=(group,)))(*given), plan, given)
 
 
+@pytest.mark.parametrize("text, mesh", TWO_AXES)
+def test_rings_over_two_axes(text, mesh):
+    """By the mesh and by number; what is applied, and what is proved of the text."""
+    plan = shardc.plan(text, mesh=mesh, dims={"I": 24, "J": 48, "K": 72}, dtype="int32", idle="keep", chip="v5e")
+    given = inputs(plan)
+    rings = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.RING]
+    assert any(group.numbered for _, group in rings)
+    for ordered, group in rings:
+        schedule = replace(ordered, together=(group,))
+        assert not list(faults_of(schedule))
+        assert prove(schedule, source(schedule, "v5e")).verdict.value == "proved"
+        holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
+
+
 # Gathered behind: chunks of either free dim; before: of the dim that stays; over two axes; an outer product.
 CHUNKS = [
     ("X=4,Y=2", "A[I_X, J] · B[J, K_Y] → C[I, K_Y]"),
@@ -94,15 +120,15 @@ CHUNKS = [
 ]
 
 
-def chunks_of_plan(mesh, text, size=64, dtype="int32"):
+def done_as(how, mesh, text, size=64, dtype="int32"):
     plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys("IJK", size), dtype=dtype, idle="keep")
-    found = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.CHUNKS]
+    found = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is how]
     return plan, [replace(ordered, together=(group,)) for ordered, group in found]
 
 
 @pytest.mark.parametrize("mesh, text", CHUNKS)
 def test_chunks_are_on_every_shard_what_numpy_says(mesh, text):
-    plan, found = chunks_of_plan(mesh, text)
+    plan, found = done_as(How.CHUNKS, mesh, text)
     given = inputs(plan)
     assert found
     for schedule in found:
@@ -112,7 +138,7 @@ def test_chunks_are_on_every_shard_what_numpy_says(mesh, text):
 
 
 def test_what_does_not_divide_is_in_no_chunks():
-    assert not chunks_of_plan(*CHUNKS[0], size=12)[1]
+    assert not done_as(How.CHUNKS, *CHUNKS[0], size=12)[1]
 
 
 def test_the_text_is_what_is_applied():
@@ -156,9 +182,9 @@ def test_gradients_are_those_of_the_steps():
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
 
 
-def test_gradients_of_chunks_are_those_of_the_steps():
-    for mesh, text in (CHUNKS[0], CHUNKS[2]):
-        plan, (schedule, *_) = chunks_of_plan(mesh, text, dtype="f32")
+def test_gradients_of_chunks_and_of_rings_over_two_axes_are_those_of_the_steps():
+    for mesh, text, how in (*((*CHUNKS[n], How.CHUNKS) for n in (0, 2)), ("X=4,Y=2", OVER_TWO[1], How.RING)):
+        plan, (schedule, *_) = done_as(how, mesh, text, dtype="f32")
         given = inputs(plan)
         with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
             values = [plan.schedule.values[number] for number in plan.schedule.inputs]

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 import shardc
-from shardc.cost.together import EFFICIENCY, group_s, time_together
+from shardc.cost.rings import EFFICIENCY
+from shardc.cost.together import group_s, time_together
 from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import How
@@ -104,6 +105,24 @@ def test_a_ring_is_of_one_axis_and_of_what_may_differ_along_it():
         found = ring_of(ordered, replace(group, how=How.RING))
         steps = ordered.steps[group.first : group.last + 1]
         assert found is None or not steps[0].is_collective, "what is gathered for a result that is equal on all"
+
+
+@pytest.mark.parametrize(
+    ("text", "mesh", "topology", "numbered"),
+    [
+        ("A[I, J_XY] · B[J, K_XY] → C[I, K_XY]", "X=4,Y=4", "v5e:4x4", False),
+        ("A[I_XY, J] · B[J, K_XY] → C[I, K_XY]", "X=4,Y=4", "v5e:4x4", False),
+        ("A[I_XY, J] · B[J, K_XY] → C[I, K_XY]", "X=4,Y=2", "v5e:4x2", True),  # on a walk through the chips
+        ("A[I_XY, J] · B[J, K_XY] → C[I, K_XY]", "X=2,Y=4", "v5e:2x4", None),  # neither way is one of neighbours
+        ("A[I_XY, J] · B[J, K_XY] → C[I, K_XY]", "X=4,Y=4,Z=4", "v5p:4x4x4", None),
+    ],
+)
+def test_a_ring_over_two_axes_is_chosen_where_its_blocks_have_links_of_their_own(text, mesh, topology, numbered):
+    dims = {"I": 16384, "J": 8192, "K": 16384}
+    plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, idle="keep")
+    assert [group.numbered for group in plan.schedule.together] == ([] if numbered is None else [numbered])
+    blocking = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, idle="keep", overlap="off")
+    assert plan.cost.time_s <= (1 if numbered is None else 1 - CLEARLY) * blocking.cost.time_s
 
 
 def test_the_time_of_groups_is_counted_once():

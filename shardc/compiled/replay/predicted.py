@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
 from shardc.compiled.replay.tracks import in_order, tracks
 from shardc.cost.model import LinkModel, picoseconds
-from shardc.cost.together import Beside, beside
+from shardc.cost.rings import Beside
+from shardc.cost.together import beside
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Done, Einsum, Loop, Schedule, Together, single_steps
 from shardc.lowering.lower import form

@@ -1,4 +1,4 @@
-"""A product and a collective over one axis as a ring: partial products, each beside the permutes of the next blocks.
+"""A product and a collective as a ring: partial products, each beside the permutes of the next blocks.
 
     right = left = W                    every block goes both ways round at once, and is multiplied where it comes by
     Out = In[:, stands] · W
@@ -7,7 +7,8 @@
         Out = Out + In[:, stands - turn - 1] · right + In[:, stands + turn + 1] · left
 
 Scattered it is the same backwards: a sum goes round towards the device whose share it is, from both sides, and each
-device on the way adds its partial product. A sum for all is scattered so, and gathered.
+device on the way adds its partial product. A sum for all is scattered so, and gathered. Over several axes the blocks
+come by in the order of the way round (`lowering.rings`), not of their numbers: `place` is looked up in it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardc.emit.allowed import JOINED, LEFT, PIECE, PLACE, RIGHT, STANDS, TURN
+from shardc.emit.allowed import AROUND, JOINED, LEFT, PIECE, PLACE, RIGHT, STANDS, TURN
 from shardc.emit.exprs import (
     Attr,
     BinOp,
@@ -28,6 +29,7 @@ from shardc.emit.exprs import (
     Name,
     axes_argument,
     call,
+    method,
     over,
     size_of,
     times,
@@ -35,9 +37,10 @@ from shardc.emit.exprs import (
 from shardc.emit.steps import local
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array
+from shardc.lowering.pairs import numbers_in_order
 from shardc.lowering.rings import Ring, ring_of
 
-_STANDS, _PLACE, _TURN = Name(STANDS), Name(PLACE), Name(TURN)
+_STANDS, _AROUND, _PLACE, _TURN = map(Name, (STANDS, AROUND, PLACE, TURN))
 _STEP = {RIGHT: 1, LEFT: -1}  # from a device to its neighbour
 
 
@@ -49,8 +52,7 @@ def ring(schedule: Schedule, group: Together, names: Sequence[str]) -> list[Code
     product = next(step for step in steps if isinstance(step.op, Einsum))
     moved = next(step for step in steps if step is not product)
     writer = _Writer(schedule, found, product, moved, names)
-    begin = Line(STANDS, call("jax.lax.axis_index", axes_argument((found.axis,))), "")
-    return [begin, *(writer.gathered() if found.gathers else writer.scattered())]
+    return [*writer.begun(), *(writer.gathered() if found.gathers else writer.scattered())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,16 @@ class _Writer:
         """Whether a gathered dim is summed over: the partial products add up, and else lie one beside another."""
         return self.ring.dim not in self.result.dims
 
+    def begun(self) -> Iterator[Line]:
+        """Where the device stands on the way round."""
+        number = call("jax.lax.axis_index", axes_argument(self.ring.axes))
+        if self.ring.is_in_order:
+            yield Line(STANDS, number, "")
+            return
+        places = [self.ring.around.index(number) for number in range(self.ring.size)]
+        yield Line(STANDS, _looked_up(_listed(places), number), "on the way round")
+        yield Line(AROUND, _listed(self.ring.around), "the blocks in that order")
+
     def gathered(self) -> Iterator[Code]:
         own, turns = Name(self.names[self.moved.operands[0]]), (self.ring.size - 1) // 2
         yield from self._first(own)
@@ -95,7 +107,7 @@ class _Writer:
             yield Line(self.target.name, rounded, str(self.result))
 
     def _first(self, own: Name) -> Iterator[Line]:
-        yield Line(PLACE, _STANDS, "")
+        yield from self._own()
         if self.is_summed:
             yield from self._partial(self.target.name, own, str(self.result))
             return
@@ -139,7 +151,7 @@ class _Writer:
             yield Loop(turns - 1, (*right, *self._passed_on(LEFT, BinOp(_ahead(count - turns + 1), "+", _TURN))))
         yield self._sent(RIGHT)
         yield from [self._sent(LEFT)] if turns else []
-        yield Line(PLACE, _STANDS, "")
+        yield from self._own()
         yield from self._partial(PIECE, rounded=True)
         came = _sum(Name(RIGHT), Name(LEFT)) if turns else Name(RIGHT)
         leaves = str(self.schedule.values[self.moved.result])
@@ -160,13 +172,18 @@ class _Writer:
         yield Line(way, _sum(Name(way), Name(PIECE)), "")
 
     def _for_all(self) -> Expr:
-        dim, axis = Const(self.result.dims.index(self.ring.dim)), axes_argument((self.ring.axis,))
+        dim, axis = Const(self.result.dims.index(self.ring.dim)), axes_argument(self.ring.axes)
         return call("jax.lax.all_gather", self.target, axis, axis=dim, tiled=Name("True"), to=Const("invarying"))
+
+    def _own(self) -> Iterator[Line]:
+        yield Line(PLACE, _STANDS if self.ring.is_in_order else _looked_up(_AROUND, _STANDS), "")
 
     def _at(self, place: Expr) -> Iterator[Line]:
         """The block that comes next."""
         yield Line(PLACE, place, "")
         yield Line(PLACE, BinOp(_PLACE, "%", Const(self.ring.size)), "")
+        if not self.ring.is_in_order:
+            yield Line(PLACE, _looked_up(_AROUND, _PLACE), "")
 
     def _partial(
         self, target: str, block: Name | None = None, comment: str = "", rounded: bool = False
@@ -194,14 +211,24 @@ class _Writer:
         return call("jax.lax.dynamic_slice_in_dim", value, start, size, axis=Const(dim))
 
     def _sent(self, way: str) -> Line:
-        """Every device to its neighbour on that side."""
-        count, step = self.ring.size, _STEP[way]
-        pairs = Items(tuple(Items((Const(k), Const((k + step) % count))) for k in range(count)), "[]")
-        return Line(way, call("jax.lax.ppermute", Name(way), axes_argument((self.ring.axis,)), perm=pairs), "")
+        """Every device to its neighbour on that side. JAX counts the devices of a permute in the order of the mesh."""
+        mesh = self.schedule.mesh
+        axes = mesh.ordered(self.ring.axes)
+        numbers = [Const(number) for number in numbers_in_order(axes, self.ring.axes, mesh)]
+        pairs = tuple(Items((numbers[one], numbers[other])) for one, other in self.ring.pairs(_STEP[way]))
+        return Line(way, call("jax.lax.ppermute", Name(way), axes_argument(axes), perm=Items(pairs, "[]")), "")
 
     def _rounded(self, value: Expr) -> Expr:
         summing = local.summing_type(self.arrays, self.result)
         return value if summing in (None, self.result.dtype) else local.as_type(value, self.result.dtype)
+
+
+def _listed(numbers: Sequence[int]) -> Expr:
+    return call("np.array", method(Const(" ".join(map(str, numbers))), "split"), Name("int"))
+
+
+def _looked_up(table: Expr, place: Expr) -> Expr:
+    return call("jnp.take", table, place, axis=Const(0))
 
 
 def _sum(one: Expr, other: Expr) -> Expr:

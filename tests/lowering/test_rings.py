@@ -1,0 +1,56 @@
+"""The way of a ring through the devices of several axes: each once, each beside the one before."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardc
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import How
+from shardc.lowering.pairs import pairs_along
+from shardc.lowering.rings import ring_of, way_round
+from shardc.lowering.together import candidates
+
+
+def links(sizes, one, other):
+    """Between two devices on a mesh that is not closed."""
+    found = 0
+    for size in reversed(sizes):
+        found += abs(one % size - other % size)
+        one, other = one // size, other // size
+    return found
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda sizes: 2 <= math.prod(sizes) <= 64))
+def test_the_way_goes_once_through_every_device_from_neighbour_to_neighbour(sizes):
+    way = way_round(sizes)
+    assert sorted(way) == list(range(math.prod(sizes)))
+    far = [links(sizes, one, other) for one, other in zip(way, (*way[1:], way[0]), strict=True)]
+    several = sum(size > 1 for size in sizes) > 1
+    assert set(far[:-1]) == {1}
+    assert not several or math.prod(sizes) % 2 or far[-1] == 1, "closed, unless every size is odd"
+
+
+def rings(text, mesh):
+    plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys("IJK", 96), idle="keep")
+    return [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.RING]
+
+
+@pytest.mark.parametrize(
+    ("mesh", "ways"),
+    [("X=2,Y=2", [(0, 1, 3, 2), (0, 1, 2, 3)]), ("X=4,Y=1", [(0, 1, 2, 3)]), ("X=8,Y=4", [])],
+)
+def test_a_ring_over_two_axes_goes_by_the_mesh_or_by_number(mesh, ways):
+    """One of more than 16 devices is none."""
+    found = [ring_of(ordered, group) for ordered, group in rings("A[I, J_XY] · B[J, K_XY] → C[I, K_XY]", mesh)]
+    assert [ring.around for ring in found] == ways
+
+
+def test_a_ring_leaves_devices_along_other_axes_apart():
+    """Along Z and X of `X=2, Y=2, Z=2`: device (x, y, z) has number 4x + 2y + z, and block 2z + x."""
+    assert pairs_along(("Z", "X"), ((0, 1), (1, 3)), Mesh.of({"X": 2, "Y": 2, "Z": 2})) == (
+        *((0, 4), (4, 5)),
+        *((2, 6), (6, 7)),
+    )
