@@ -17,8 +17,9 @@ from typing import NamedTuple
 from shardc.cost import formulas
 from shardc.cost.calibration import Calibration
 from shardc.cost.chips import Chip
-from shardc.ir.dtypes import DType
+from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.sharding import Array
+from shardc.lowering.over_dims import Passes
 
 _HIDDEN = 1 / 3  # of the longer of the two: what takes less than this part of it takes no time beside it
 _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
@@ -47,14 +48,15 @@ class Alone:
 
     def seconds(self, flops: int, read: int, written: int, dtype: DType) -> float:
         """Of operations of a type, and of so many bytes read and written."""
-        computing, moving = flops / self.flops_per_s(dtype), self.moving_s(read, written)
+        computing, moving = flops / self.flops_per_s(dtype), self.moving_s(read, written, dtype)
         return max(computing, moving) * self._slowed(computing, moving)
 
-    def moving_s(self, read: int, written: int) -> float:
-        """Of so many bytes read and written, and nothing else."""
+    def moving_s(self, read: int, written: int, dtype: DType) -> float:
+        """Of so many bytes of a type read and written, and nothing else."""
         if self.measured is None:
             return (read + written) / self.chip.hbm_bandwidth
-        return read / self.measured.read_bandwidth + written / self.measured.write_bandwidth
+        known = self.measured.moving(dtype)
+        return read / known.read + written / known.write
 
     def _slowed(self, computing: float, moving: float) -> float:
         """How many times the longer of the two is taken: most where both are equal. More of either takes no less."""
@@ -66,12 +68,12 @@ class Alone:
 
     def waits_for_memory(self, amount: Amount) -> bool:
         """Whether bytes take longer than operations."""
-        return self.moving_s(amount.read, amount.written) > amount.flops / self.flops_per_s(amount.dtype)
+        return self.moving_s(amount.read, amount.written, amount.dtype) > amount.flops / self.flops_per_s(amount.dtype)
 
     def formula(self, amount: Amount, by_operations: Callable[[], str], by_bytes: Callable[[], str]) -> str:
         """`2·I·J·K / C_bf16·1.2`: the longer time, and how many times that is taken, if more than once."""
         computing = amount.flops / self.flops_per_s(amount.dtype)
-        times = self._slowed(computing, self.moving_s(amount.read, amount.written))
+        times = self._slowed(computing, self.moving_s(amount.read, amount.written, amount.dtype))
         found = by_bytes() if self.waits_for_memory(amount) else by_operations()
         if times == 1:
             return found
@@ -82,15 +84,20 @@ class Alone:
         """Of what is copied from one layout to another; by the data sheet nothing is known to be."""
         return 0.0 if self.measured is None else 1 / self.measured.copy_bandwidth
 
-    def memory_formula(self, read: Sequence[Array], written: Array) -> str:
+    def memory_formula(self, read: Sequence[Array], written: Array, dtype: DType) -> str:
         """`(2·I·J + 2·J·K) / W_hbm`; as measured, `(2·I·J) / W_read + 2·J·K / W_write`."""
         if self.measured is None:
             return f"({formulas.sizes((*read, written))}) / W_hbm"
-        return f"({formulas.sizes(read)}) / W_read + {formulas.local_bytes(written)} / W_write"
+        kind = _kind(dtype)
+        return f"({formulas.sizes(read)}) / W_read{kind} + {formulas.local_bytes(written)} / W_write{kind}"
 
-    def function_s(self, passes: int, size: int) -> float:
-        """Of a function that goes so many times through so many bytes; by the data sheet nothing is known."""
-        return 0.0 if self.measured is None else passes * size / self.measured.pass_bandwidth
+    def function_s(self, passes: Passes, size: int, dtype: DType) -> float:
+        """Of a function that goes so often through so many bytes of a type; by the data sheet nothing is known."""
+        if self.measured is None:
+            return 0.0
+        known = self.measured.moving(dtype)
+        once = passes.largest / known.largest + passes.computed / known.computed
+        return size * (once + passes.written * (1 / known.read + 1 / known.write))
 
     def laid_s_per_byte(self, pieces: bool) -> float:
         """Of a block copied, or in pieces before and after an exchange."""
@@ -102,9 +109,13 @@ class Alone:
         """`2·I·J/X / W_copy`."""
         return formulas.local_bytes(array) + " / W_copy"
 
-    def function_formula(self, passes: int, operand: Array) -> str:
+    def function_formula(self, passes: Passes, operand: Array) -> str:
         """`2·2·I·J/X / W_pass`: twice through a block."""
-        return f"{f'{passes}·' if passes > 1 else ''}{formulas.local_bytes(operand)} / W_pass"
+        size, kind = formulas.local_bytes(operand), _kind(operand.dtype)
+        rates = {"W_largest": passes.largest, "W_pass": passes.computed}
+        rates |= {"W_read": passes.written, "W_write": passes.written}
+        terms = (f"{f'{times}·' if times > 1 else ''}{size} / {rate}{kind}" for rate, times in rates.items() if times)
+        return " + ".join(terms)
 
     def product_formula(self, dims: Iterable[str], axes: Iterable[str], contracts: bool, dtype: DType) -> str:
         """`2·I·J·K/X / C_peak`: multiply-adds count twice. C_peak is the bf16 rate, C_int8 that of one-byte types."""
@@ -119,10 +130,13 @@ class Alone:
             return found
         known = self.measured
         found |= {"C_int8": known.int8_flops, "C_bf16": known.bf16_flops, "C_f32": known.f32_flops}
-        return found | {
-            "W_read": known.read_bandwidth,
-            "W_write": known.write_bandwidth,
-            "W_copy": known.copy_bandwidth,
-            "W_pieces": known.exchange_bandwidth,
-            "W_pass": known.pass_bandwidth,
-        }
+        found |= {"W_copy": known.copy_bandwidth, "W_pieces": known.exchange_bandwidth}
+        for dtype in (DTYPES["bf16"], DTYPES["f32"]):
+            names = (f"W_{name}{_kind(dtype)}" for name in ("read", "write", "largest", "pass"))
+            found |= zip(names, known.moving(dtype), strict=True)
+        return found
+
+
+def _kind(dtype: DType) -> str:
+    """What is said of a rate of wide elements."""
+    return "_f32" if dtype.bytes > 2 else ""

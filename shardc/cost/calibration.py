@@ -11,6 +11,19 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+from shardc.ir.dtypes import DType
+
+
+class Moving(NamedTuple):
+    """Bytes per second of one type: read, written, gone through for the largest as they lie, and with what is computed
+    of each element."""
+
+    read: float
+    write: float
+    largest: float
+    computed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +31,32 @@ class Calibration:
     """Operations of a product per second, by its type; bytes per second that are read, written, and copied, which is to
     lay a block anew; of a block whose pieces are brought together for an exchange, and laid where they belong; and of
     one that a function over a dim goes through. By which part longer a product takes whose operations take as long as
-    its bytes."""
+    its bytes.
+
+    A core handles about as many elements a second of f32 as of bf16: what is not bound by its memory moves twice the
+    bytes.
+    """
 
     int8_flops: float
     bf16_flops: float
     f32_flops: float
-    read_bandwidth: float
-    write_bandwidth: float
+    bf16_read: float
+    bf16_write: float
+    bf16_largest: float
+    bf16_computed: float
+    f32_read: float
+    f32_write: float
+    f32_largest: float
+    f32_computed: float
     copy_bandwidth: float
     exchange_bandwidth: float
-    pass_bandwidth: float
     slowdown: float
+
+    def moving(self, dtype: DType) -> Moving:
+        """Of a type; narrow ones as bf16, wide ones as f32."""
+        if dtype.bytes > 2:
+            return Moving(self.f32_read, self.f32_write, self.f32_largest, self.f32_computed)
+        return Moving(self.bf16_read, self.bf16_write, self.bf16_largest, self.bf16_computed)
 
 
 def calibration(chip: str) -> Calibration | None:

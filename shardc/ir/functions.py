@@ -18,6 +18,14 @@ class Gives(Enum):
     ASKED = "asked"  # a cast's
 
 
+class Through(Enum):
+    """A loop over all of an operand."""
+
+    LARGEST = "the largest, or the smallest"
+    SUM = "a sum of exponentials"
+    RESULT = "as many results"
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """`jax` is the dotted name in emitted code. `numpy` is the reference: it takes the numpy module and the arguments,
@@ -39,7 +47,7 @@ class Function:
     truths: bool = False  # takes what is true or false, `bool`
     gives: Gives = Gives.SAME
     reduces: str = ""  # over a sharded dim each device's own is a partial one of this kind: "max", "min"
-    passes: int = 0  # so many times it goes through an operand in memory; elementwise ones go with what they read
+    through: tuple[Through, ...] = ()  # its loops over an operand; elementwise ones go with what they read
     across: int = 0  # how many AllReduces of what is left it takes over a sharded dim; 0 where it cannot be done so
     conditions: tuple[int, ...] = ()  # the places of arguments that are true or false, and meet no type
     sign: str = ""  # how the notation writes it between its arguments
@@ -127,16 +135,40 @@ _TABLE = (
     Function("cast", "astype", lambda np, x: x, truths=True, gives=Gives.ASKED, integers=True),
     Function("widen", "astype", lambda np, x: x, linear=(0,), gives=Gives.ASKED, integers=True),  # rounds nothing
     Function(
-        "max", "jnp.max", _max, over_dims=True, keeps_dims=False, integers=True, reduces="max", passes=1, across=1
+        "max",
+        "jnp.max",
+        _max,
+        over_dims=True,
+        keeps_dims=False,
+        integers=True,
+        reduces="max",
+        across=1,
+        through=(Through.LARGEST,),
     ),
     Function(
-        "min", "jnp.min", _min, over_dims=True, keeps_dims=False, integers=True, reduces="min", passes=1, across=1
+        "min",
+        "jnp.min",
+        _min,
+        over_dims=True,
+        keeps_dims=False,
+        integers=True,
+        reduces="min",
+        across=1,
+        through=(Through.LARGEST,),
     ),
     # The maximum that exponents are shifted by, so that none overflows: the result does not depend on it, nor does
     # any derivative.
-    Function("shift", "jnp.max", _max, over_dims=True, keeps_dims=False, reduces="max", passes=1),
-    Function("softmax", "jax.nn.softmax", _softmax, over_dims=True, passes=2, across=2),
-    Function("logsumexp", "jax.nn.logsumexp", _logsumexp, over_dims=True, keeps_dims=False, passes=2, across=2),
+    Function("shift", "jnp.max", _max, over_dims=True, keeps_dims=False, reduces="max", through=(Through.LARGEST,)),
+    Function("softmax", "jax.nn.softmax", _softmax, over_dims=True, through=(*Through,), across=2),
+    Function(
+        "logsumexp",
+        "jax.nn.logsumexp",
+        _logsumexp,
+        over_dims=True,
+        keeps_dims=False,
+        across=2,
+        through=(Through.LARGEST, Through.SUM),
+    ),
 )
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _TABLE}

@@ -9,11 +9,13 @@ from typing import TypeAlias
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.dtypes import DType
-from shardc.ir.expressions import Product
+from shardc.ir.expressions import Call, Product
+from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import ValueNumber
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Axes, Sharding
+from shardc.lowering.over_dims import Passes, passes_of
 from shardc.planner.budget import QUICK, Meter
 from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
@@ -95,6 +97,12 @@ class Problem:
         """The highest price that one product or reshard may have."""
         below = self.options.below
         return None if below is None else self.objective.below(below)
+
+    def passes(self, call: Call) -> Passes:
+        """How often a function over dims goes through its operand."""
+        if self.model.alone.measured is None or not FUNCTIONS[call.function].through:
+            return Passes()
+        return passes_of(self.program, call)
 
     def given(self, environment: Environment) -> Problem:
         """The same problem, where this is there."""

@@ -5,8 +5,9 @@
 
 Programs that show one kind of work alone are compiled for a slice with no TPU there, and the cycles that the compiler
 left are read from the replay: large products for each type; products that mostly read, and that mostly write; what a
-gather leaves, copied to an output; the pieces around an exchange. A figure is the middle one of its programs,
-in units per second. Prices on a slice that is named are made of these (`cost.calibration`).
+gather leaves, copied to an output; the pieces around an exchange; the largest of a block as it lies, and of what is
+computed of each element. A figure is the middle one of its programs, in units per second. Prices on a slice that is
+named are made of these (`cost.calibration`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from pathlib import Path
 
 import shardc
 from shardc.cost import calibration
-from shardc.ir.functions import FUNCTIONS
 from shardc.machines.libtpu import installed
 
-SLICES = {"v4p": "v4:2x2x1", "v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2", "v7x": "tpu7x:2x2x1"}
+# Of v7x nothing is measured: what its cores take for an exchange is not among the cycles that the compiler leaves.
+SLICES = {"v4p": "v4:2x2x1", "v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2"}
 PRODUCT, WIDE = "A[I, J] · B[J, K] → C[I, K]", (8192, 2048, 8192)
 SQUARE = ((4096, 4096, 4096), (8192, 8192, 8192), WIDE, (2048, 8192, 4096))
 READS = ((64, 8192, 8192), (64, 16384, 8192), (8, 8192, 16384))
@@ -35,7 +36,7 @@ EXCHANGES = {
     "AllToAll_XY(A[I_XY, J]) → A[I, J_XY]": 4,
     "AllToAll_XY(A[I, J_XY]) → A[I_XY, J]": 4,
 }
-PASSES = "softmax_J(A[I, J]) → C[I, J]"
+LARGEST, COMPUTED = "max_J(A[I, J]) → C[I]", "max_J(square(A[I, J])) → C[I]"
 # A product whose operations take about as long as its bytes, which a gather left: an input is brought near beforehand.
 NARROW = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
 NARROWS = ((8192, 8192, 256), (4096, 16384, 256), (8192, 16384, 256), (8192, 8192, 384))
@@ -57,12 +58,14 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
         for i, j, k in SQUARE:
             text = PRODUCT.replace("C", "C: int32") if dtype == "int8" else PRODUCT
             yield f"{dtype}_flops", 2 * i * j * k / replayed(text, topology, (i, j, k), dtype)
-    for i, j, k in READS:
-        yield "read_bandwidth", 2 * (i * j + j * k) / replayed(PRODUCT, topology, (i, j, k))
-    for i, j, k in WRITES:
-        yield "write_bandwidth", 2 * i * k / replayed(PRODUCT, topology, (i, j, k))
-    for i, j in BLOCKS:
-        yield "pass_bandwidth", FUNCTIONS["softmax"].passes * 2 * i * j / replayed(PASSES, topology, (i, j))
+    for dtype, size in (("bf16", 2), ("f32", 4)):
+        for i, j, k in READS:
+            yield f"{dtype}_read", size * (i * j + j * k) / replayed(PRODUCT, topology, (i, j, k), dtype)
+        for i, j, k in WRITES:
+            yield f"{dtype}_write", size * i * k / replayed(PRODUCT, topology, (i, j, k), dtype)
+        for text, name in ((LARGEST, "largest"), (COMPUTED, "computed")):
+            for i, j in BLOCKS:
+                yield f"{dtype}_{name}", size * i * j / replayed(text, topology, (i, j), dtype)
     for sizes in BLOCKS:
         for text in GATHERS:
             yield "copy_bandwidth", 2 * sizes[0] * sizes[1] / replayed(text, topology, sizes)
@@ -72,9 +75,7 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
 
 def slowdowns(topology: str, known: Rates) -> Iterator[float]:
     """By which part longer a product takes, were its operations and its bytes to take equally long."""
-    operations, read, written = (
-        statistics.median(known[name]) for name in ("bf16_flops", "read_bandwidth", "write_bandwidth")
-    )
+    operations, read, written = (statistics.median(known[name]) for name in ("bf16_flops", "bf16_read", "bf16_write"))
     for i, j, k in NARROWS:
         computing, moving = 2 * i * j * k / operations, 2 * (i * j + j * k) / read + 2 * i * k / written
         longer, shorter = max(computing, moving), min(computing, moving)

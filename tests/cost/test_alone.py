@@ -24,9 +24,12 @@ def planned(text, topology="v5e:2x2", dims=SIZES, **options):
 def test_a_measured_device_is_no_faster_than_its_data_sheet(chip):
     """But in f32, which the compiler multiplies in fewer passes than twice as many."""
     known, sheet = calibration(chip), CHIPS[chip]
-    assert all(figure > 0 for figure in asdict(known).values())
+    assert all(figure > 0 for name, figure in asdict(known).items() if name != "slowdown")
     assert known.bf16_flops < sheet.flops and known.int8_flops < sheet.narrow_flops
-    assert known.copy_bandwidth < known.write_bandwidth < known.read_bandwidth < sheet.hbm_bandwidth
+    assert known.copy_bandwidth < known.bf16_read < sheet.hbm_bandwidth and known.f32_read < sheet.hbm_bandwidth
+    for kind in ("bf16", "f32"):
+        moving = known.moving(DTYPES[kind])
+        assert moving.largest < moving.computed and moving.write < 1.05 * moving.read
 
 
 @given(
@@ -97,13 +100,36 @@ def test_a_function_over_a_dim_is_shared_before_its_operand_is_gathered():
     text = "L[I_X, K_?] = A[I_X, J] · B[J, K_Y]; C[I_X, K] = softmax_K(L)"
     named = planned(text, overlap="off")
     *_, soft, gather = named.steps
-    assert (soft.op, gather.op) == ("div", "AllGather") and soft.formula.endswith("2·I·K/X/Y / W_pass")
+    assert (soft.op, gather.op) == ("div", "AllGather") and soft.formula.startswith("2·I·K/X/Y / W_pass + ")
     assert named.cost.time_s == pytest.approx(sum(step.time_s for step in named.steps))
     bare = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=SIZES, chip="v5e", idle="keep")
     assert all(step.time_s == 0 for step in bare.steps if step.op in ("softmax", "div"))
 
 
+SCORES, READ = "S[I, J] = A[I, K] · B[K, J]", "C[I, L] = P · V[J, L]"
+OVER_DIMS = [
+    f"{SCORES}; P = softmax_J(where(index_I >= index_J, S / 3, -inf)); {READ}",
+    "softmax_J(A[I, J]) → C[I, J]",
+    f"P[I, J] = softmax_J(A[I, J]); {READ}",
+    "P = softmax_J(relu(A[I, J])); C[I, J] = relu(P)",
+    "C[I] = logsumexp_J(A[I, J])",
+    "C[I] = max_J(square(A[I, J]))",
+    f"{SCORES}; C[I] = logsumexp_J(S)",
+    f"{SCORES}; C[I] = max_J(S)",
+]
+
+
 @pytest.mark.tpu
-def test_a_softmax_is_replayed_as_it_is_priced():
-    whole = planned("softmax_J(A[I_X, J]) → C[I_X, J]", "v5p:2x2x1")
-    assert whole.verify().replayed.step_s == pytest.approx(whole.cost.time_s, rel=0.15)
+@pytest.mark.parametrize(
+    ("text", "topology"),
+    [
+        pytest.param(text, topology, marks=pytest.mark.exhaustive if text is not OVER_DIMS[0] else ())
+        for text in OVER_DIMS
+        for topology in ("v5p:2x2x1", "v5e:2x2")
+    ],
+)
+def test_a_function_over_a_dim_is_replayed_as_it_is_priced(text, topology):
+    """A loop more or less over the largest array, of which each takes at least a sixth of the time."""
+    dims = {"I": 16384, "J": 8192, "K": 512, "L": 512}
+    plan = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, topology=topology, idle="keep")
+    assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.08)

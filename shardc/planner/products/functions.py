@@ -11,19 +11,20 @@ from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.sharding import Axes, Sharding
+from shardc.lowering.over_dims import Passes
 from shardc.planner.paths.search import Search
 from shardc.rules.functions import applied, reduced_across
 
 
 def function_of(
-    expr: Call, below: Sequence[tuple[str, ...]], operand: Search, lie: Sequence[Sharding]
+    expr: Call, below: Sequence[tuple[str, ...]], operand: Search, lie: Sequence[Sharding], passes: Passes
 ) -> tuple[Sharding, int] | None:
     """The sharding of the result, and the price; None if the operands may not lie so.
 
-    `below` are the operands' dims, `operand` is the first of them.
+    `below` are the operands' dims, `operand` is the first of them, `passes` how often it is gone through.
     """
     own = applied(expr.function, expr.over, below, expr.dims, lie, expr.numbers)
-    alone = operand.objective.price(picoseconds(_alone_s(expr, operand, lie)), 0)
+    alone = operand.objective.price(picoseconds(_alone_s(passes, operand, lie)), 0)
     if own is not None:
         return own, alone
     found = reduced_across(expr.function, expr.over, below[0], expr.dims, lie[0], operand.graph.mesh)
@@ -33,11 +34,10 @@ def function_of(
     return sharding, alone + _all_reduces(expr, below[0], operand, lie[0], axes)
 
 
-def _alone_s(expr: Call, operand: Search, lie: Sequence[Sharding]) -> float:
+def _alone_s(passes: Passes, operand: Search, lie: Sequence[Sharding]) -> float:
     """What each device does by itself."""
-    passes = FUNCTIONS[expr.function].passes
-    parts = math.prod(lie[0].blocks(operand.graph.mesh)) if passes else 1
-    return operand.model.alone.function_s(passes, operand.total_bytes // parts)
+    parts = math.prod(lie[0].blocks(operand.graph.mesh)) if any(passes) else 1
+    return operand.model.alone.function_s(passes, operand.total_bytes // parts, operand.dtype)
 
 
 def _all_reduces(expr: Call, dims: tuple[str, ...], search: Search, lies: Sharding, axes: Axes) -> int:

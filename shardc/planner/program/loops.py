@@ -159,7 +159,7 @@ class _Looped:
         sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
         after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
         alone, size = progress.problem.model.alone, before.local_bytes(self.program.mesh)
-        formula = partial(alone.memory_formula, [before], after)
+        formula = partial(alone.memory_formula, [before], after, before.dtype)
         cost = StepCost(0, 0, alone.seconds(0, size, size, before.dtype), formula)
         rule = Rule(f"rows along {self.loop.dim}")
         progress, (turned,) = progress.append(Einsum(), (value,), [after], self.number, cost, rule)

@@ -17,7 +17,6 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product, Use
-from shardc.ir.functions import FUNCTIONS
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, ValueNumber, applied
 from shardc.ir.program import Input
@@ -169,9 +168,9 @@ class Builder:
 
     def function_cost(self, expr: Call, value: ValueNumber) -> StepCost:
         """Of what each device does of a function by itself."""
-        passes, alone = FUNCTIONS[expr.function].passes, self.problem.model.alone
+        passes, alone = self.problem.passes(expr), self.problem.model.alone
         operand = replace(self.values[value], dims=expr.operands[0].dims)
-        seconds = alone.function_s(passes, operand.local_bytes(self.problem.mesh))
+        seconds = alone.function_s(passes, operand.local_bytes(self.problem.mesh), operand.dtype)
         return StepCost(0, 0, seconds, partial(alone.function_formula, passes, operand)) if seconds else StepCost()
 
     def _input(self, use: Use, sharding: Sharding) -> ValueNumber:
@@ -232,7 +231,7 @@ class Builder:
         amount = Amount(flops, sum(each.local_bytes(mesh) for each in read), written.local_bytes(mesh), work.dtype)
         axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
         by_operations = partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype)
-        by_bytes = partial(alone.memory_formula, read, written)
+        by_bytes = partial(alone.memory_formula, read, written, work.dtype)
         formula = partial(alone.formula, amount, by_operations, by_bytes)
         return StepCost(0, flops, alone.seconds(*amount), formula, alone.waits_for_memory(amount))
 

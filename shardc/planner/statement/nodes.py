@@ -151,7 +151,7 @@ def ways_of(
         case Product():
             return _products(problem, expr, tables, search, goal)
         case Call():
-            return _calls(expr, tables, search) if tables else _anywhere(problem, expr, search)
+            return _calls(problem, expr, tables, search) if tables else _anywhere(problem, expr, search)
         case Named():
             return _named(problem, expr, tables[0], search)
         case _:
@@ -265,19 +265,24 @@ def _priced_products(
     return [(way, problem.way_price(work, way, below, search)) for way in ways]
 
 
-def _calls(expr: Call, tables: tuple[Table, ...], search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+def _calls(
+    problem: Problem, expr: Call, tables: tuple[Table, ...], search: Search
+) -> Iterator[tuple[ShardingNumber, int, Origin]]:
     """Every way to apply a function to operands of these tables: what it leaves, its price, where it comes from."""
     every = aligned(tables) if search.options.searches else dict.fromkeys(few_alike(expr, tables))
-    return _calls_at(expr, tables, search, every)
+    return _calls_at(problem, expr, tables, search, every)
 
 
-def few_calls(expr: Call, tables: tuple[Table, ...], search: Search) -> list[tuple[ShardingNumber, int, Origin]]:
+def few_calls(
+    problem: Problem, expr: Call, tables: tuple[Table, ...], search: Search
+) -> list[tuple[ShardingNumber, int, Origin]]:
     """The ways to apply a function to operands that nothing has moved; where there is none, the cheapest of all."""
-    in_place = list(_calls_at(expr, tables, search, product(*(table.seeds for table in tables))))
-    return in_place or list(_calls_at(expr, tables, search, aligned(tables), cheapest=True))[-1:]
+    in_place = list(_calls_at(problem, expr, tables, search, product(*(table.seeds for table in tables))))
+    return in_place or list(_calls_at(problem, expr, tables, search, aligned(tables), cheapest=True))[-1:]
 
 
 def _calls_at(
+    problem: Problem,
     expr: Call,
     tables: tuple[Table, ...],
     search: Search,
@@ -286,13 +291,14 @@ def _calls_at(
 ) -> Iterator[tuple[ShardingNumber, int, Origin]]:
     """Of operands that lie so; with `cheapest` those that are cheaper than all before them."""
     most: float = math.inf
+    dims, passes = [table.expr.dims for table in tables], problem.passes(expr)
     for at in every:
         prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
         moved = sum(price for price in prices if price is not None)
         if None in prices or moved >= most:
             continue
         lie = [table.sharding(number) for table, number in zip(tables, at, strict=True)]
-        found = function_of(expr, [table.expr.dims for table in tables], tables[0].search, lie)
+        found = function_of(expr, dims, tables[0].search, lie, passes)
         if found is not None and moved + found[1] < most and search.divides(search.graph.number(found[0])):
             most = moved + found[1] if cheapest else math.inf
             yield search.graph.number(found[0]), moved + found[1], Applied(tables, at)

@@ -202,7 +202,9 @@ class _Strategies:
                     self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
             case Call():
                 search = self._whole.search
-                for found in few_calls(expr, tables, search) if tables else ways_of(self.problem, expr, (), search):
+                problem = self.problem
+                every = few_calls(problem, expr, tables, search) if tables else ways_of(problem, expr, (), search)
+                for found in every:
                     self._push(found[1] + self._after(found[0]), _Entry(tables, None, None, found))
             case _:
                 table = table_or_none(self.problem, expr, tables)

@@ -25,7 +25,7 @@ def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _B
     Of operations that are alike, in one order of the products or in another, they are the same.
     """
     given = tuple((operand.dims, operand.dtype, sums) for operand, (_, sums) in zip(expr.operands, below, strict=True))
-    own = (expr.function, expr.over, expr.numbers) if isinstance(expr, Call) else ()
+    own = (expr.function, expr.over, expr.numbers, problem.passes(expr)) if isinstance(expr, Call) else ()
     key = (type(expr), own, given, expr.dims, expr.dtype)
     if key in problem.scratch.local:
         pass
@@ -68,7 +68,7 @@ def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> Local
         if not dims:  # positions along a dim: each device counts its own
             found.append((Way((), around.number(around.refined(placed)), 1), problem.objective.price(0, 0)))
             continue
-        result = function_of(expr, dims, below[0][0], lie)
+        result = function_of(expr, dims, below[0][0], lie, problem.passes(expr))
         if result is not None:
             at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
             found.append((Way(at, around.number(result[0]), 1), result[1]))

@@ -105,8 +105,8 @@ def _roof(peak: float, chip: Chip, x: Scale, y: Scale) -> list[Mark]:
 
 
 def _reached(rate: float, measured: Calibration, x: Scale, y: Scale) -> Line:
-    ridge = rate / measured.read_bandwidth
-    points = ((x.low, x.low * measured.read_bandwidth), (ridge, rate), (x.high, rate))
+    ridge = rate / measured.bf16_read
+    points = ((x.low, x.low * measured.bf16_read), (ridge, rate), (x.high, rate))
     said = f"as measured: memory up to {ridge:.3g} FLOPs per byte, then {_rate(rate)}"
     return Line(
         tuple((x(each), y(r)) for each, r in points), "line dashed", told=(("reached", repr(rate)),), title=said

@@ -1,0 +1,50 @@
+"""Through what a function over dims goes, by what its operand is made of and what reads it."""
+
+import pytest
+
+import shardc
+from shardc.ir.expressions import Call, parts_of
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.program import Statement
+from shardc.lowering.over_dims import Passes, passes_of
+
+SCORES, READ = "S[I, J] = A[I, K] · B[K, J]", "C[I, L] = P · V[J, L]"
+CASES = {
+    "softmax_J(A[I, J]) → C[I, J]": Passes(1, 1, 1),
+    "logsumexp_J(A[I, J]) → C[I]": Passes(1, 1, 0),
+    "max_J(A[I, J]) → C[I]": Passes(1, 0, 0),
+    "max_J(square(A[I, J])) → C[I]": Passes(0, 1, 0),
+    "P = softmax_J(relu(A[I, J])); C[I, J] = relu(P)": Passes(0, 2, 1),
+    f"P[I, J] = softmax_J(A[I, J]); {READ}": Passes(1, 1, 0),
+    f"{SCORES}; C[I] = max_J(S)": Passes(),
+    f"{SCORES}; C[I] = logsumexp_J(S)": Passes(0, 1, 0),
+    f"{SCORES}; P[I, J] = softmax_J(S)": Passes(0, 1, 1),
+    f"{SCORES}; P = softmax_J(S); {READ}": Passes(0, 1, 0),
+    f"{SCORES}; P = softmax_J(where(index_I >= index_J, S / 3, -inf)); {READ}": Passes(0, 1, 0),
+    f"{SCORES}; P = softmax_J(S); {READ}; return P, C": Passes(0, 1, 1),
+    f"{SCORES}; P = 2 · softmax_J(S); {READ}": Passes(0, 1, 0),
+    f"{SCORES}; P = softmax_J(S); {READ}; D[I] = sum_J(P)": Passes(0, 1, 1),
+}
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_function_goes_through_its_operand_as_often_as_it_is_compiled(text):
+    """As `tests/cost/test_alone.py` sees it compiled."""
+    program = shardc.parse(text, mesh="X=2")
+    calls = [
+        part
+        for statement in program.statements
+        if isinstance(statement, Statement)
+        for part in parts_of(statement.expr)
+        if isinstance(part, Call) and FUNCTIONS[part.function].through
+    ]
+    assert [passes_of(program, call) for call in calls] == [CASES[text]]
+
+
+def test_in_another_order_of_products_it_is_the_same_call():
+    one, other = (
+        shardc.parse(f"P = softmax_I({made}); C[L] = P · V[I, L]", mesh="X=2")
+        for made in ("(A[I, J] · B[J, K]) · D[K]", "A[I, J] · (B[J, K] · D[K])")
+    )
+    call = other.statements[0].expr
+    assert call != one.statements[0].expr and passes_of(one, call) == passes_of(other, call)
