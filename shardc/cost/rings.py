@@ -39,7 +39,7 @@ def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostM
         return None
     computing = max(product.cost.time_s / EFFICIENCY, _adding_up(schedule, product, ring, model))
     if not ring.gathers:
-        computing += (ring.size - 1) * model.alone.function_s(1, size)
+        computing += (ring.size - 1) * model.alone.moving_s(2 * size, size, schedule.values[moved.result].dtype)
     after = moved.cost.time_s / 2 if moved.op.facts.kind is Kind.SUM else 0.0
     part = computing / ring.size
     return Beside(0.0, computing + max(0.0, turns[0] - part), sum(turns) + part, after)
