@@ -25,7 +25,7 @@ from itertools import product
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
-from shardc.cost.scheduled import orders
+from shardc.cost.scheduled import Rings, orders
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, every_step
@@ -73,7 +73,7 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int) -> int:
     }
     steps = schedule.steps
     waits = {steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None}
-    found = orders(schedule.block, tpu.moves_early(lowering.target), waits)
+    found = orders(schedule.block, tpu.moves_early(lowering.target), waits, Rings.of(schedule))
     ways = product(found, tpu.computes_again(lowering.target))
     return max(_Walk(schedule, forms, sizes, *way, Buffers(room)).temporary_bytes() for way in ways)
 

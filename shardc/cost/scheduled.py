@@ -3,17 +3,36 @@
     W = AllGather W; T = x · W; V = AllGather V; y = T · V; dV = T · dy; dV = ReduceScatter dV
 
 With these early both gathers come first, then T, dV and its ReduceScatter, and y last: V is there all the time.
+Where dV and its ReduceScatter are done as a ring, all of its partial products come before y, and are added up after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Step, ValueNumber
+from shardc.ir.plan import Block, How, Schedule, Step, ValueNumber
 
 
-def orders(block: Block, early: bool, waits: Mapping[ValueNumber, ValueNumber]) -> Iterator[tuple[Step, ...]]:
+@dataclass(frozen=True, slots=True)
+class Rings:
+    """Products done as rings that add up: the partial products, and the sums that end them."""
+
+    begin: frozenset[int] = frozenset()
+    end: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Rings:
+        found = [schedule.steps[group.first : group.last + 1] for group in schedule.together if group.how is How.RING]
+        sums = [steps for steps in found if steps[-1].op.facts.kind in (Kind.SCATTER, Kind.SUM)]
+        begin = {value for steps in sums for step in steps[:-1] for value in step.results}
+        return cls(frozenset(begin), frozenset(value for steps in sums for value in steps[-1].results))
+
+
+def orders(
+    block: Block, early: bool, waits: Mapping[ValueNumber, ValueNumber], rings: Rings
+) -> Iterator[tuple[Step, ...]]:
     """Each product's first operand made first, or its last; and collectives as early as may be.
 
     `waits` has of what a repeated gather leaves the value that it waits for: it is no earlier.
@@ -21,7 +40,10 @@ def orders(block: Block, early: bool, waits: Mapping[ValueNumber, ValueNumber]) 
     yield _operands_first(block, 1)
     yield _operands_first(block, -1)
     if early:
-        yield _moves_first(block, waits)
+        yield _moves_first(block, waits, Rings(), set())
+    if early and rings.end:
+        yield _moves_first(block, waits, rings, set(rings.begin))
+        yield _moves_first(block, waits, rings, _leading_to(block.steps, rings.begin))
 
 
 def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
@@ -41,19 +63,32 @@ def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
     return tuple(found.values())
 
 
-def _moves_first(block: Block, waits: Mapping[ValueNumber, ValueNumber]) -> tuple[Step, ...]:
-    """Of the steps whose operands are there a collective that is no sum, else one that leads to any, else the first."""
+def _moves_first(
+    block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: Rings, first: set[int]
+) -> tuple[Step, ...]:
+    """Of the steps whose operands are there a collective that is no sum, then one that makes what comes first, then one
+    that leads to a collective, then the first. What ends a ring comes last."""
     wanted = _operands_first(block, 1)
     left = [step for step in block.steps if step in wanted]
-    leads = _leading_to_collectives(left)
+    leads = _leading_to(left, {value for step in left if step.is_collective for value in step.results})
     there, found = set[int](block.inputs), list[Step]()
     while left:
         ready = [step for step in left if there.issuperset(step.operands) and there.issuperset(_waits(step, waits))]
-        step = min(ready, key=lambda step: (not _may_be_hidden(step), leads.isdisjoint(step.results)))
+        step = min(ready, key=lambda step: (_are(step, rings.end), *_turn(step, first, leads)))
         left.remove(step)
         found.append(step)
         there.update(step.results)
     return tuple(found)
+
+
+def _turn(step: Step, *before: set[int]) -> tuple[bool, ...]:
+    """Less of what goes before: a collective, then what makes the first of these values, then the next."""
+    return not _may_be_hidden(step), *(not _are(step, values) for values in before)
+
+
+def _are(step: Step, values: Collection[int]) -> bool:
+    """Whether a step leaves any of these."""
+    return any(value in values for value in step.results)
 
 
 def _waits(step: Step, waits: Mapping[ValueNumber, ValueNumber]) -> list[ValueNumber]:
@@ -64,10 +99,10 @@ def _may_be_hidden(step: Step) -> bool:
     return step.is_collective and step.op.facts.kind is not Kind.SUM
 
 
-def _leading_to_collectives(steps: list[Step]) -> set[int]:
-    """The values that a collective reads, or what leads to one."""
-    found = set[int]()
+def _leading_to(steps: Sequence[Step], values: Collection[int]) -> set[int]:
+    """These values, where a step makes them, and those that one of them is made of."""
+    found = set[int](values)
     for step in reversed(steps):
-        if step.is_collective or not found.isdisjoint(step.results):
+        if not found.isdisjoint(step.results):
             found.update(step.operands)
     return found

@@ -303,7 +303,8 @@ def on_chip(target: Target) -> int:
     "0.0.42.1",
     "on v5e a collective but an AllReduce begins as soon as what it reads is there, to be hidden beside products, and "
     "what leads to one goes before what does not: of a feed-forward block with its gradients both gathered weights lay "
-    "in memory until the last product, 1,792 MiB beside 1,280 on v5p",
+    "in memory until the last product, 1,792 MiB beside 1,280 on v5p. Of two rings that add up, all partial products "
+    "came before the products that did not lead to them, and the sums last",
 )
 def moves_early(target: Target) -> bool:
     """Whether collectives are put before other steps."""

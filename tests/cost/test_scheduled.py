@@ -3,7 +3,7 @@
 import pytest
 
 import shardc
-from shardc.cost.scheduled import orders
+from shardc.cost.scheduled import Rings, orders
 
 FEED_FORWARD = "Tmp[B_X, F] = In[B_X, D] · Win[D_X, F]; Out[B_X, D] = relu(Tmp) · Wout[F, D_X]"
 SIZES = {"B": 16384, "D": 8192, "F": 32768}
@@ -17,7 +17,7 @@ def block():
 
 @pytest.mark.parametrize(("early", "count"), [(False, 2), (True, 3)])
 def test_every_order_makes_what_it_reads_before(block, early, count):
-    found = list(orders(block, early, {}))
+    found = list(orders(block, early, {}, Rings()))
     assert len(found) == count
     for steps in found:
         there = set(block.inputs)
@@ -28,15 +28,31 @@ def test_every_order_makes_what_it_reads_before(block, early, count):
 
 
 def test_weights_are_gathered_first_and_outputs_come_last(block):
-    *_, steps = orders(block, True, {})
+    *_, steps = orders(block, True, {}, Rings())
     assert [step.name for step in steps[:2]] == ["AllGather", "AllGather"]
     assert all(set(step.results) <= set(block.outputs) for step in steps[-2:])
-    assert all(plain[-1].name == "ReduceScatter" for plain in orders(block, False, {}))
+    assert all(plain[-1].name == "ReduceScatter" for plain in orders(block, False, {}, Rings()))
 
 
 def test_what_waits_for_a_value_comes_after_it(block):
     """Without, the second gather is taken first; so it is where it reads through a barrier."""
     gathers = [step for step in block.steps if step.name == "AllGather"]
     product = next(step for step in block.steps if gathers[0].result in step.operands)
-    *_, steps = orders(block, True, {gathers[1].result: product.result})
+    *_, steps = orders(block, True, {gathers[1].result: product.result}, Rings())
     assert steps.index(product) < steps.index(gathers[1])
+
+
+def test_what_rings_add_up_is_there_all_at_once():
+    """Both gradients of the weights are rings: their partial products come before the products that read the weights
+    last, and their sums after all."""
+    text = "Tmp[B_X, F_Y] = In[B_X, D_Y] ·_D Win[D_X, F_Y]; Out[B_X, D_Y] = relu(Tmp) ·_F Wout[F_Y, D_X]"
+    dims = {"B": 8192, "D": 8192, "F": 32768}
+    program = shardc.parse(text, mesh={"X": 4, "Y": 2}, dims=dims, topology="v5e:2x4", dtype="bf16")
+    schedule = shardc.plan(shardc.grad(program, whole=True)).schedule
+    rings = Rings.of(schedule)
+    assert {schedule.values[value].name for value in rings.end} == {"dWin", "dWout"}
+    *_, steps = orders(schedule.block, True, {}, rings)
+    places = {value: place for place, step in enumerate(steps) for value in step.results}
+    begin, end = ([places[value] for value in values] for values in (rings.begin, rings.end))
+    weights = {steps[places[value]].name for value in places if max(begin) < places[value] < min(end)}
+    assert "Einsum" in weights and max(begin) < min(end) and max(end) == len(steps) - 1
