@@ -1,19 +1,26 @@
-"""The time of a ring over several axes at once, by the ways of its blocks.
+"""The time of a ring over several axes at once, and of two rings at once, by the ways of their blocks.
 
-    max(partial products + what they wait for the first turn, turns + a partial product) + what gathers a sum for all
+    one      max(partial products + what they wait for the first turn, turns + a partial product) + what gathers a sum
+    two      what turns both + the same
 
 A ring of 16 has 16 partial products, so that what they leave counts: where they add up, the whole result is read and
-written in f32 with each of them; where sums go round, each is added to what came.
+written in f32 with each of them; where sums go round, each is added to what came. Of what goes several ways at once one
+waits for another where they share a link.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
 from typing import NamedTuple
 
 from shardc.cost.model import CostModel
+from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Schedule, Step
-from shardc.lowering.pairs import pairs_along
+from shardc.ir.sharding import Axes
+from shardc.lowering.meeting import Meeting
+from shardc.lowering.pairs import Pairs, pairs_along
 from shardc.lowering.rings import Ring
 
 EFFICIENCY = 0.76  # of a product's speed, that its partial products reach
@@ -35,9 +42,10 @@ def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostM
     block = schedule.values[(moved.operands[0] if ring.gathers else moved.result)]
     size = block.local_bytes(model.mesh) // (ring.size if ring.gathered_after else 1)
     turns = _turns(ring, size, model)
-    if not turns:
+    if turns is None:
         return None
-    computing = max(product.cost.time_s / EFFICIENCY, _adding_up(schedule, product, ring, model))
+    adding = ring.size if ring.gathers and ring.dim not in schedule.values[product.result].dims else 0
+    computing = max(product.cost.time_s / EFFICIENCY, _adding_up(schedule, product, adding, model))
     if not ring.gathers:
         computing += (ring.size - 1) * model.alone.moving_s(2 * size, size, schedule.values[moved.result].dtype)
     after = moved.cost.time_s / 2 if moved.op.facts.kind is Kind.SUM else 0.0
@@ -45,21 +53,58 @@ def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostM
     return Beside(0.0, computing + max(0.0, turns[0] - part), sum(turns) + part, after)
 
 
-def _turns(ring: Ring, size: int, model: CostModel) -> list[float]:
-    """Seconds of each: a block to both neighbours, and of an even number the last to one of them alone. What goes one
-    way waits for what goes the other where they share a link. None are told where the ways are not known."""
-    right, left = (model.sent(pairs_along(ring.axes, ring.pairs(step), model.mesh)) for step in (1, -1))
-    if right is None or left is None:
-        return []
-    both = right.s_per_byte + left.s_per_byte if right.links & left.links else max(right.s_per_byte, left.s_per_byte)
-    rates = [both] * ((ring.size - 1) // 2) + [right.s_per_byte] * (ring.size % 2 == 0)
-    return [max(model.chip.hop_latency, rate * size) for rate in rates]
+def _turns(ring: Ring, size: int, model: CostModel) -> list[float] | None:
+    """Seconds of each: a block to both neighbours, and of an even number the last to one of them alone."""
+    right, left = ((pairs_along(ring.axes, ring.pairs(step), model.mesh), size) for step in (1, -1))
+    both, one = _sent([right, left], model), _sent([right], model)
+    return None if both is None or one is None else [both] * ((ring.size - 1) // 2) + [one] * (ring.size % 2 == 0)
 
 
-def _adding_up(schedule: Schedule, product: Step, ring: Ring, model: CostModel) -> float:
-    """Seconds in which the device's memory takes the sum, as often as there are parts of it."""
+def both_around(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, model: CostModel) -> Beside | None:
+    """Of two rings; None where the ways of the blocks are not known. The products take as long as the whole one, and
+    more where it takes about as long to read and write the sum that each leaves."""
+    *gathers, product = steps
+    given = {gather.result: schedule.values[gather.operands[0]].local_bytes(model.mesh) for gather in gathers}
+    fine, coarse = (given[product.operands[place]] for place in (meeting.fine, 1 - meeting.fine))
+    times = [_sent(blocks, model) for blocks in _meeting(meeting, fine, coarse, model.mesh)]
+    known = [time for time in times if time is not None]
+    if len(known) < len(times):
+        return None
+    turned, passed, sent_on = known
+    turns = meeting.rounds * (meeting.within - 1) * passed + (meeting.rounds - 1) * sent_on
+    computing = math.cbrt(product.cost.time_s**3 + _adding_up(schedule, product, meeting.count, model) ** 3)
+    part, first = computing / meeting.count, passed if meeting.within > 1 else sent_on
+    return Beside(turned, computing + max(0.0, first - part), turns + part, 0.0)
+
+
+Blocks = list[tuple[Pairs, int]]  # from whom to whom, and of how many bytes
+
+
+def _meeting(meeting: Meeting, fine: int, coarse: int, mesh: Mesh) -> tuple[Blocks, Blocks, Blocks]:
+    """What is sent at once: to where they meet, within a round, after one."""
+
+    def along(axes: Axes, pairs: Pairs, size: int) -> tuple[Pairs, int]:
+        return pairs_along(axes, pairs, mesh), size
+
+    both, one, other = meeting.over(mesh), meeting.axes[:1], meeting.axes[1:]
+    turned = [along(both, meeting.fine_turned(mesh), fine), along(both, meeting.coarse_turned(mesh), coarse)]
+    sent_on = [along(one, meeting.fine_sent_on, fine), along(other, meeting.coarse_sent_on, coarse)]
+    return turned, [along(one, meeting.passed, fine)], sent_on
+
+
+def _sent(blocks: Blocks, model: CostModel) -> float | None:
+    """Seconds of blocks of so many bytes each, sent at once: those that share a link one after another."""
+    ways = [model.sent(pairs) for pairs, _ in blocks]
+    known = [way for way in ways if way is not None]
+    if len(known) < len(ways):
+        return None
+    times = [max(model.chip.hop_latency, way.s_per_byte * size) for way, (_, size) in zip(known, blocks, strict=True)]
+    shared = any(one.links & other.links for one, other in combinations(known, 2))
+    return sum(times) if shared else max(times)
+
+
+def _adding_up(schedule: Schedule, product: Step, times: int, model: CostModel) -> float:
+    """Seconds in which the device's memory takes the result so many times, as a sum."""
     result = schedule.values[product.result]
-    if not ring.gathers or ring.dim in result.dims:
-        return 0.0
     elements = result.local_bytes(model.mesh) // result.dtype.bytes
-    return 2 * _F32 * elements * ring.size / model.chip.hbm_bandwidth
+    return 2 * _F32 * elements * times / model.chip.hbm_bandwidth

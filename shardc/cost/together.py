@@ -19,12 +19,13 @@ is priced by the ways of its blocks (`cost.rings`).
 from __future__ import annotations
 
 from shardc.cost.model import CostModel
-from shardc.cost.rings import EFFICIENCY, Beside, around
+from shardc.cost.rings import EFFICIENCY, Beside, around, both_around
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
 from shardc.ir.sharding import Axes
 from shardc.lowering.chunks import COUNT
+from shardc.lowering.meeting import meeting_of
 from shardc.lowering.rings import ring_of
 
 OF_CHUNKS = 0.85
@@ -52,12 +53,21 @@ def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
         on_links = sum(_on_links(schedule, step, model) for step in steps)
         alone = product + sum(moves) - on_links
         return Beside(0.0, alone / OF_CHUNKS, on_links, (alone + on_links) / COUNT + COUNT * hop_s)
-    ring = ring_of(schedule, group) if group.how is How.RING else None
-    found = around(schedule, steps, ring, model) if ring is not None and len(ring.axes) > 1 else None
+    found = _by_ways(schedule, group, model)
     if found is not None:
         return found
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
     return Beside(sum(moves[:-1]), product / EFFICIENCY, hidden, moves[-1] - hidden + hop_s)
+
+
+def _by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | None:
+    """Of a ring over several axes, and of two at once, where the ways of their blocks are known."""
+    steps = schedule.steps[group.first : group.last + 1]
+    if group.how is How.RINGS:
+        meeting = meeting_of(schedule, group)
+        return None if meeting is None else both_around(schedule, steps, meeting, model)
+    ring = ring_of(schedule, group) if group.how is How.RING else None
+    return around(schedule, steps, ring, model) if ring is not None and len(ring.axes) > 1 else None
 
 
 def _on_links(schedule: Schedule, step: Step, model: CostModel) -> float:
@@ -74,4 +84,9 @@ def blocking_s(steps: tuple[Step, ...]) -> float:
 
 def has_its_links(axes: Axes, model: CostModel) -> bool:
     """Whether it is known which links permutes over the axes use: of one axis all that a collective over it has."""
-    return model.sent(()) is not None if len(axes) > 1 else not model.has_parts(axes[0])
+    return knows_ways(model) if len(axes) > 1 else not model.has_parts(axes[0])
+
+
+def knows_ways(model: CostModel) -> bool:
+    """Whether it is known which links a block takes."""
+    return model.sent(()) is not None

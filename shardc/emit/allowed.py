@@ -84,6 +84,8 @@ ALIKE, MAPPED = ("alike", "mapped")
 RUN, PRODUCT, WHOLE = PARTS = ("run", "product", "whole")
 # What a ring hands to its neighbours, one way and the other, where it stands, and the way through several axes.
 STANDS, RIGHT, LEFT, AROUND = RING = ("stands", "right", "left", "around")
+# The blocks of two operands that meet, and go round an axis each.
+ACROSS, DOWN = MEETING = ("across", "down")
 # Names that a program's variable must not take: those of the module itself, and what Python calls its own.
 MODULE = frozenset({"jax", "jnp", "np", "program"}) | {name for name in NAMES if "." not in name}
 TAKEN = MODULE.union(LOOPED, SCANNED, keyword.kwlist, keyword.softkwlist, dir(builtins))
@@ -217,7 +219,7 @@ def _check_targets(targets: list[ast.expr]) -> None:
     for name in names:
         if len(targets) != 1 or not isinstance(name, ast.Name):
             raise _refused("an assignment of another form")
-        if name.id not in (*LOOPED, *SCANNED, *RING):
+        if name.id not in (*LOOPED, *SCANNED, *RING, *MEETING):
             check_variable(name.id)
 
 

@@ -219,6 +219,7 @@ class How(Enum):
     """How a product and the collectives beside it are done as one."""
 
     RING = "ring"  # partial products beside permutes
+    RINGS = "rings"  # both operands gathered so at once, each round an axis of its own
     CHUNKS = "chunks"  # of a free dim, each gathered beside the product of another
     PARTITIONER = "partitioner"  # an einsum between two shardings, which XLA splits and windows by itself
 

@@ -2,7 +2,8 @@
 
     In[B, D_Y] = AllGather_X In[B_X, D_Y]     two steps, or one: `In` as it is before, `Out` as it is after, and between
     Out[B, F] = Einsum In[B, D], W[D, F]      the two an einsum whose windows XLA chooses (PARTITIONER), or partial
-                                              products beside permutes (RING), or chunks beside gathers (CHUNKS)
+                                              products beside permutes (RING; RINGS of two operands),
+                                              or chunks beside gathers (CHUNKS)
 
 What a group leaves is what its steps leave. A program with groups left to the partitioner is cut before and behind
 each: what is in between runs under `shard_map`, and the values that cross a cut are whole arrays.
@@ -19,6 +20,7 @@ from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together, ValueNumb
 from shardc.ir.sharding import SUM, spell_axes
 from shardc.lowering.chunks import chunks_of
 from shardc.lowering.flow import untyped_along
+from shardc.lowering.meeting import meeting_of
 from shardc.lowering.rings import rings
 
 
@@ -83,9 +85,15 @@ def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
                     ordered, group = _gathered(schedule, place, before, len(behind))
                     if not _is_crossed_by_sums(ordered, group):
                         yield ordered, group
-                    yield from ((ordered, each) for each in rings(ordered, group))
+                    yield from ((ordered, each) for each in (*rings(ordered, group), *_as_rings(ordered, group)))
                     yield from _in_chunks(ordered, group)
         yield from _in_chunks(schedule, Together(place, place + len(_behind(schedule.block, place)), How.CHUNKS))
+
+
+def _as_rings(schedule: Schedule, group: Together) -> Iterator[Together]:
+    found = replace(group, how=How.RINGS)
+    if meeting_of(schedule, found) is not None:
+        yield found
 
 
 def _in_chunks(schedule: Schedule, group: Together) -> Iterator[tuple[Schedule, Together]]:
@@ -168,4 +176,4 @@ def spelled(schedule: Schedule, group: Together) -> str:
     return f"{', '.join(names)} {_HOW[group.how]}{', by number' if group.numbered else ''}"
 
 
-_HOW = {How.PARTITIONER: "left to XLA", How.RING: "as a ring", How.CHUNKS: "in chunks"}
+_HOW = {How.PARTITIONER: "left to XLA", How.RING: "as a ring", How.RINGS: "as two rings", How.CHUNKS: "in chunks"}

@@ -125,6 +125,18 @@ def test_a_ring_over_two_axes_is_chosen_where_its_blocks_have_links_of_their_own
     assert plan.cost.time_s <= (1 if numbered is None else 1 - CLEARLY) * blocking.cost.time_s
 
 
+def test_two_operands_go_round_at_once_where_that_is_the_least_price():
+    """What turns their blocks brings each device one more of each than a gather does, of 16.8 MB."""
+    text = "In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]"
+    auto, off = (planned(text, overlap) for overlap in ("auto", "off"))
+    assert groups(auto) == [(How.RINGS, ["AllGather", "AllGather", "Einsum"])]
+    assert auto.source() == planned(text, "on").source() and "AllGather" not in auto.source()
+    assert auto.cost.wire_bytes == off.cost.wire_bytes + 2 * 2**24
+    assert [step["form"] for step in json.loads(auto.to_json())["steps"]] == ["rings"] * 3
+    assert auto.cost.time_s < 0.65 * off.cost.time_s
+    assert auto.timeline.step_s == pytest.approx(auto.cost.time_s, rel=0.01)
+
+
 def test_the_time_of_groups_is_counted_once():
     plan = planned(MLP, "off")
     schedule, model = plan.schedule, plan._model

@@ -13,7 +13,7 @@ from shardc.cost.model import LinkModel, picoseconds
 from shardc.cost.rings import Beside
 from shardc.cost.together import beside
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Done, Einsum, Loop, Schedule, Together, single_steps
+from shardc.ir.plan import Done, Einsum, How, Loop, Schedule, Together, single_steps
 from shardc.lowering.lower import form
 from shardc.lowering.pairs import NOTHING, pairs_of, sent_by
 from shardc.lowering.scatters import block_of
@@ -29,7 +29,8 @@ def predicted(schedule: Schedule, model: LinkModel) -> Timeline:
         if done.path[0] not in grouped:
             made.add(done)
         elif (group := groups.get(done.path[0])) is not None:
-            made.add_as_one(_steps_of(schedule, group), beside(schedule, group, model))
+            add = made.add_at_once if group.how is How.RINGS else made.add_as_one
+            add(_steps_of(schedule, group), beside(schedule, group, model))
     shown = (track for event in made.events for track in event.tracks)
     return Timeline(tuple(made.events), in_order(shown, (COMPUTE,), schedule.mesh), made.now)
 
@@ -64,6 +65,13 @@ class _Made:
         if last.step.op.facts.kind is Kind.SUM:
             self._begin(last, last.step.cost.time_s - parts.hidden)
         self.now += picoseconds(parts.left)
+
+    def add_at_once(self, steps: Sequence[Done], parts: Beside) -> None:
+        """Both collectives beside the product, and before it what turns their blocks."""
+        *others, product = steps
+        ends = [self.now + self._begin(done, parts.before + parts.hidden) for done in others]
+        self.now += picoseconds(parts.before)
+        self.now = max(*ends, self.now + self._begin(product, parts.computing))
 
 
 def _steps_of(schedule: Schedule, group: Together) -> list[Done]:

@@ -12,6 +12,7 @@ from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import extremes, local
 from shardc.emit.steps.chunks import in_chunks
 from shardc.emit.steps.exchanges import joint_exchange, reshape
+from shardc.emit.steps.meeting import meeting
 from shardc.emit.steps.moves import exchange, gathered, mask_of, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
 from shardc.emit.steps.pieces import direct_exchange
@@ -113,6 +114,8 @@ class _Writer:
         match group.how:
             case How.RING:
                 return ring(self.schedule, group, self.names)
+            case How.RINGS:
+                return meeting(self.schedule, group, self.names)
             case How.CHUNKS:
                 return in_chunks(self.schedule, group, self.names, self._gather)
             case How.PARTITIONER:

@@ -72,6 +72,12 @@ def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:
     return None if factors == chosen else chosen
 
 
+def rounded(value: Expr, operands: tuple[Array, ...], result: Array) -> Expr:
+    """A product of the type in which it adds up, of its result's."""
+    summing = summing_type(operands, result)
+    return value if summing in (None, result.dtype) else as_type(value, result.dtype)
+
+
 def _alike(operands: tuple[Array, ...], names: tuple[Expr, ...]) -> tuple[Expr, ...]:
     wanted = multiplied(array.dtype for array in operands)
     pairs = zip(operands, names, strict=True)

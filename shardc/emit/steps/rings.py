@@ -36,7 +36,7 @@ from shardc.emit.exprs import (
 )
 from shardc.emit.steps import local
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, Axes
 from shardc.lowering.pairs import numbers_in_order
 from shardc.lowering.rings import Ring, ring_of
 
@@ -214,13 +214,18 @@ class _Writer:
         """Every device to its neighbour on that side. JAX counts the devices of a permute in the order of the mesh."""
         mesh = self.schedule.mesh
         axes = mesh.ordered(self.ring.axes)
-        numbers = [Const(number) for number in numbers_in_order(axes, self.ring.axes, mesh)]
-        pairs = tuple(Items((numbers[one], numbers[other])) for one, other in self.ring.pairs(_STEP[way]))
-        return Line(way, call("jax.lax.ppermute", Name(way), axes_argument(axes), perm=Items(pairs, "[]")), "")
+        numbers = numbers_in_order(axes, self.ring.axes, mesh)
+        pairs = [(numbers[one], numbers[other]) for one, other in self.ring.pairs(_STEP[way])]
+        return Line(way, permuted(Name(way), axes, pairs), "")
 
     def _rounded(self, value: Expr) -> Expr:
-        summing = local.summing_type(self.arrays, self.result)
-        return value if summing in (None, self.result.dtype) else local.as_type(value, self.result.dtype)
+        return local.rounded(value, self.arrays, self.result)
+
+
+def permuted(value: Expr, axes: Axes, pairs: Sequence[tuple[int, int]]) -> Expr:
+    """Sent from the first to the second of each pair, by numbers over the axes in the order of the mesh."""
+    listed = Items(tuple(Items((Const(one), Const(other))) for one, other in pairs), "[]")
+    return call("jax.lax.ppermute", value, axes_argument(axes), perm=listed)
 
 
 def _listed(numbers: Sequence[int]) -> Expr:

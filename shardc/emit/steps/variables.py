@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardc.emit.allowed import ALIKE, BORDER, MAPPED, PARTED, RING, TABLES, TAKEN, check_variable, part_names
+from shardc.emit.allowed import ALIKE, BORDER, MAPPED, MEETING, PARTED, RING, TABLES, TAKEN, check_variable, part_names
 from shardc.ir.collectives import UnevenExchange
 from shardc.ir.names import check_name
 from shardc.ir.plan import Block, How, Schedule, ValueNumber, last_uses
@@ -41,7 +41,8 @@ def taken_names(schedule: Schedule) -> frozenset[str]:
         (*TABLES, ALIKE, MAPPED) if uneven else (),
         BORDER if schedule.by is not None else (),
         PARTED if parted else (),
-        RING if any(group.how is How.RING for group in schedule.together) else (),
+        RING if any(group.how in (How.RING, How.RINGS) for group in schedule.together) else (),
+        MEETING if any(group.how is How.RINGS for group in schedule.together) else (),
         part_names(len(schedule.together) + 1) if schedule.together or schedule.by_xla else (),
     )
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel
-from shardc.cost.together import blocking_s, group_s, has_its_links, time_together
+from shardc.cost.together import blocking_s, group_s, has_its_links, knows_ways, time_together
 from shardc.ir.plan import Einsum, How, Schedule, Together
 from shardc.lowering.together import all_of, candidates
 from shardc.planner.planned import PlannedProgram
@@ -23,10 +23,27 @@ def as_one(found: PlannedProgram, model: CostModel, least: float = 0.0) -> Plann
             best[product] = (gain, ordered, group)
     if not best:
         return found
-    schedule = all_of(found.schedule, [(ordered, group) for _, ordered, group in best.values()])
-    saved = found.cost.time_s - time_together(schedule, model)
-    cost = replace(found.cost, time_s=found.cost.time_s - saved, peak=partial(peak_of, schedule))
+    grouped = all_of(found.schedule, [(ordered, group) for _, ordered, group in best.values()])
+    schedule, saved = _with_turned(grouped), found.cost.time_s - time_together(grouped, model)
+    more = sum(step.cost.wire_bytes for step in schedule.steps) - sum(step.cost.wire_bytes for step in grouped.steps)
+    cost = replace(
+        found.cost,
+        wire_bytes=found.cost.wire_bytes + more,
+        time_s=found.cost.time_s - saved,
+        peak=partial(peak_of, schedule),
+    )
     return replace(found, schedule=schedule, cost=cost)
+
+
+def _with_turned(schedule: Schedule) -> Schedule:
+    """What is turned to where it meets another operand brings the busiest device one block more than gathered."""
+    steps = list(schedule.steps)
+    for group in (each for each in schedule.together if each.how is How.RINGS):
+        for place in range(group.first, group.last):
+            step = steps[place]
+            more = schedule.values[step.operands[0]].local_bytes(schedule.mesh)
+            steps[place] = replace(step, cost=replace(step.cost, wire_bytes=step.cost.wire_bytes + more))
+    return replace(schedule, block=replace(schedule.block, steps=tuple(steps)))
 
 
 def _gain(schedule: Schedule, group: Together, model: CostModel, least: float) -> float:
@@ -34,7 +51,8 @@ def _gain(schedule: Schedule, group: Together, model: CostModel, least: float) -
     axes: no price says so, and tuning tries it."""
     steps = schedule.steps[group.first : group.last + 1]
     linked = all(has_its_links(s.op.axes, model) for s in steps if s.is_collective)
-    if group.how is How.PARTITIONER or (group.how is How.RING and not linked):
+    known = {How.PARTITIONER: False, How.RING: linked, How.RINGS: knows_ways(model), How.CHUNKS: True}
+    if not known[group.how]:
         return 0.0
     before = blocking_s(steps)
     saved = before - group_s(schedule, group, model)
