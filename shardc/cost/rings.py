@@ -98,7 +98,8 @@ def _sent(blocks: Blocks, model: CostModel) -> float | None:
     known = [way for way in ways if way is not None]
     if len(known) < len(ways):
         return None
-    times = [max(model.chip.hop_latency, way.s_per_byte * size) for way, (_, size) in zip(known, blocks, strict=True)]
+    hop_s, sizes = model.chip.hop_latency, (size for _, size in blocks)
+    times = [max(way.hops * hop_s, way.s_per_byte * size) for way, size in zip(known, sizes, strict=True)]
     shared = any(one.links & other.links for one, other in combinations(known, 2))
     return sum(times) if shared else max(times)
 

@@ -34,9 +34,11 @@ LOOP = "for L { x[B_X, D] = relu(x[B_X, D] · W[L, D, E_X] ·_E V[L, E_X, D]) };
 DOWN = "for -L { x[B] = exp(x[B] ⊙ W[L, B_X]); S[L, B] = x }"
 TWO = "H[B_Y, F_X] = In[B_Y, D_X] · V[D_Y, F_X]; G = gelu(H); Out[B_Y, D_X] = G · W[F_X, D_Y]"
 FOUR, EIGHT, THREE = ("X=4", "v5p:2x2x1"), ("X=8", "v5p:2x2x2"), ("X=2,Y=2,Z=2", "v5p:2x2x2")
+MET = "G[I_X, J] = AllGather_Y(A[I_X, J_Y]); H[J, K_Y] = AllGather_X(B[J_X, K_Y]); C[I_X, K_Y] = G · H"
 TWO_BY_FOUR = ("X=2,Y=4", "v5e:2x4")
 CASES = {  # a text, its mesh and slice, dims
     "a slice and a sum": ("A[I, J_X] · B[J_X, K] → C[I_X, K]", ("X=2,Y=2", None), {}),
+    "two operands gathered": (MET, ("X=2,Y=4", None), {}),
     "an exchange": ("A[I_X, J] → A[I, J_X]", ("X=4", None), {}),
     "a thin exchange": ("A[I_X, J] → A[I, J_X]", ("X=4", None), {"I": 4, "J": 4096}),
     "a permute": ("A[I_XY, J] → A[I_YX, J]", ("X=2,Y=4", None), {}),
