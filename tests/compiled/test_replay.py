@@ -218,6 +218,18 @@ def test_without_cycles_a_roofline_prices():
     assert replayed([busy("f", 10)], model=clockless).events[0].basis == "roofline"
 
 
+def test_a_kernel_takes_as_long_as_what_it_says_that_it_computes():
+    """By its bytes alone an attention that the compiler makes one kernel would take a fifth of its products' time."""
+    told = '{"custom_call_config":{"cost_estimate":{"flops":"1000000000000"}}}'
+    kernel = 'f32[512,512]{1,0} custom-call(%a, %a), custom_call_target="tpu_custom_call"'
+    (found,) = replayed([f"%k = {kernel}, backend_config={told}"]).events
+    assert found.duration_s == pytest.approx(1e12 / (V5P.flops / 2), rel=1e-5) and found.basis == "roofline"
+    (known,) = replayed([f"%online-softmax = {kernel}"]).events
+    assert known.duration_s == pytest.approx(max(2 * 512**3 / (V5P.flops / 2), 3 * MIB / 2.8e12), rel=1e-5)
+    (unknown,) = replayed([f"%other = {kernel}"]).events
+    assert unknown.duration_s == pytest.approx(3 * MIB / 2.8e12, rel=1e-5)
+
+
 def test_names_and_numbers_take_no_time():
     lines = ["%p = u32[] partition-id()", "%q = u32[] add(%p, %p)", "%b = f32[1024,256]{1,0} bitcast(%a)"]
     assert replayed(lines) == Timeline((), (), 0)

@@ -47,16 +47,30 @@ def operands(computation: Computation, instruction: Instruction) -> list[Instruc
 
 
 def flops_of(module: Module, computation: Computation, instruction: Instruction) -> tuple[int, DType]:
-    """The FLOPs of an instruction's products, those inside a fusion included, and the type that is multiplied."""
+    """The FLOPs of an instruction's products, those inside a fusion included, and the type that is multiplied. A kernel
+    that the compiler puts in a program's place, of an attention for one, says its own."""
     if instruction.opcode == "fusion":
         inside = [module.computation(name) for name in instruction.called()]
         found = [flops_of(module, each, i) for each in inside for i in each.instructions]
         return sum(flops for flops, _ in found), max(found, default=_NONE, key=lambda one: one[0])[1]
+    if instruction.opcode == "custom-call":
+        return _told(computation, instruction)
     if instruction.opcode not in ("dot", "convolution"):
         return _NONE
     left, right = operands(computation, instruction)[:2]
     each = _contracted(instruction, left.shapes[0].sizes, right.shapes[0].sizes)
     return 2 * prod(instruction.shapes[0].sizes) * each, _kind(left.shapes[0].dtype)
+
+
+def _told(computation: Computation, instruction: Instruction) -> tuple[int, DType]:
+    """What a kernel says that it computes, or is known to: `online-softmax` multiplies shares by a matrix."""
+    found = operands(computation, instruction)
+    estimate = instruction.backend.get("custom_call_config", {}).get("cost_estimate")
+    if not found or (estimate is None and not instruction.name.startswith("online-softmax")):
+        return _NONE
+    first = found[0].shapes[0]
+    by_shapes = 2 * prod(first.sizes) * instruction.shapes[0].sizes[-1]
+    return by_shapes if estimate is None else int(estimate.get("flops", 0)), _kind(first.dtype)
 
 
 def _contracted(instruction: Instruction, left: tuple[int, ...], right: tuple[int, ...]) -> int:
