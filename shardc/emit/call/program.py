@@ -48,7 +48,8 @@ class CompiledProgram:
 
     def called(self, arrays: Sequence[Any], here: Around | None) -> Any:
         """The same, where it is known what is around."""
-        found = self._function()(*self._arguments(arrays, here))
+        given = self._arguments(arrays, here)  # refused before anything is made of them
+        found = self._function()(*given)
         outputs = [self._schedule.given(number) for number in self._schedule.outputs]
         if len(outputs) == 1:
             return placing.settled(found, outputs[0])
@@ -57,7 +58,8 @@ class CompiledProgram:
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
         with self._in_mesh(arrays):
-            return self._function().lower(*self._arguments(arrays, self._around(arrays), or_shapes=True))
+            given = self._arguments(arrays, self._around(arrays), or_shapes=True)
+            return self._function().lower(*given)
 
     def _function(self) -> Any:
         """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto.
