@@ -40,6 +40,9 @@ class DType:
     unit: float = 0.0
     moves: bool = False
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def is_narrow(self) -> bool:
         """Too narrow to sum in: products add up in f32 or int32 instead."""

@@ -9,7 +9,7 @@ Expressions are in `ir.expressions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -183,6 +183,18 @@ class Program:
         known = dict(self.sizes) | dict(sizes)
         return replace(self, sizes=tuple((known | shared_sizes(known, self.renamed)).items()))
 
+    @cached_property
+    def axes_written(self) -> Axes:
+        """Every mesh axis that the program names in brackets, in the order of the mesh."""
+        patterns = [array.pattern for array in self.inputs]
+        return self.mesh.ordered(axes_in([*patterns, *patterns_of(self.statements)]))
+
+    @cached_property
+    def indivisible(self) -> tuple[tuple[str, Axes, Span | None], ...]:
+        """The subscripts that do not divide their dim."""
+        sizes, mesh = dict(self.sizes), self.mesh
+        return tuple(each for each in self.subscripts if sizes.get(each[0], 0) % mesh.product(each[1]))
+
     @property
     def subscripts(self) -> Iterator[tuple[str, Axes, Span | None]]:
         """Every subscript that the program writes, with its dim."""
@@ -197,6 +209,19 @@ class Program:
 
 def _subscripts(dims: tuple[str, ...], pattern: Pattern, span: Span | None) -> Iterator[tuple[str, Axes, Span | None]]:
     return ((dim, axes, span) for dim, axes in zip(dims, pattern.dims, strict=True) if axes)
+
+
+def axes_in(patterns: Iterable[Pattern]) -> frozenset[str]:
+    """The mesh axes that patterns name."""
+    return frozenset(axis for each in patterns for axes in (*each.dims, each.unreduced) for axis in axes or ())
+
+
+def patterns_of(statements: tuple[Statement | For, ...]) -> Iterator[Pattern]:
+    """What statements write in brackets, those in loops too."""
+    for each in nested(statements):
+        if isinstance(each, Statement):
+            yield each.pattern
+            yield from (use.pattern for use in uses(each.expr) if use.pattern is not None)
 
 
 def nested(statements: tuple[Statement | For, ...]) -> Iterator[Statement | For]:
@@ -283,18 +308,9 @@ def same_array(statement: Statement) -> bool:
     return isinstance(below, Use) and below.name == statement.name and below.dims == statement.dims
 
 
-def axes_written(program: Program) -> frozenset[str]:
-    """Every mesh axis that the program names in brackets."""
-    patterns = [array.pattern for array in program.inputs] + [each.pattern for each in every_statement(program)]
-    patterns += [use.pattern for s in every_statement(program) for use in uses(s.expr) if use.pattern is not None]
-    return frozenset().union(*(axes or () for pattern in patterns for axes in (*pattern.dims, pattern.unreduced)))
-
-
 def check_divisible(program: Program) -> None:
     """SHC204 if a written sharding does not divide its dim."""
-    sizes, mesh = dict(program.sizes), program.mesh
-    wrong = [each for each in program.subscripts if sizes.get(each[0], 0) % mesh.product(each[1])]
-    if wrong:
-        dim, axes, span = min(wrong, key=lambda each: program.dims.index(each[0]))
+    if program.indivisible:
+        dim, axes, span = min(program.indivisible, key=lambda each: program.dims.index(each[0]))
         span = dict(program.spans).get(spell_dim(dim, axes), span)
-        raise not_divisible(dim, sizes[dim], axes, mesh, span)
+        raise not_divisible(dim, dict(program.sizes)[dim], axes, program.mesh, span)

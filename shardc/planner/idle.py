@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 
 from shardc.ir.expressions import Named, Use, operands, uses
-from shardc.ir.program import For, Program, Statement, every_statement, nested
+from shardc.ir.program import Program, Statement, every_statement
 from shardc.ir.sharding import Axes
 from shardc.rules.products import count_placements
 
@@ -29,19 +29,6 @@ class Idle(Enum):
 
     USE = "use"  # where it is cheaper, over them as well
     KEEP = "keep"  # nothing: along them stand copies, as the text has it
-
-
-def mentioned(program: Program, statement: Statement | For | None = None) -> Axes:
-    """The mesh axes that the program, or one statement, writes, in the order of the mesh."""
-    chosen = program.statements if statement is None else (statement,)
-    patterns = [array.pattern for array in program.inputs] if statement is None else []
-    for each in nested(chosen):
-        if isinstance(each, Statement):
-            patterns += [each.pattern, *(use.pattern for use in uses(each.expr) if use.pattern is not None)]
-    names: set[str] = set()
-    for pattern in patterns:
-        names.update(pattern.unreduced, *filter(None, pattern.dims))
-    return program.mesh.ordered(names)
 
 
 def only_moves(program: Program) -> bool:
@@ -69,7 +56,7 @@ def idle_together(program: Program, pool: Axes) -> Axes:
     """The idle axes of a pool if they move as one; none if each is searched for itself."""
     if len(pool) < 2 or may_be_apart(program, pool):
         return ()
-    written = mentioned(program)
+    written = program.axes_written
     idle = tuple(axis for axis in pool if axis not in written)
     return idle if len(idle) > 1 else ()
 
@@ -94,7 +81,7 @@ def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, 
 
     A reduction over X is cheaper on slices over an idle Y. Where idle axes are many they move as one (`idle`).
     """
-    written, dims = mentioned(program), width(program)
+    written, dims = program.axes_written, width(program)
     mesh = program.mesh
     idle = tuple(name for name in mesh.names if mesh.size(name) > 1 and name not in written)
     if not with_idle or not idle:
@@ -112,7 +99,7 @@ def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, 
 
 def has_idle(program: Program) -> bool:
     """Whether there are idle axes to search over."""
-    written = mentioned(program)
+    written = program.axes_written
     unwritten = any(size > 1 and name not in written for name, size in program.mesh.axes)
     return unwritten and axes_to_search(program, with_idle=True)[0] != written
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, chain, pairwise, permutations, product, takewhile
 from typing import TypeAlias
 
@@ -96,7 +97,8 @@ class Placement:
         return Placement(self.axes | {dim: (*axes[:upper], axes[upper] + axes[upper + 1], *axes[upper + 2 :])})
 
 
-def digits_of_dims(placed: Sequence[tuple[Dims, Sharding]], mesh: Mesh) -> Digits:
+@lru_cache(maxsize=1024)
+def digits_of_dims(placed: tuple[tuple[Dims, Sharding], ...], mesh: Mesh) -> Digits:
     """Dims cut where axes of these arrays end, as far as every array fills the digits from the first on.
 
     I_XY and I_Z, of X=2, Y=2, Z=4, make I0=4 and a rest: Z fills no digit of 2.

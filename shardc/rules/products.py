@@ -80,7 +80,15 @@ def case_of(axis: str, operand_dims: Sequence[Dims], result_dims: Dims, operands
 def cases_of(
     axes: Axes, operand_dims: Sequence[Dims], result_dims: Dims, operands: Sequence[Sharding]
 ) -> dict[str, int]:
-    return {axis: case_of(axis, operand_dims, result_dims, operands) for axis in axes}
+    """Of each axis its case."""
+    return dict(_cases(axes, tuple(operand_dims), result_dims, tuple(operands)))
+
+
+@lru_cache(maxsize=1024)
+def _cases(
+    axes: Axes, operand_dims: tuple[Dims, ...], result_dims: Dims, operands: tuple[Sharding, ...]
+) -> tuple[tuple[str, int], ...]:
+    return tuple((axis, case_of(axis, operand_dims, result_dims, operands)) for axis in axes)
 
 
 def _dim_on(axis: str, dims: Dims, sharding: Sharding) -> str | None:

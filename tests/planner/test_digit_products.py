@@ -179,9 +179,9 @@ def test_digits_bear_the_same_names_on_all_arrays():
 
 def test_digits_are_cut_where_every_array_ends():
     mesh = Mesh.of({"X": 2, "Y": 2, "Z": 4})
-    placed = [(("I",), Sharding((("X", "Y"),))), (("I",), Sharding((("Z",),)))]
+    placed = ((("I",), Sharding((("X", "Y"),))), (("I",), Sharding((("Z",),))))
     assert digits_of_dims(placed, mesh).sizes == {"I": (4,)}
-    placed.append((("I",), Sharding((("Y",),))))
+    placed += ((("I",), Sharding((("Y",),))),)
     assert digits_of_dims(placed, mesh).sizes == {"I": (4,)}  # Z fills no digit of 2
 
 
@@ -218,7 +218,7 @@ def tasks(draw):
         (statement.dims, statement.pattern.exact),
     ]
     assume(all(program.mesh.size(axis) > 1 for _, sharding in arrays for axis in sharding.sharded))
-    task = _Task.of(problem, statement.expr, arrays, digits_of_dims(arrays, program.mesh))
+    task = _Task.of(problem, statement.expr, arrays, digits_of_dims(tuple(arrays), program.mesh))
     wide = tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1)
     return task, choices(task.placed, task.digits, wide)
 

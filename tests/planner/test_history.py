@@ -48,6 +48,7 @@ def scattered(monkeypatch):
         first = 1000 * drawn.randint(1, 40)
         made.shardings += [None] * first
         made.blocks += [None] * first
+        made.counts += [None] * first
         return made
 
     def on():

@@ -20,7 +20,7 @@ from shardc.ir.dtypes import dtype as find_dtype
 from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Input, Program, Statement, axes_written
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.notation import inputs_of, parse
 
@@ -89,7 +89,7 @@ def _einsum(
 
 def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:
     if here.taken:
-        here.check_free(axes_written(parse(text, mesh=here.whole)), "the text")
+        here.check_free(parse(text, mesh=here.whole).axes_written, "the text")
     return _bound(text, here.free, shapes, dtypes), here
 
 

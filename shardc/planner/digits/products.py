@@ -8,7 +8,7 @@ digits, each by a route of `rules.routes`, which needs no search:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from operator import itemgetter
@@ -45,7 +45,7 @@ def in_digits(
         return None
     if any(problem.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
         return None
-    placed = [*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal)]
+    placed = (*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal))
     found = _cheapest(_Task.of(problem, expr, placed, digits_of_dims(placed, problem.mesh)), below)
     try:
         return None if found is None else _with_fewest_digits(problem, expr, placed, found)
@@ -143,7 +143,7 @@ def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tup
 
 
 def _with_fewest_digits(
-    problem: Problem, expr: Product, placed: list[tuple[Dims, Sharding]], found: InDigits
+    problem: Problem, expr: Product, placed: Sequence[tuple[Dims, Sharding]], found: InDigits
 ) -> InDigits:
     """The same with digits seen as one wherever that costs nothing, for the reader and for the compiler.
 
@@ -177,7 +177,7 @@ class _Task:
     problem: Problem
     expr: Product
     digits: Digits
-    placed: list[tuple[Dims, Sharding]]
+    placed: Sequence[tuple[Dims, Sharding]]
     searches: tuple[Search, ...]
     work: Work
     reshapes: int = 0  # the price of seeing the arrays in digits
@@ -185,7 +185,7 @@ class _Task:
     _known: dict[tuple[int, Sharding], tuple[int, Route] | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, problem: Problem, expr: Product, whole: list[tuple[Dims, Sharding]], digits: Digits) -> _Task:
+    def of(cls, problem: Problem, expr: Product, whole: Sequence[tuple[Dims, Sharding]], digits: Digits) -> _Task:
         placed = [(dims, reshaped(digits.op(dims), sharding, problem.mesh)) for dims, sharding in whole]
         arrays = (*expr.operands, expr)
         shapes = [shape_after(digits.op(array.dims), problem.program.shape(array.dims)) for array in arrays]
@@ -200,10 +200,12 @@ class _Task:
         split = self.digits.op(dims)
         if not any(split.sizes):
             return 0
+        if alone.measured is None:
+            return self.problem.objective.price(0, 0)
         shape, seconds = program.shape(dims), 0.0
         before = Array("", dims, shape, lies, dtype)
         after = replace(before, shape=shape_after(split, shape), sharding=reshaped(split, lies, mesh))
-        if alone.measured is not None and copies_to_reshape(before, after, mesh):
+        if copies_to_reshape(before, after, mesh):
             seconds = before.local_bytes(mesh) * alone.copy_s_per_byte
         return self.problem.objective.price(picoseconds(seconds), 0)
 

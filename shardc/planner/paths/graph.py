@@ -76,6 +76,7 @@ class Graph:
         self.is_large = count_arrangements(len(self.coarse_pool), rank) > MAX_ARRANGEMENTS
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
+        self.counts: list[int] = []  # of blocks in all
         self._numbers: dict[tuple[tuple[Axes, ...], frozenset[str]], ShardingNumber] = {}
         self._in_digits: dict[tuple[ShardingNumber, ShardingNumber], bool] = {}
         self._remaining: dict[tuple[ShardingNumber, ShardingNumber], int] = {}
@@ -101,6 +102,7 @@ class Graph:
             found = self._numbers[dims, unreduced] = ShardingNumber(len(self.shardings))
             self.shardings.append(Sharding(dims, unreduced))
             self.blocks.append(self.shardings[-1].blocks(self.mesh))
+            self.counts.append(math.prod(self.blocks[-1]))
         return found
 
     def remaining(self, number: ShardingNumber, goal: ShardingNumber) -> int:
@@ -120,7 +122,7 @@ class Graph:
             kept *= met.kept
             left |= met.left
         summed = before.unreduced - after.unreduced
-        block = math.prod(self.blocks[goal])
+        block = self.counts[goal]
         key = (block, kept, left, summed, before.used.difference(self.pool))
         found = self._numbered.get(key)
         if found is None:

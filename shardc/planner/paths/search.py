@@ -7,6 +7,7 @@ route of `rules.routes` does, and is one more edge.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -59,9 +60,7 @@ class Search:
         self.may_exchange = depends_on_share(shape, dtype, model.target)
         self.array = LocalBlock(shape, dtype) if self.may_exchange else None
         self._costs = edge_costs(graph, model, self.array)
-        self.total_bytes = dtype.bytes
-        for size in shape:
-            self.total_bytes *= size
+        self.total_bytes = math.prod(shape) * dtype.bytes
         self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
         self._always_divides = self._cap is None and all(size % graph.mesh.devices == 0 for size in shape)
         self._routed: dict[tuple[ShardingNumber, ShardingNumber], tuple[int, Route] | None] = {}
@@ -82,10 +81,7 @@ class Search:
         return found
 
     def local_bytes(self, number: ShardingNumber) -> int:
-        parts = 1
-        for count in self.graph.blocks[number]:
-            parts *= count
-        return self.total_bytes // parts
+        return self.total_bytes // self.graph.counts[number]
 
     def paths(
         self, seeds: dict[ShardingNumber, int], goal: ShardingNumber | None = None, limit: int | None = None

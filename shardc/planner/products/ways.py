@@ -104,13 +104,16 @@ class Towards:
         self,
         operands: tuple[Prices, ...],
         after: Callable[[ShardingNumber], Prices],
+        left: Callable[[ShardingNumber, ShardingNumber], int],
         goal: ShardingNumber,
         meter: Meter,
     ) -> None:
-        """`after` gives what it costs to move the result on, from the sharding that a product leaves it in."""
+        """`after` gives what it costs to move the result on, from the sharding that a product leaves it in, `left` what
+        that costs at least, where nothing is known but the two shardings."""
         self._operands = operands
         self._meter = meter
         self._goal = goal
+        self._left = left
         self._after = cache(after)
 
     def best(self, ways: list[tuple[Way, int]], limit: int | None = None) -> Best:
@@ -141,8 +144,7 @@ class Towards:
     def _bounds(self, ways: list[tuple[Way, int]]) -> list[int]:
         """What each way costs at least, up to the goal."""
         self._meter.spend(BOUND * len(ways))
-        after = cache(lambda result: self._after(result).bound(self._goal))
-        bounds = [price + after(way.result) for way, price in ways]
+        bounds = [price + self._left(way.result, self._goal) for way, price in ways]
         for place, bound in enumerate([cache(operand.bound) for operand in self._operands]):
             bounds = [price + bound(way.at[place]) for price, (way, _) in zip(bounds, ways, strict=True)]
         return bounds

@@ -197,7 +197,7 @@ def worth_cutting(
     if any(sharding.unreduced for sharding in border) or not cost.wire_bytes:
         return []
     by_time = objective is Objective.TIME and not needed
-    if by_time and cost.communication_s * MARGIN < cost.time_s:
+    if by_time and (cost.communication_s * MARGIN < cost.time_s or not any(map(model.has_parts, mesh.names))):
         return []
     used = {axis for array in schedule.inputs for axis in schedule.values[array].sharding.used}
 

@@ -13,11 +13,10 @@ from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import uses
 from shardc.ir.plan import Block, Op, Rule, Schedule, StatementNumber, Step, StepCost, Strategy, ValueNumber
-from shardc.ir.program import Input, Program, Statement, read_by, same_array
+from shardc.ir.program import Input, Program, Statement, axes_in, patterns_of, read_by, same_array
 from shardc.ir.sharding import Array, ShardingNumber
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Meter, Spent
 from shardc.planner.digits.chosen import Chosen
-from shardc.planner.idle import mentioned
 from shardc.planner.options import Method, Objective
 from shardc.planner.paths.tables import Table
 from shardc.planner.planned import Gap, PlannedStatement, ranking, shares
@@ -340,5 +339,5 @@ def shown_cases(cases: dict[str, int], statement: Statement, program: Program) -
     """The cases of the axes that the statement writes; of all axes if it writes none."""
     if not cases:
         return {}
-    axes = mentioned(program, statement) or program.mesh.names
+    axes = program.mesh.ordered(axes_in(patterns_of((statement,)))) or program.mesh.names
     return {axis: cases.get(axis, 1) for axis in axes}

@@ -212,9 +212,15 @@ def _products(
     elif goal is None:
         found = _every_price(local_products(problem, expr, usable, search), usable)
     else:
-        towards = Towards(usable, lambda left: Table(expr, search, {left: 0}, {}), goal, problem.meter)
+        after = partial(_alone, expr, search)
+        towards = Towards(usable, after, search.bound, goal, problem.meter)
         found, proved = towards.best(local_products(problem, expr, usable, search), problem.limit)
     return ((way.result, price, Multiplied(usable, way.at, proved)) for way, price in found)
+
+
+def _alone(expr: Product, search: Search, left: ShardingNumber) -> Table:
+    """Of a value that is there, at no price."""
+    return Table(expr, search, {left: 0}, {})
 
 
 def _every_price(ways: list[tuple[Way, int]], tables: tuple[Table, ...]) -> Iterator[tuple[Way, int]]:

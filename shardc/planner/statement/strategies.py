@@ -20,11 +20,10 @@ from typing import TypeAlias
 
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Call, Expr, Named, Product, operands
-from shardc.ir.program import Input, Statement
+from shardc.ir.program import Input, Statement, axes_in, patterns_of
 from shardc.ir.sharding import Array, Axes, Sharding, ShardingNumber
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below
-from shardc.planner.idle import mentioned
 from shardc.planner.paths.few import fitted
 from shardc.planner.paths.tables import Multiplied, Origin, Table, unmoved
 from shardc.planner.problem import Problem
@@ -305,7 +304,7 @@ def candidates(
     yield Candidate(best, goal)
     if not problem.options.searches:
         return
-    narrow = problem.over(mentioned(problem.program, statement) or problem.pool)
+    narrow = problem.over(problem.mesh.ordered(axes_in(patterns_of((statement,)))) or problem.pool)
     order = taken(best, goal)
     others = (other for other in islice(all_orders(statement.expr), MAX_ORDERS) if other != order)
     found = cheapest_first(narrow, order, list(others), statement)
