@@ -60,8 +60,7 @@ class Alone:
 
     def _slowed(self, computing: float, moving: float) -> float:
         """How many times the longer of the two is taken: most where both are equal. More of either takes no less."""
-        longer = max(computing, moving)
-        if self.measured is None or not longer:
+        if self.measured is None or not (longer := max(computing, moving)):
             return 1.0
         beside, hidden = (min(computing, moving) / longer) ** 3, _HIDDEN**3
         return 1.0 + self.measured.slowdown * max(0.0, beside - hidden) / (1 - hidden)

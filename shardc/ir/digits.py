@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple, TypeVar
 
 from shardc.ir.mesh import Mesh
@@ -32,6 +33,7 @@ class Reshape:
     joins: bool
 
 
+@lru_cache(maxsize=4096)
 def reshaped(op: Reshape, before: Sharding, mesh: Mesh) -> Sharding:
     """The sharding that a reshape leaves; IllegalMove if blocks would not stay blocks."""
     if op.joins:

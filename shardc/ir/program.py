@@ -9,7 +9,7 @@ Expressions are in `ir.expressions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -111,7 +111,7 @@ class Program:
     chip: str | None = None
     topology: str | None = None
     returns: tuple[str, ...] | None = None  # the outputs, if the text names them
-    warnings: tuple[str, ...] = field(default=(), compare=False)  # of how it was written, not of what it is
+    warn: Callable[[], Iterable[str]] = field(default=tuple, compare=False)  # of how it was written, if somebody asks
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False)  # where each dim is first written
 
     @property
@@ -133,6 +133,11 @@ class Program:
         """A line, as a notebook shows it."""
         text = "; ".join(str(self).splitlines())
         return f"<Program: {text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}>"
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What looks like a slip in how it was written."""
+        return tuple(self.warn())
 
     @cached_property
     def results(self) -> tuple[Bound, ...]:
@@ -175,8 +180,11 @@ class Program:
         return tuple(dict.fromkeys(_renamed(self.statements, self.inputs)))
 
     def shape(self, dims: tuple[str, ...]) -> tuple[int, ...]:
-        sizes = dict(self.sizes)
-        return tuple(sizes[dim] for dim in dims)
+        return tuple([self._known[dim] for dim in dims])
+
+    @cached_property
+    def _known(self) -> dict[str, int]:
+        return dict(self.sizes)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Program:
         """With these sizes too, and those of the dims that must have the same."""

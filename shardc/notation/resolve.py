@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from shardc.errors import ShardcError, Source, Span, nearest
 from shardc.ir.dtypes import DType
@@ -83,10 +84,9 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         spans=tuple(scope.spans.items()),
     )
     _check_sizes_named(parsed, program, sizes)
-    warnings = tuple(_warnings(parsed, program, scope, options))
-    sizes |= shared_sizes(sizes, program.renamed)
+    sizes = sizes | shared_sizes(sizes, program.renamed)
     known = tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes)
-    program = replace(program, sizes=known, warnings=warnings)
+    program = replace(program, sizes=known, warn=partial(_warnings, parsed, program, scope, options))
     check_divisible(program)
     _check_bytes(program)
     return program

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from shardc.ir.expressions import Named, Use, operands, uses
+from shardc.ir.expressions import Named, Use, operands
 from shardc.ir.program import Program, Statement, every_statement
 from shardc.ir.sharding import Axes
 from shardc.rules.products import count_placements

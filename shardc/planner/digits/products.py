@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import product
 from operator import itemgetter
 
@@ -17,6 +18,7 @@ from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Product
+from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Dims, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.planner.budget import PLACED, PRICED, Spent
@@ -46,7 +48,10 @@ def in_digits(
     if any(problem.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
         return None
     placed = (*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal))
-    found = _cheapest(_Task.of(problem, expr, placed, digits_of_dims(placed, problem.mesh)), below)
+    every = _choices(placed, problem.mesh, problem.mesh.nontrivial(problem.pool))
+    if every.count > MAX_PLACEMENTS:
+        return None
+    found = _cheapest(_Task.of(problem, expr, placed, digits_of_dims(placed, problem.mesh)), every, below)
     try:
         return None if found is None else _with_fewest_digits(problem, expr, placed, found)
     except Spent:
@@ -101,13 +106,17 @@ def _clearly_cheaper(problem: Problem, table: Table, origin: Multiplied, number:
     return in_digits(problem, origin.pair(table.expr), sources, table.sharding(number), below)
 
 
-def _cheapest(task: _Task, below: int) -> InDigits | None:
+@lru_cache(maxsize=1024)
+def _choices(whole: tuple[tuple[Dims, Sharding], ...], mesh: Mesh, pool: Axes) -> Choices:
+    """Where the axes of the pool may stand on the digits of arrays that lie so, whatever their sizes."""
+    digits = digits_of_dims(whole, mesh)
+    placed = [(dims, reshaped(digits.op(dims), sharding, mesh)) for dims, sharding in whole]
+    return choices(placed, digits, pool)
+
+
+def _cheapest(task: _Task, every: Choices, below: int) -> InDigits | None:
     """In order of what they cost at least, until that is no less than the best."""
     best = None
-    pool = task.problem.mesh.nontrivial(task.problem.pool)
-    every = choices(task.placed, task.digits, pool)
-    if every.count > MAX_PLACEMENTS:
-        return None
     try:
         task.problem.meter.spend(PLACED * every.count)
         bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
@@ -186,18 +195,18 @@ class _Task:
 
     @classmethod
     def of(cls, problem: Problem, expr: Product, whole: Sequence[tuple[Dims, Sharding]], digits: Digits) -> _Task:
-        placed = [(dims, reshaped(digits.op(dims), sharding, problem.mesh)) for dims, sharding in whole]
-        arrays = (*expr.operands, expr)
-        shapes = [shape_after(digits.op(array.dims), problem.program.shape(array.dims)) for array in arrays]
-        searches = (problem.search_of(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True))
+        splits, kinds = [digits.op(dims) for dims, _ in whole], [array.dtype for array in (*expr.operands, expr)]
+        placed, searches = list[tuple[Dims, Sharding]](), list[Search]()
+        for (dims, lies), split, dtype in zip(whole, splits, kinds, strict=True):
+            placed.append((dims, reshaped(split, lies, problem.mesh)))
+            searches.append(problem.search_of(shape_after(split, problem.program.shape(dims)), dtype))
         found = cls(problem, expr, digits, placed, tuple(searches), Work.of(problem.program, expr))
-        found.reshapes = sum(map(found._reshape, whole, (array.dtype for array in arrays)))
+        found.reshapes = sum(map(found._reshape, whole, splits, kinds))
         return found
 
-    def _reshape(self, whole: tuple[Dims, Sharding], dtype: DType) -> int:
-        """The price of seeing an array of the whole in these digits."""
+    def _reshape(self, whole: tuple[Dims, Sharding], split: Reshape, dtype: DType) -> int:
+        """The price of seeing an array of the whole in digits."""
         (dims, lies), program, mesh, alone = whole, self.problem.program, self.problem.mesh, self.problem.model.alone
-        split = self.digits.op(dims)
         if not any(split.sizes):
             return 0
         if alone.measured is None:

@@ -94,6 +94,8 @@ class Search:
         if not self.options.searches:
             return self._closed_paths(seeds, goal)
         masked = self.options.masks and (goal is None or bool(self.graph.shardings[goal].unreduced))
+        if goal in seeds and len(seeds) == 1 and not masked and (limit is None or seeds[goal] <= limit):
+            return Paths(dict(seeds), {goal: None})  # it is there
         found = Run(self, seeds, None if masked else goal, None if masked else limit).paths()
         if found is None:
             raise Spent

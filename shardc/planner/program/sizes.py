@@ -34,7 +34,7 @@ def _filled(program: Program, sizes: dict[str, int]) -> Program:
         return program
     chosen = ", ".join(f"{dim}={size}" for dim, size in sizes.items())
     warning = f"no size given, so {chosen}; `dims` or --dims sets it"
-    return replace(program.with_sizes(sizes), warnings=(*program.warnings, warning))
+    return replace(program.with_sizes(sizes), warn=lambda: (*program.warnings, warning))
 
 
 def _missing(program: Program) -> list[list[str]]:

@@ -64,7 +64,7 @@ def _longest(expr: Expr) -> int:
     longest, waiting = 0, [expr]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, Product) and len(found.operands) > 1:
+        if isinstance(found, Product) and any(isinstance(below, Product) for below in found.operands):
             chain = chain_of(found)
             longest = max(longest, len(chain.operands) if chain.is_long else 0)
             waiting += chain.operands
