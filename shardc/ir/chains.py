@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from shardc.ir.expressions import Expr, Product, operands
 
@@ -136,6 +137,12 @@ class _Node:
     expr: Expr
     below: list[_Node] = field(default_factory=list)
     part: int = 0
+
+
+def is_chain(expr: Expr) -> TypeGuard[Product]:
+    """Whether an expression is a product of products, which may be multiplied in other orders."""
+    below = expr.operands if isinstance(expr, Product) else ()
+    return len(below) > 1 and any(isinstance(operand, Product) for operand in below)
 
 
 def chain_of(product: Product) -> Chain:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from operator import itemgetter
+from typing import NamedTuple
 
 from shardc.cost.model import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
@@ -48,8 +49,8 @@ def in_digits(
     if any(problem.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
         return None
     placed = (*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal))
-    every = _choices(placed, problem.mesh, problem.mesh.nontrivial(problem.pool))
-    if every.count > MAX_PLACEMENTS:
+    every = _every(placed, problem.mesh, problem.mesh.nontrivial(problem.pool))
+    if every is None:
         return None
     found = _cheapest(_Task.of(problem, expr, placed, digits_of_dims(placed, problem.mesh)), every, below)
     try:
@@ -106,25 +107,37 @@ def _clearly_cheaper(problem: Problem, table: Table, origin: Multiplied, number:
     return in_digits(problem, origin.pair(table.expr), sources, table.sharding(number), below)
 
 
+class _Every(NamedTuple):
+    """Where the axes of a pool may stand on the digits of a product's arrays, whatever their sizes: each way, and into
+    how many the product is shared by it."""
+
+    choices: Choices
+    chosen: tuple[tuple[Digit, ...], ...]
+    parts: tuple[int, ...]
+
+
 @lru_cache(maxsize=1024)
-def _choices(whole: tuple[tuple[Dims, Sharding], ...], mesh: Mesh, pool: Axes) -> Choices:
-    """Where the axes of the pool may stand on the digits of arrays that lie so, whatever their sizes."""
+def _every(whole: tuple[tuple[Dims, Sharding], ...], mesh: Mesh, pool: Axes) -> _Every | None:
+    """Of arrays that lie so; None where there are too many ways."""
     digits = digits_of_dims(whole, mesh)
     placed = [(dims, reshaped(digits.op(dims), sharding, mesh)) for dims, sharding in whole]
-    return choices(placed, digits, pool)
+    found = choices(placed, digits, pool)
+    if found.count > MAX_PLACEMENTS:
+        return None
+    return _Every(found, tuple(product(*found.places)), tuple(found.parts(mesh)))
 
 
-def _cheapest(task: _Task, every: Choices, below: int) -> InDigits | None:
+def _cheapest(task: _Task, every: _Every, below: int) -> InDigits | None:
     """In order of what they cost at least, until that is no less than the best."""
     best = None
     try:
-        task.problem.meter.spend(PLACED * every.count)
+        task.problem.meter.spend(PLACED * len(every.chosen))
         bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
         last = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
         for bound, parts, chosen in bounded:
             if bound >= below or bound > last:
                 break
-            for placement in every.placements(chosen, task.digits):
+            for placement in every.choices.placements(chosen, task.digits):
                 task.problem.meter.spend(PRICED)
                 found = task.priced(placement, parts, below)
                 if found is not None:
@@ -134,20 +147,21 @@ def _cheapest(task: _Task, every: Choices, below: int) -> InDigits | None:
     return best
 
 
-def _bounded(task: _Task, every: Choices, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Digit, ...]]]:
+def _bounded(task: _Task, every: _Every, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Digit, ...]]]:
     """The choices that may cost less than that: what they cost at least, and of that each array's part."""
-    bounds = task.bounds(every.axes)
-    codes = zip(*(moves.joined(every.places) for moves in bounds), strict=True)
-    for chosen, parts, own in zip(product(*every.places), every.parts(task.problem.mesh), codes, strict=True):
-        total, each = task.arithmetic(parts), list[int]()
+    bounds = task.bounds(every.choices.axes)
+    least = {parts: task.arithmetic(parts) for parts in set(every.parts)}
+    codes = zip(*(moves.joined(every.choices.places) for moves in bounds), strict=True)
+    for chosen, parts, own in zip(every.chosen, every.parts, codes, strict=True):
+        total = least[parts]
         for moves, code in zip(bounds, own, strict=True):
             bound = moves.prices.get(code)
             if bound is None:
                 bound = moves.bound(chosen, code)
             if bound is None or (total := total + bound) >= below:
                 break
-            each.append(bound)
         else:
+            each = [moves.bound(chosen, code) or 0 for moves, code in zip(bounds, own, strict=True)]
             yield total, tuple(each[::-1]), chosen
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import product
 from typing import assert_never
 
-from shardc.ir.chains import Chain, Pair, chain_of
+from shardc.ir.chains import Chain, Pair, chain_of, is_chain
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.sharding import Sharding, ShardingNumber
@@ -55,7 +55,7 @@ def table_of(problem: Problem, expr: Expr, wanted: Sharding | None = None) -> Ta
 
     With `wanted`, of a product of two given arrays only what leads to that sharding most cheaply.
     """
-    if isinstance(expr, Product) and len(expr.operands) > 1 and any(isinstance(o, Product) for o in expr.operands):
+    if is_chain(expr):
         return _chain(problem, chain_of(expr), wanted)
     return combine(problem, expr, tuple(table_of(problem, operand) for operand in operands(expr)), wanted)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, product
 
-from shardc.ir.chains import chain_of, orders
+from shardc.ir.chains import chain_of, is_chain, orders
 from shardc.ir.expressions import Call, Expr, Named, Product, operands
 from shardc.ir.program import Program, every_statement
 from shardc.ir.sharding import ShardingNumber
@@ -64,7 +64,7 @@ def _longest(expr: Expr) -> int:
     longest, waiting = 0, [expr]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, Product) and any(isinstance(below, Product) for below in found.operands):
+        if is_chain(found):
             chain = chain_of(found)
             longest = max(longest, len(chain.operands) if chain.is_long else 0)
             waiting += chain.operands
