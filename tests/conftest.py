@@ -7,6 +7,7 @@ JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither
 such test's many cases a run without `--exhaustive` takes one in `ONE_IN`, spread over all of them.
 """
 
+import gc
 import sys
 from collections import Counter
 from importlib import util
@@ -53,10 +54,21 @@ def compiles(item):
     return any(item.get_closest_marker(name) for name in ("devices", "tpu"))
 
 
+def pytest_collection_finish(session):
+    """What is loaded by now stays: looking through it for what may be freed took a fifth of all the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+
+
 def pytest_runtest_setup(item):
-    """Eight devices, before a command in this process would start as many as it needs."""
-    if item.get_closest_marker("devices"):
+    """Eight devices, before a command in this process would start as many as it needs. What is compiled for them is run
+    once, on a few numbers: LLVM's optimizations took a third of the time. Processes that a test starts are as a user's,
+    and the TPU's compiler does all that it does."""
+    on_devices = item.get_closest_marker("devices") is not None
+    if on_devices:
         jax.devices()
+    jax.config.update("jax_disable_most_optimizations", on_devices and item.get_closest_marker("tpu") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ def bench():
     return module
 
 
-@pytest.mark.parametrize("plans", (4, pytest.param(25, marks=pytest.mark.exhaustive)))
+@pytest.mark.parametrize("plans", (4, pytest.param(20, marks=pytest.mark.exhaustive)))
 def test_random_plans_are_compiled_as_planned(plans):
     verified = [case.plan().verify() for case in bench().cases(plans, seed=1)]
     exact = [abs(v.compiled_bytes - v.predicted_bytes) <= 0.01 * v.predicted_bytes for v in verified]
@@ -49,13 +49,13 @@ def test_random_plans_are_compiled_as_planned(plans):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", (2, 4))
 def test_reshards_take_at_most_twice_their_size(number):
-    """In temporaries, of the larger of input and output: sixty by bytes, of which two may take more."""
+    """In temporaries, of the larger of input and output: thirty-two by bytes, of which two may take more."""
     topology = f"v5p:{number}x{number}x{number}"
-    drawn = [c for c in bench().cases(240, seed=2) if "·" not in c.text and c.topology == topology][:30]
+    drawn = [c for c in bench().cases(120, seed=2) if "·" not in c.text and c.topology == topology][:16]
     plans = [replace(case, objective="bytes").plan() for case in drawn]
     memory = [plan.verify().compiled_memory for plan in plans if plan.steps]
     over = [m for m in memory if m.temporary_bytes > 2.001 * max(m.argument_bytes, m.output_bytes)]
-    assert len(memory) > 20 and len(over) <= 1
+    assert len(memory) > 11 and len(over) <= 1
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_done_as_one_is_promised_with_what_it_holds(text):
     assert 0.98 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.02
 
 
-@pytest.mark.parametrize("plans", (pytest.param(30, marks=pytest.mark.exhaustive),))
+@pytest.mark.parametrize("plans", (pytest.param(15, marks=pytest.mark.exhaustive),))
 def test_small_arrays_are_compiled_as_planned(plans):
     verified = [case.plan().verify() for case in bench().cases(plans, seed=4, small=True)]
     assert all(v.agrees for v in verified)

@@ -1,6 +1,7 @@
 """One figure of memory: what the table says, a limit means, a refusal advises and `verify` predicts is the same."""
 
 import json
+import math
 import re
 from itertools import pairwise
 
@@ -18,8 +19,8 @@ MESHES = ({"X": 2, "Y": 2}, {"X": 4}, {"X": 2, "Y": 4})
 
 
 @st.composite
-def texts(draw, axes):
-    """One to three statements: reshards and matmuls, what is between left open, inputs and results now and then."""
+def texts(draw, axes, most):
+    """One statement to `most`: reshards and matmuls, what is between left open, inputs and results now and then."""
 
     def array(name, dims, open_part):
         free, found = list(axes), []
@@ -33,7 +34,7 @@ def texts(draw, axes):
             found.append(dim + (f"_{picked}" if picked else ""))
         return f"{name}[{', '.join(found)}]"
 
-    count = draw(st.integers(1, 3))
+    count = draw(st.integers(1, most))
     if draw(st.integers(0, 2)) == 0:
         return f"{array('A', 'IJ', 0)} → {array('A', 'IJ', 0)}"
     dims = "IJKLM"[: count + 2]
@@ -49,8 +50,9 @@ def texts(draw, axes):
 
 @st.composite
 def questions(draw):
+    """Up to three statements on four devices; one on eight, where three take a minute to plan under four limits."""
     mesh = draw(st.sampled_from(MESHES))
-    text = draw(texts(list(mesh)))
+    text = draw(texts(list(mesh), 3 if math.prod(mesh.values()) == 4 else 1))
     dims = {dim: draw(st.sampled_from((64, 256, 1024))) for dim in "IJKLM" if dim in text}
     sides = [*mesh.values(), 1, 1][:3]
     topology = draw(st.sampled_from([None, "v5p:" + "x".join(map(str, sides))]))
@@ -124,7 +126,7 @@ AT_ONCE = {  # gather, then slice: done at once they need less than either's res
 }
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
 @example(HOLES, 0.5, 0.9)
 @example(AT_ONCE, 0.46, 0.73)
@@ -133,7 +135,7 @@ def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, p
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(questions(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
 def test_every_advice_works(question, part, other):
     assert_one_figure(question, part, other)

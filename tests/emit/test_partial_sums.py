@@ -74,7 +74,7 @@ NEXT = [
     "s[I_X] = max_J(T)",
     "t[I_X, J_Y] = -T",
     "u[I_X, J_Y] = T + D[I_X, J_Y]",
-    "v[I_Y, J] = D - T",
+    "v[I_Y, J] = D[I_X, J_Y] - T",
     "w[I_X, J_Y] = T ⊙ T",
     "x[I_X, K_Y] = T · E[J_Y, K]",
     "y[J, I_Y] = T",
@@ -87,9 +87,10 @@ NEXT = [
     [text if place < 1 else pytest.param(text, marks=pytest.mark.exhaustive) for place, text in enumerate(SHARED)],
 )
 def test_every_step_after_partial_sums_were_shared_out(bench, text):
-    """All of them in one program, so that one is compiled for each way to share out."""
+    """Of what comes next a third in one program, in turns: each is done after two or three ways to share out. Crashes
+    were of what came next, whichever way was before it, or of one way, whatever came next."""
     assert {"relu(T)", "gelu(T)"} < set(OF_ONE), "the functions are those of the notation"
-    assert ended(bench, "\n".join([text, *NEXT]), TWO) == bench.EQUAL
+    assert ended(bench, "\n".join([text, *NEXT[SHARED.index(text) % 3 :: 3]]), TWO) == bench.EQUAL
 
 
 LINEAR = [
@@ -133,14 +134,14 @@ def test_every_move_of_what_stays_unreduced(bench):
     assert ended(bench, "\n".join(MOVED), THREE) == bench.EQUAL
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(partial_programs())
 def test_drawn_programs(bench, case):
     assert bench.outcome(case) == bench.EQUAL
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(partial_programs())
 def test_many_drawn_programs(bench, case):
     assert bench.outcome(case) == bench.EQUAL

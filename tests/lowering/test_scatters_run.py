@@ -90,8 +90,16 @@ def test_what_is_lowered_moves_the_planned_bytes(name):
     assert sum(one.wire_bytes for one in found) == plan.cost.wire_bytes
 
 
-@cases
-@pytest.mark.parametrize("kind", [EXPLICIT, pytest.param(AUTO, marks=pytest.mark.exhaustive)], ids=["explicit", "auto"])
+ON_AUTO = ("plain", "turned", "exchanged", "in rounds, stacked", "two dims", "in parts, folded")  # every form once
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, EXPLICIT) for name in CASES),
+        *(pytest.param(name, AUTO, marks=pytest.mark.exhaustive) for name in ON_AUTO),
+    ],
+)
 def test_the_gradient_and_vmap_are_those_of_a_product(name, kind):
     plan, _ = planned(name)
     if plan._found.schedule.values[0].dtype.name == "int32":
@@ -140,7 +148,7 @@ def test_any_scatter_is_numpys_on_every_shard(slice_, share, dtype, dim):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(*ANY_SCATTER)
 def test_many_scatters_are_numpys_on_every_shard(slice_, share, dtype, dim):
     check_scatter(slice_, share, dtype, dim)

@@ -47,7 +47,7 @@ def planned(text, mesh, dims, objective, **options):
     return shardc.plan(text, mesh=mesh, dims=dims, dtype="f32", chip="v5p", objective=objective, **options)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(reshards(max_axes=2), matmuls(max_axes=2), programs()), st.sampled_from(OBJECTIVES), st.data())
 def test_what_keeps_idle_axes_names_only_those_of_the_text(case, objective, data):
     """However it is planned: in turn, together, on finer meshes, within memory; and each strategy that it lists."""

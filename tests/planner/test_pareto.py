@@ -43,7 +43,7 @@ def assert_simulates(schedule):
         assert_equal_on_every_device(block, whole, schedule.values[number], schedule.mesh, 1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.one_of(matmuls(max_axes=2), programs()), OBJECTIVES)
 def test_each_plan_of_the_front_needs_less_memory_and_costs_more(case, objective):
     program = parsed(case)
@@ -57,14 +57,14 @@ def test_each_plan_of_the_front_needs_less_memory_and_costs_more(case, objective
         assert_simulates(point.schedule)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.one_of(matmuls(max_axes=2), programs()), OBJECTIVES)
 def test_the_front_begins_as_good_as_the_plan_without_a_limit_and_ends_where_nothing_fits(case, objective):
     check_ends(case, objective)
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.one_of(matmuls(max_axes=2), programs()), OBJECTIVES)
 def test_many_fronts_begin_and_end_so(case, objective):
     check_ends(case, objective)
@@ -138,7 +138,7 @@ DEARER = "T[I_X, K] = A[I_Y, J_X] · B[J, K_Y]\nOut[I_X, K_Y] = gelu(T)"  # 180 
 OTHER = "T[I_X, K] = A[I_Y, J] · B[J, K]\nOut[I_X, K_Y] = relu(T)"  # as good within its own peak, and another plan
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(PLANNED, st.sampled_from(["time", "bytes"]))
 @example(Case(DEARER, MESH, {"I": 36, "K": 4, "J": 9}), "bytes")
 @example(Case(OTHER, MESH, {"I": 12, "K": 4, "J": 2}), "bytes")
@@ -152,7 +152,7 @@ def test_each_point_is_a_plan_and_its_peak_as_memory_gives_it_again(case, object
     assert [point.schedule for point in front[-1].pareto()] == [front[-1].schedule]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(PLANNED, st.sampled_from(["time", "bytes"]), st.floats(0.3, 1.2))
 def test_under_a_limit_a_front_has_no_better_points_and_all_keep_it(case, objective, part):
     free = plan(case, objective=objective)

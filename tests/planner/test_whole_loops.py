@@ -141,7 +141,7 @@ def test_no_choice_of_what_a_loop_leaves_free_is_cheaper(case, objective):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(cases(), st.sampled_from(Objective))
 def test_no_choice_of_what_a_loop_leaves_free_is_cheaper_over_more(case, objective):
     assert_no_choice_is_cheaper(case, objective)

@@ -53,7 +53,7 @@ def test_what_is_drawn_is_proved(strategy):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("strategy", DRAWN, ids=str)
 def test_much_that_is_drawn_is_proved(strategy):
-    settings(SETTINGS, max_examples=150)(given(strategy)(drawn))()
+    settings(SETTINGS, max_examples=40)(given(strategy)(drawn))()
 
 
 def test_helpers_of_a_module_are_on_the_mesh_that_calls_them():

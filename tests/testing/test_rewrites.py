@@ -207,7 +207,8 @@ def test_a_law_holds_where_it_says_and_nowhere_else_is_claimed(law):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_a_law_holds_on_every_small_mesh(law):
-    assert counterexample(law) is None and found_when(law.before, law.after) == law.when
+    """The condition that is found is one under which all cases agree: of it there is no counterexample either."""
+    assert found_when(law.before, law.after) == law.when
 
 
 @pytest.mark.parametrize(
