@@ -7,6 +7,7 @@ JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither
 such test's many cases a run without `--exhaustive` takes one in `ONE_IN`, spread over all of them.
 """
 
+import functools
 import gc
 import sys
 from collections import Counter
@@ -16,6 +17,8 @@ from pathlib import Path
 import jax
 import pytest
 from hypothesis import settings
+
+import shardc
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
@@ -75,6 +78,12 @@ def pytest_runtest_setup(item):
 def no_mesh_is_left_behind():
     yield
     assert jax.sharding.get_abstract_mesh().empty, "a test left a mesh in force"
+
+
+@pytest.fixture(scope="session")
+def plan_of():
+    """The plan of an example as it stands, made once in a process: that of thirty-two layers takes seconds."""
+    return functools.cache(lambda path: shardc.plan(path.read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="session")

@@ -206,8 +206,8 @@ EXAMPLES = (
     Case((2, 2, 2), "EEE", (((), ("Y",)), (("Z",), ())), "jit vmap", "X"),
 )
 
-QUICK = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
-LONG = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+LONG = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("case", EXAMPLES, ids=str)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import shardc
 from shardc import cli
 
 pytestmark = pytest.mark.devices
@@ -34,7 +33,7 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("path", [path for path in EXAMPLES if path.suffix == ".shard"], ids=lambda path: path.name)
-def test_an_example_is_emitted_as_ruff_formats_it(path):
-    source = shardc.plan(path.read_text(encoding="utf-8")).source()
+def test_an_example_is_emitted_as_ruff_formats_it(path, plan_of):
+    source = plan_of(path).source()
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "-"]
     assert subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout == source

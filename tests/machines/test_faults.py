@@ -55,7 +55,7 @@ def test_faults_of_a_softmax_over_a_sharded_dim_are_found(bench, fault):
 @pytest.mark.parametrize("place", range(8))
 def test_every_fault_is_found_in_every_program(bench, place, dtype):
     assert len(bench.PROGRAMS) == 8
-    assert_all_found(bench, bench.PROGRAMS[place].name, dtype, 4)
+    assert_all_found(bench, bench.PROGRAMS[place].name, dtype, 3)
 
 
 def test_a_loosened_tolerance_does_not_find_them(bench, monkeypatch):

@@ -57,7 +57,7 @@ def blocks_of(schedule, wholes):
     return {a.name: gather(b, a, schedule.mesh) for a, b in zip(arrays, found, strict=True)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(1, 3), st.sampled_from(SHARDINGS), st.sampled_from(SHARDINGS), st.sampled_from(WEIGHTS))
 def test_a_loop_is_its_trips_one_after_another(trips, before, inside, weight):
     """The values of the program unrolled, and the wire bytes of a trip as often as there are trips. The unrolled

@@ -70,8 +70,8 @@ def examples():
 
 
 @pytest.mark.parametrize("path", list(examples()))
-def test_every_example_is_proved(path):
-    assert shardc.plan(path.read_text("utf-8")).prove().holds
+def test_every_example_is_proved(path, plan_of):
+    assert plan_of(path).prove().holds
 
 
 def test_a_backward_program_is_proved():

@@ -18,7 +18,7 @@ from shardc.notation import print_program
 
 MESH = {"X": 2, "Y": 2}
 DIMS = {"I": 4, "J": 8}
-LAWS = settings(max_examples=12, deadline=None, derandomize=True)
+LAWS = settings(max_examples=5, deadline=None, derandomize=True)
 PLACED = ("[I, J]", "[I_X, J]", "[I, J_X]", "[I_Y, J_X]", "[I_XY, J]", "[I, J_YX]", "[I_X, J_Y]")
 ALONG = ("[J]", "[J_X]", "[J_YX]")
 

@@ -20,7 +20,7 @@ from shardc.testing import (
     shortest_path_oracle,
 )
 
-SETTINGS = settings(max_examples=40, deadline=None)
+SETTINGS = settings(max_examples=20, deadline=None)
 
 
 def planned(case):

@@ -111,14 +111,14 @@ def planned(case, dtype):
     return shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype=dtype, objective="bytes")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(programs(), st.sampled_from(FLOATS), st.integers(0, 9))
 def test_what_rounds_to_the_nearest_is_never_called_unequal(case, dtype, seed):
     report = tried(planned(case, dtype), seed)
     assert report.verdict is not Verdict.NOT_EQUAL, report
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(programs(), st.sampled_from(FLOATS), st.integers(0, 9), st.booleans())
 def test_what_is_off_by_a_quarter_of_its_spread_is_never_called_equal(case, dtype, seed, alternating):
     """Every element of every shard, up, or up and down in turns."""

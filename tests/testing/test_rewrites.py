@@ -137,7 +137,7 @@ def test_paths_reach_every_kind_of_move():
     counted = Counter()
 
     @seed(1)
-    @settings(SETTINGS, max_examples=600, derandomize=True)
+    @settings(SETTINGS, max_examples=300, derandomize=True)
     @given(paths())
     def draw(path):
         counted.update(type(move).__name__ for move in path.moves)
