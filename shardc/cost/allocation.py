@@ -28,7 +28,7 @@ from shardc.cost.heap import Buffers
 from shardc.cost.scheduled import Rings, orders
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, every_step
+from shardc.ir.plan import Apply, Einsum, How, Loop, Schedule, Step, Together, ValueNumber, every_step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.copies import copies_to_reshape
@@ -36,6 +36,8 @@ from shardc.lowering.forms import Call, Form, Gathered, Looped, Lowering
 from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
+
+_F32 = 4  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +150,18 @@ class _Walk:
 
     def _held_as_one(self, step: Step) -> int:
         """Where the step ends a group of steps that are done as one, what that takes beside them."""
-        ended = (group.how for group in self.schedule.together if self.schedule.steps[group.last] is step)
-        return sum(tpu.held_as_one(how, step.op.facts.kind, self.sizes[step.result]) for how in ended)
+        for group in self.schedule.together:
+            if self.schedule.steps[group.last] is step:
+                size = self._of_two(group) if group.how is How.RINGS else self.sizes[step.result]
+                return tpu.held_as_one(group.how, step.op.facts.kind, size)
+        return 0
+
+    def _of_two(self, group: Together) -> int:
+        """What the sum and the blocks of two rings are more than what the steps gather."""
+        *gathers, product = self.schedule.steps[group.first : group.last + 1]
+        summed = self.sizes[product.result] // self.schedule.values[product.result].dtype.bytes * _F32
+        held = summed + sum(2 * self.sizes[gather.operands[0]] for gather in gathers)
+        return max(0, held - sum(self.sizes[gather.result] for gather in gathers))
 
     def _blocks(self, step: Step) -> Blocks:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))

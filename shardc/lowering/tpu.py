@@ -265,11 +265,13 @@ def is_computed_in_loop(products_before: bool) -> bool:
 @seen(
     "0.0.42.1",
     "a ring whose sum goes to all leaves it gathered beside its output; of eight chunks gathered behind a product five "
-    "lay beside what they make; a ring that gathers or scatters took no more than its steps, chunks before less",
+    "lay beside what they make; a ring that gathers or scatters took no more than its steps, chunks before less; two "
+    "rings took a sum in f32, and up to two blocks of each operand",
 )
 def held_as_one(how: How, ends_in: Kind, size: int) -> int:
-    """Bytes that a product done as one with a collective behind it, which leaves so many, takes beside its steps."""
-    if how is How.RING and ends_in is Kind.SUM:
+    """Bytes that a product done as one with a collective behind it, which leaves so many, takes beside its steps; of
+    two rings what their sum and their blocks are more than what the steps gather."""
+    if how is How.RINGS or (how is How.RING and ends_in is Kind.SUM):
         return size
     return size * 5 // 8 if how is How.CHUNKS and ends_in is Kind.GATHER else 0
 

@@ -149,6 +149,17 @@ def test_what_is_done_as_one_is_promised_with_what_it_holds(text):
     assert 0.98 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.02
 
 
+@pytest.mark.exhaustive
+def test_two_rings_are_promised_with_their_sum_in_f32():
+    """With their blocks it takes 134 MB more than both operands gathered. Of each operand four blocks come."""
+    dims = {"I": 32768, "J": 8192, "K": 32768}
+    text = "A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]"
+    plan = shardc.plan(text, mesh="X=4,Y=4", dims=dims, topology="v5e:4x4", dtype="bf16", idle="keep")
+    found = plan.verify()
+    assert {step.form for step in plan.steps} == {"rings"} and plan.cost.wire_bytes == 8 * 32768 * 8192 * 2 // 16
+    assert found.agrees and found.predicted_memory.total_bytes >= 0.98 * found.compiled_memory.total_bytes
+
+
 @pytest.mark.parametrize("plans", (pytest.param(15, marks=pytest.mark.exhaustive),))
 def test_small_arrays_are_compiled_as_planned(plans):
     verified = [case.plan().verify() for case in bench().cases(plans, seed=4, small=True)]
