@@ -15,6 +15,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from shardc.cost.model import CostModel
+from shardc.ir.collectives import AllGather
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Schedule, Step
@@ -25,6 +26,7 @@ from shardc.lowering.rings import Ring
 
 EFFICIENCY = 0.76  # of a product's speed, that its partial products reach
 _F32 = 4
+_LARGE = 2**30  # bytes
 
 
 class Beside(NamedTuple):
@@ -58,6 +60,17 @@ def _turns(ring: Ring, size: int, model: CostModel) -> list[float] | None:
     right, left = ((pairs_along(ring.axes, ring.pairs(step), model.mesh), size) for step in (1, -1))
     both, one = _sent([right, left], model), _sent([right], model)
     return None if both is None or one is None else [both] * ((ring.size - 1) // 2) + [one] * (ring.size % 2 == 0)
+
+
+def keeps_up(axis: str, model: CostModel) -> bool:
+    """Whether large blocks go round an axis as fast as they are gathered, but for the last turn, which may be one way.
+
+    Not on X=4 of `X=4, Y=2` on v5e:4x2, which `jax.make_mesh` lays as a walk: its neighbours are two links apart.
+    """
+    ring = Ring((axis,), tuple(range(model.mesh.size(axis))), "", gathers=True)
+    turns = _turns(ring, _LARGE, model)
+    gathered = model.rate(AllGather((axis,), 0)).seconds(_LARGE)
+    return turns is not None and sum(turns[:-1]) <= 1.001 * gathered
 
 
 def both_around(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, model: CostModel) -> Beside | None:

@@ -11,15 +11,15 @@ shows each), a ring of four takes of this price
     v5p:4x4x4, X=4, Y=16    gathered 1.50, 1.01         scattered 1.43   summed for all 1.12
 
 so that it chooses well on v5e, where products are long beside what they leave, and not on v5p: there a ring that is
-asked for (`--overlap on`) may be slower than its steps, and `shardc tune` says so. Over one axis that lies on several
-physical ones a ring uses the links of one: none over such an axis is chosen by price. Over several axes at once a ring
-is priced by the ways of its blocks (`cost.rings`).
+asked for (`--overlap on`) may be slower than its steps, and `shardc tune` says so. Over several axes, or one that lies
+on several physical ones, a ring is priced by the ways of its blocks (`cost.rings`). None is chosen over an axis that is
+laid so that neighbours on it are none on the slice.
 """
 
 from __future__ import annotations
 
 from shardc.cost.model import CostModel
-from shardc.cost.rings import EFFICIENCY, Beside, around, both_around
+from shardc.cost.rings import EFFICIENCY, Beside, around, both_around, keeps_up
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
@@ -53,21 +53,23 @@ def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
         on_links = sum(_on_links(schedule, step, model) for step in steps)
         alone = product + sum(moves) - on_links
         return Beside(0.0, alone / OF_CHUNKS, on_links, (alone + on_links) / COUNT + COUNT * hop_s)
-    found = _by_ways(schedule, group, model)
+    found = by_ways(schedule, group, model)
     if found is not None:
         return found
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
     return Beside(sum(moves[:-1]), product / EFFICIENCY, hidden, moves[-1] - hidden + hop_s)
 
 
-def _by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | None:
-    """Of a ring over several axes, and of two at once, where the ways of their blocks are known."""
+def by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | None:
+    """Of a ring over several axes, or over one that lies on several, and of two at once, where the ways are known."""
     steps = schedule.steps[group.first : group.last + 1]
     if group.how is How.RINGS:
         meeting = meeting_of(schedule, group)
         return None if meeting is None else both_around(schedule, steps, meeting, model)
     ring = ring_of(schedule, group) if group.how is How.RING else None
-    return around(schedule, steps, ring, model) if ring is not None and len(ring.axes) > 1 else None
+    if ring is None or (len(ring.axes) == 1 and not model.has_parts(ring.axes[0])):
+        return None
+    return around(schedule, steps, ring, model)
 
 
 def _on_links(schedule: Schedule, step: Step, model: CostModel) -> float:
@@ -83,8 +85,11 @@ def blocking_s(steps: tuple[Step, ...]) -> float:
 
 
 def has_its_links(axes: Axes, model: CostModel) -> bool:
-    """Whether it is known which links permutes over the axes use: of one axis all that a collective over it has."""
-    return knows_ways(model) if len(axes) > 1 else not model.has_parts(axes[0])
+    """Whether blocks that go round the axes come as fast as a collective over them would bring them; over several at
+    once, whether it is known which links they take."""
+    if not knows_ways(model):
+        return len(axes) == 1 and not model.has_parts(axes[0])
+    return len(axes) > 1 or keeps_up(axes[0], model)
 
 
 def knows_ways(model: CostModel) -> bool:

@@ -7,17 +7,20 @@ from functools import partial
 
 from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel
-from shardc.cost.together import blocking_s, group_s, has_its_links, knows_ways, time_together
+from shardc.cost.together import blocking_s, by_ways, group_s, has_its_links, knows_ways, time_together
 from shardc.ir.plan import Einsum, How, Schedule, Together
 from shardc.lowering.together import all_of, candidates
 from shardc.planner.planned import PlannedProgram
 
 
 def as_one(found: PlannedProgram, model: CostModel, least: float = 0.0) -> PlannedProgram:
-    """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does."""
+    """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does. What is
+    priced by the ways of its blocks takes another form's place where it is that much better."""
     best: dict[int, tuple[float, Schedule, Together]] = {}
     for ordered, group in candidates(found.schedule):
         gain = _gain(ordered, group, model, least)
+        if gain and by_ways(ordered, group, model):
+            gain -= min(gain / 2, least * group_s(ordered, group, model))
         product = next(s.result for s in ordered.steps[group.first : group.last + 1] if isinstance(s.op, Einsum))
         if gain > best.get(product, (0.0,))[0]:
             best[product] = (gain, ordered, group)
