@@ -6,36 +6,22 @@ number on, as where a process keeps more graphs than there is room for. A cache 
 plan the second time; a number that is read in the graph of another array is none of any sharding the third time.
 """
 
-import functools
 import random
 import sys
 from pathlib import Path
 
 import pytest
 
-import shardc
-from shardc.errors import ShardcError
 from shardc.planner import problem
 from shardc.planner.paths import graph, search
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
+from cache_keys import alone, one_apart, planned, planted, shows
 from same_plans import programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FEW = ("mixture_of_experts",)
 LONG = ("llama", "llama_layer")  # planned alone for seconds
-
-
-ROOMS = tuple(f"shardc.{room}." for room in ("ir", "rules", "cost", "lowering", "planner"))
-
-
-def forget():
-    """All that functions of these rooms keep."""
-    named = [module for name, module in sys.modules.items() if name.startswith(ROOMS)]
-    every = [value for module in named for value in vars(module).values()]
-    for each in every:
-        if isinstance(each, functools._lru_cache_wrapper):
-            each.cache_clear()
+ONE_IN = 6  # of the programs that differ from another in one thing, in a quick run
 
 
 @pytest.fixture
@@ -58,17 +44,6 @@ def scattered(monkeypatch):
     return on
 
 
-def planned(text, options, share):
-    """Steps, cost and what is said of a plan; under so much of its own memory, if that is asked for."""
-    try:
-        plan = shardc.plan(text, **options)
-        if share is not None:
-            plan = shardc.plan(text, **options, memory=int(plan.cost.peak_bytes * share))
-    except ShardcError as error:
-        return str(error)
-    return [(str(step.result), step.op, step.operands, step.wire_bytes) for step in plan.steps], plan.cost, plan.notes
-
-
 def cases(count, seed, examples):
     """Each drawn program on another chip as well: what differs in prices alone."""
     drawn = random.Random(seed)
@@ -80,23 +55,33 @@ def cases(count, seed, examples):
     return found
 
 
-def check(every, scattered):
-    first = []
-    for case in every:
-        forget()
-        first.append(planned(*case))
-    for case, before in zip(every[::-1], first[::-1], strict=True):
+@pytest.fixture(scope="module")
+def apart():
+    """Programs that differ in one thing alone, each as a new process plans it."""
+    return [(case, alone(case)) for case in one_apart(ONE_IN)]
+
+
+def check(first, scattered):
+    for case, before in first[::-1]:
         assert planned(*case) == before, case
     scattered()
-    for case, before in zip(every, first, strict=True):
+    for case, before in first:
         assert planned(*case) == before, case
 
 
-def test_what_was_planned_before_changes_no_plan(scattered):
-    check(cases(5, 13, FEW), scattered)
+def test_what_was_planned_before_changes_no_plan(apart, scattered):
+    check(apart, scattered)
+
+
+@pytest.mark.parametrize(("function", "part"), [("sharding_graph", "mesh"), ("edge_costs", "model")])
+def test_a_key_that_lacks_a_part_is_seen(apart, function, part):
+    """Every part of every key, in turn: `tests/benchmark/cache_keys.py`."""
+    with planted(getattr(graph, function), part):
+        assert shows(*map(list, zip(*apart, strict=True))) is not None
 
 
 @pytest.mark.exhaustive
 def test_what_was_planned_before_changes_no_plan_of_many(scattered):
-    every = [path.stem for path in sorted(EXAMPLES.glob("*.shard")) if path.stem not in LONG]
-    check(cases(10, 12, every[::3]), scattered)
+    examples = [path.stem for path in sorted(EXAMPLES.glob("*.shard")) if path.stem not in LONG]
+    every = [*cases(30, 12, examples), *one_apart()]
+    check([(case, alone(case)) for case in every], scattered)

@@ -1,0 +1,196 @@
+"""Which parts of the keys of what planning keeps could be left out, and `tests/planner/test_history.py` not see it.
+
+    python tests/benchmark/cache_keys.py              # every part of every key, in turn
+    python tests/benchmark/cache_keys.py graph        # of the functions whose names have that
+
+A function that is remembered by all its arguments is remembered by all but one, and the programs of the law are planned
+one after another: a plan that differs from what a new process plans shows the fault. What is left is a part that the
+others imply, or one that no program of the law needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tabulate import tabulate
+
+import shardc
+from shardc.errors import ShardcError
+
+ROOMS = tuple(f"shardc.{room}." for room in ("ir", "rules", "cost", "lowering", "planner"))
+Case = tuple[str, dict[str, Any], float | None]  # a text, its options, of its own peak the share that is its limit
+
+PRODUCT = "A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]"
+# No two products have their dims in one order, and what is open in a program is worth choosing.
+TEXTS = (
+    (PRODUCT, "X=4,Y=2"),
+    ("A[J_X, I] · B[J_X, K_Y] → C[K_X, I]", "X=4,Y=2"),
+    ("A[I, J_XY] · B[J_XY, K] → C[I_X, K]", "X=4,Y=2"),
+    ("A[L_X, I, J_Y] · B[L_X, J_Y, K] → C[L, I_X, K]", "X=4,Y=2"),
+    ("A[I_Y, J_X] · B[J] → C[I_X]", "X=4,Y=2"),
+    ("A[I_X, J_Y] → A[I_Y, J_X]", "X=2,Y=3"),
+    ("A[I_XY, J] → A[I, J_YX]", "X=4,Y=2"),
+    ("A[I_X, J] → B[J, I]", "X=4,Y=2"),
+    ("softmax_J(A[I, J_X]) → S[I_Y, J]", "X=4,Y=2"),
+    ("T = A[I_X, J] · B[J, K_Y]\nR[I, K_X] = relu(T)\nC[I_X, L] = T · D[K_Y, L]", "X=4,Y=2"),
+    ("T = A[I_X, J_Y] · B[J, K]\nR = relu(T)\nC[I, L_X] = R · D[K_Y, L]", "X=4,Y=2"),
+    ("A[I_Z, J] · B[J, K_YZ] → C[I_XYZ, K]", "X=2,Y=2,Z=2"),
+)
+OPTIONS: dict[str, Any] = {"chip": "v5p", "dtype": "bf16", "dims": "I=96,J=96,K=192,L=96"}
+# Each differs in one thing alone.
+OTHERWISE: tuple[dict[str, Any], ...] = (
+    {"dtype": "f32"},
+    {"chip": "v5e"},
+    {"dims": "I=9600,J=9600,K=19200,L=9600"},
+    {"dims": "I=96,J=960,K=96,L=96"},
+    {"objective": "bytes"},
+    {"formula": "book"},
+    {"profile": "spec"},
+    {"idle": "keep"},
+    {"overlap": "on"},
+    {"wraparound": "X=ring"},
+    {"wraparound": "X=line"},
+    {"wraparound": "Y=one-way"},
+    {"dcn": "Y=2"},
+)
+MESHES = {"X=4,Y=2": ("X=2,Y=4", "Y=2,X=4", "X=4,Y=2,Z=2"), "X=2,Y=3": ("X=3,Y=2",), "X=2,Y=2,Z=2": ("X=4,Y=2,Z=2",)}
+SLICES: dict[str, tuple[dict[str, Any], ...]] = {
+    "X=4,Y=2": (
+        {"topology": "v5p:2x2x2"},
+        {"topology": "v5p:2x2x2", "map": {"Y": (0,)}},
+        {"topology": "v5p:2x2x2", "map": {"Y": (2,)}},
+        {"topology": "v5e:2x4"},
+        {"topology": "v5e:4x2"},
+    ),
+    "X=2,Y=2,Z=2": ({"topology": "v5p:2x2x2"}, {"topology": "v5e:2x4"}),
+}
+
+
+def one_apart(one_in: int = 1) -> Iterator[Case]:
+    """Programs each of which differs from the first of its text in one thing: its type, chip, mesh, …
+
+    Of each text `one_in` of the others, of no two texts in a row the same.
+    """
+    for place, (text, mesh) in enumerate(TEXTS):
+        first = OPTIONS | {"mesh": mesh}
+        on_slice = {name: value for name, value in first.items() if name != "chip"}
+        others: list[Case] = [(text, first, 0.9), *((text, first | other, None) for other in OTHERWISE)]
+        others += [(text, first | {"mesh": other}, None) for other in MESHES.get(mesh, ())]
+        others += [(text, on_slice | other, None) for other in SLICES.get(mesh, ())]
+        yield text, first, None
+        yield from others[place % one_in :: one_in]
+
+
+def planned(text: str, options: dict[str, Any], share: float | None) -> object:
+    """Steps, cost and what is said of a plan; under so much of its own memory, if that is asked for."""
+    try:
+        plan = shardc.plan(text, **options)
+        if share is not None:
+            plan = shardc.plan(text, **options, memory=int(plan.cost.peak_bytes * share))
+    except ShardcError as error:
+        return str(error)
+    steps = [(str(step.result), step.op, step.operands, step.wire_bytes, step.rule) for step in plan.steps]
+    return steps, plan.cost, plan.bound, plan.notes, [statement.cases for statement in plan.statements]
+
+
+def remembered() -> dict[str, Any]:
+    """The functions of these rooms that keep what they gave, by their names."""
+    found = {}
+    for name, module in sorted(sys.modules.items()):
+        for own, value in vars(module).items() if name.startswith(ROOMS) else ():
+            if isinstance(value, functools._lru_cache_wrapper) and value.__module__ == name:
+                found[f"{name.removeprefix('shardc.')}.{own}"] = value
+    return found
+
+
+def forget() -> None:
+    """All that they keep."""
+    for function in remembered().values():
+        function.cache_clear()
+
+
+def by_less(function: Any, part: str) -> Callable[..., Any]:
+    """A function that is remembered by its arguments without that one."""
+    kept: dict[tuple[object, ...], Any] = {}
+    called = inspect.signature(function.__wrapped__)
+
+    def lacking(*given: Any, **named: Any) -> Any:
+        bound = called.bind(*given, **named)
+        bound.apply_defaults()
+        key = tuple(value for name, value in bound.arguments.items() if name != part)
+        if key not in kept:
+            kept[key] = function.__wrapped__(*given, **named)
+        return kept[key]
+
+    lacking.cache_clear = kept.clear  # type: ignore[attr-defined]
+    return lacking
+
+
+@contextmanager
+def planted(function: Any, part: str) -> Iterator[None]:
+    """The same function wherever it is called, remembered without a part of its key."""
+    faulty = by_less(function, part)
+    places = [
+        (module, name)
+        for key, module in sys.modules.items()
+        if key.startswith("shardc.")
+        for name, value in vars(module).items()
+        if value is function
+    ]
+    for module, name in places:
+        setattr(module, name, faulty)
+    try:
+        yield
+    finally:
+        for module, name in places:
+            setattr(module, name, function)
+
+
+def shows(cases: list[Case], wanted: list[object]) -> Case | None:
+    """The first program that is planned otherwise than in a new process, after those before it or those behind it."""
+    both = list(zip(cases, wanted, strict=True))
+    for every in (both, both[::-1]):
+        forget()
+        for case, before in every:
+            try:
+                same = planned(*case) == before
+            except Exception:
+                same = False
+            if not same:
+                return case
+    return None
+
+
+def alone(case: Case) -> object:
+    """As a new process plans it."""
+    forget()
+    return planned(*case)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="of the names of functions")
+    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="of the programs, as a quick run has it")
+    asked = parser.parse_args()
+    cases = list(one_apart(asked.one_in))
+    wanted = list(map(alone, cases))
+    rows = []
+    for name, function in remembered().items():
+        if all(word in name for word in asked.words):
+            for part in inspect.signature(function.__wrapped__).parameters:
+                with planted(function, part):
+                    shown = shows(cases, wanted)
+                rows.append((name, part, "missed" if shown is None else "seen"))
+                print(*rows[-1], file=sys.stderr, flush=True)
+    print(tabulate(rows, headers=("remembered", "without", "")))
+    print(f"{sum(row[2] == 'seen' for row in rows)} of {len(rows)} are seen, by {len(cases)} programs")
+
+
+if __name__ == "__main__":
+    main()
