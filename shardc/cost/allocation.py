@@ -25,7 +25,7 @@ from itertools import product
 from typing import assert_never
 
 from shardc.cost.heap import Buffers
-from shardc.cost.scheduled import Rings, orders
+from shardc.cost.scheduled import Rings, orders_early, orders_of_least
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, How, Loop, Schedule, Step, Together, ValueNumber, every_step
@@ -56,7 +56,8 @@ class Allocation:
 def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocation:
     """What a program's compiled form is predicted to allocate on each device.
 
-    The compiler is free to take steps in several orders: what is promised holds in each.
+    The compiler is free to take steps in several orders. Where it hides collectives, what is promised holds in each
+    that it was seen to take; elsewhere it takes the one of least memory.
     """
     lowering = lower(schedule) if lowering is None else lowering
     sizes = [size_of(value, schedule.mesh) for value in schedule.values]
@@ -75,9 +76,14 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int) -> int:
     }
     steps = schedule.steps
     waits = {steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None}
-    found = orders(schedule.block, tpu.moves_early(lowering.target), waits, Rings.of(schedule))
+    if tpu.moves_early(lowering.target):
+        found, worst = orders_early(schedule.block, waits, Rings.of(schedule)), max
+    else:
+        inside = fused(schedule.block, steps).inside
+        lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
+        found, worst = orders_of_least(schedule.block, lies), min
     ways = product(found, tpu.computes_again(lowering.target))
-    return max(_Walk(schedule, forms, sizes, *way, Buffers(room)).temporary_bytes() for way in ways)
+    return worst(_Walk(schedule, forms, sizes, *way, Buffers(room)).temporary_bytes() for way in ways)
 
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:

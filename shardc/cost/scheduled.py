@@ -8,6 +8,7 @@ Where dV and its ReduceScatter are done as a ring, all of its partial products c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,20 +31,25 @@ class Rings:
         return cls(frozenset(begin), frozenset(value for steps in sums for value in steps[-1].results))
 
 
-def orders(
-    block: Block, early: bool, waits: Mapping[ValueNumber, ValueNumber], rings: Rings
-) -> Iterator[tuple[Step, ...]]:
+def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: Rings) -> Iterator[tuple[Step, ...]]:
     """Each product's first operand made first, or its last; and collectives as early as may be.
 
     `waits` has of what a repeated gather leaves the value that it waits for: it is no earlier.
     """
     yield _operands_first(block, 1)
     yield _operands_first(block, -1)
-    if early:
-        yield _moves_first(block, waits, Rings(), set())
-    if early and rings.end:
+    yield _moves_first(block, waits, Rings(), set())
+    if rings.end:
         yield _moves_first(block, waits, rings, set(rings.begin))
         yield _moves_first(block, waits, rings, _leading_to(block.steps, rings.begin))
+
+
+def orders_of_least(block: Block, lies: Mapping[int, int]) -> Iterator[tuple[Step, ...]]:
+    """Each product's first operand made first, or its last; and whatever leaves least in memory first. `lies` has the
+    bytes that each value takes there."""
+    yield _operands_first(block, 1)
+    yield _operands_first(block, -1)
+    yield _least_first(block, lies)
 
 
 def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
@@ -61,6 +67,25 @@ def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
             pending.append((number, True))
             pending += [(operand, False) for operand in block.steps[place].operands[::-turn]]
     return tuple(found.values())
+
+
+def _least_first(block: Block, lies: Mapping[int, int]) -> tuple[Step, ...]:
+    """Of the steps whose operands are there the one that gives back most, less what it makes."""
+    readers = Counter(operand for step in block.steps for operand in set(step.operands))
+    ends = {*block.inputs, *block.outputs}
+    left, there, found = list(block.steps), set[int](block.inputs), list[Step]()
+
+    def gained(step: Step) -> int:
+        freed = sum(lies[value] for value in set(step.operands) - ends if readers[value] == 1)
+        return freed - sum(lies[value] for value in set(step.results) - ends)
+
+    while left:
+        step = max((step for step in left if there.issuperset(step.operands)), key=gained)
+        left.remove(step)
+        found.append(step)
+        there.update(step.results)
+        readers.subtract(set(step.operands))
+    return tuple(found)
 
 
 def _moves_first(

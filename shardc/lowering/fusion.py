@@ -49,11 +49,11 @@ def reads(step: Step, block: Block) -> Reads:
 
 
 def _product(step: Step, block: Block) -> Reads:
-    """Of two arrays that each have a dim of their own; others multiply elements, and may sum."""
+    """Of two arrays that each have a dim of their own, and sum another; others multiply elements, and may sum."""
     dims = [set(array.dims) for array in operands_of(step, block.values)]
-    if len(dims) > 1 and dims[0] - dims[1] and dims[1] - dims[0]:
-        return Reads.PRODUCT
-    return Reads.ELEMENTS if set().union(*dims) == set(block.values[step.result].dims) else Reads.SUMS
+    if set().union(*dims) == set(block.values[step.result].dims):
+        return Reads.ELEMENTS
+    return Reads.PRODUCT if len(dims) > 1 and dims[0] - dims[1] and dims[1] - dims[0] else Reads.SUMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,24 @@ def fused(block: Block, steps: Sequence[Step], again: bool = True) -> Fused:
 
 
 def _computed_again(steps: Sequence[Step], kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]]) -> set[int]:
-    """Functions of elements that products alone read, and that are not computed with a product of their own."""
-    with_product, found = set[int](), set[int]()
+    """Functions of one array's elements that products alone read, and that are not computed with a product of their
+    own."""
+    with_product, found, reached = set[int](), set[int](), dict[int, frozenset[int]]()
     for step in steps:
         value, read = step.result, readers.get(step.result, [])
+        through = kinds[value] is Reads.ELEMENTS
+        reached[value] = (
+            frozenset[int]().union(*(reached.get(operand, {operand}) for operand in step.operands))
+            if through
+            else frozenset({value})
+        )
         own = (operand for operand in step.operands if len(readers[operand]) == 1)
         is_product = kinds[value] is Reads.PRODUCT
         if is_product or (kinds[value] is Reads.ELEMENTS and not with_product.isdisjoint(own)):
             with_product.add(value)
         elif isinstance(step.op, Apply) and kinds[value] is Reads.ELEMENTS and read:
-            found |= {value} if all(kinds.get(each.results[0]) is Reads.PRODUCT for each in read) else set()
+            alone = len(reached[value]) == 1 and all(kinds.get(each.results[0]) is Reads.PRODUCT for each in read)
+            found |= {value} if alone else set()
     return found
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 import shardc
-from shardc.cost.scheduled import Rings, orders
+from shardc.cost.scheduled import Rings, orders_early, orders_of_least
+from shardc.ir.mesh import Mesh
 
 FEED_FORWARD = "Tmp[B_X, F] = In[B_X, D] · Win[D_X, F]; Out[B_X, D] = relu(Tmp) · Wout[F, D_X]"
 SIZES = {"B": 16384, "D": 8192, "F": 32768}
@@ -15,11 +16,14 @@ def block():
     return shardc.plan(shardc.grad(program, whole=True)).schedule.block
 
 
-@pytest.mark.parametrize(("early", "count"), [(False, 2), (True, 3)])
-def test_every_order_makes_what_it_reads_before(block, early, count):
-    found = list(orders(block, early, {}, Rings()))
-    assert len(found) == count
-    for steps in found:
+def sizes_of(block):
+    return {value: array.local_bytes(Mesh.of({"X": 8})) for value, array in enumerate(block.values)}
+
+
+def test_every_order_makes_what_it_reads_before(block):
+    early, of_least = list(orders_early(block, {}, Rings())), list(orders_of_least(block, sizes_of(block)))
+    assert len(early) == len(of_least) == 3
+    for steps in (*early, *of_least):
         there = set(block.inputs)
         for step in steps:
             assert there.issuperset(step.operands)
@@ -28,17 +32,31 @@ def test_every_order_makes_what_it_reads_before(block, early, count):
 
 
 def test_weights_are_gathered_first_and_outputs_come_last(block):
-    *_, steps = orders(block, True, {}, Rings())
+    *_, steps = orders_early(block, {}, Rings())
     assert [step.name for step in steps[:2]] == ["AllGather", "AllGather"]
     assert all(set(step.results) <= set(block.outputs) for step in steps[-2:])
-    assert all(plain[-1].name == "ReduceScatter" for plain in orders(block, False, {}, Rings()))
+    plain, turned, _ = orders_of_least(block, sizes_of(block))
+    assert plain[-1].name == turned[-1].name == "ReduceScatter"
+
+
+def test_what_leaves_least_in_memory_comes_first():
+    """Both large arrays of B and F are made first as the text has it: one after the other, where each is summed at
+    once."""
+    text = "a[B, F] = x[B, D] · W[D, F]; b[B, F] = x · V[D, F]; c[B] = sum_F(gelu(a)); d[B] = sum_F(gelu(b))"
+    text += "; e[D, F] = x · a; g[D, F] = x · b; return c, d, e, g"
+    program = shardc.parse(text, mesh={"X": 8}, dims={"B": 64, "D": 4, "F": 64}, dtype="bf16")
+    block = shardc.plan(program, idle="keep").schedule.block
+    *_, steps = orders_of_least(block, sizes_of(block))
+    names = [block.values[step.result].name for step in steps]
+    assert not names.index("a") < names.index("b") < max(names.index("c"), names.index("e"))
+    assert not names.index("b") < names.index("a") < max(names.index("d"), names.index("g"))
 
 
 def test_what_waits_for_a_value_comes_after_it(block):
     """Without, the second gather is taken first; so it is where it reads through a barrier."""
     gathers = [step for step in block.steps if step.name == "AllGather"]
     product = next(step for step in block.steps if gathers[0].result in step.operands)
-    *_, steps = orders(block, True, {gathers[1].result: product.result}, Rings())
+    *_, steps = orders_early(block, {gathers[1].result: product.result}, Rings())
     assert steps.index(product) < steps.index(gathers[1])
 
 
@@ -51,7 +69,7 @@ def test_what_rings_add_up_is_there_all_at_once():
     schedule = shardc.plan(shardc.grad(program, whole=True)).schedule
     rings = Rings.of(schedule)
     assert {schedule.values[value].name for value in rings.end} == {"dWin", "dWout"}
-    *_, steps = orders(schedule.block, True, {}, rings)
+    *_, steps = orders_early(schedule.block, {}, rings)
     places = {value: place for place, step in enumerate(steps) for value in step.results}
     begin, end = ([places[value] for value in values] for values in (rings.begin, rings.end))
     weights = {steps[places[value]].name for value in places if max(begin) < places[value] < min(end)}
