@@ -1,7 +1,7 @@
 """What will be emitted for each step: its form, decided once, which everything else reads.
 
     lowering  = target, a form for each step
-    form      = Plain       as JAX has it
+    form      = Plain       as JAX has it; what a sum leaves behind a barrier
               | Gathered    in one round or in two; a digit as rows; over several dims, then laid along them
               | Scattered   along a dim or several, one after another or together; stacked, folded, exchanged
               | Pieces      pieces to the front, exchanged, laid where they belong
@@ -70,9 +70,13 @@ PlainOp: TypeAlias = Einsum | Apply | PlainMove
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """One call, or none: what a local step does, a sum, an exchange of one dim for another, a permute, a slice."""
+    """One call, or none: what a local step does, a sum, an exchange of one dim for another, a permute, a slice.
+
+    With `apart` the result is read through a barrier (`lowering.apart`).
+    """
 
     op: PlainOp
+    apart: bool = False
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

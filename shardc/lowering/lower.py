@@ -1,7 +1,8 @@
 """The form of every step: decided here, once.
 
 `form` says it of a move from what a price depends on: the move, the block, its type, the target. `lower` adds what the
-steps around one say, which changes no price: where a gather has to leave equal values, and which digits become rows.
+steps around one say, which changes no price: where a gather has to leave equal values, which digits become rows, and
+which sums are read through a barrier.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from shardc.ir.masks import Mask
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
+from shardc.lowering.apart import sums_apart
 from shardc.lowering.flow import AxisSet, equal_along, equal_within, waited_for
 from shardc.lowering.forms import Form, Gathered, InRounds, InTurns, Looped, Lowering, OneForm, Pieces, Plain, Scattered
 from shardc.lowering.scatters import AxesOfDims, LocalBlock, Round, block_of, rounds, scatterings
@@ -40,7 +42,8 @@ def lower(schedule: Schedule) -> Lowering:
 
 
 def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
-    forms = tuple(_form(step, block, equal, target) for step in block.steps)
+    apart = sums_apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
+    forms = tuple(_form(step, block, equal, apart, target) for step in block.steps)
     return Lowering(target, forms, tuple(waited_for(block, equal).items()))
 
 
@@ -71,16 +74,22 @@ def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:
             assert_never(op)
 
 
-def _form(step: Step, block: Block, equal: Sequence[AxisSet], target: Target) -> Form:
+def _form(step: Step, block: Block, equal: Sequence[AxisSet], apart: frozenset[int], target: Target) -> Form:
     if isinstance(step.op, Loop):
         within = equal_within(step, step.op, equal, block, target.mesh)
         return Looped(_lowering(step.op.body, within, target))
     before = block.values[(*step.operands, step.result)[0]]
     local = block_of(before, target.mesh)
     found = form(step.op, local, target)
-    return (
-        _placed(found, before, local.shape, equal[step.result], block, target) if isinstance(found, Gathered) else found
-    )
+    match found:
+        case Plain():
+            return replace(found, apart=step.result in apart)
+        case Gathered():
+            return _placed(found, before, local.shape, equal[step.result], block, target)
+        case Scattered() | Pieces() | InTurns() | InRounds():
+            return found
+        case _:
+            assert_never(found)
 
 
 def _placed(found: Gathered, before: Array, local: Shape, equal: AxisSet, block: Block, target: Target) -> Gathered:

@@ -113,8 +113,8 @@ class _Walk:
 
 
 def _is_product(expr: Expr) -> bool:
-    """Of two arrays that each have a dim of their own; others multiply elements."""
-    if not isinstance(expr, Product) or len(expr.operands) < 2:
+    """Of two arrays that each have a dim of their own, and one that is summed; others multiply elements."""
+    if not isinstance(expr, Product) or len(expr.operands) < 2 or _is_of_elements(expr):
         return False
     left, right = (set(operand.dims) for operand in expr.operands)
     return bool(left - right and right - left)

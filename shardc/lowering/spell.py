@@ -39,8 +39,9 @@ def _lines(block: Block, lowering: Lowering) -> Iterator[str]:
 def words(form: Form) -> Iterator[str]:
     """What a form is called."""
     match form:
-        case Plain():
+        case Plain(apart=apart):
             yield "plain"
+            yield from ["behind a barrier"] if apart else []
         case Gathered():
             yield "plain" if len(form.spelled) == 1 else "in rounds"
             yield from ["as rows"] if form.rows is not None else []

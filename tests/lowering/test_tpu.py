@@ -11,6 +11,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How
 from shardc.lowering import tpu
+from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
@@ -22,11 +23,11 @@ RULES = {
 
 
 def test_every_rule_has_an_observation_and_every_observation_a_rule():
-    assert set(tpu.OBSERVATIONS) == RULES and len(RULES) > 10
+    assert set(OBSERVATIONS) == RULES and len(RULES) > 10
 
 
 def test_an_observation_says_of_which_libtpu_and_what():
-    for name, found in tpu.OBSERVATIONS.items():
+    for name, found in OBSERVATIONS.items():
         assert all(re.search(r"\d+(\.\d+)+$", each) for each in re.split("[,;] ", found.libtpu)), name
         assert len(found.what.split()) > 3, name
 
@@ -42,6 +43,7 @@ UNNAMED, ALL, PART = Target(Mesh.of({"X": 8, "Y": 8})), ("X", "Y"), ("X",)
 PLAIN = Target(Mesh.of({"X": 8, "Y": 8}), is_plain=True)
 MIB = 2**20
 EDGES = [  # a rule, then cases of it: what it says on either side of what was observed, or of a tile
+    (tpu.joins_sum_and_reader, [((V5E,), True), ((UNNAMED,), True), ((PLAIN,), False)]),
     (tpu.is_scattered, [((DTYPES["bf16"],), True), ((DTYPES["f32"],), True), ((DTYPES["int32"],), False)]),
     (tpu.is_whole_tiles, [(((16, 256),), True), (((8, 256),), False), (((16, 128),), False), (((3, 32, 512),), True)]),
     (tpu.lies_turned, [(((256, 16),), True), (((256, 128),), False), (((128, 16),), False), (((3, 256, 16),), True)]),

@@ -46,6 +46,8 @@ from shardc.lowering.forms import (
 from shardc.lowering.lower import lower
 from shardc.lowering.repeats import is_again
 
+BARRIER = "jax.lax.optimization_barrier"
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
@@ -141,7 +143,7 @@ class _Writer:
         assert not isinstance(form, Looped)
         operand, read = self._name(step.operands[0]), self.names[step.result]
         both = operand if wait is None else Items((operand, self._name(wait)))
-        held = call("jax.lax.optimization_barrier", both)
+        held = call(BARRIER, both)
         calls = [] if is_again(step.op) else self._calls(step, form)
         exprs = [reading(expr, operand.name, read) for expr in calls]
         return self._lines(step, held if wait is None else Index(held, 0), *exprs)
@@ -196,8 +198,8 @@ class _Writer:
 
     def _calls(self, step: Step, form: OneForm) -> Sequence[Expr | Code]:
         match form:
-            case Plain(op):
-                return [self._plain(step, op)]
+            case Plain(op, apart):
+                return [self._plain(step, op), *([call(BARRIER, Name(""))] if apart else [])]
             case Gathered():
                 operand = self.schedule.values[step.operands[0]]
                 return self._read(step, gathered(form, operand, self._name(step.result), self.mesh))
