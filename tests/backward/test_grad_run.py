@@ -14,6 +14,13 @@ from shardc.machines.run import run
 
 pytestmark = pytest.mark.devices
 
+
+@pytest.fixture(autouse=True)
+def optimized():
+    """Here sums of floats are held against sums of floats: both in the order that a user's have."""
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {
     "layers": {"L": 3, "B": 8, "D": 8, "F": 16},
