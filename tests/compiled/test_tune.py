@@ -154,7 +154,10 @@ def test_what_is_kept_is_never_slower_than_xla(tmp_path, monkeypatch):
     blocking, xla = by_name["the plan"], by_name["XLA"]
     kept = tuning.tried.best
     assert kept.replayed_s <= xla.replayed_s < 0.85 * blocking.replayed_s
-    assert kept.side.wire_bytes <= blocking.side.wire_bytes and kept.side.memory.temporary_bytes < 2e7
+    # Two rings at once bring a share into its place first: 4 steps over an axis of 4 where a gather takes 3. What they
+    # hold is two shares of each operand: no more than one gathered operand.
+    assert kept.side.wire_bytes <= 4 / 3 * blocking.side.wire_bytes
+    assert kept.side.memory.temporary_bytes < 1.01 * blocking.side.memory.temporary_bytes
     assert kept.candidate.label != "XLA", "of equals the one whose steps are known"
     assert said[0] == "compiling 1 of 3: the plan" and len(said) == len(tuning.tried.tried) == len(by_name)
     assert tuning.plan.notes[-1].startswith("tuned: the plan, AllGather")
