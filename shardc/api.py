@@ -27,7 +27,7 @@ from shardc.interface.asked import Asked
 from shardc.interface.hardware import Hardware
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import overlapped, plan_program, plan_with_subaxes
+from shardc.planner import otherwise, overlapped, plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
 from shardc.results import Plan
 
@@ -203,7 +203,8 @@ def planned(
     search = plan_with_subaxes if may_cut else plan_program
     try:
         found = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
-        return Plan(overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory), asked)
+        others = otherwise(found, asked.model, asked.idle)
+        return Plan(overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, others), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

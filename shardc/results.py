@@ -43,10 +43,7 @@ class Plan(Shown):
 
     def __init__(self, found: PlannedProgram, asked: Asked) -> None:
         self._found, self._asked = found, asked
-        by = found.schedule.by
-        refined = asked.model if by is None else asked.model.refined(by)
-        assert refined is not None, "the plan is priced by it"
-        self._model = refined
+        self._model = asked.model.on(found.schedule.by)
 
     @cached_property
     def _view(self) -> PlanView:

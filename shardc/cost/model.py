@@ -176,6 +176,12 @@ class LinkModel:
             )
         return self._finer[by]
 
+    def on(self, by: Refinement | None) -> LinkModel:
+        """The model of the mesh that a plan is on, as given or finer."""
+        found = self if by is None else self.refined(by)
+        assert found is not None, "the plan is priced by it"
+        return found
+
     @property
     def mesh(self) -> Mesh:
         return self.network.mesh

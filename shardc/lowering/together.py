@@ -63,16 +63,21 @@ def _segment(schedule: Schedule, first: int, end: int, left: bool) -> Segment:
 
 
 def may_be_cut(schedule: Schedule) -> bool:
-    """Whether a program can be cut at all: on its own mesh, and with no partial sums that come in or go out."""
+    """Whether parts of a program can be left to the partitioner: on its own mesh alone."""
+    return schedule.by is None and may_be_grouped(schedule)
+
+
+def may_be_grouped(schedule: Schedule) -> bool:
+    """Whether products can be done as one with collectives: where no partial sums come in or go out."""
     ends = (*schedule.inputs, *schedule.outputs)
     partial = any(schedule.values[value].sharding.unreduced for value in ends)
-    return schedule.by is None and bool(schedule.mesh.axes) and not partial and not any(untyped_along(schedule.block))
+    return bool(schedule.mesh.axes) and not partial and not any(untyped_along(schedule.block))
 
 
 def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
     """Every group there can be, on the steps in an order in which it is in one piece: of each product what is gathered
     for it alone, each array by itself and all, and what reduces its result, or gathers it."""
-    if not may_be_cut(schedule):
+    if not may_be_grouped(schedule):
         return
     for place, step in enumerate(schedule.steps):
         if not isinstance(step.op, Einsum):
@@ -83,7 +88,7 @@ def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
             for before in ([], *some):
                 if before or behind:
                     ordered, group = _gathered(schedule, place, before, len(behind))
-                    if not _is_crossed_by_sums(ordered, group):
+                    if may_be_cut(ordered) and not _is_crossed_by_sums(ordered, group):
                         yield ordered, group
                     yield from ((ordered, each) for each in (*rings(ordered, group), *_as_rings(ordered, group)))
                     yield from _in_chunks(ordered, group)

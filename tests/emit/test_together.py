@@ -68,7 +68,8 @@ def holds_the_reference(found, plan, given):
     wanted = plan.reference(*given)
     for shard in found.addressable_shards:
         np.testing.assert_array_equal(np.asarray(shard.data), wanted[shard.index])
-    lies = plan.schedule.values[plan.schedule.outputs[0]].sharding
+    given = plan._found.whole or plan.schedule  # on the mesh as given
+    lies = given.values[given.outputs[0]].sharding
     assert found.sharding.spec == placing.spec_of(lies)
 
 
@@ -157,6 +158,19 @@ def test_chunks_are_on_every_shard_what_numpy_says(mesh, text):
     given = inputs(plan)
     assert found
     for schedule in found:
+        assert not list(faults_of(schedule))
+        assert prove(schedule, source(schedule, "v5e")).verdict.value == "proved"
+        holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
+
+
+@pytest.mark.parametrize("text", ["A[I, J_X] · B[J_X, K] → C[I_X, K]", "A[I_X, J] · B[J, K_X] → C[I, K]"])
+def test_groups_on_a_finer_mesh_are_on_every_shard_what_numpy_says(text):
+    """A product of digits, gathered over a part of the axis or scattered; none is left to XLA, which knows X alone."""
+    plan = shardc.plan(text, mesh="X=8", dims=dict.fromkeys("IJK", 64), dtype="int32", objective="bytes")
+    given, groups = inputs(plan), list(candidates(plan.schedule))
+    assert plan.schedule.by is not None and {group.how for _, group in groups} == {How.RING, How.CHUNKS}
+    for ordered, group in groups[::2]:
+        schedule = replace(ordered, together=(group,))
         assert not list(faults_of(schedule))
         assert prove(schedule, source(schedule, "v5e")).verdict.value == "proved"
         holds_the_reference(CompiledProgram(schedule)(*given), plan, given)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from shardc.cost.sums import cost_of
 from shardc.cost.together import blocking_s, time_together
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
-from shardc.ir.legal import faults_of
-from shardc.ir.plan import Block, Schedule, Together
+from shardc.ir.plan import Schedule, Together
 from shardc.ir.program import Program
 from shardc.lowering.together import candidates, spelled
-from shardc.planner import Idle, Objective, PlannedProgram, PlannedStatement, plan_program, planned_at_once
+from shardc.planner import Idle, Objective, PlannedProgram, plan_program, planned_at_once
 from shardc.planner.budget import Spent
 from shardc.planner.options import Options
+from shardc.planner.program.others import strategies
 
 XLA = "XLA"
-FAR = 1.5  # a strategy of a price so many times the plan's is not tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def together(plan: Candidate, schedule: Schedule, asked: Asked) -> Candidate:
     """A plan with the groups of this schedule."""
     found = replace(plan.found, schedule=schedule)
     how = "; ".join(spelled(schedule, group) for group in schedule.together)
-    return Candidate(plan.name, how, found, time_together(schedule, asked.model))
+    return Candidate(plan.name, how, found, time_together(schedule, asked.model.on(schedule.by)))
 
 
 def _every(found: PlannedProgram, asked: Asked) -> Iterator[tuple[str, PlannedProgram]]:
@@ -85,7 +83,7 @@ def _every(found: PlannedProgram, asked: Asked) -> Iterator[tuple[str, PlannedPr
     program = (found.whole or found.schedule).program
     yield "the plan", found
     yield from _made("idle axes used", lambda: _with_idle(program, asked)) if asked.idle is Idle.USE else ()
-    yield from ((f"strategy {n}", each) for n, each in enumerate(_strategies(found), 2))
+    yield from ((f"strategy {n}", each) for n, each in enumerate(strategies(found), 2))
     yield from _made("on whole axes", lambda: plan_program(program, asked.model, asked.objective, idle=asked.idle))
     other = Objective.BYTES if asked.objective is Objective.TIME else Objective.TIME
     yield from _made(f"by {other.value}", lambda: plan_program(program, asked.model, other, idle=asked.idle))
@@ -100,17 +98,3 @@ def _made(name: str, make: Callable[[], PlannedProgram]) -> Iterator[tuple[str, 
 
 def _with_idle(program: Program, asked: Asked) -> PlannedProgram:
     return planned_at_once(program, asked.model, asked.objective, Options(idle=True))
-
-
-def _strategies(found: PlannedProgram) -> Iterator[PlannedProgram]:
-    """Other ways to do the one statement of a program, the cheapest first."""
-    if len(found.statements) != 1 or not isinstance(found.statements[0], PlannedStatement) or found.schedule.by:
-        return
-    schedule = found.schedule
-    for strategy in found.statements[0].cheapest(4)[1:]:
-        if not strategy.steps or strategy.time_s > FAR * found.cost.time_s:
-            continue
-        block = Block(strategy.values, schedule.inputs, (strategy.steps[-1].result,), strategy.steps)
-        other = replace(schedule, block=block)
-        if not list(faults_of(other)):
-            yield replace(found, schedule=other, cost=cost_of(other))

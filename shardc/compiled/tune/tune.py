@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from shardc.compiled.compilers import slice_mesh
@@ -26,7 +26,7 @@ from shardc.emit import source
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
 from shardc.ir.plan import Einsum, Schedule, Together
-from shardc.lowering.together import all_of, may_be_cut
+from shardc.lowering.together import all_of, may_be_grouped
 from shardc.machines.libtpu import other_libtpu, reading
 from shardc.machines.tpu import lower_schedule
 from shardc.planner import Objective, Overlap, PlannedProgram
@@ -60,8 +60,7 @@ def tune(found: PlannedProgram, asked: Asked, few: int = FEW, say: Say = lambda 
 
 
 def _is_for_xla(found: PlannedProgram) -> bool:
-    schedule = found.whole or found.schedule
-    return may_be_cut(replace(schedule, by=None))
+    return may_be_grouped(found.whole or found.schedule)
 
 
 def _in_forms(plan: Tried, trial: _Trial) -> None:
@@ -144,10 +143,7 @@ class _Trial:
             return Tried(candidate, proof, None, str(error).splitlines()[0])
 
     def _model(self, candidate: Candidate) -> LinkModel:
-        by = candidate.found.schedule.by
-        model = self.asked.model if by is None else self.asked.model.refined(by)
-        assert model is not None, "the plan is priced by it"
-        return model
+        return self.asked.model.on(candidate.found.schedule.by)
 
     def _lowered(self, candidate: Candidate) -> tuple[Any, Any]:
         schedule, by = candidate.found.schedule, candidate.found.schedule.by

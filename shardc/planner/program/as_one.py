@@ -6,17 +6,17 @@ from dataclasses import replace
 from functools import partial
 
 from shardc.cost.memory import peak_of
-from shardc.cost.model import CostModel
+from shardc.cost.model import LinkModel
 from shardc.cost.together import blocking_s, by_ways, group_s, has_its_links, knows_ways, time_together
 from shardc.ir.plan import Einsum, How, Schedule, Together
 from shardc.lowering.together import all_of, candidates
 from shardc.planner.planned import PlannedProgram
 
 
-def as_one(found: PlannedProgram, model: CostModel, least: float = 0.0) -> PlannedProgram:
+def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> PlannedProgram:
     """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does. What is
     priced by the ways of its blocks takes another form's place where it is that much better."""
-    best: dict[int, tuple[float, Schedule, Together]] = {}
+    model, best = model.on(found.schedule.by), dict[int, tuple[float, Schedule, Together]]()
     for ordered, group in candidates(found.schedule):
         gain = _gain(ordered, group, model, least)
         if gain and by_ways(ordered, group, model):
@@ -49,7 +49,7 @@ def _with_turned(schedule: Schedule) -> Schedule:
     return replace(schedule, block=replace(schedule.block, steps=tuple(steps)))
 
 
-def _gain(schedule: Schedule, group: Together, model: CostModel, least: float) -> float:
+def _gain(schedule: Schedule, group: Together, model: LinkModel, least: float) -> float:
     """Seconds saved, if these are enough. What is left to XLA it windows only where two operands are gathered over two
     axes: no price says so, and tuning tries it."""
     steps = schedule.steps[group.first : group.last + 1]

@@ -5,14 +5,17 @@ auto   as a ring where its price is clearly less than its steps', and such price
        Tuning tries forms, and keeps what replays fastest
 on     each product in the form of the least price, where that is less than its steps'
 
-A memory limit is kept: where what is done as one would hold more, every step is done by itself.
+A memory limit is kept: where what is done as one would hold more, every step is done by itself. What another plan takes
+in such forms counts too (`plan.otherwise`), where that is as much less.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
+from itertools import chain
 
-from shardc.cost.model import CostModel
+from shardc.cost.model import LinkModel
 from shardc.lowering.tpu import prices_of_rings_hold
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
@@ -30,13 +33,25 @@ CLEARLY = 0.125  # of the time of the steps that are done as one; replayed, smal
 
 
 def overlapped(
-    found: PlannedProgram, model: CostModel, overlap: Overlap, objective: Objective, memory: int | None
+    found: PlannedProgram,
+    model: LinkModel,
+    overlap: Overlap,
+    objective: Objective,
+    memory: int | None,
+    others: Iterable[PlannedProgram] = (),
 ) -> PlannedProgram:
-    """The plan with its products done as one with collectives, where that is asked for, or clearly costs less."""
+    """The plan with its products done as one with collectives, where that is asked for, or clearly costs less; or one
+    of the others, by time."""
     may_choose = objective is Objective.TIME and prices_of_rings_hold(model.target)
     if overlap is Overlap.OFF or (overlap is Overlap.AUTO and not may_choose):
         return found
     from shardc.planner.program.as_one import as_one  # only who asks for rings waits for what prices them
 
-    made = as_one(found, model, 0.0 if overlap is Overlap.ON else CLEARLY)
-    return made if memory is None or made.cost.peak_bytes <= memory else found
+    least = 0.0 if overlap is Overlap.ON else CLEARLY
+    best = found
+    for each in chain([found], others if objective is Objective.TIME else ()):
+        made = as_one(each, model, least)
+        saves = each is found or made.cost.time_s < (1 - least) * best.cost.time_s
+        if saves and made.schedule.together and (memory is None or made.cost.peak_bytes <= memory):
+            best = made
+    return best

@@ -16,15 +16,26 @@ from shardc.ir.program import Program, check_divisible
 from shardc.planner.budget import Budget, Meter
 from shardc.planner.idle import Idle, axes_to_search, is_alone, only_moves
 from shardc.planner.options import CHEAPEST, Objective, Options
-from shardc.planner.planned import PlannedProgram, PlannedStatement, Planning, Refused, budget_of, gaps_of, may_gain
+from shardc.planner.planned import (
+    PlannedProgram,
+    PlannedStatement,
+    Planning,
+    Refused,
+    budget_of,
+    computed,
+    gaps_of,
+    may_gain,
+)
 from shardc.planner.problem import Problem, Scratch
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import Finer
 from shardc.planner.program.loops import add_all
 from shardc.planner.program.memory import Limited
+from shardc.planner.program.others import strategies
 from shardc.planner.program.progress import PartialPlan
 from shardc.planner.statement.orders import order_notes
 
+SMALL = 4  # products and functions of a program that is planned in several ways
 IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
 
 
@@ -95,6 +106,19 @@ def plan_with_subaxes(
     sums are left on their mesh.
     """
     return _OnAnyMesh.of(program, model, Planning(objective, idle, planned_at_once)).within(memory)
+
+
+def otherwise(found: PlannedProgram, model: CostModel, idle: Idle) -> Iterator[PlannedProgram]:
+    """Other plans of a program, which may be the better ones with products done as one with collectives: strategies of
+    its plan; of a small one the plan on the mesh as given, with its strategies, and the plan by bytes there."""
+    program = (found.whole or found.schedule).program
+    yield from strategies(found)
+    if not 0 < computed(program) <= SMALL:
+        return
+    if found.schedule.by is not None:
+        whole = plan_program(program, model, idle=idle)
+        yield from (whole, *strategies(whole))
+    yield plan_program(program, model, Objective.BYTES, idle=idle)
 
 
 def pareto(
