@@ -271,6 +271,11 @@ class UnevenExchange(ToDims):
         return sum(self.rounds)
 
     @property
+    def of_whole_blocks(self) -> bool:
+        """Whether blocks stay whole: `A[I_X] → A[I_Y]`, X as large as Y. One cell may also be gathered, X=2."""
+        return self.cells == self.brings == 1 and any(axis in self.axes for axes in self.dims for axis in axes)
+
+    @property
     def turns(self) -> Turns:
         return Turns(len(self.rounds), self.brings, self.cells * len(self.rounds))
 

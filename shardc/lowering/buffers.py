@@ -31,7 +31,7 @@ from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array
 from shardc.lowering import tpu
 from shardc.lowering.copies import copies_to_reshape
-from shardc.lowering.forms import Gathered, InRounds, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered
+from shardc.lowering.forms import Gathered, InOneRound, InRounds, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered
 from shardc.lowering.scatters import Scattering, share_of
 from shardc.lowering.target import Shape
 from shardc.lowering.tiles import LANES, tiled_bytes, up
@@ -128,6 +128,8 @@ def actions(form: OneForm, blocks: Blocks) -> Actions:
             return _pieces(op, blocks)
         case InTurns(op):
             return _turns(op, blocks)
+        case InOneRound():
+            return _permuted(blocks)
         case InRounds(op):
             return _rounds(op, blocks)
         case _:
@@ -141,7 +143,7 @@ def _plain(op: PlainOp, blocks: Blocks) -> Actions:
         case Slice():
             return iter((Take("result", tpu.off_chip(blocks.left), Where.OWN), Leave("result")))
         case CollectivePermute():
-            return iter((Take("result", blocks.left, Where.APART), Leave("result")))
+            return _permuted(blocks)
         case AllReduce():
             return iter((InPlace(blocks.left),))
         case Reshape():
@@ -152,6 +154,10 @@ def _plain(op: PlainOp, blocks: Blocks) -> Actions:
             return _exchange(op, blocks)
         case _:
             assert_never(op)
+
+
+def _permuted(blocks: Blocks) -> Actions:
+    return iter((Take("result", blocks.left, Where.APART), Leave("result")))
 
 
 def _gathered(form: Gathered, blocks: Blocks) -> Actions:

@@ -20,7 +20,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array
-from shardc.lowering.forms import Call, Gathered, InRounds, InTurns, OneForm, Pieces, Plain, Scattered
+from shardc.lowering.forms import Call, Gathered, InOneRound, InRounds, InTurns, OneForm, Pieces, Plain, Scattered
 from shardc.lowering.scatters import Along, Round, Scattering
 
 _HERE = Round(())
@@ -35,6 +35,8 @@ def with_copies(form: OneForm, mesh: Mesh) -> tuple[Call, ...]:
             return calls if len(parts) == 1 else (*calls, _copy(above=mesh.product(axes)))
         case Plain(op):
             return (*_around(op), *calls)
+        case InOneRound():
+            return calls
         case Pieces() | InTurns():
             return (_PIECES, *calls)
         case InRounds():
@@ -52,6 +54,8 @@ def of_output(form: OneForm) -> bool:
             return len(parts) == 1
         case Plain(op):
             return op.facts.kind in (Kind.PERMUTE, Kind.SLICE)
+        case InOneRound():
+            return True
         case Scattered() | Pieces() | InTurns() | InRounds():
             return False
         case _:

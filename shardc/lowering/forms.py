@@ -6,6 +6,7 @@
               | Scattered   along a dim or several, one after another or together; stacked, folded, exchanged
               | Pieces      pieces to the front, exchanged, laid where they belong
               | InTurns     pieces in turns of a permute
+              | InOneRound  whole blocks in a permute, to where their copies were or are to be
               | InRounds    cells in rounds of a permute, by tables
               | Looped      a loop: the lowering of its body
     call      = a collective of JAX over some axes, or over a part of one, of the step's block or a part of it
@@ -152,6 +153,19 @@ class InTurns:
 
 
 @dataclass(frozen=True, slots=True)
+class InOneRound:
+    """Whole blocks in one permute: of copies each device sends its own, and each has its own sender.
+
+    `A[I_X] → A[I_Y]` on X=2, Y=2 as `A[I_XY] → A[I_YX]`: (0,1) and (1,0) swap, and then hold blocks 1 and 0.
+    """
+
+    op: UnevenExchange
+
+    def calls(self, mesh: Mesh) -> tuple[Call, ...]:
+        return (at_once(self.op),)
+
+
+@dataclass(frozen=True, slots=True)
 class InRounds:
     """Some cells of a block in each round of a permute, by tables of who sends which."""
 
@@ -172,7 +186,8 @@ class Looped:
         return ()
 
 
-OneForm: TypeAlias = Plain | Gathered | Scattered | Pieces | InTurns | InRounds  # of a step that leaves one value
+# Of a step that leaves one value.
+OneForm: TypeAlias = Plain | Gathered | Scattered | Pieces | InTurns | InOneRound | InRounds
 Form: TypeAlias = OneForm | Looped
 
 

@@ -31,7 +31,19 @@ from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.apart import sums_apart
 from shardc.lowering.flow import AxisSet, equal_along, equal_within, waited_for
-from shardc.lowering.forms import Form, Gathered, InRounds, InTurns, Looped, Lowering, OneForm, Pieces, Plain, Scattered
+from shardc.lowering.forms import (
+    Form,
+    Gathered,
+    InOneRound,
+    InRounds,
+    InTurns,
+    Looped,
+    Lowering,
+    OneForm,
+    Pieces,
+    Plain,
+    Scattered,
+)
 from shardc.lowering.scatters import AxesOfDims, LocalBlock, Round, block_of, rounds, scatterings
 from shardc.lowering.target import Shape, Target
 
@@ -60,7 +72,7 @@ def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:
         case DirectExchange():
             return InTurns(op)
         case UnevenExchange():
-            return InRounds(op)
+            return InOneRound(op) if op.of_whole_blocks else InRounds(op)
         case AllGather(axes, dim):
             return Gathered(axes, dim, _gather_rounds(axes, target), ((dim, axes),))
         case JointGather(parts):
@@ -86,7 +98,7 @@ def _form(step: Step, block: Block, equal: Sequence[AxisSet], apart: frozenset[i
             return replace(found, apart=step.result in apart)
         case Gathered():
             return _placed(found, before, local.shape, equal[step.result], block, target)
-        case Scattered() | Pieces() | InTurns() | InRounds():
+        case Scattered() | Pieces() | InTurns() | InOneRound() | InRounds():
             return found
         case _:
             assert_never(found)

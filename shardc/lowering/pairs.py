@@ -17,7 +17,18 @@ from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Axes, Sharding
-from shardc.lowering.forms import Gathered, InRounds, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered, Sent
+from shardc.lowering.forms import (
+    Gathered,
+    InOneRound,
+    InRounds,
+    InTurns,
+    OneForm,
+    Pieces,
+    Plain,
+    PlainOp,
+    Scattered,
+    Sent,
+)
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -27,6 +38,8 @@ def sent_by(form: OneForm, before: Sharding, mesh: Mesh) -> Sent:
     match form:
         case Plain(op):
             return _of_plain(op, before, mesh)
+        case InOneRound(op):
+            return whole_blocks(before, op.dims, mesh)
         case Gathered() | Scattered() | Pieces() | InTurns() | InRounds():
             return NOTHING
         case _:
@@ -36,12 +49,19 @@ def sent_by(form: OneForm, before: Sharding, mesh: Mesh) -> Sent:
 def _of_plain(op: PlainOp, before: Sharding, mesh: Mesh) -> Sent:
     match op:
         case CollectivePermute():
-            parts = tails(before.dims, op.dims, mesh)
-            return tuple(a for part in parts for a in part.old), tuple(a for part in parts for a in part.new)
+            return whole_blocks(before, op.dims, mesh)
         case Einsum() | Apply() | Reshape() | AllReduce() | AllToAll() | Slice() | Mask():
             return NOTHING
         case _:
             assert_never(op)
+
+
+def whole_blocks(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> Sent:
+    """Of blocks that stay whole. Copies are told apart by the axes that sharded them, or are to."""
+    parts = tails(before.dims, dims, mesh)
+    held = tuple(axis for part in parts for axis in part.old)
+    wanted = tuple(axis for part in parts for axis in part.new)
+    return (*held, *(axis for axis in wanted if axis not in held)), (*wanted, *(a for a in held if a not in wanted))
 
 
 NOTHING: Sent = ((), ())

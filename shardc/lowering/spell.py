@@ -11,7 +11,19 @@ from typing import assert_never
 
 from shardc.ir.plan import Block, Loop, Schedule
 from shardc.ir.sharding import Array, spell_axes
-from shardc.lowering.forms import Call, Form, Gathered, InRounds, InTurns, Looped, Lowering, Pieces, Plain, Scattered
+from shardc.lowering.forms import (
+    Call,
+    Form,
+    Gathered,
+    InOneRound,
+    InRounds,
+    InTurns,
+    Looped,
+    Lowering,
+    Pieces,
+    Plain,
+    Scattered,
+)
 from shardc.lowering.scatters import Round
 from shardc.lowering.together import spelled
 
@@ -54,6 +66,8 @@ def words(form: Form) -> Iterator[str]:
             yield "pieces to the front"
         case InTurns(op):
             yield f"in {op.rounds} turns"
+        case InOneRound():
+            yield "whole blocks in one permute"
         case InRounds(op):
             yield f"in {len(op.rounds)} rounds, by tables"
         case Looped():

@@ -24,6 +24,7 @@ from shardc.ir.sharding import Array, Sharding
 from shardc.ir.uneven import cells, timetable
 from shardc.lowering.forms import (
     Gathered,
+    InOneRound,
     InRounds,
     InTurns,
     Looped,
@@ -87,7 +88,7 @@ class _Forms:
                 found = self._plain(op, operands_of(step, block.values), after, values)
             case Pieces(AllToAll() as op):
                 found = self._exchanged(op, values[0])
-            case Pieces() | InTurns():
+            case Pieces() | InTurns() | InOneRound():
                 found = self._relaid(values[0], before.sharding, after)
             case Gathered():
                 found = self._gathered(form, values[0])

@@ -90,6 +90,20 @@ def test_every_shard_and_every_gradient(case):
     check(case, KINDS[len(case[1]) % 2])
 
 
+def of_whole_blocks():
+    """Beside an axis that stays, and of two dims."""
+    cube = Mesh.of({"X": 2, "Y": 2, "Z": 2})
+    yield cube, (4, 4), Sharding.of(["ZX", ""]), Sharding.of(["ZY", ""])
+    yield cube, (4, 4), Sharding.of(["X", "Y"]), Sharding.of(["Y", "Z"])
+
+
+@pytest.mark.parametrize("case", list(of_whole_blocks()), ids=["beside another", "two dims"])
+def test_blocks_that_stay_whole_are_sent_in_one_permute_without_tables(case):
+    text = source(exchanged(*case), "v5p")
+    assert text.count("ppermute") == 1 and "take" not in text
+    check(case, KINDS[0])
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(4))
 def test_every_shard_and_every_gradient_of_many(seed):

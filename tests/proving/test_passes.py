@@ -47,6 +47,7 @@ CASES = {  # a text, its mesh and slice, dims
     "a gather of two dims": ("A[I_X, J_Y] → A[I, J]", ("X=2,Y=4", None), {}),
     "pieces to the front": ("A[I_YX, J] → A[I, J_XY]", ("X=2,Y=4", None), {}),
     "other axes": ("A[I_X] → A[I_Y]", ("X=2,Y=3", None), {}),
+    "other axes, as large": ("A[I_X] → A[I_Y]", ("X=3,Y=3", None), {"I": 3}),
     "pieces of unequal sizes": ("A[I_X, J_Y] → A[I_Y, J_X]", ("X=2,Y=3", None), {}),
     "partial sums": ("A[I, J]{U_X} → A[I, J_X]", ("X=4", None), {}),
     "partial sums that stay": ("A[I, J]{U_XY} → A[I, J]{U_Y}", ("X=2,Y=2", None), {}),

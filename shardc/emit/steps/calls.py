@@ -13,7 +13,7 @@ from shardc.emit.steps import extremes, local
 from shardc.emit.steps.chunks import in_chunks
 from shardc.emit.steps.exchanges import joint_exchange, reshape
 from shardc.emit.steps.meeting import meeting
-from shardc.emit.steps.moves import exchange, gathered, mask_of, permute, slice_of
+from shardc.emit.steps.moves import axes_moved, exchange, gathered, mask_of, permute, slice_of
 from shardc.emit.steps.partial_sums import one_block
 from shardc.emit.steps.pieces import direct_exchange
 from shardc.emit.steps.rings import ring
@@ -32,6 +32,7 @@ from shardc.lowering.flow import untyped_along
 from shardc.lowering.forms import (
     Form,
     Gathered,
+    InOneRound,
     InRounds,
     InTurns,
     Looped,
@@ -44,6 +45,7 @@ from shardc.lowering.forms import (
     Scattered,
 )
 from shardc.lowering.lower import lower
+from shardc.lowering.pairs import whole_blocks
 from shardc.lowering.repeats import is_again
 
 BARRIER = "jax.lax.optimization_barrier"
@@ -212,6 +214,9 @@ class _Writer:
             case InTurns(op):
                 pieces = direct_exchange(self._name(step.operands[0]), op, self._before(step), self.mesh)
                 return [*pieces, Name(JOINED)]
+            case InOneRound(op):
+                sent = whole_blocks(self._before(step), op.dims, self.mesh)
+                return [permute(self._name(step.operands[0]), op.axes, sent, self.mesh)]
             case InRounds(op):
                 return self._read(step, uneven_exchange(self._name(step.result), op, self._before(step), self.mesh))
             case _:
@@ -235,7 +240,7 @@ class _Writer:
             case AllToAll(axes, source, dim):
                 return exchange(value, axes, source, dim)
             case CollectivePermute():
-                return permute(value, op, self._before(step), self.mesh)
+                return permute(value, op.axes, axes_moved(op, self._before(step)), self.mesh)
             case Slice(axes, dim):
                 return slice_of(value, axes, dim, self.mesh.product(axes))
             case Mask(axes):

@@ -12,7 +12,7 @@ from shardc.emit.steps.pieces import spread
 from shardc.ir.collectives import CollectivePermute
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Sharding
-from shardc.lowering.forms import Gathered
+from shardc.lowering.forms import Gathered, Sent
 from shardc.lowering.pairs import numbers_in_order
 from shardc.lowering.scatters import Round
 
@@ -74,7 +74,7 @@ def mask_of(value: Expr, axes: Axes) -> Call:
     return call("jax.lax.select", is_first, value, call("jnp.zeros_like", value))
 
 
-def permute(value: Expr, move: CollectivePermute, before: Sharding, mesh: Mesh) -> Call:
+def permute(value: Expr, axes: Axes, sent: Sent, mesh: Mesh) -> Call:
     """Which device sends to which, counted over the move's axes in the order of the mesh.
 
     `A[I_XY] → A[I_YX]` on X=2, Y=4: device (x, y), number 4x + y, holds block 4x + y, which device (x', y')
@@ -82,11 +82,15 @@ def permute(value: Expr, move: CollectivePermute, before: Sharding, mesh: Mesh) 
     block that they want, `arange(8).reshape(2, 4).transpose(1, 0)`: 0 4 1 5 2 6 3 7. Side by side, these are
     the (source, destination) pairs.
     """
+    held, wanted = sent
+    return call("jax.lax.ppermute", value, axes_argument(axes), perm=_pairs(axes, held, wanted, mesh))
+
+
+def axes_moved(move: CollectivePermute, before: Sharding) -> Sent:
+    """The axes of the dims that change, in the orders in which devices count the blocks that they hold, and want."""
     changed = [place for place, (old, new) in enumerate(zip(before.dims, move.dims, strict=True)) if old != new]
-    held = tuple(axis for place in changed for axis in before.dims[place])
-    wanted = tuple(axis for place in changed for axis in move.dims[place])
-    pairs = _pairs(move.axes, held, wanted, mesh)
-    return call("jax.lax.ppermute", value, axes_argument(move.axes), perm=pairs)
+    held, wanted = (tuple(axis for place in changed for axis in dims[place]) for dims in (before.dims, move.dims))
+    return held, wanted
 
 
 def _pairs(axes: Axes, held: Axes, wanted: Axes, mesh: Mesh) -> Expr:

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import combinations
 
 from shardc.cost.bounds import reshard_bound
+from shardc.cost.formulas import added
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange
@@ -89,11 +90,13 @@ def _may_go(step: Step) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some steps of a chain as one change of a sharding, and what one exchange in one round saves, which is most."""
+    """Some steps of a chain as one change of a sharding, whether that ends in an output, and what one exchange in one
+    round saves, which is most."""
 
     steps: tuple[Step, ...]
     before: Array
     after: Array
+    is_output: bool
     at_best: int
 
 
@@ -125,11 +128,15 @@ def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objectiv
             continue  # digits of dims: the moves around them lead from dims to dims
         if sum(step.cost.wire_bytes for step in steps) <= reshard_bound(before, after.sharding, schedule.mesh):
             continue  # links of one move carry as much: also by time an AllGather is no exchange of pieces
-        ideal = in_one_round(before.sharding, after.sharding.dims, schedule.mesh)
+        ideal, is_output = in_one_round(before.sharding, after.sharding.dims, schedule.mesh), _ends(steps, schedule)
         spent = _counted(objective, (step.cost for step in steps))
-        at_best = 0 if ideal is None else spent - _counted(objective, [_cost(ideal, before, model)])
+        at_best = 0 if ideal is None else spent - _counted(objective, [_cost(ideal, before, is_output, model)])
         if at_best > spent - objective.clearly_less(spent):
-            yield _Part(steps, before, after, at_best)
+            yield _Part(steps, before, after, is_output, at_best)
+
+
+def _ends(steps: tuple[Step, ...], schedule: Schedule) -> bool:
+    return steps[-1].result in schedule.outputs
 
 
 def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
@@ -137,16 +144,21 @@ def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel
     before = part.before
     if untyped_by(move, before.sharding) and any(isinstance(step.op, Loop) for step in schedule.steps):
         return None  # what a loop takes has to say where it is equal
-    cost, spent = _cost(move, before, model), _counted(objective, (step.cost for step in part.steps))
+    cost, spent = _cost(move, before, part.is_output, model), _counted(objective, (step.cost for step in part.steps))
     saved = spent - _counted(objective, [cost])
     return _Run(part.steps, move, cost, saved) if saved > spent - objective.clearly_less(spent) else None
 
 
-def _cost(move: UnevenExchange, before: Array, model: CostModel) -> StepCost:
+def _cost(move: UnevenExchange, before: Array, is_output: bool, model: CostModel) -> StepCost:
+    """Of the exchange, and of what it leaves laid anew as an output."""
     size = before.local_bytes(model.mesh)
     wire = move.wire_bytes(before.sharding, model.mesh, size)
     time = model.emitted(move, block_of(before, model.mesh), before.sharding).seconds(size)
-    return StepCost(wire, 0, time, partial(model.formula, move, before))
+    found = StepCost(wire, 0, time, partial(model.formula, move, before))
+    if not is_output or not model.leaves_output_apart(move):
+        return found
+    copy = StepCost(0, 0, size * model.alone.copy_s_per_byte, partial(model.alone.copy_formula, before))
+    return replace(found, time_s=time + copy.time_s, spelled=partial(added, found, copy))
 
 
 def _counted(objective: Objective, costs: Iterator[StepCost] | Sequence[StepCost]) -> int:
