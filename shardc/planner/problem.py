@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -25,7 +25,6 @@ from shardc.planner.products.ways import Way, Work
 
 _Searched: TypeAlias = tuple[tuple[int, ...], DType, frozenset[Sharding]]  # a shape, a type, where it lies
 _Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and over what its operands may be unreduced
-LocalWays: TypeAlias = tuple[list[tuple[Way, int]], frozenset[str]]  # with prices; over what the result may be sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,6 @@ class Scratch:
     meter: Meter = field(default_factory=Meter.unlimited)
     searches: dict[_Searched, Search] = field(default_factory=dict)
     products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
-    local: dict[Hashable, LocalWays] = field(default_factory=dict)  # of operations planned whole, met so far
 
 
 @dataclass(frozen=True)

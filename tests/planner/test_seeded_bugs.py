@@ -14,7 +14,7 @@ import pytest
 
 import shardc
 from shardc import simulate
-from shardc.cost import LinkModel, chip
+from shardc.cost import LinkModel, chip, legs
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
 from shardc.ir import collectives, functions
@@ -134,7 +134,7 @@ def rewritten(patch, change):
         found, left = edge(self, move, before), change(move, before)
         return found if left is None else replace(found, target=self.number(left))
 
-    patch.setattr(graph, "apply", apply)
+    patch.setattr(legs, "apply", apply)
     patch.setattr(graph.Graph, "_edge", wrong)
     patch.setattr(build, "apply", apply)
 

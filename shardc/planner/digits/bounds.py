@@ -16,10 +16,11 @@ from itertools import chain
 from operator import or_
 
 from shardc.cost.bounds import scatter_bound
+from shardc.cost.legs import Leg
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute
 from shardc.ir.sharding import Axes, Sharding
-from shardc.planner.paths.graph import Leg, Remaining
+from shardc.planner.paths.graph import Remaining
 from shardc.planner.paths.search import Search
 from shardc.rules.digit_products import NOWHERE, Digit
 

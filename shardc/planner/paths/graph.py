@@ -15,10 +15,10 @@ from itertools import permutations
 from typing import NamedTuple
 
 from shardc.cost.bounds import rate_bound
+from shardc.cost.legs import Leg, block_cut, legs_along
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.bundle import Bundle
-from shardc.ir.collectives import Move, Slice, apply
-from shardc.ir.digits import Place, Reshape, places_of, reshaped, size_at
+from shardc.ir.collectives import Move, Slice
 from shardc.ir.exchange import kept_of_dim, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
@@ -81,6 +81,7 @@ class Graph:
         self._in_digits: dict[tuple[ShardingNumber, ShardingNumber], bool] = {}
         self._remaining: dict[tuple[ShardingNumber, ShardingNumber], int] = {}
         self._met: dict[tuple[Axes, Axes], _Met] = {}
+        self._outside: dict[ShardingNumber, frozenset[str]] = {}  # the axes of a sharding that are not of the pool
         self._numbered: dict[tuple[int, int, int, frozenset[str], frozenset[str]], int] = {}
         self.remainders: list[Remaining] = []  # far fewer than there are pairs of shardings
 
@@ -123,7 +124,10 @@ class Graph:
             left |= met.left
         summed = before.unreduced - after.unreduced
         block = self.counts[goal]
-        key = (block, kept, left, summed, before.used.difference(self.pool))
+        others = self._outside.get(number)
+        if others is None:
+            others = self._outside[number] = before.used.difference(self.pool)
+        key = (block, kept, left, summed, others)
         found = self._numbered.get(key)
         if found is None:
             found = self._numbered[key] = len(self.remainders)
@@ -198,15 +202,6 @@ class CostedEdges:
     moves: tuple[tuple[ShardingNumber, int, tuple[Move]], ...]  # target, number of the price, the move
 
 
-class Leg(NamedTuple):
-    """A move that is no Slice: from blocks of L = bytes / `blocks`, bringing `wire` · L / `parts`."""
-
-    rate: Rate
-    blocks: int
-    wire: int
-    parts: int
-
-
 @dataclass(frozen=True, slots=True)
 class CostedRoute:
     """A route from one sharding to another, for arrays whose dims are multiples of `divisors`.
@@ -229,7 +224,10 @@ class EdgeCosts:
         self.model = model
         self.array = array  # the whole of it, where the form of a scatter depends on its shares
         self._edges: dict[ShardingNumber, CostedEdges] = {}
-        self._alone: dict[Move, tuple[Move]] = {}  # one object of each, since there are as many edges as shardings
+        # One object of each move, since there are as many edges as shardings; and its rate, if that is the same from
+        # all of these.
+        self._moves: dict[Move, tuple[tuple[Move], Rate | None]] = {}
+        self._scatters: dict[tuple[Move, tuple[int, ...]], Rate] = {}  # by the counts of blocks before
         self._routes: dict[tuple[ShardingNumber, ShardingNumber, tuple[int, ...] | None], CostedRoute | None] = {}
         self._bounds: dict[int, Rate] = {}  # by the place among the graph's remainders
         self._reductions: dict[tuple[ShardingNumber, ShardingNumber, tuple[int, ...]], tuple[CostedRoute, ...]] = {}
@@ -242,38 +240,46 @@ class EdgeCosts:
 
     def _of_large(self, number: ShardingNumber) -> CostedEdges:
         prices, before = dict[tuple[Rate, int, int], int](), self.graph.shardings[number]
-        edges = tuple(
-            (
-                edge.target,
-                prices.setdefault((self.model.emitted(edge.move, None, before), edge.wire, edge.parts), len(prices)),
-                self._alone.setdefault(edge.move, (edge.move,)),
-            )
-            for edge in self.graph.edges(number)
-        )
-        return CostedEdges(tuple(prices), edges)
+        edges = list[tuple[ShardingNumber, int, tuple[Move]]]()
+        for edge in self.graph.edges(number):
+            alone, rate = self._moves.get(edge.move) or self._met(edge.move, before)
+            rate = rate or self.model.emitted(edge.move, None, before)
+            edges.append((edge.target, prices.setdefault((rate, edge.wire, edge.parts), len(prices)), alone))
+        return CostedEdges(tuple(prices), tuple(edges))
+
+    def _met(self, move: Move, before: Sharding) -> tuple[tuple[Move], Rate | None]:
+        """The first of equal moves. Which whole blocks a permute sends where is told by the sharding before it."""
+        is_told = move.facts.kind is Kind.PERMUTE and not move.facts.cuts
+        rate = None if is_told else self.model.emitted(move, None, before)
+        found = self._moves[move] = (move,), rate
+        return found
 
     def _of_array(self, number: ShardingNumber) -> CostedEdges:
-        """As of a large one, but for scatters."""
+        """As of a large one, but for scatters, which lead on from partial sums alone."""
         known = edge_costs(self.graph, self.model, None).edges(number)
+        if not self.graph.shardings[number].unreduced:
+            return known
         edges = list[tuple[ShardingNumber, int, tuple[Move]]]()
         prices = {price: place for place, price in enumerate(known.prices)}
         for target, place, alone in known.moves:
             if alone[0].facts.kind is Kind.SCATTER:
                 _, wire, parts = known.prices[place]
-                place = prices.setdefault((self.rate(number, alone[0]), wire, parts), len(prices))
+                place = prices.setdefault((self._scattered(number, alone[0]), wire, parts), len(prices))
             edges.append((target, place, alone))
         return CostedEdges(tuple(prices), tuple(edges))
 
+    def _scattered(self, number: ShardingNumber, move: Move) -> Rate:
+        """The rate of a scatter, which is told by the block that it shares out."""
+        key = move, self.graph.blocks[number]
+        found = self._scatters.get(key)
+        if found is None:
+            found = self._scatters[key] = self.rate(number, move)
+        return found
+
     def rate(self, number: ShardingNumber, move: Move) -> Rate:
         """Of what is emitted for a move of the array from one sharding."""
-        return self.model.emitted(move, self._block(self.graph.blocks[number]), self.graph.shardings[number])
-
-    def _block(self, counts: Sequence[int], places: Sequence[Place] | None = None) -> LocalBlock | None:
-        """A device's block, in digits at these places."""
-        if self.array is None:
-            return None
-        shape = self.array.shape if places is None else tuple(size_at(place, self.array.shape) for place in places)
-        return LocalBlock(tuple(size // count for size, count in zip(shape, counts, strict=True)), self.array.dtype)
+        block = self.array and block_cut(self.array, self.graph.blocks[number])
+        return self.model.emitted(move, block, self.graph.shardings[number])
 
     def bound_at(self, place: int) -> Rate:
         """The least time of what one of the graph's remainders leaves to do."""
@@ -310,40 +316,13 @@ class EdgeCosts:
 
     def along(self, number: ShardingNumber, moves: Route) -> CostedRoute | None:
         """A route with the rates of its moves; None if some digit is cut into more blocks than it has elements."""
-        mesh, sharding = self.graph.mesh, self.graph.shardings[number]
-        whole = [Place(dim, None, 1) for dim in range(len(sharding.dims))]
-        places = [*whole]
-        divisors, legs, blocks = [1] * len(places), list[Leg](), list[int]()
-        for move in moves:
-            before = mesh.product(sharding.sharded)
-            if isinstance(move, Reshape):
-                split, apart = (places, sharding) if move.joins else (places_of(move), reshaped(move, sharding, mesh))
-                if self.model.alone.measured is not None and _cuts_last(split, apart.blocks(mesh)):
-                    legs.append(Leg(Rate(0, self.model.alone.copy_s_per_byte), before, 0, 1))
-                sharding, places = reshaped(move, sharding, mesh), [*whole] if move.joins else split
-            else:
-                if move.facts.communicates:
-                    parts = mesh.product(move.axes)
-                    wire = move.wire_bytes(sharding, mesh, parts)  # linear, as of an Edge
-                    rate = self.model.emitted(move, self._block(sharding.blocks(mesh), places), sharding)
-                    legs.append(Leg(rate, before, wire, parts))
-                sharding = apply(move, sharding, mesh)
-            for (dim, size, above), count in zip(places, sharding.blocks(mesh), strict=True):
-                if size is None:
-                    divisors[dim] = math.lcm(divisors[dim], above * count)
-                elif size % count:
-                    return None
-            blocks.append(mesh.product(sharding.sharded))
-        return CostedRoute(moves, self.graph.number(sharding), tuple(legs), tuple(divisors), tuple(blocks))
+        found = legs_along(self.model, self.graph.shardings[number], moves, self.array)
+        if found is None:
+            return None
+        return CostedRoute(moves, self.graph.number(found.end), found.legs, found.divisors, found.blocks)
 
 
 @lru_cache(maxsize=256)
 def edge_costs(graph: Graph, model: CostModel, array: LocalBlock | None) -> EdgeCosts:
     """What searches over a graph have asked for; `array` where prices depend on more than its bytes."""
     return EdgeCosts(graph, model, array)
-
-
-def _cuts_last(places: Sequence[Place], counts: Sequence[int]) -> bool:
-    """Whether a block has several of a digit above the rest of its last dim, so that to see it so is a copy."""
-    above = [(size, n) for (dim, size, _), n in zip(places, counts, strict=True) if dim == places[-1].dim and size]
-    return any(size > count for size, count in above)

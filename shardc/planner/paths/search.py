@@ -12,6 +12,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from shardc.cost.legs import Leg
 from shardc.cost.model import CostModel, Rate
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
@@ -24,7 +25,6 @@ from shardc.planner.paths.graph import (
     CostedRoute,
     Edge,
     Graph,
-    Leg,
     Remaining,
     edge_costs,
     sharding_graph,
@@ -317,8 +317,7 @@ class Search:
 
     def _fits(self, number: ShardingNumber, target: ShardingNumber) -> bool:
         """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""
-        if self._cap is None:
-            return True
+        assert self._cap is not None
         before = 0 if number in self._given else self.local_bytes(number)
         return before + self.local_bytes(target) <= self._cap
 
@@ -330,7 +329,9 @@ class Search:
             prices = [price(rate.time_ps(size), wire * size // parts) for rate, wire, parts in edges.prices]
             found = [(target, prices[kind], route) for target, kind, route in edges.moves]
             if not self._always_divides:
-                found = [step for step in found if self.divides(step[0]) and self._fits(number, step[0])]
+                found = [step for step in found if self.divides(step[0])]
+            if self._cap is not None:
+                found = [step for step in found if self._fits(number, step[0])]
             self._meter.spend(MOVE * len(edges.moves))
             self._priced[number] = found
         self._meter.spend(EDGE * len(found))

@@ -281,10 +281,11 @@ def _calls(
 
 def few_calls(
     problem: Problem, expr: Call, tables: tuple[Table, ...], search: Search
-) -> list[tuple[ShardingNumber, int, Origin]]:
+) -> list[tuple[ShardingNumber, int, tuple[ShardingNumber, ...]]]:
     """The ways to apply a function to operands that nothing has moved; where there is none, the cheapest of all."""
     in_place = list(_calls_at(problem, expr, tables, search, product(*(table.seeds for table in tables))))
-    return in_place or list(_calls_at(problem, expr, tables, search, aligned(tables), cheapest=True))[-1:]
+    found = in_place or list(_calls_at(problem, expr, tables, search, aligned(tables), cheapest=True))[-1:]
+    return [(number, price, origin.at) for number, price, origin in found]
 
 
 def _calls_at(
@@ -294,7 +295,7 @@ def _calls_at(
     search: Search,
     every: Iterable[tuple[ShardingNumber, ...]],
     cheapest: bool = False,
-) -> Iterator[tuple[ShardingNumber, int, Origin]]:
+) -> Iterator[tuple[ShardingNumber, int, Applied]]:
     """Of operands that lie so; with `cheapest` those that are cheaper than all before them."""
     most: float = math.inf
     dims, passes = [table.expr.dims for table in tables], problem.passes(expr)

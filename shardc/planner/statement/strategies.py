@@ -25,7 +25,7 @@ from shardc.ir.sharding import Array, Axes, Sharding, ShardingNumber
 from shardc.planner.budget import BOUND, Spent
 from shardc.planner.digits.products import chosen_below
 from shardc.planner.paths.few import fitted
-from shardc.planner.paths.tables import Multiplied, Origin, Table, unmoved
+from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, unmoved
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
 from shardc.planner.statement.build import Candidate
@@ -45,6 +45,8 @@ from shardc.planner.statement.refusals import unreachable
 MAX_STRATEGIES = 2048
 EARLY = 4  # strategies that are listed before the other orders are looked at
 _Places: TypeAlias = tuple[int, ...]  # which strategy of each operand
+_Lie: TypeAlias = tuple[tuple[tuple[ShardingNumber, int], ...], ...]  # of each operand, where, and at what price more
+_Call: TypeAlias = tuple[ShardingNumber, int, tuple[ShardingNumber, ...]]  # to what, what it adds, from where
 
 
 def cheapest_first(
@@ -151,6 +153,7 @@ class _Strategies:
     _queue: list[tuple[int, int, _Entry]] = field(default_factory=list)
     _count: int = 0
     _met: set[_Places] = field(default_factory=set)
+    _ways: dict[_Lie, list[_Call]] = field(default_factory=dict)  # of a function, by how its operands lie
 
     def __post_init__(self) -> None:
         self._below = [_Strategies(self.problem, operand) for operand in operands(self.expr)]
@@ -200,10 +203,7 @@ class _Strategies:
                     bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
                     self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
             case Call():
-                search = self._whole.search
-                problem = self.problem
-                every = few_calls(problem, expr, tables, search) if tables else ways_of(problem, expr, (), search)
-                for found in every:
+                for found in self._called(expr, tables):
                     self._push(found[1] + self._after(found[0]), _Entry(tables, None, None, found))
             case _:
                 table = table_or_none(self.problem, expr, tables)
@@ -213,6 +213,21 @@ class _Strategies:
         places = entry.places or ()
         for number in range(len(places)):
             self._meet((*places[:number], places[number] + 1, *places[number + 1 :]))
+
+    def _called(self, expr: Call, tables: tuple[Table, ...]) -> list[tuple[ShardingNumber, int, Origin]]:
+        """The ways to apply a function. Of operands that lie alike they are the same, whatever these cost."""
+        search = self._whole.search
+        if not tables:
+            return list(ways_of(self.problem, expr, (), search))
+        least = [min(table.seeds.values()) for table in tables]
+        lie = tuple(
+            tuple((number, price - first) for number, price in table.seeds.items())
+            for table, first in zip(tables, least, strict=True)
+        )
+        if lie not in self._ways:
+            ways = few_calls(self.problem, expr, tables, search)
+            self._ways[lie] = [(number, price - sum(least), at) for number, price, at in ways]
+        return [(number, price + sum(least), Applied(tables, at)) for number, price, at in self._ways[lie]]
 
     def _price(self, entry: _Entry, way: Way, number: int) -> None:
         price = entry.own

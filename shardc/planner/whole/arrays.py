@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shardc.ir.calls import linear_operands
 from shardc.ir.dtypes import DType
@@ -16,9 +15,7 @@ from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.ir.sharding import Sharding
 from shardc.planner.paths.search import Search
-from shardc.planner.whole.prices import NEVER, PriceArray, States, states
-
-Places: TypeAlias = NDArray[np.int64]  # of each state of a node, the sharding's place in the States of its array
+from shardc.planner.whole.prices import NEVER, Places, PriceArray, States, states
 
 
 @dataclass(frozen=True, slots=True)

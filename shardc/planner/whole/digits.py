@@ -21,6 +21,7 @@ from shardc.planner.digits.products import in_digits
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Way
+from shardc.planner.whole.local import Ways
 from shardc.planner.whole.prices import NEVER, PriceArray, Scale, States
 
 MOST_OF_ONE = 400  # choices of where operands and result of one product lie, in whole shardings
@@ -57,7 +58,7 @@ class DigitWays:
     left: int = MOST_PRICED
     _known: dict[_Key, list[tuple[Way, int]]] = field(default_factory=dict)
 
-    def of(self, expr: Product, ends: Sequence[End], ways: Sequence[tuple[Way, int]]) -> list[tuple[Way, int]]:
+    def of(self, expr: Product, ends: Sequence[End], ways: Ways) -> list[tuple[Way, int]]:
         """Those that are clearly cheaper than plain ones; `ends` are the operands, then the result.
 
         None where there are too many to go through.
@@ -65,7 +66,7 @@ class DigitWays:
         count = OF_MORE_AXES ** max(0, len(self.problem.mesh.axes) - 3)
         for end in ends:
             count *= len(end.places)
-        if not ways or count > min(MOST_OF_ONE, self.left):
+        if not len(ways.prices) or count > min(MOST_OF_ONE, self.left):
             return []
         key = self._key(expr, ends)
         if key not in self._known:
@@ -84,9 +85,9 @@ class DigitWays:
         dims = tuple(tuple(numbers.setdefault(dim, len(numbers)) for dim in some) for some in every)
         return dims, *((end.search.shape, end.search.dtype, end.places) for end in ends)
 
-    def _found(self, expr: Product, ends: Sequence[End], ways: Sequence[tuple[Way, int]]) -> Iterator[tuple[Way, int]]:
+    def _found(self, expr: Product, ends: Sequence[End], ways: Ways) -> Iterator[tuple[Way, int]]:
         objective, goal = self.problem.objective, ends[-1]
-        for before, price in _plainly(self.scale, ends, ways):
+        for before, price in _plainly(ends, ways):
             sources = tuple(end.number(place) for end, place in zip(ends, before, strict=False))
             lie = tuple(end.search.graph.shardings[number] for end, number in zip(ends, sources, strict=False))
             for place in goal.places:
@@ -99,18 +100,15 @@ class DigitWays:
                     yield Way(sources, to, 1), found.price
 
 
-def _plainly(
-    scale: Scale, ends: Sequence[End], ways: Sequence[tuple[Way, int]]
-) -> Iterator[tuple[tuple[int, ...], PriceArray]]:
+def _plainly(ends: Sequence[End], ways: Ways) -> Iterator[tuple[tuple[int, ...], PriceArray]]:
     """For each choice of where the operands lie the least price of plain ways to each place of the result."""
-    result, own = ends[-1], np.array([scale.of_price(price) for _, price in ways], dtype=np.int64)
-    onward = result.between[[result.states.place[way.result] for way, _ in ways]]
-    to = [[end.states.place[way.at[at]] for way, _ in ways] for at, end in enumerate(ends[:-1])]
+    *to, left = ways.at
+    onward = ends[-1].between[left]
     choices: list[tuple[int, ...]] = [()]
     for end in ends[:-1]:
         choices = [(*chosen, place) for chosen in choices for place in end.places]
     for chosen in choices:
-        total = own.copy()
+        total = ways.prices.copy()
         for end, place, taken in zip(ends, chosen, to, strict=False):
             total += end.between[place, taken]
         yield chosen, np.minimum((total[:, None] + onward).min(axis=0), NEVER)

@@ -28,7 +28,6 @@ import numpy as np
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.program import Bound, For, Input, Program, Statement, bound_by, every_statement
 from shardc.planner.problem import Problem
-from shardc.planner.products.ways import Way
 from shardc.planner.whole.arrays import (
     Entity,
     Line,
@@ -43,9 +42,9 @@ from shardc.planner.whole.arrays import (
     use_counts,
 )
 from shardc.planner.whole.digits import DigitWays, End
-from shardc.planner.whole.local import local_ways
-from shardc.planner.whole.nodes import Nodes, repeated
-from shardc.planner.whole.prices import Prices, Scale
+from shardc.planner.whole.local import Ways
+from shardc.planner.whole.nodes import Known, Nodes, repeated
+from shardc.planner.whole.prices import Scale
 
 
 @dataclass(slots=True)
@@ -64,8 +63,8 @@ class FactorGraph:
     _times: int = 1  # how often what is looked at is done
 
     @classmethod
-    def of(cls, problem: Problem, scale: Scale, prices: Prices, digits: DigitWays | None = None) -> FactorGraph:
-        graph, program = cls(problem, Nodes(problem, scale, prices), digits), problem.program
+    def of(cls, problem: Problem, scale: Scale, known: Known, digits: DigitWays | None = None) -> FactorGraph:
+        graph, program = cls(problem, Nodes(problem, scale, known), digits), problem.program
         counts = use_counts(program)
         graph._taken = {array.name for array in program.inputs} | {made.name for made in every_statement(program)}
         for array in program.inputs:
@@ -225,17 +224,14 @@ class FactorGraph:
         assert isinstance(expr, Product | Call)
         search = self.problem.search(expr.dims, expr.dtype)
         entities = [entity for _, entity in found]
-        ways, partial = local_ways(self.problem, expr, search, [(e.search, e.partial) for e in entities])
-        made = Entity(search, name, expr.dims, expr.dtype, partial, 1)
-        ways = self.nodes.possible(ways, (*entities, made))
-        ways += self._in_digits(expr, found, made, pattern, ways)
-        node, times = self.nodes.node(len(ways)), max((entity.times for entity in entities), default=1)
-        prices = np.array([self.scale.of_price(price) for _, price in ways], dtype=np.int64)
-        self.nodes.add((node,), repeated(prices, times))
+        local = self.nodes.ways(expr, search, entities)
+        made = Entity(search, name, expr.dims, expr.dtype, local.partial, 1)
+        ways = self._in_digits(expr, found, made, pattern, self.nodes.possible(local.ways, (*entities, made)))
+        node, times = self.nodes.node(len(ways.prices)), max((entity.times for entity in entities), default=1)
+        self.nodes.add((node,), repeated(ways.prices, times))
         taken = replace(expr, operands=tuple(self._bare(use, entity) for use, entity in found))
         self._take(expr, found, ways, node)
-        results = np.array([made.states.place[way.result] for way, _ in ways], dtype=np.int64)
-        made.bases.append(Lying(node, results, times))
+        made.bases.append(Lying(node, ways.at[-1], times))
         return taken, made
 
     def _in_digits(
@@ -244,11 +240,12 @@ class FactorGraph:
         found: Sequence[tuple[Use, Entity]],
         made: Entity,
         pattern: Pattern,
-        ways: list[tuple[Way, int]],
-    ) -> list[tuple[Way, int]]:
-        """Further ways of a product: from where its operands lie by what the text says to where the result may lie."""
+        ways: Ways,
+    ) -> Ways:
+        """With further ways of a product: from where its operands lie by what the text says to where the result may
+        lie."""
         if self.digits is None or not isinstance(expr, Product) or expr.local:
-            return []
+            return ways
         ends = list[End]()
         for use, entity in found:
             exact = None if use.pattern is None else use.pattern.exact
@@ -257,7 +254,8 @@ class FactorGraph:
             ends.append(End.of(entity.search, entity.states, self.nodes.between(entity), places))
         goals = made.choices(pattern, False, self.nodes.between(made))
         ends.append(End.of(made.search, made.states, self.nodes.between(made), [int(place) for place in goals]))
-        return self.digits.of(expr, ends, ways)
+        found_ways = self.digits.of(expr, ends, ways)
+        return ways.beside(Ways.of(found_ways, [end.states for end in ends], self.scale)) if found_ways else ways
 
     def _operand(self, expr: Expr, name: str) -> tuple[Use, Entity]:
         """An array as it is; of anything else a line of its own."""
@@ -270,14 +268,11 @@ class FactorGraph:
         self._write(statement, entity.bases[0], entity, is_open=True)
         return Use(inner, expr.dims, None, expr.dtype, expr.span), entity
 
-    def _take(
-        self, expr: Product | Call, found: tuple[tuple[Use, Entity], ...], ways: list[tuple[Way, int]], node: int
-    ) -> None:
+    def _take(self, expr: Product | Call, found: tuple[tuple[Use, Entity], ...], ways: Ways, node: int) -> None:
         """The price of each operand's coming to lie as each way takes it."""
         before: list[tuple[Entity, Lying]] = []
         for at, ((use, entity), operand) in enumerate(zip(found, operands(expr), strict=True)):
-            places = np.array([entity.states.place[way.at[at]] for way, _ in ways], dtype=np.int64)
-            to = Lying(node, places, entity.times)
+            to = Lying(node, ways.at[at], entity.times)
             others = [lying for other, lying in before if other is entity]
             if isinstance(expr, Product) and expr.local and isinstance(operand, Use):
                 entity.left -= 1

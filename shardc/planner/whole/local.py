@@ -2,41 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
-from shardc.planner.problem import LocalWays, Problem
+from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
 from shardc.planner.products.ways import Way, Work, every_way
+from shardc.planner.whole.prices import Places, PriceArray, Scale, States, states
 from shardc.rules.products import placements
 
 MOST_WAYS = 3000  # of one operation; where there are more, its operands are no partial sums
 
 _Below = Sequence[tuple[Search, frozenset[str]]]  # of each operand, and over which axes it may be unreduced
+_Priced: TypeAlias = tuple[list[tuple[Way, int]], frozenset[str]]  # with prices; over what the result may be sums
 
 
-def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _Below) -> LocalWays:
-    """Each way and the price of the local work; and the axes over which the result may be unreduced.
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Ways of an operation: where each of its operands lies, then where its result does, and what the local work
+    costs."""
 
-    Of operations that are alike, in one order of the products or in another, they are the same.
-    """
+    at: tuple[Places, ...]
+    prices: PriceArray
+
+    @classmethod
+    def of(cls, ways: Sequence[tuple[Way, int]], arrays: Sequence[States], scale: Scale) -> Ways:
+        """Of operands and a result that have these states; -1 where a sharding is none of them."""
+        numbers = [(*way.at, way.result) for way, _ in ways]
+        at = [[own.place.get(some[place], -1) for some in numbers] for place, own in enumerate(arrays)]
+        prices = np.array([scale.of_price(price) for _, price in ways], dtype=np.int64)
+        return cls(tuple(np.array(places, dtype=np.int64) for places in at), prices)
+
+    def those(self, chosen: NDArray[np.bool_]) -> Ways:
+        return Ways(tuple(places[chosen] for places in self.at), self.prices[chosen])
+
+    def beside(self, others: Ways) -> Ways:
+        at = tuple(np.concatenate(pair) for pair in zip(self.at, others.at, strict=True))
+        return Ways(at, np.concatenate([self.prices, others.prices]))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWays:
+    """The ways of an operation, and the axes over which its result may be unreduced."""
+
+    ways: Ways
+    partial: frozenset[str]
+
+
+def alike(problem: Problem, expr: Product | Call, below: _Below) -> Hashable:
+    """What the ways of an operation are told by, in one order of the products or in another."""
     given = tuple((operand.dims, operand.dtype, sums) for operand, (_, sums) in zip(expr.operands, below, strict=True))
     own = (expr.function, expr.over, expr.numbers, problem.passes(expr)) if isinstance(expr, Call) else ()
-    key = (type(expr), own, given, expr.dims, expr.dtype)
-    if key in problem.scratch.local:
-        pass
-    elif isinstance(expr, Call):
-        problem.scratch.local[key] = _calls(problem, expr, search, below)
+    return type(expr), own, given, expr.dims, expr.dtype
+
+
+def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _Below, scale: Scale) -> LocalWays:
+    """Each way and the price of the local work."""
+    if isinstance(expr, Call):
+        ways, partial = _calls(problem, expr, search, below)
     else:
-        problem.scratch.local[key] = _products(problem, expr, search, below)
-    return problem.scratch.local[key]
+        ways, partial = _products(problem, expr, search, below)
+    arrays = [states(one.graph, one.model, one.array) for one in (*(one for one, _ in below), search)]
+    return LocalWays(Ways.of(ways, arrays, scale), partial)
 
 
-def _products(problem: Problem, expr: Product, search: Search, below: _Below) -> LocalWays:
+def _products(problem: Problem, expr: Product, search: Search, below: _Below) -> _Priced:
     around = search.graph
     dims = tuple(operand.dims for operand in expr.operands)
     spaces = tuple(one.graph for one, _ in below)
@@ -51,7 +90,7 @@ def _products(problem: Problem, expr: Product, search: Search, below: _Below) ->
     )
 
 
-def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> LocalWays:
+def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Priced:
     around = search.graph
     linear = linear_operands(expr.function, expr.numbers)
     sums = frozenset[str]().union(*(below[place][1] for place in linear))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shardc.ir.expressions import Named, Pattern
+from shardc.ir.expressions import Call, Named, Pattern, Product
 from shardc.ir.sharding import Sharding
+from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
-from shardc.planner.products.ways import Way
 from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor
+from shardc.planner.whole.local import LocalWays, Ways, alike, local_ways
 from shardc.planner.whole.prices import NEVER, PriceArray, Prices, Scale, between, masked
 
 MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
@@ -23,16 +24,25 @@ class TooWide(Exception):
     """No state is left to a node: what is asked for cannot be, or is not among the shardings looked at."""
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the graphs of one program share, whatever the order of its products: prices between the shardings of each
+    array, and the ways of operations, as far as they are known."""
+
+    between: Prices = field(default_factory=dict)
+    masked: Prices = field(default_factory=dict)
+    ways: dict[Hashable, LocalWays] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Nodes:
     """The nodes and tables of one program."""
 
     problem: Problem
     scale: Scale
-    prices: Prices  # between the shardings of each array, as far as they are known
+    known: Known
     sizes: list[int] = field(default_factory=list)
     factors: list[Factor] = field(default_factory=list)
-    _masked: Prices = field(default_factory=dict)
 
     @property
     def entries(self) -> int:
@@ -54,31 +64,34 @@ class Nodes:
         return Lying(self.node(len(places)), places, times)
 
     def between(self, entity: Entity) -> PriceArray:
-        search = entity.search
+        search, prices = entity.search, self.known.between
         key = (search.shape, search.total_bytes)
-        if key not in self.prices:
-            self.prices[key] = between(search, self.scale)
-        return self.prices[key]
+        if key not in prices:
+            prices[key] = between(search, self.scale)
+        return prices[key]
 
     def masked(self, entity: Entity) -> PriceArray:
         """The same with what is whole made partial sums at the end: one copy of it, for nothing."""
-        search = entity.search
+        search, prices = entity.search, self.known.masked
         key = (search.shape, search.total_bytes)
-        if key not in self._masked:
-            self._masked[key] = masked(search, self.between(entity))
-        return self._masked[key]
+        if key not in prices:
+            prices[key] = masked(search, self.between(entity))
+        return prices[key]
 
-    def possible(self, ways: Sequence[tuple[Way, int]], arrays: Sequence[Entity]) -> list[tuple[Way, int]]:
+    def ways(self, expr: Product | Call, search: Search, arrays: Sequence[Entity]) -> LocalWays:
+        """Those of an operation on these arrays."""
+        below = [(entity.search, entity.partial) for entity in arrays]
+        key = alike(self.problem, expr, below)
+        if key not in self.known.ways:
+            self.known.ways[key] = local_ways(self.problem, expr, search, below, self.scale)
+        return self.known.ways[key]
+
+    def possible(self, ways: Ways, arrays: Sequence[Entity]) -> Ways:
         """The ways whose operands and result, which these arrays are, can lie so."""
-        known = [(entity.states.place, self.between(entity)) for entity in arrays]
-        return [
-            (way, price)
-            for way, price in ways
-            if all(
-                at in place and table[place[at], place[at]] < NEVER
-                for at, (place, table) in zip((*way.at, way.result), known, strict=True)
-            )
-        ]
+        fits = np.ones(len(ways.prices), dtype=bool)
+        for entity, places in zip(arrays, ways.at, strict=True):
+            fits &= (places >= 0) & (self.between(entity).diagonal()[places] < NEVER)
+        return ways.those(fits)
 
     # --- tables
 

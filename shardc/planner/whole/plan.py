@@ -25,8 +25,8 @@ from shardc.planner.whole.arrays import Entity, Lying, every_line
 from shardc.planner.whole.digits import DigitWays
 from shardc.planner.whole.eliminate import Factor, Solved, easier, solve
 from shardc.planner.whole.factor_graph import FactorGraph
-from shardc.planner.whole.nodes import TooWide
-from shardc.planner.whole.prices import NEVER, Prices, Scale
+from shardc.planner.whole.nodes import Known, TooWide
+from shardc.planner.whole.prices import NEVER, Scale
 from shardc.planner.whole.prune import prune
 from shardc.planner.whole.realise import Exact, as_written, exact, merged
 from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders, joined
@@ -111,14 +111,14 @@ class _Task:
     problem: Problem
     planning: Planning
     scale: Scale
-    prices: Prices
+    known: Known
 
     @classmethod
     def of(cls, problem: Problem, planning: Planning) -> _Task:
         scale = _scale(problem)
         if scale is None:
             raise TooWide
-        return cls(problem, planning, scale, {})
+        return cls(problem, planning, scale, Known())
 
     def solved(self, rewritten: Rewritten, known: int = NEVER) -> Choice:
         graph = self._graph(rewritten)
@@ -126,7 +126,7 @@ class _Task:
 
     def _graph(self, rewritten: Rewritten, digits: DigitWays | None = None) -> FactorGraph:
         problem = replace(self.problem, program=rewritten.program)
-        return FactorGraph.of(problem, self.scale, self.prices, digits)
+        return FactorGraph.of(problem, self.scale, self.known, digits)
 
     def in_digits(self, choice: Choice) -> Choice:
         """The same order of products, where these may be done in digits as well."""

@@ -31,6 +31,7 @@ from shardc.planner.paths.search import Search
 from shardc.rules.products import placements
 
 PriceArray = NDArray[np.int64]  # of one array or two: a price for each of their shardings
+Places = NDArray[np.int64]  # of each of several ways, or of a node's states: the place in an array's States
 Prices = dict[tuple[tuple[int, ...], int], PriceArray]  # by the shape and the bytes of an array
 NEVER = 1 << 56
 BITS = 55  # of a price that some plan may have
@@ -81,6 +82,7 @@ class States:
     wire: NDArray[np.int64]
     parts: NDArray[np.int64]
     blocks: NDArray[np.int64]  # of each sharding: into how many it cuts an array
+    is_whole: NDArray[np.bool_]  # without partial sums: these come first
 
 
 @lru_cache(maxsize=32)
@@ -100,8 +102,10 @@ def states(around: Graph, model: CostModel, array: LocalBlock | None) -> States:
     columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     source, target, wire, parts = (columns[at] for at in range(4))
     latency, per_byte = _in_rounds(rates)
-    blocks = [around.mesh.product(around.shardings[number].sharded) for number in numbers]
-    return States(numbers, place, source, target, latency, per_byte, wire, parts, np.array(blocks, dtype=np.int64))
+    lie = [around.shardings[number] for number in numbers]
+    blocks = np.array([around.mesh.product(sharding.sharded) for sharding in lie], dtype=np.int64)
+    is_whole = np.array([not sharding.unreduced for sharding in lie], dtype=bool)
+    return States(numbers, place, source, target, latency, per_byte, wire, parts, blocks, is_whole)
 
 
 def _in_rounds(rates: list[Rate]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -131,7 +135,10 @@ def between(search: Search, scale: Scale) -> PriceArray:
     found[~fits, :] = NEVER
     found[:, ~fits] = NEVER
     _add_routes(search, all_states, scale, found)
-    _close(found)
+    can_lie = np.flatnonzero(fits)
+    closed = found[np.ix_(can_lie, can_lie)]
+    _close(closed, int(np.count_nonzero(all_states.is_whole[can_lie])))
+    found[np.ix_(can_lie, can_lie)] = closed
     return found
 
 
@@ -158,10 +165,13 @@ def _edges(search: Search, every: States, scale: Scale) -> PriceArray:
     return found
 
 
-def _close(found: PriceArray) -> None:
-    """Floyd and Warshall: by way of each sharding in turn."""
+def _close(found: PriceArray, whole: int) -> None:
+    """Floyd and Warshall: by way of each sharding in turn. Nothing leads from the first, which are `whole`, to partial
+    sums, which are the others: these are on the way from others alone, and nothing goes on to them from the first."""
     for middle in range(len(found)):
-        np.minimum(found, found[:, middle, None] + found[None, middle, :], out=found)
+        start, end = (0, whole) if middle < whole else (whole, len(found))
+        part = found[start:, :end]
+        np.minimum(part, found[start:, middle, None] + found[None, middle, :end], out=part)
 
 
 def _add_routes(search: Search, every: States, scale: Scale, found: PriceArray) -> None:
