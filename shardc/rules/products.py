@@ -176,9 +176,9 @@ def _cuts(count: int, rank: int) -> Iterator[list[tuple[int, int]]]:
 def _partials(free: Axes, unreduced: tuple[frozenset[str], ...]) -> Iterator[tuple[frozenset[str], ...]]:
     """Every way to have the operands unreduced over axes that shard nothing, each axis on one operand at most."""
     candidates = [axis for axis in free if any(axis in allowed for allowed in unreduced)]
-    for owners in product(range(-1, len(unreduced)), repeat=len(candidates)):
+    for owners in product((None, *range(len(unreduced))), repeat=len(candidates)):
         pairs = list(zip(candidates, owners, strict=True))
-        if all(owner < 0 or axis in unreduced[owner] for axis, owner in pairs):
+        if all(owner is None or axis in unreduced[owner] for axis, owner in pairs):
             yield tuple(frozenset(a for a, owner in pairs if owner == i) for i in range(len(unreduced)))
 
 

@@ -149,7 +149,7 @@ class _Digit:
 
     @property
     def longer(self) -> Axes:
-        return self.old if len(self.old) >= len(self.new) else self.new
+        return max(self.old, self.new, key=len)
 
     def filled(self, later: frozenset[str]) -> Axes:
         """Its axes when those that come have come, except some that do so later."""

@@ -5,9 +5,9 @@
     python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow
 
 A mutant has a comparison, a constant, an operator, a condition or two arguments changed; annotations, docstrings and
-messages stay. First the tests of `TESTS` run with every function noting that it was entered, so that of each test it is
+messages stay. First the tests of `TESTS` run with every block noting that it was entered, so that of each test it is
 known where it comes, and how long it takes; `--kept FILE` keeps that for another run. A mutant is given the tests that
-enter its function, the quickest first, as many as `--seconds` of processor time allow; it is killed by the first that
+come to its block, the quickest first, as many as `--seconds` of processor time allow; it is killed by the first that
 fails, and by twice that time. A process that has loaded the tests is forked for each, and the functions are changed
 there; what changes as a module is loaded is written to a copy of the tree and tried in a process of its own. What
 survives is printed with its place, to be judged: a test is missing, or the mutant means the same.
@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,17 +49,17 @@ TESTS = {  # of each room: folders of tests
     "lowering": "lowering proving cost planner",
     "emit": "emit proving",
     "cost": "cost planner lowering",
-    "planner": "planner",
+    "planner": "planner cost lowering simulate",
 }
 NOT_FORKED = "tests/emit/test_wrong_arguments.py"  # starts JAX's threads as it is loaded, which no fork has
 OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --import-mode=importlib")
 MEMORY = 16 << 30  # addresses of a child: more than this is a list without an end
-Reached = dict[str, list[str]]  # functions, as module:line, and the tests that enter them
+Reached = dict[str, list[str]]  # blocks, as module:line, and the tests that enter them
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run with nothing changed tells: each test's seconds, and where it comes."""
+    """What a run with nothing changed tells: each test's seconds, and to which blocks it comes."""
 
     seconds: dict[str, float]
     entered: Reached
@@ -74,10 +74,10 @@ class Seen:
         return [test for test, until in zip(tests, spent[1:], strict=True) if until <= most]
 
     def entering(self, mutant: Mutant) -> set[str]:
-        """Those that enter its function; of what no function says, any of the module's."""
+        """Those that come to its block; of what no function says, any of the module's."""
         name = str(mutant.path)
-        lines = [line for first, line, last in functions(mutant.path) if first <= mutant.line <= last]
-        keys = [f"{name}:{line}" for line in lines[-1:]] or [key for key in self.entered if key.startswith(f"{name}:")]
+        own = [f"{name}:{first}" for first, last in blocks(mutant.path) if first <= mutant.line <= last]
+        keys = own[-1:] or [key for key in self.entered if key.startswith(f"{name}:")]
         return {test for key in keys for test in self.entered.get(key, [])}
 
 
@@ -88,24 +88,28 @@ def together(every: Sequence[Seen]) -> Seen:
     return Seen(seconds, entered, [test for seen in every for test in seen.fails])
 
 
+def bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    """The blocks of its functions: of each function, branch, loop and case what is done there."""
+    for node in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        for part in ast.walk(node):
+            every = [getattr(part, name, []) for name in ("body", "orelse", "finalbody")]
+            yield from (body for body in every if isinstance(body, list) and body)
+
+
 @functools.cache
-def functions(path: Path) -> list[tuple[int, int, int]]:
-    """Of each function, outer ones first, its first line, the line of its name, its last line."""
-    found = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef))
-    return sorted(
-        (min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.lineno, node.end_lineno or 0)
-        for node in found
-    )
+def blocks(path: Path) -> list[tuple[int, int]]:
+    """The first and the last line of each block, outer ones first."""
+    found = {(body[0].lineno, body[-1].end_lineno or 0) for body in bodies(parsed(path))}
+    return sorted(found, key=lambda lines: (lines[0], -lines[1]))
 
 
 def noting(path: Path) -> ast.Module:
-    """The module, each function noting in `REACHED` that it was entered."""
+    """The module, each block noting in `REACHED` that it was entered."""
     tree = parsed(path)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            has_docstring = ast.get_docstring(node) is not None
-            note = ast.parse(f"REACHED.add({f'{path}:{node.lineno}'!r})").body[0]
-            node.body.insert(int(has_docstring), ast.copy_location(note, node))
+    for body in {id(body): body for body in bodies(tree)}.values():
+        has_docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        note = ast.parse(f"REACHED.add({f'{path}:{body[0].lineno}'!r})").body[0]
+        body.insert(int(has_docstring), ast.copy_location(note, body[0]))
     return ast.fix_missing_locations(tree)
 
 
@@ -127,6 +131,7 @@ class Tried:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        gc.unfreeze()  # what the tests have loaded is looked through for functions
         self.items = {item.nodeid: item for item in session.items}
         for path in (path for room in TESTS for path in modules(room, [])):  # some are loaded late
             importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))

@@ -1,5 +1,6 @@
 """What is legal of each form: every program and plan is, and every check of the table is seen to find its fault."""
 
+import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,19 @@ from hypothesis import given, settings
 
 import shardc
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllGather
+from shardc.ir import legal
+from shardc.ir.collectives import AllGather, CollectivePermute
+from shardc.ir.dtypes import DTYPES
 from shardc.ir.expressions import Pattern
 from shardc.ir.legal import PROGRAM, SCHEDULE, faults_of
-from shardc.ir.plan import How, Together
+from shardc.ir.plan import Apply, How, Together
 from shardc.ir.sharding import Sharding
 from shardc.testing import programs
 
 NOTATION = json.loads((Path(__file__).parents[1] / "data" / "notation.json").read_text(encoding="utf-8"))
 PLAN = shardc.plan("A[I_X, J] · B[J, K_Y] → C[I, K_Y]", mesh="X=2,Y=2", dims="I=8,J=8,K=8")
+LOOPED = shardc.plan("for L { x = relu(x[I_X]); S[L, I_X] = neg(x) }", mesh="X=2", dims="L=3,I=8")
+SUMMED = shardc.plan("S[I_X, K] = relu(A[I_X, J_Y] · B[J_Y, K])", mesh="X=2,Y=2", dims="I=8,J=8,K=8")
 GATHERS = shardc.plan("A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]", mesh="X=2,Y=2", dims="I=8,J=8,K=8")
 
 
@@ -37,9 +42,35 @@ def with_step(number, **changes):
     return with_block(steps=tuple(steps))
 
 
+def with_step_of_two():
+    values, last = PLAN.schedule.values, PLAN.schedule.steps[-1]
+    step = replace(last, results=(*last.results, len(values)))
+    return with_block(values=(*values, values[last.result]), steps=(*PLAN.schedule.steps[:-1], step))
+
+
+def with_trip(**changes):
+    (loop,) = LOOPED.schedule.steps
+    step = replace(loop, op=replace(loop.op, **changes))
+    return replace(LOOPED.schedule, block=replace(LOOPED.schedule.block, steps=(step,)))
+
+
+def with_rows(number, **changes):
+    """Of what a trip leaves."""
+    body = LOOPED.schedule.steps[0].op.body
+    values = list(body.values)
+    values[body.outputs[number]] = replace(values[body.outputs[number]], **changes)
+    return with_trip(body=replace(body, values=tuple(values)))
+
+
 def with_statement(**changes):
     (statement,) = PLAN.program.statements
     return replace(PLAN.program, statements=(replace(statement, **changes),))
+
+
+def with_use(**changes):
+    (statement,) = PLAN.program.statements
+    first, *others = statement.expr.operands
+    return with_statement(expr=replace(statement.expr, operands=(replace(first, **changes), *others)))
 
 
 def with_group(first, last, schedule=PLAN.schedule):
@@ -48,12 +79,29 @@ def with_group(first, last, schedule=PLAN.schedule):
 
 LAST = len(PLAN.schedule.steps) - 1
 OUTPUT = PLAN.schedule.outputs[0]
+ALL, TO_ITSELF = Pattern.exactly(Sharding.replicated(2)), CollectivePermute(("X",), (("X",), ("Y",)))
 ILLEGAL = {
     "an axis twice": ("arrays", with_value(0, sharding=Sharding((("X",), ("X",)))), "axis X is used twice"),
     "an axis of no mesh": ("arrays", with_value(0, sharding=Sharding((("Z",), ()))), "axis Z is not of the mesh"),
     "a dim twice": ("arrays", with_value(0, dims=("I", "I")), "a dim occurs twice"),
     "a size not divided": ("arrays", with_value(0, shape=(7, 8)), "do not divide the shape (7, 8)"),
     "a subscript too many": ("arrays", with_value(0, dims=("I",)), "1 dims, 2 sizes, 2 subscripts"),
+    "two values of one step": ("steps", with_step_of_two(), "leaves 2 values"),
+    "dims that it has not": ("steps", with_step(LAST, seen=(("I",), ("J", "K"))), "its operands are not of the dims"),
+    "a dim of two sizes": ("steps", with_value(OUTPUT, shape=(16, 8)), "dim I has the sizes 8 and 16"),
+    "positions of an array": ("steps", with_step(0, op=Apply("index")), "positions are of no operand"),
+    "a move of another type": ("steps", with_value(OUTPUT, dtype=DTYPES["f32"]), "a move keeps the dims and the type"),
+    "a move that is none": ("steps", with_step(LAST, op=TO_ITSELF), "the permute moves nothing"),
+    "a trip too few": ("steps", with_trip(trips=0), "0 trips"),
+    "a trip that leaves it elsewhere": ("steps", with_rows(0, sharding=Sharding(((),))), "outside or after a trip"),
+    "a row of another size": ("steps", with_rows(1, shape=(4,)), "at an index of L"),
+    "an output that nothing writes": ("order", with_block(steps=()), "is never written"),
+    "an output elsewhere": (
+        "interface",
+        replace(PLAN.schedule, program=with_statement(pattern=ALL)),
+        "does not lie as",
+    ),
+    "a function as one": ("together", with_group(0, 2, SUMMED.schedule), "beside the product there are moves alone"),
     "read too early": ("order", with_step(0, operands=(OUTPUT,)), f"reads value {OUTPUT} before it is written"),
     "no such value": ("order", with_step(0, operands=(99,)), "there is no value 99"),
     "written twice": ("order", with_step(LAST, results=(0,)), "is written twice"),
@@ -68,6 +116,11 @@ ILLEGAL = {
 PROGRAMS = {
     "an axis of no mesh": (with_statement(pattern=Pattern((("Z",), ()))), "axis Z is not of the mesh"),
     "an axis twice": (with_statement(pattern=Pattern((("X",), ()), frozenset("X"))), "axis X is used twice"),
+    "a subscript too few": (with_statement(pattern=Pattern((None,))), "2 dims, 1 subscripts"),
+    "a use in fewer dims": (with_use(dims=("I",), pattern=None), "A has the dims ('I', 'J'), not ('I',)"),
+    "returned twice": (replace(PLAN.program, returns=("C", "C")), "C is named twice"),
+    "returned from nowhere": (replace(PLAN.program, returns=("D",)), "there is no D"),
+    "an unknown array of a loop": (replace(LOOPED.program, inputs=()), "x is not known before"),
     "a name that is not known": (replace(PLAN.program, inputs=PLAN.program.inputs[:1]), "B is neither an input"),
 }
 
@@ -84,8 +137,25 @@ def test_each_check_of_a_program_finds_its_fault(program, reason):
     assert any(reason in str(fault) for fault in faults_of(program))
 
 
-def test_no_check_is_left_untried():
+def reasons_written():
+    """Of each reason that the module gives, the longest part that it says whatever is at fault."""
+    for node in ast.walk(ast.parse(Path(legal.__file__).read_text(encoding="utf-8"))):
+        match node:
+            case (
+                ast.Call(func=ast.Name("Fault"), args=[_, reason])
+                | ast.Yield(reason)
+                | ast.Return(ast.expr() as reason)
+            ):
+                parts = [part.value for part in ast.walk(reason) if isinstance(part, ast.Constant)]
+                words = [part for part in parts if isinstance(part, str) and " " in part.strip()]
+                yield from [max(words, key=len)] if words else []
+
+
+def test_no_check_and_no_reason_is_left_untried():
     assert {check for check, _, _ in ILLEGAL.values()} == set(SCHEDULE)
+    forms = [*(form for _, form, _ in ILLEGAL.values()), *(form for form, _ in PROGRAMS.values())]
+    found = "; ".join(fault.reason for form in forms for fault in faults_of(form))
+    assert [reason for reason in reasons_written() if reason not in found] == []
     assert set(PROGRAM) == {"shardings", "names"}
 
 

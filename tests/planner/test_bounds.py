@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.ir.exchange import received_to_add
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner.bounds.bound import _of_arrays, _outputs
@@ -74,6 +75,12 @@ def check_below(case, dtype, objective):
 def test_no_plan_gets_below_the_bound_whatever_is_left_in_parts(case):
     plan = planned(case)
     assert 0 <= plan.bound.wire_bytes <= plan.cost.wire_bytes
+
+
+@pytest.mark.parametrize(("total", "bytes_"), [(16, 16), (18, 0), (4, 4)])
+def test_sums_over_two_of_four_devices_are_received_by_all_where_they_share_the_bytes_evenly(total, bytes_):
+    """One other's part of each of the sums, and these for three more devices: 2 + 4 - 2 quarters of all."""
+    assert received_to_add(total, 2, 1, 4) == bytes_
 
 
 # --- against ranks

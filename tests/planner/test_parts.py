@@ -2,9 +2,10 @@
 
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -12,20 +13,24 @@ from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For
-from shardc.ir.sharding import Sharding
-from shardc.planner import Idle, Objective
+from shardc.ir.sharding import Array, Sharding, spell
+from shardc.planner import Idle, Objective, plan_program
+from shardc.planner.budget import Meter
 from shardc.planner.options import Method, Options
 from shardc.planner.paths.few import few_choices, fitted
+from shardc.planner.paths.graph import sharding_graph
 from shardc.planner.planned import Gap, Planning
 from shardc.planner.problem import Problem
+from shardc.planner.products.placing import Movable, few_ways
 from shardc.planner.program.plan import planned_at_once
-from shardc.planner.whole import plan
+from shardc.planner.statement.strategies import searched
+from shardc.planner.whole import nodes, plan
 from shardc.planner.whole.arrays import is_accumulated
 from shardc.planner.whole.eliminate import Solved, solve
 from shardc.planner.whole.plan import _Task
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.rewrites import Rewritten
-from shardc.testing import matmuls
+from shardc.testing import Case, matmuls, shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from meaning import assert_means_the_program
@@ -78,14 +83,36 @@ def test_a_pruned_graph_has_the_same_least_price_and_none_below_what_is_known(ob
     assert plan._solved(graph, known=least // 2) == Solved((), NEVER, NEVER)
 
 
-@pytest.mark.parametrize(
-    ("inner", "is_linear"), [("G = G + W[L, M, I]", True), ("G = G + relu(G)", False), ("G = W[L, M, I]", True)]
-)
-def test_what_a_loop_in_a_loop_only_adds_to_is_accumulated(inner, is_linear):
-    text = f"G[I] = A[I]; for L {{ for M {{ {inner} }} }}; S[I] = G"
+LINEAR = ("G", "neg(G)", "W[L, M, I]", "relu(W)", "(relu(W) - G)", "where(W > 0, G, W)")
+OTHER = ("relu(G)", "relu(W + G)", "exp(neg(G))", "G ⊙ G", "neg(relu(W - G))", "where(G > 0, G, W)")
+
+
+@pytest.mark.parametrize("most", [0, 10_000])
+def test_a_use_is_priced_from_as_many_places_as_a_table_has_room_for(most, monkeypatch):
+    """The first use of T is where it lies, later ones are from there or from a copy that is kept."""
+    text = "T = A[I_X, J_Y] · B[J_Y, K]; S[I, L] = T · C[K_X, L]; R[I, M_Y] = T · D[K, M_Y]; Q[I, K_X] = relu(T)"
+    program, objective = parsed(text, Mesh.of({"X": 2, "Y": 2}), dict.fromkeys("IJKLM", 64)), Objective.BYTES
+    model, planning = model_of(program.mesh), Planning(objective, Idle.USE, planned_at_once)
+    free = plan_program(program, model, objective)
+    monkeypatch.setattr(nodes, "MOST_TOGETHER", most)
+    graph = _Task.of(Problem(program, model, objective, program.mesh.names), planning)._graph(Rewritten.of(program))
+    assert max(len(factor.nodes) for factor in graph.nodes.factors) == (3 if most else 2)
+    found = plan_program(program, model, objective)
+    assert found.price(objective) >= free.price(objective)
+    assert_means_the_program(found.schedule)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(LINEAR + OTHER), min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_what_a_loop_only_adds_to_is_accumulated(terms, is_named, is_inner):
+    """Whether the sum has a name of its own, and in a loop in a loop as well."""
+    total = " + ".join(terms).replace("W[L, M, I]", "W").replace("W", "W[L, M, I]", 1)
+    body = f"T = {total}; G = T" if is_named else f"G = {total}"
+    text = f"G[I] = A[I]; for L {{ {f'for M {{ {body} }}' if is_inner else body.replace(', M', '')} }}; S[I] = G"
     program = parsed(text, Mesh.of({"X": 2}), {"I": 8, "L": 2, "M": 2})
     (loop,) = (each for each in program.statements if isinstance(each, For))
-    assert is_accumulated(program.inside(loop), "G") == is_linear
+    if "G" in loop.carried:
+        assert is_accumulated(program.inside(loop), "G") == all(term in LINEAR for term in terms)
 
 
 def test_under_a_limit_below_the_plans_peak_each_statement_is_leaner_or_all_is_refused():
@@ -105,6 +132,9 @@ def test_under_a_limit_below_the_plans_peak_each_statement_is_leaner_or_all_is_r
 
 @settings(max_examples=10)
 @given(matmuls(max_axes=2), st.sampled_from(Objective))
+@example(  # of one axis after another neither gains
+    Case("A[I, J] · B[J, K] → C[I, K]{U_XY}", Mesh.of({"X": 2, "Y": 2}), dict.fromkeys("IJK", 8)), Objective.BYTES
+)
 def test_without_a_search_a_plan_means_the_program_and_costs_no_less(case, objective):
     program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims, dtype="bf16")
     model = model_of(case.mesh)
@@ -128,3 +158,50 @@ def test_without_a_search_functions_and_open_shardings_are_planned_too(text):
     program = parsed(text, mesh, dict.fromkeys("IJK", 8))
     found = planned_at_once(program, model_of(mesh), Objective.BYTES, Options(method=Method.ROUTES, idle=False))
     assert_means_the_program(found.schedule)
+
+
+@settings(max_examples=20)
+@given(st.data(), st.booleans())
+def test_few_ways_are_the_cheapest_of_all_that_were_looked_at(data, is_open):
+    """Up to the goal, if there is one; else of each result's sharding one, and few of these. Prices are any at all."""
+    mesh, prices = Mesh.of({"X": 2, "Y": 2}), data.draw(st.integers(0, 1 << 30))
+
+    def movable(name, dims, *lies):
+        around = sharding_graph(mesh, len(dims), mesh.names)
+        return Movable(dims, lies, around, lambda n: Random(f"{prices} {name} {n}").choice([None, *range(40)]))
+
+    a, b, goal = (data.draw(shardings(mesh, rank, unreduced=False)) for rank in (3, 3, 2))
+    operands = [movable("A", ("I", "J", "L"), a), movable("B", ("J", "L", "K"), b)]  # J or L: the result lies alike
+    result, seen = movable("C", ("I", "K"), *([] if is_open else [goal])), {}
+
+    def product_price(way):
+        below = [operand.price(at) for operand, at in zip(operands, way.at, strict=True)]
+        seen[way] = own = sum(below) + Random(f"{prices} {way}").randrange(40)
+        return own - sum(below)
+
+    found = few_ways(operands, result, product_price, Meter.unlimited())
+    totals = {
+        way: price + result.price(way.result) for way, price in seen.items() if result.price(way.result) is not None
+    }
+    least = {way.result: min(t for w, t in totals.items() if w.result == way.result) for way in totals}
+    assert [totals[way] for way, _ in found] == sorted(least.values())[: 4 if is_open else 1]
+    assert all(price == seen[way] for way, price in found)
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(("sum", "max", "softmax", "logsumexp", "relu")), st.sampled_from(Objective))
+def test_what_a_search_adds_up_is_what_its_steps_are_priced(data, function, objective):
+    """With the AllReduces of a function over a sharded dim, which the search takes for a part of the function."""
+    mesh, dims = Mesh.of({"X": 2, "Y": 4}), ("I", "J")
+    left = ("I",) if function in ("sum", "max", "logsumexp") else dims
+    before, after = (data.draw(shardings(mesh, len(names), unreduced=False)) for names in (dims, left))
+    called = function if function == "relu" else f"{function}_J"
+    text = f"{called}(A{spell(dims, before)}) → S{spell(left, after)}"
+    program, model = parsed(text, mesh, {"I": 1024, "J": 4096}), model_of(mesh)
+    ((given_array,), (statement,)) = program.inputs, program.statements
+    array = Array("A", dims, program.shape(dims), before, given_array.dtype)
+    problem = Problem(program, model, objective, mesh.names)
+    root, goal = searched(problem.given(problem.environment.with_value(array)), statement)
+    planned = planned_at_once(program, model, objective, Options(idle=True))
+    own, steps = (objective.measures(each) for each in (root.paths(goal).price[goal], planned.price(objective)))
+    assert own[1] == steps[1] and abs(own[0] - steps[0]) <= len(planned.schedule.steps)  # each a picosecond up or down

@@ -30,6 +30,10 @@ KINDS = {
         "T = A[I, J]{} · B[J, K]{}; S[I, L]{} = T · C[K, L]{}; R[I, M]{} = T · D[K, M]{}",
         {"T": "IK"},
     ),
+    "three consumers": (
+        "T = A[I, J]{} · B[J, K]{}; S[I, L]{} = T · C[K, L]{}; R[I, M]{} = T · D[K, M]{}; Q[I, K]{} = relu(T)",
+        {"T": "IK"},
+    ),
     "a function": ("T = A[I, J]{} · B[J, K]{}; S[I, K]{} = relu(T)", {"T": "IK"}),
     "a product of a function": (
         "T = A[I, J]{} · B[J, K]{}; H = gelu(T); S[I, L]{} = H · C[K, L]{}",

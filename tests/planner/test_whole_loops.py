@@ -15,6 +15,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, planned_at_once
 from shardc.planner.options import Options
+from shardc.planner.program.loops import _Looped
 from shardc.testing import shardings
 from shardc.testing.oracles import all_shardings
 
@@ -145,3 +146,23 @@ def test_no_choice_of_what_a_loop_leaves_free_is_cheaper(case, objective):
 @given(cases(), st.sampled_from(Objective))
 def test_no_choice_of_what_a_loop_leaves_free_is_cheaper_over_more(case, objective):
     assert_no_choice_is_cheaper(case, objective)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), st.sampled_from(Objective), st.sampled_from([1, 3, 8]))
+def test_in_turn_a_loop_is_chosen_by_what_it_costs(data, objective, trips):
+    """Where it carries x: brought there once, read in two shardings in each trip, and left there."""
+    mesh, prices = Mesh.of({"X": 4}), []
+    x, y, z = (spell("IJ", data.draw(shardings(mesh, 2, unreduced=False))) for _ in range(3))
+    text = f"for L {{ T{y} = neg(x{x}); R{z} = relu(x); x = T[I, J] - R }}"
+
+    def noted(loop, trip):
+        prices.append(priced(loop, trip))
+        return prices[-1]
+
+    priced = _Looped._price
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Looped, "_price", noted)
+        found = planned_at_once(parsed(text, mesh, trips), model_of(mesh), objective).price(objective)
+    chosen, spent = (objective.measures(price) for price in (min(prices), found))
+    assert chosen[1] == spent[1] and abs(chosen[0] - spent[0]) <= 4 * trips  # steps, each a picosecond up or down

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.cost import CHIPS, LinkModel
+from shardc.ir.expressions import Pattern
+from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Schedule
 from shardc.planner import Objective
 from shardc.planner.problem import Problem
 from shardc.planner.program.written import _Writer
 from shardc.report.table import describe
-from shardc.testing import programs
+from shardc.rules.written import goal
+from shardc.testing import programs, shardings
 from shardc.testing.drawn_loops import loops
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -66,6 +69,19 @@ def whole(program):
     steps = tuple(done.step for done in writer.all())
     outputs = tuple(writer.held[program.results[place].name][-1] for place in program.outputs)
     return Schedule(program, Block(tuple(writer.builder.values), tuple(range(len(inputs))), outputs, steps))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_a_pattern_asks_for_has_each_axis_once_and_keeps_what_it_may(data):
+    mesh = Mesh.of({"X": 2, "Y": 2, "Z": 2})
+    left, other = (data.draw(shardings(mesh, 2, unreduced=kind)) for kind in (False, True))
+    wanted = Pattern(tuple(axes if data.draw(st.booleans()) else None for axes in other.dims), other.unreduced)
+    found, taken = goal(left, wanted), {axis for axes in wanted.dims for axis in axes or ()} | wanted.unreduced
+    assert wanted.matches(found) and len(found.used) == len([*found.sharded, *found.unreduced])
+    for own, lies, asked in zip(left.dims, found.dims, wanted.dims, strict=True):
+        if asked is None:
+            assert lies == own[: len(lies)] and (lies == own or own[len(lies)] in taken)
 
 
 @pytest.mark.parametrize("objective", ["time", "bytes"])

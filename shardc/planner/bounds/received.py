@@ -109,10 +109,20 @@ def _to_device(matmul: Matmul, place: Mapping[str, int]) -> int:
     left, right = (_held(operand, place, matmul) for operand in (matmul.left, matmul.right))
     rows, columns = common(matmul.rows, wanted), common(matmul.columns, wanted)
     inner = matmul.count(matmul.inner)
-    of_left = (common(matmul.rows, wanted, left), common(matmul.inner, left)) if left else (0, 0)
-    of_right = (common(matmul.columns, wanted, right), common(matmul.inner, right)) if right else (0, 0)
+
+    def share(dims: tuple[str, ...], held: Box | None) -> tuple[int, int]:
+        """Of these wanted indices and of the summed ones, how many are held."""
+        return (common(dims, wanted, held), common(matmul.inner, held)) if held else (0, 0)
+
     return sum(
-        count * block_spread(inner, rows, columns, of_left if has_left else (0, 0), of_right if has_right else (0, 0))
+        count
+        * block_spread(
+            inner,
+            rows,
+            columns,
+            share(matmul.rows, left if has_left else None),
+            share(matmul.columns, right if has_right else None),
+        )
         for (has_left, has_right), count in classes(matmul.batched, wanted, (left, right))
     )
 

@@ -220,17 +220,13 @@ class _Task:
 
     def _reshape(self, whole: tuple[Dims, Sharding], split: Reshape, dtype: DType) -> int:
         """The price of seeing an array of the whole in digits."""
-        (dims, lies), program, mesh, alone = whole, self.problem.program, self.problem.mesh, self.problem.model.alone
+        (dims, lies), problem, mesh = whole, self.problem, self.problem.mesh
         if not any(split.sizes):
             return 0
-        if alone.measured is None:
-            return self.problem.objective.price(0, 0)
-        shape, seconds = program.shape(dims), 0.0
-        before = Array("", dims, shape, lies, dtype)
-        after = replace(before, shape=shape_after(split, shape), sharding=reshaped(split, lies, mesh))
-        if copies_to_reshape(before, after, mesh):
-            seconds = before.local_bytes(mesh) * alone.copy_s_per_byte
-        return self.problem.objective.price(picoseconds(seconds), 0)
+        before = Array("", dims, problem.program.shape(dims), lies, dtype)
+        after = replace(before, shape=shape_after(split, before.shape), sharding=reshaped(split, lies, mesh))
+        copied = before.local_bytes(mesh) if copies_to_reshape(before, after, mesh) else 0
+        return problem.objective.price(picoseconds(copied * problem.model.alone.copy_s_per_byte), 0)
 
     def bounds(self, axes: Axes) -> list[MovesBound]:
         """What each array costs at least, the result first."""

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count, islice
-from operator import itemgetter
 from typing import TypeAlias
 
 from shardc.errors import ShardcError
@@ -111,7 +110,7 @@ class _Ranked:
 
     def known(self) -> list[tuple[Table, ShardingNumber]]:
         """Those that have their price."""
-        return [(root, goal) for _, _, root, goal in sorted(self._queue, key=itemgetter(0, 1)) if goal is not None]
+        return [(root, goal) for _, _, root, goal in sorted(self._queue) if goal is not None]
 
     def _push(self, number: int, root: Table) -> None:
         try:
@@ -151,7 +150,7 @@ class _Strategies:
     _alone: int = field(init=False)
     _found: list[tuple[int, Table]] = field(default_factory=list)
     _queue: list[tuple[int, int, _Entry]] = field(default_factory=list)
-    _count: int = 0
+    _numbers: Iterator[int] = field(default_factory=count)
     _met: set[_Places] = field(default_factory=set)
     _ways: dict[_Lie, list[_Call]] = field(default_factory=dict)  # of a function, by how its operands lie
 
@@ -187,9 +186,7 @@ class _Strategies:
             self._push(bound, _Entry(tuple(table for _, table in found), places))
 
     def _push(self, price: int, entry: _Entry, number: int | None = None) -> None:
-        if number is None:
-            self._count, number = self._count + 1, self._count
-        heapq.heappush(self._queue, (price, number, entry))
+        heapq.heappush(self._queue, (price, next(self._numbers) if number is None else number, entry))
 
     def _expand(self, entry: _Entry) -> None:
         tables, expr = entry.tables, self.expr

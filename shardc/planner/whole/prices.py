@@ -99,7 +99,7 @@ def states(around: Graph, model: CostModel, array: LocalBlock | None) -> States:
             if target in place:
                 rows.append((at, place[target], wire, parts))
                 rates.append(rate)
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), 4).T
     source, target, wire, parts = (columns[at] for at in range(4))
     latency, per_byte = _in_rounds(rates)
     lie = [around.shardings[number] for number in numbers]

@@ -1,0 +1,47 @@
+"""Numbers that the notation writes, and types: against NumPy's of the same name."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardc.errors import ShardcError
+from shardc.ir.dtypes import DTYPES, Kind
+from shardc.ir.functions import FUNCTIONS, Gives
+from shardc.ir.scalars import Folded, Literal, number
+
+OF_NUMBERS = [
+    row
+    for row in FUNCTIONS.values()
+    if not row.over_dims and row.gives is not Gives.BOOL and row.name not in ("where", "cast", "widen", "again")
+]
+VALUES = st.sampled_from(["0", "1", "2", "0.25", "3", "0.7", "100", "1e-3", "4", "inf"])
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(OF_NUMBERS), st.tuples(VALUES, VALUES), st.booleans())
+def test_a_function_of_numbers_is_numpys(row, texts, is_negative):
+    """Whole and exact where it can be, and else the nearest float; what is no number is refused."""
+    below = [Folded("neg", (Literal(text),)) if is_negative else Literal(text) for text in texts[: row.arity]]
+    sign = -1 if is_negative else 1
+    with np.errstate(all="ignore"):
+        expected = row.numpy(np, *(0 + sign * np.float64(text) for text in texts[: row.arity]))  # of zeros one
+    try:
+        found = float(number(Folded(row.name, tuple(below)), {}))
+    except ShardcError:
+        assert np.isnan(expected) or (row.name, texts[1]) == ("div", "0")
+        return
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-300, nan_ok=True)
+
+
+@pytest.mark.parametrize("row", DTYPES.values(), ids=str)
+def test_a_type_is_what_jax_has_by_its_name(row):
+    kinds = {Kind.FLOAT: jnp.floating, Kind.INT: jnp.integer, Kind.COMPLEX: jnp.complexfloating, Kind.BOOL: np.bool_}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # finfo looks for subnormals
+        dtype = np.dtype(getattr(jnp, row.jax))
+        assert row.bytes == dtype.itemsize and jnp.issubdtype(dtype, kinds[row.kind])
+        assert row.unit == (float(jnp.finfo(dtype).eps) / 2 if row.kind is Kind.FLOAT else 0)
