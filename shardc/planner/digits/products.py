@@ -225,8 +225,9 @@ class _Task:
             return 0
         before = Array("", dims, problem.program.shape(dims), lies, dtype)
         after = replace(before, shape=shape_after(split, before.shape), sharding=reshaped(split, lies, mesh))
-        copied = before.local_bytes(mesh) if copies_to_reshape(before, after, mesh) else 0
-        return problem.objective.price(picoseconds(copied * problem.model.alone.copy_s_per_byte), 0)
+        rate = problem.model.alone.copy_s_per_byte
+        seconds = before.local_bytes(mesh) * rate if rate and copies_to_reshape(before, after, mesh) else 0.0
+        return problem.objective.price(picoseconds(seconds), 0)
 
     def bounds(self, axes: Axes) -> list[MovesBound]:
         """What each array costs at least, the result first."""
