@@ -86,8 +86,8 @@ def both_around(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, m
     turned, passed, sent_on = known
     turns = meeting.rounds * (meeting.within - 1) * passed + (meeting.rounds - 1) * sent_on
     computing = math.cbrt(product.cost.time_s**3 + _adding_up(schedule, product, meeting.count, model) ** 3)
-    part, first = computing / meeting.count, passed if meeting.within > 1 else sent_on
-    return Beside(turned, computing + max(0.0, first - part), turns + part, 0.0)
+    part = computing / meeting.count
+    return Beside(turned, computing + max(0.0, passed - part), turns + part, 0.0)
 
 
 Blocks = list[tuple[Pairs, int]]  # from whom to whom, and of how many bytes

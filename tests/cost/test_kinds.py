@@ -13,8 +13,11 @@ import shardc
 from shardc import cli
 from shardc.cost.formulas import evaluate
 from shardc.cost.kinds.alive import at_peak
+from shardc.cost.kinds.critical import off_path
 from shardc.cost.kinds.flow import Flow
+from shardc.cost.kinds.told import told as kinds_told
 from shardc.cost.memory import peak_bytes
+from shardc.ir.plan import single_steps
 from shardc.report.kinds import kinds_table
 from shardc.testing import backward_programs, loops, programs
 
@@ -43,9 +46,7 @@ def told(plan):
 
 
 def ends(plan):
-    from shardc.cost.kinds.told import told
-
-    found = told(plan.schedule.block)
+    found = kinds_told(plan.schedule.block)
     flow = found.flow
     names = [array.name for array in (*plan.inputs, *plan.outputs)]
     kinds = [found.kinds[number].value for number in (*flow.inputs, *flow.outputs)]
@@ -236,6 +237,34 @@ def test_the_arrays_of_a_step(name):
     assert {kind: set(names.split()) for kind, names in told(plan).items()} == {
         kind: set(names.split()) for kind, names in wanted.items()
     }
+
+
+def test_what_a_state_is_moved_to_is_of_its_kind():
+    """Nesterov's momentum, gathered for the weights, m[D, F] of m[D_X, F]; and what is gathered to go out."""
+    after = "n[D_X, F] = 0.9 ⊙ m[D_X, F] + gW; m_new[D, F] = AllGather_X(n); W_new = W - 0.1 ⊙ (gW + 0.9 ⊙ m[D, F])"
+    plan = shardc.plan(f"{FORWARD}\n{BACKWARD}\n{after}; return y, m_new, W_new", **SIZES)
+    found = kinds_told(plan.schedule.block)
+    named = [(str(array), kind.value) for array, kind in zip(found.flow.values, found.kinds, strict=True)]
+    assert {array for array, kind in named if kind == "optimizer"} == {
+        "m[D_X, F]", "m[D, F]", "n[D, F]", "n[D_X, F]", "m_new[D, F]"
+    }  # fmt: skip
+
+
+def test_what_is_kept_is_called_by_what_it_is_made_of():
+    text = "h[B_X, F] = square(relu(x[B_X, D] ·_D W[D, F]) + c[B_X, F]); y[B_X, D] = h ·_F V[F, D]"
+    plan = shardc.plan(shardc.grad(shardc.parse(text, **SIZES), whole=True))
+    assert [kept.made for kept in plan.memory.kept] == ["x", "x · W", "add(relu(x · W), c)", "h"]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("fsdp", "Win Wout dWin dWout"), ("tensor_parallel", ""), ("data_parallel", "dWin dWout")]
+)
+def test_what_is_off_the_critical_path(name, wanted):
+    plan = planned(name)
+    off = off_path(kinds_told(plan.schedule.block), plan.schedule.block)
+    steps = [done.step for done in single_steps(plan.schedule.block) if done.path in off]
+    assert sorted(plan.schedule.values[step.result].name for step in steps) == wanted.split()
+    assert all(step.is_collective for step in steps)
 
 
 @pytest.mark.parametrize("name", ["zero_1", "fsdp"])
