@@ -106,5 +106,7 @@ class _Text:
     def shown(self, mark: str, key: str | None, dims: Dims) -> str:
         if self.after and key is not None:
             return Pattern.free(len(dims)).spell(dims)
-        key = self.came(mark) if key is None else key
-        return shown(self.walk.program, self.walk.keys.held[key].dtype, self.walk.keys.whole(key)[1], dims)
+        of = self.came(mark) if key is None else key
+        pattern = self.walk.keys.whole(of)[1]
+        lies = pattern.reduced if key is None else pattern
+        return shown(self.walk.program, self.walk.keys.held[of].dtype, lies, dims)

@@ -32,6 +32,7 @@ from shardc.ir.program import Input, Program
 def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = False, remat: Remat = False) -> Program:
     """The program that leaves `dW` of each of `wrt` (every float input), in W's sharding, from each output's `dOut`.
 
+    Of a partial sum `W{U_X}` every device's part has the sum's gradient, so that `dW` is whole over X, and `dOut` too.
     It takes `dOut`, the inputs and the named arrays of the forward program that it needs; with `remat` no array
     between, but makes these again from the inputs, those of a loop in each trip backward; with `remat="selective"` what
     contracts nothing with a weight is made again, and the rest kept. Where forward is there too, and there is no loop,

@@ -123,7 +123,7 @@ class Walk:
             name = self.name_for(array, parts)
             term = added(parts) if parts else Term(f"(0 ⊙ {use(array.name, array.dims).text})", array.dims)
             if name not in self.rows or not term.is_array:
-                self.bind(name, array.dims, array.pattern, term, array.dtype)
+                self.bind(name, array.dims, array.pattern.reduced, term, array.dtype)
 
     def name_for(self, array: Input, parts: Sequence[Term]) -> str:
         """`dA`; where A goes out as well that name has come in, and is bound anew only if it is the same array."""

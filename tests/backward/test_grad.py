@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -17,8 +17,10 @@ from shardc import cli, simulate
 from shardc.backward.derivatives import DERIVATIVES
 from shardc.ir.dtypes import Kind
 from shardc.ir.functions import FUNCTIONS, UNNAMED
+from shardc.ir.mesh import Mesh
 from shardc.ir.program import bound_by, read_by
 from shardc.planner.program import sizes
+from shardc.testing import Case, partial_programs
 
 STEP = 1e-5
 # Central differences of float64 at steps of 1e-5 are off by some 1e-10 of the third derivative, and by 1e-11 of the
@@ -228,6 +230,20 @@ def test_each_gradient_lies_as_its_array():
         "dWin": "[D_X, F_Y]",
         "dWout": "[F_Y, D_X]",
     }
+
+
+@settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=40)
+@given(partial_programs(max_axes=2, max_devices=4, max_statements=2))
+@example(Case("A[I, J]{U_X} → B[I_X, J]", Mesh.of({"X": 2}), {"I": 2, "J": 3}))
+@example(Case("A[I, J]{U_X} · C[J, K] → B[I, K]{U_X}", Mesh.of({"X": 2}), {"I": 2, "J": 3, "K": 4}))
+def test_gradients_of_partial_sums_are_whole_on_each_device(case):
+    """Every device's part of a sum has the sum's gradient, and none can be made a partial sum again: as written, each
+    was asked to be one, and no plan led there."""
+    program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims, dtype="f32")
+    backward = shardc.grad(program, whole=True)
+    assert shardc.plan(backward).prove().holds
+    own = {array.name for array in program.inputs}
+    assert not [array.name for array in backward.inputs if array.name not in own and array.pattern.unreduced]
 
 
 def test_only_what_is_asked_for_is_made():
