@@ -19,7 +19,7 @@ Temporaries share a heap in order of time (`cost.heap`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import assert_never
@@ -67,23 +67,25 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
     return Allocation(given, left, found)
 
 
-def _temporary(schedule: Schedule, lowering: Lowering, room: int) -> int:
-    """Bytes of temporary buffers in memory, on a chip that has so much room for them; of a trip, wherever they lie."""
+def _temporary(schedule: Schedule, lowering: Lowering, room: int, stacked: Sequence[int] = ()) -> int:
+    """Bytes of temporary buffers in memory, on a chip that has so much room for them.
+
+    `stacked` is what a trip leaves as a row of an output: only what fusions compute is written there at once."""
     schedule = replace(schedule, block=as_kept(schedule.block))
     sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     forms: dict[tuple[int, ...], Form] = {
         step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)
     }
-    steps = schedule.steps
+    steps, again = schedule.steps, tpu.computes_again(lowering.target)
     waits = {steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None}
     if tpu.moves_early(lowering.target):
         found, worst = orders_early(schedule.block, waits, Rings.of(schedule)), max
     else:
-        inside = fused(schedule.block, steps).inside
+        inside = fused(schedule.block, steps, max(again)).inside
         lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
         found, worst = orders_of_least(schedule.block, lies), min
-    ways = product(found, tpu.computes_again(lowering.target))
-    return worst(_Walk(schedule, forms, sizes, *way, Buffers(room)).temporary_bytes() for way in ways)
+    ways = product(found, again)
+    return worst(_Walk(schedule, forms, sizes, *way, stacked, Buffers(room)).temporary_bytes() for way in ways)
 
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
@@ -109,7 +111,8 @@ class _Walk:
     forms: dict[tuple[int, ...], Form]  # by the results of the step
     sizes: tuple[int, ...]
     steps: tuple[Step, ...]
-    again: bool  # whether products compute functions that they read, each for itself
+    again: int  # how much work products do of what they read, each for itself
+    stacked: Sequence[int] = ()
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     users: dict[int, list[Step]] = field(default_factory=dict)
@@ -138,7 +141,9 @@ class _Walk:
     def _step(self, step: Step, form: Form) -> None:
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
-            return self._trips(step, step.op, _temporary(self.schedule.inside(step.op), form.body, room=0))
+            stacked = step.op.body.outputs[step.op.carried :]
+            size = _temporary(self.schedule.inside(step.op), form.body, self.heap.room, stacked)
+            return self._trips(step, step.op, size)
         reused = self._reused(step)
         if reused is not None:
             return self._leave(step, self.held.pop(reused))
@@ -180,7 +185,8 @@ class _Walk:
         """What a trip takes of memory is gone after it. What is carried lies where it lay, unless something else reads
         that, or it is an argument; what is stacked has a buffer from the first trip on."""
         trip = self.heap.take(size)
-        self.heap.stays_in_memory(trip)
+        fixed = (self.held[operand] for operand in step.operands[: loop.fixed] if operand in self.held)
+        self.heap.stays_in_memory(trip, *fixed)
         for place, value in enumerate(step.results):
             operand = step.operands[loop.fixed + place] if place < loop.carried else None
             is_free = operand in self.held and self.last[operand] is step and step.operands.count(operand) == 1
@@ -235,7 +241,7 @@ class _Walk:
         if held is None or self.last[operand] is not step:
             return self._leave(step, self.heap.take(size, apart=True))
         del self.held[operand]
-        if self._becomes_output(step):
+        if self._becomes_output(step) and step.result not in self.stacked:
             self.heap.becomes_output(held)
         self._leave(step, held)
 

@@ -10,7 +10,7 @@ product at most, and what is made of nothing (a mask, positions along a dim) is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -18,7 +18,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
-from shardc.lowering import tpu
+from shardc.lowering import tpu, work
 from shardc.lowering.repeats import is_again
 
 
@@ -64,8 +64,9 @@ class Fused:
     products: frozenset[int]
 
 
-def fused(block: Block, steps: Sequence[Step], again: bool = True) -> Fused:
-    """What of some steps of a block has no buffer. With `again` what products alone read is computed in each."""
+def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
+    """What of some steps of a block has no buffer. What products alone read is computed in each, if it is not more work
+    than `again`."""
     single = [step for step in steps if not isinstance(step.op, Loop)]
     kinds = {step.result: reads(step, block) for step in single}
     free = _made_of_nothing(single, kinds)
@@ -74,7 +75,7 @@ def fused(block: Block, steps: Sequence[Step], again: bool = True) -> Fused:
         for operand in step.operands:
             readers.setdefault(operand, []).append(step)
     loop_of, products, inside = dict[int, int](), set[int](), dict[int, tuple[int, ...]]()
-    repeated = _computed_again(single, kinds, readers) - set(block.outputs) if again else set[int]()
+    repeated = _computed_again(single, block, kinds, readers, again)
     for step in reversed(single):
         value, kind = step.result, kinds[step.result]
         loops = {_loop(reader, kinds, loop_of) for reader in readers.get(value, ())}
@@ -93,26 +94,63 @@ def fused(block: Block, steps: Sequence[Step], again: bool = True) -> Fused:
     return Fused(inside, frozenset(products))
 
 
-def _computed_again(steps: Sequence[Step], kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]]) -> set[int]:
-    """Functions of one array's elements that products alone read, and that are not computed with a product of their
-    own."""
-    with_product, found, reached = set[int](), set[int](), dict[int, frozenset[int]]()
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Functions of elements, one of the other: `made` are their values, `read` what the first of them read."""
+
+    made: frozenset[int] = frozenset()
+    read: frozenset[int] = frozenset()
+
+    def and_(self, other: _Chain) -> _Chain:
+        return _Chain(self.made | other.made, self.read | other.read)
+
+
+def _computed_again(
+    steps: Sequence[Step], block: Block, kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]], most: int
+) -> set[int]:
+    """Functions of elements that products alone read, not computed with a product of their own, of little work."""
+    by_value, with_product, found = {step.result: step for step in steps}, set[int](), set[int]()
+    chains = _chains(steps, block, kinds)
     for step in steps:
         value, read = step.result, readers.get(step.result, [])
-        through = kinds[value] is Reads.ELEMENTS
-        reached[value] = (
-            frozenset[int]().union(*(reached.get(operand, {operand}) for operand in step.operands))
-            if through
-            else frozenset({value})
-        )
         own = (operand for operand in step.operands if len(readers[operand]) == 1)
-        is_product = kinds[value] is Reads.PRODUCT
-        if is_product or (kinds[value] is Reads.ELEMENTS and not with_product.isdisjoint(own)):
+        if kinds[value] is Reads.PRODUCT or (value in chains and not with_product.isdisjoint(own)):
             with_product.add(value)
-        elif isinstance(step.op, Apply) and kinds[value] is Reads.ELEMENTS and read:
-            alone = len(reached[value]) == 1 and all(kinds.get(each.results[0]) is Reads.PRODUCT for each in read)
-            found |= {value} if alone else set()
+            continue
+        if value not in chains or step.op.facts.is_move or value in block.outputs or not read:
+            continue
+        if all(kinds.get(each.results[0]) is Reads.PRODUCT for each in read):
+            is_little = _work(chains[value], block, by_value) <= most
+            found |= {value} if is_little and _bytes_read(chains[value], block, value) <= work.READ_AGAIN else set()
     return found
+
+
+def _chains(steps: Sequence[Step], block: Block, kinds: dict[ValueNumber, Reads]) -> dict[int, _Chain]:
+    """Of each function of elements, those of its own size that it is made of; outputs and what is smaller are read."""
+    found: dict[int, _Chain] = {}
+    for step in steps:
+        if kinds[step.result] is not Reads.ELEMENTS:
+            continue
+        dims = set(block.values[step.result].dims)
+        found[step.result] = _Chain(frozenset({step.result}))
+        for operand in step.operands:
+            passes = set(block.values[operand].dims) == dims and operand not in block.outputs
+            chain = found.get(operand) if passes else None
+            found[step.result] = found[step.result].and_(chain or _Chain(read=frozenset({operand})))
+    return found
+
+
+def _work(chain: _Chain, block: Block, steps: Mapping[ValueNumber, Step]) -> int:
+    """Of an element: its functions, and what it takes to spread the arrays of fewer dims."""
+    rank = max(len(block.values[value].dims) for value in chain.made)
+    spread = sum(0 < len(block.values[value].dims) < rank for value in chain.read)
+    made = (work.work_of(steps[ValueNumber(value)].op, block.values[value].dtype) for value in chain.made)
+    return sum(made) + spread * work.SPREAD
+
+
+def _bytes_read(chain: _Chain, block: Block, value: int) -> int:
+    dims = set(block.values[value].dims)
+    return sum(block.values[each].dtype.bytes for each in chain.read if set(block.values[each].dims) == dims)
 
 
 def _loop(reader: Step, kinds: dict[ValueNumber, Reads], loop_of: dict[int, int]) -> int | None:

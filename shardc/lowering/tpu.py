@@ -234,13 +234,15 @@ def joins_sum_and_reader(target: Target) -> bool:
 
 @seen(
     "0.0.42.1",
-    "a function of elements that products alone read, and not itself computed with one, was computed in each of them: "
-    "the relu of three feed-forward blocks, whose operand the backward program reads too; on v5p such programs took "
-    "just that, on v5e more, as if it were kept",
+    "functions of [8192, 8192] that two products read, and nothing else, were computed in both, the relu of three "
+    "feed-forward blocks too: of all that read three arrays of bf16, or one of f32 and one of bf16, and of none that "
+    "read more; on v5p not of nine functions and more in turn, nor of silu(x) ⊙ y; on v5e of 48 in turn, and yet "
+    "programs with gradients took more there, as if it were kept",
 )
-def computes_again(target: Target) -> tuple[bool, ...]:
-    """Whether products compute again what they read, or it is kept; or either, where that is not known."""
-    return (True,) if target.generation == "v5p" else (True, False)
+def computes_again(target: Target) -> tuple[int, ...]:
+    """How much work products do again, each for itself, of what they alone read, rather than have it kept; or one of
+    several, where that is not known."""
+    return (12,) if target.generation == "v5p" else (12, 0)
 
 
 @seen("0.0.42.1", "functions of a product's result are computed as its tiles are; a loop computes one product")

@@ -51,9 +51,42 @@ def with_gradients(text, topology, dims):
 def test_a_function_that_products_alone_read_lies_nowhere_and_one_computed_with_a_product_does():
     schedule = with_gradients(FEED_FORWARD, "v5e:2x4", {"B": 16384, "D": 8192, "F": 32768}).schedule
     relu, where = (next(s.result for s in schedule.steps if s.name == name) for name in ("relu", "where"))
-    inside = fused(schedule.block, schedule.steps).inside
+    inside = fused(schedule.block, schedule.steps, again=1).inside
     assert relu in inside and where not in inside
-    assert relu not in fused(schedule.block, schedule.steps, again=False).inside
+    assert relu not in fused(schedule.block, schedule.steps, again=0).inside
+
+
+TWICE = "\nP[B_X, F_Y] = h · W[D, F_Y]\nQ[B_X, F_Y] = h · V[D, F_Y]\nreturn P, Q"
+ROWS = "h = x[B_X, D] ⊙ rsqrt(mean_D(square(x)) + 1e-6) ⊙ g[D]"  # a norm: two products, two arrays spread
+MANY = "h = x[B_X, D] ⊙ y[B_X, D] ⊙ z[B_X, D] ⊙ w[B_X, D]"  # 8 bytes of bf16 for each 2
+
+
+@pytest.mark.parametrize(
+    ("text", "again", "kept"),
+    [
+        (ROWS, 8, False),
+        (ROWS, 7, True),
+        (MANY, 99, True),
+        (MANY.removesuffix(" ⊙ w[B_X, D]"), 2, False),
+        ("h = silu(x[B_X, D])", 12, False),
+        ("h = silu(x[B_X, D]) ⊙ y[B_X, D]", 12, True),
+    ],
+)
+def test_what_two_products_read_is_kept_if_it_is_much_to_read_or_to_compute_again(text, again, kept):
+    schedule = planned(text + TWICE, "v5p:2x2x2").schedule
+    (h,) = {step.operands[0] for step in schedule.steps if step.result in schedule.outputs}
+    assert (h not in fused(schedule.block, schedule.steps, again).inside) is kept
+
+
+@pytest.mark.tpu
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("text", "blocks"), [(ROWS, 0), (MANY, 1)])
+def test_what_two_products_read_is_kept_as_promised(text, blocks):
+    """Kept, the norm would be a block more; computed again, the product of four a block less."""
+    found = planned(text + TWICE, "v5p:2x2x2").verify()
+    block = 32768 // 2 * 8192 * 2
+    for memory in (found.predicted_memory, found.compiled_memory):
+        assert blocks * block <= memory.temporary_bytes <= blocks * block + 2**19
 
 
 def test_until_what_is_passed_on_is_copied_its_room_holds_others():

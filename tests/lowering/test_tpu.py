@@ -94,7 +94,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((AllGather(PART, 0).facts,), True), ((Slice(PART, 0).facts,), True), ((AllReduce(PART).facts,), False),
         ((Einsum.facts,), False),
     ]),
-    (tpu.computes_again, [((V5P,), (True,)), ((V5E,), (True, False))]),
+    (tpu.computes_again, [((V5P,), (12,)), ((V5E,), (12, 0))]),
     (tpu.on_chip, [((V5E,), 96 * MIB), ((V5P,), 0)]),
     (tpu.moves_early, [((V5E,), True), ((V5P,), False)]),
     (tpu.copies_beside_product, [
