@@ -1,7 +1,7 @@
 """What is worked out once, and kept, is what would be worked out each time it is asked for."""
 
 import sys
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.operations import Kind
 from shardc.ir.sharding import Sharding
 from shardc.lowering.scatters import LocalBlock
+from shardc.planner.digits import products
 from shardc.planner.options import Objective
 from shardc.planner.paths.graph import EdgeCosts, Graph
 from shardc.planner.paths.tables import Applied
@@ -24,6 +25,7 @@ from shardc.planner.problem import Problem
 from shardc.planner.statement import strategies
 from shardc.planner.statement.nodes import few_calls
 from shardc.planner.whole.prices import NEVER, _close
+from shardc.rules.digit_products import digits_of_dims
 from shardc.rules.products import placements
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
@@ -92,3 +94,29 @@ def test_strategies_of_functions_are_those_found_anew_each_time(text, objective,
     monkeypatch.setattr(strategies._Strategies, "_called", anew)
     assert kept == listed()
     assert len(kept) > 5
+
+
+def test_nothing_needs_digits_between_what_has_one_axis_a_dim_nor_to_partial_sums():
+    program, _ = on_slice()
+    graph = Graph(program.mesh, 2, program.mesh.names)
+    sums = [Sharding(dims, frozenset("Z")) for dims in placements(("X", "Y"), 2)]
+    every = [graph.number(lies) for lies in (*map(Sharding, placements(program.mesh.names, 2)), *sums)]
+    need = [pair for pair in product(every, every) if graph.needs_digits(*pair)]
+    assert need
+    assert not any(graph.flat.issuperset(pair) or graph.shardings[pair[1]].unreduced for pair in need)
+
+
+@pytest.mark.parametrize("text", ["A[I_XY, J] · B[J_Z, K] → C[I_Z, K_XY]", "A[I_Z, J_XY] · B[J_YX, K_Z] → C[I_XYZ, K]"])
+def test_a_bound_in_digits_is_that_of_its_code(text):
+    """Worked out for one choice of places, or for all together."""
+    program = parse(text, dims="I=64,J=96,K=48", dtype="bf16", **SLICE)
+    problem = Problem(program, Hardware().model(program), Objective.TIME, program.mesh.names)
+    expr = program.statements[0].expr
+    uses = [*expr.operands, program.statements[0]]
+    placed = tuple((use.dims, use.pattern.exact) for use in uses)
+    task = products._Task.of(problem, expr, placed, digits_of_dims(placed, program.mesh))
+    every = products._every(placed, program.mesh, program.mesh.names)
+    for moves in task.bounds(every.choices.axes):
+        of_codes = [moves.bound(*one) for one in zip(every.chosen, moves.joined(every.choices.places), strict=True)]
+        assert of_codes == [moves.bound_at(chosen) for chosen in every.chosen]
+        assert len(set(of_codes)) > 5

@@ -107,7 +107,9 @@ class MovesBound:
     search: Search
     sites: Sites
     extents: Mapping[Digit, int]
-    several: int  # of its sites
+    codes: tuple[Mapping[Digit, int], ...]  # these, and the next two, of its sites
+    at: Mapping[Digit, Axes]
+    several: int
     prices: dict[int, int] = field(default_factory=dict)
     _shared: dict[tuple[int, Axes], int] = field(default_factory=dict)
 
@@ -125,14 +127,23 @@ class MovesBound:
         extents, mesh = dict(zip(places, search.shape, strict=True)), search.graph.mesh
         unfit = frozenset((axis, place) for axis in axes for place, size in extents.items() if size % mesh.size(axis))
         sites = Sites(axes, tuple(places), tuple(every), lies.dims, is_result, unfit)
-        return cls(search, sites, extents, sites.several)
+        return cls(search, sites, extents, _codes(sites), sites.at, sites.several)
 
-    def joined(self, every: Sequence[Sequence[Digit]]) -> tuple[int, ...]:
+    def joined(self, every: tuple[tuple[Digit, ...], ...]) -> tuple[int, ...]:
         """Of all ways to choose one of its places for each axis: the codes."""
-        return _joined(self.sites, tuple(map(tuple, every)))
+        return _joined(self.sites, every)
+
+    def bound_at(self, chosen: Sequence[Digit]) -> int | None:
+        """For each axis a place of the product. None if blocks do not divide."""
+        code, several = 0, self.several
+        end = several << 2
+        for codes, place in zip(self.codes, chosen, strict=True):
+            own = codes[place]
+            code |= own | several if code & own >= end else own
+        return self.bound(chosen, code % end)
 
     def bound(self, chosen: Sequence[Digit], code: int) -> int | None:
-        """For each axis a place of the product, and their code. None if blocks do not divide."""
+        """The same of places whose code is known."""
         if code >= self.several:
             return None if code >= self.several << 1 else self._sharing(chosen)
         if code not in self.prices:
@@ -143,7 +154,7 @@ class MovesBound:
 
     def _sharing(self, chosen: Sequence[Digit]) -> int | None:
         """The same where axes share a digit."""
-        mesh, own, at = self.search.graph.mesh, dict[Digit, Axes](), self.sites.at
+        mesh, own, at = self.search.graph.mesh, dict[Digit, Axes](), self.at
         for axis, place in zip(self.sites.axes, chosen, strict=True):
             own[place] = (*own.get(place, ()), axis)
         blocks, alone = 1, True
@@ -154,7 +165,7 @@ class MovesBound:
             blocks *= count
             alone = alone and (place not in at or len(own[place]) == len(at[place]) == 1)
         if alone:
-            code = reduce(or_, (codes[place] for codes, place in zip(_codes(self.sites), chosen, strict=True)))
+            code = reduce(or_, (codes[place] for codes, place in zip(self.codes, chosen, strict=True)))
             return self.bound(chosen, code % self.several)
         summed = [axes for place, axes in own.items() if self.sites.is_result and place not in (*self.extents, NOWHERE)]
         key = blocks, tuple(chain.from_iterable(summed))

@@ -148,20 +148,25 @@ def _cheapest(task: _Task, every: _Every, below: int) -> InDigits | None:
 
 
 def _bounded(task: _Task, every: _Every, below: int) -> Iterator[tuple[int, tuple[int, ...], tuple[Digit, ...]]]:
-    """The choices that may cost less than that: what they cost at least, and of that each array's part."""
-    bounds = task.bounds(every.choices.axes)
+    """The choices that may cost less than that: what they cost at least, and of that each array's part.
+
+    First what the result's moves cost, which rules out most.
+    """
+    result, *operands = task.bounds(every.choices.axes)
     least = {parts: task.arithmetic(parts) for parts in set(every.parts)}
-    codes = zip(*(moves.joined(every.choices.places) for moves in bounds), strict=True)
-    for chosen, parts, own in zip(every.chosen, every.parts, codes, strict=True):
-        total = least[parts]
-        for moves, code in zip(bounds, own, strict=True):
-            bound = moves.prices.get(code)
-            if bound is None:
-                bound = moves.bound(chosen, code)
+    for chosen, parts, code in zip(every.chosen, every.parts, result.joined(every.choices.places), strict=True):
+        bound = result.prices.get(code)
+        if bound is None:
+            bound = result.bound(chosen, code)
+        if bound is None or (total := least[parts] + bound) >= below:
+            continue
+        each = [bound]
+        for moves in operands:
+            bound = moves.bound_at(chosen)
             if bound is None or (total := total + bound) >= below:
                 break
+            each.append(bound)
         else:
-            each = [moves.bound(chosen, code) or 0 for moves, code in zip(bounds, own, strict=True)]
             yield total, tuple(each[::-1]), chosen
 
 

@@ -77,6 +77,7 @@ class Graph:
         self.shardings: list[Sharding] = []
         self.blocks: list[tuple[int, ...]] = []
         self.counts: list[int] = []  # of blocks in all
+        self.flat = set[ShardingNumber]()  # with no two axes on a dim: between two of these nothing needs digits
         self._numbers: dict[tuple[tuple[Axes, ...], frozenset[str]], ShardingNumber] = {}
         self._in_digits: dict[tuple[ShardingNumber, ShardingNumber], bool] = {}
         self._remaining: dict[tuple[ShardingNumber, ShardingNumber], int] = {}
@@ -104,6 +105,8 @@ class Graph:
             self.shardings.append(Sharding(dims, unreduced))
             self.blocks.append(self.shardings[-1].blocks(self.mesh))
             self.counts.append(math.prod(self.blocks[-1]))
+            if all(len(axes) < 2 for axes in dims):
+                self.flat.add(found)
         return found
 
     def remaining(self, number: ShardingNumber, goal: ShardingNumber) -> int:

@@ -190,8 +190,10 @@ class Search:
         Only for pairs that the search meets, so that of two searches the wider may find a cheaper path; only where the
         path found brings more bytes than are needed; and in large graphs not on the way to a goal.
         """
-        large = self.graph.is_large
-        if (large and goal is not None) or found[1] <= start + self.bound(seed, number):
+        large, flat = self.graph.is_large, self.graph.flat
+        if goal is not None if large else seed in flat and number in flat:
+            return found
+        if found[1] <= start + self.bound(seed, number):
             return found
         if self.objective.wire_bytes(found[1] - start) <= self.needed(seed, number):
             return found
@@ -205,8 +207,14 @@ class Search:
     ) -> Iterator[tuple[ShardingNumber, tuple[int, Route]]]:
         """The routes in digits from any of several seeds that are cheaper than this, each than those before."""
         self._meter.spend(EDGE * len(seeds))
+        graph = self.graph
+        if graph.shardings[number].unreduced:
+            return  # no route in digits leads to partial sums
+        flat = graph.flat if number in graph.flat else frozenset[ShardingNumber]()
         for seed, start in seeds.items():
-            if start < price and start + self.bound(seed, number) < price and self.graph.needs_digits(seed, number):
+            if seed in flat or start >= price or start + self.bound(seed, number) >= price:
+                continue
+            if graph.needs_digits(seed, number):
                 found = self.route(seed, number)
                 if found is not None and start + found[0] < price:
                     price = start + found[0]
