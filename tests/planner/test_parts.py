@@ -205,3 +205,15 @@ def test_what_a_search_adds_up_is_what_its_steps_are_priced(data, function, obje
     planned = planned_at_once(program, model, objective, Options(idle=True))
     own, steps = (objective.measures(each) for each in (root.paths(goal).price[goal], planned.price(objective)))
     assert own[1] == steps[1] and abs(own[0] - steps[0]) <= len(planned.schedule.steps)  # each a picosecond up or down
+
+
+@settings(max_examples=20)
+@given(st.data(), st.sampled_from(("A{0} + B{0}", "where(A{0} > 0, B{0}, C{0})", "softmax_K(A{0} - B{0})")))
+def test_without_a_search_what_lies_alike_is_not_moved(data, text):
+    """Nor the one that lies as nothing forbids: the dims over which a function goes are whole."""
+    mesh, dims = Mesh.of({"X": 2, "Y": 2}), ("I", "J", "K")
+    lies = data.draw(shardings(mesh, 2, unreduced=False))
+    spelled = spell(dims, Sharding((*lies.dims, ())))
+    program = parsed(f"S{spelled} = {text.format(spelled)}", mesh, dict.fromkeys(dims, 8))
+    found = planned_at_once(program, model_of(mesh), Objective.BYTES, Options(method=Method.ROUTES, idle=False))
+    assert found.cost.wire_bytes == 0
