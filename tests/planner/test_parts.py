@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.errors import ShardcError
+from shardc.ir.collectives import AllGather
+from shardc.ir.digits import Reshape
+from shardc.ir.dtypes import DTYPES
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Step, StepCost
 from shardc.ir.program import For
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Idle, Objective, plan_program
@@ -23,6 +27,7 @@ from shardc.planner.planned import Gap, Planning
 from shardc.planner.problem import Problem
 from shardc.planner.products.placing import Movable, few_ways
 from shardc.planner.program.plan import planned_at_once
+from shardc.planner.statement.copies import copied
 from shardc.planner.statement.strategies import searched
 from shardc.planner.whole import nodes, plan
 from shardc.planner.whole.arrays import is_accumulated
@@ -217,3 +222,17 @@ def test_without_a_search_what_lies_alike_is_not_moved(data, text):
     program = parsed(f"S{spelled} = {text.format(spelled)}", mesh, dict.fromkeys(dims, 8))
     found = planned_at_once(program, model_of(mesh), Objective.BYTES, Options(method=Method.ROUTES, idle=False))
     assert found.cost.wire_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "copies"), [("abJ", (2, 4, 8), [0]), ("abJ", (1, 4, 8), []), ("aJb", (2, 8, 4), [])]
+)
+def test_a_digit_that_is_gathered_below_another_is_laid_anew_to_be_joined(dims, shape, copies):
+    """`A[a, b_X, J]` gathered over X, joined to A[I, J], and read: there is something above b, and something below."""
+    mesh, at = Mesh.of({"X": 2}), dims.index("b")
+    lies = Sharding(tuple(("X",) if dim == "b" else () for dim in dims))
+    arrays = [Array("A", tuple(dims), shape, each, DTYPES["bf16"]) for each in (lies, Sharding.replicated(3))]
+    joined = Array("A", ("I", "J"), (shape[0] * shape[at], 8), Sharding.replicated(2), DTYPES["bf16"])
+    ops = (AllGather(("X",), at), Reshape(((shape[0],), ()), joins=True), Apply("relu"))
+    steps = [Step(op, (number,), (number + 1,), 0, StepCost()) for number, op in enumerate(ops)]
+    assert [*copied(steps, None, [*arrays, joined, joined], mesh, lambda op: False)] == copies
