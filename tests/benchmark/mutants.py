@@ -120,7 +120,7 @@ def _left_out(node: ast.AST) -> Iterator[ast.AST]:
             parts = [node]
         case ast.Expr(value=ast.Constant()):
             parts = [node]
-        case ast.keyword(arg="strict" | "maxsize"):
+        case ast.keyword(arg="strict" | "maxsize" | "repr"):
             parts = [node]
     for part in parts:
         yield from () if part is None else ast.walk(part)

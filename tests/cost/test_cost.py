@@ -304,6 +304,14 @@ def test_the_number_of_a_step_is_its_formula_evaluated(text, settings, size):
                 assert evaluate(step.formula, plan.symbols) == pytest.approx(step.time_s, rel=1e-6, abs=1e-12), step
 
 
+def test_rows_that_lie_along_another_dim_are_turned_at_the_price_of_reading_and_writing_them():
+    """Of A[I_X, J, L] the rows along L: A[L, I_X, J], all of it, before the trips."""
+    text = "for L { y[L, I_X, J] = neg(A[I_X, J, L]) }"
+    plan = shardc.plan(text, mesh={"X": 4}, dims={"I": 256, "J": 128, "L": 8}, dtype="f32", topology="v5e:2x2")
+    (turned,) = [step for step in plan.steps if "rows along L" in str(step.rule)]
+    assert evaluate(turned.formula, plan.symbols) == pytest.approx(turned.time_s, rel=1e-6) != 0
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(

@@ -20,6 +20,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Einsum, Schedule
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program
+from shardc.planner.problem import Problem
+from shardc.planner.statement.nodes import _can_afford
 from shardc.testing import Case, all_shardings, assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
 from shardc.testing.oracles import _graph
 
@@ -430,3 +432,19 @@ def test_every_order_is_reached_by_turning_pairs(text):
 def tree_of(expr):
     """An order, whichever of two operands stands first."""
     return frozenset(map(tree_of, expr.operands)) if isinstance(expr, Product) and expr.operands else str(expr)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_searched"),
+    [
+        ("A[a_XYZ, b] · B[b, c, d] · C[d, e, f] → D[a_XYZ, c, e, f]", True),  # four dims meet in A · B, then five
+        ("A[a_XYZ] · B[a, b, c] · C[c, d, e] → D[b, d, e]", False),  # three, then four, and five in B · C
+    ],
+)
+def test_a_pair_that_nobody_wrote_is_searched_if_it_is_no_wider_than_the_widest_written(text, is_searched):
+    """Over three axes five dims lie in 316 ways: too many for a pair that is wider than those."""
+    program = shardc.parse(text, mesh="X=2,Y=2,Z=2", dims=dict.fromkeys("abcdef", 16))
+    problem = Problem(program, LinkModel.of(program.mesh, chip("v5p")), Objective.TIME, program.mesh.names)
+    chain = chain_of(program.statements[0].expr)
+    wide = [each for each in chain.pairs() if len(chain.meeting(each)) == 5 and each not in chain.written]
+    assert {_can_afford(problem, chain, pair) for pair in wide} == {is_searched}
