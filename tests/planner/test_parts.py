@@ -63,6 +63,9 @@ def test_what_is_summed_limits_the_rank_of_a_product_and_its_bound(middle, bytes
     text, dims = "S[I, L] = (A[I_X, J] · B[J, K]) · C[K_X, L]", {"I": 64, "J": middle, "K": 64, "L": 64}
     found = shardc.plan(text, mesh="X=2,Y=2", dims=dims, objective="bytes")
     assert found.bound.wire_bytes == bytes_ <= found.cost.wire_bytes
+    full = text.replace("[J, K])", "[J, K] + E[I_X, K])")  # of full rank, however thin J is
+    added = shardc.plan(full, mesh="X=2,Y=2", dims=dims, objective="bytes")
+    assert added.bound.wire_bytes == added.cost.wire_bytes == 8192
 
 
 def test_what_cannot_be_unreduced_is_refused_with_the_reason_and_the_remedy():

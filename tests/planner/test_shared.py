@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cost import CHIPS, LinkModel
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
+from shardc.planner import Objective, planned_at_once
 from shardc.testing import shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -67,3 +69,15 @@ def test_the_same_statement_twice_costs_what_it_costs_once(case, objective):
     else:
         assert both.cost.time_s <= alone.cost.time_s
     assert_means_the_program(both.schedule)
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_in_turn_a_statement_is_done_as_its_cheapest_strategy_when_what_it_shares_is_paid_once(data):
+    """A is moved for two products: strategies are compared as built, since the search pays for each use."""
+    mesh = Mesh.of({"X": 4})
+    a, b, d, c = (spell(dims, data.draw(shardings(mesh, 2, unreduced=False))) for dims in ("IJ", "JK", "JK", "IK"))
+    program = shardc.parse(f"(A{a} ·_J B{b}) + (A ·_J D{d}) → C{c}", mesh=mesh, dims=SIZES, dtype="bf16")
+    found = planned_at_once(program, LinkModel.of(mesh, CHIPS["v5p"]), Objective.BYTES)
+    (statement,) = found.statements
+    assert found.cost.wire_bytes == min(other.wire_bytes for other in statement.cheapest(8))

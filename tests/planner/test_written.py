@@ -41,6 +41,7 @@ RULES = {
     "A[I_X, J_Y] → A[I_Y, J_X]": "AllGather_X A; AllGather_Y A; Slice_Y,I A; Slice_X,J A",
     "A[I]{U_X} → A[I_X]": "ReduceScatter_X,I A",
     "C[I, L] = A[I, J_X] · B[J_X, K] · D[K, L]": "Einsum; AllReduce_X C_1; Einsum",
+    "M[I] = max_J(A[I, J_X])": "max; AllReduce_X M",
     "C[I, J_X] = relu(A[I, J_X]) + B[I_X, J]": "relu; AllToAll_X,J B; add",
 }
 
