@@ -22,6 +22,7 @@ from shardc.ir.sharding import Array
 from shardc.lowering.over_dims import Passes
 
 _HIDDEN = 1 / 3  # of the longer of the two: what takes less than this part of it takes no time beside it
+_WRITTEN_AFTER = 1 / 6  # of a product's operations, at most, in which it writes and computes nothing
 _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
 
 
@@ -65,6 +66,11 @@ class Alone:
         beside, hidden = (min(computing, moving) / longer) ** 3, _HIDDEN**3
         return 1.0 + self.measured.slowdown * max(0.0, beside - hidden) / (1 - hidden)
 
+    def written_after_s(self, amount: Amount) -> float:
+        """Of a product that writes while it computes nothing, beyond what it takes anyway."""
+        computing, writing = amount.flops / self.flops_per_s(amount.dtype), self.moving_s(0, *amount[2:])
+        return max(0.0, computing + min(writing, computing * _WRITTEN_AFTER) - self.seconds(*amount))
+
     def waits_for_memory(self, amount: Amount) -> bool:
         """Whether bytes take longer than operations."""
         return self.moving_s(amount.read, amount.written, amount.dtype) > amount.flops / self.flops_per_s(amount.dtype)
@@ -74,9 +80,7 @@ class Alone:
         computing = amount.flops / self.flops_per_s(amount.dtype)
         times = self._slowed(computing, self.moving_s(amount.read, amount.written, amount.dtype))
         found = by_bytes() if self.waits_for_memory(amount) else by_operations()
-        if times == 1:
-            return found
-        return f"({found})·{times:.15g}" if " + " in found else f"{found}·{times:.15g}"
+        return found if times == 1 else formulas.longer(found, times)
 
     @property
     def copy_s_per_byte(self) -> float:

@@ -60,6 +60,11 @@ def added(one: StepCost, other: StepCost) -> str:
     return " + ".join(cost.formula for cost in (one, other) if cost.time_s) or "0"
 
 
+def longer(found: str, times: float) -> str:
+    """A time taken so many times."""
+    return f"({found})·{times:.15g}" if " + " in found else f"{found}·{times:.15g}"
+
+
 def over(above: Iterable[str], below: Iterable[str]) -> str:
     return "/".join(["·".join(above) or "1", *below])
 

@@ -90,7 +90,7 @@ def _stage(stage: Scattering, before: tuple[Scattering, ...], mesh: Mesh) -> tup
 
 def _before(along: Along, shared: int) -> list[Call]:
     match along:
-        case Along.PLAIN | Along.TURNED:
+        case Along.PLAIN | Along.APART | Along.TURNED:
             return []
         case Along.STACKED | Along.FOLDED:
             return [_copy(below=shared)]

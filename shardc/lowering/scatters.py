@@ -26,6 +26,7 @@ class Along(Enum):
     """How the shares lie that a collective scatters."""
 
     PLAIN = "along the dim"
+    APART = "shares apart"  # along the first dim of two
     STACKED = "one behind the other"  # always, along several dims
     TURNED = "the last two dims in turn"
     FOLDED = "folded into lanes"  # of one dim
@@ -101,6 +102,8 @@ def depends_on_share(shape: Shape, dtype: DType, target: Target) -> bool:
 
 def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> Scattering:
     along = Along.PLAIN if share is None else _along(share, tpu.may_exchange(target))
+    if along is Along.PLAIN and share is not None and tpu.is_scattered_apart(parts[0][0], share.shape, target):
+        along = Along.APART
     if len(parts) > 1 and along is not Along.EXCHANGED:
         along = Along.STACKED
     axes = tuple(axis for _, some in parts for axis in some)

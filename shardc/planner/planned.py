@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from shardc.cost.model import CostModel, picoseconds
@@ -180,9 +180,11 @@ class PlannedStatement:
 
     def led_by(self, own: Strategy, gap: Gap | None) -> PlannedStatement:
         """The same with another strategy before all."""
-        return PlannedStatement(
-            self.text, self.cases, lambda: chain([own], self._find()), self._rank, self._shared, gap
-        )
+        return PlannedStatement(self.text, self.cases, lambda: self._after(own), self._rank, self._shared, gap)
+
+    def _after(self, own: Strategy) -> Iterator[Strategy]:
+        yield own
+        yield from (each for each in self._find() if each.steps != own.steps)
 
     @cached_property
     def _more(self) -> Iterator[Strategy]:

@@ -170,7 +170,7 @@ class _Forms:
     def _as_it_lies(self, way: Scattering, held: Held) -> tuple[Change, int, Change]:
         """What is done to a block before, the dim that shares lie along then, and what is done to a share."""
         match way.along:
-            case Along.PLAIN:
+            case Along.PLAIN | Along.APART:
                 return _same, way.dims[0][0], _same
             case Along.TURNED:
                 return _turned, _in_turn(way.dims[0][0], held.shape), _turned

@@ -57,8 +57,9 @@ from shardc.lowering.chunks import chunks_of
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered
 from shardc.lowering.rings import ring_of
 from shardc.lowering.scatters import Along
-from shardc.lowering.tpu import FOLD
+from shardc.lowering.tpu import FOLD, SHARE
 
+_SHARES = {Along.APART: SHARE, Along.FOLDED: SHARE * FOLD}  # what each share is cut into, or a multiple of
 _OF_A_DEVICE = 20  # moves of elements that a step takes as long as on a device that has none
 
 Size: TypeAlias = "Part | int"  # of one dim of a value: a part of a dim of the program, or a digit as it is
@@ -254,8 +255,9 @@ class _Walk:
             case JointExchange(dims=dims) | DirectExchange(dims=dims):
                 for size, axes, tail in zip(sizes, lies, tails(lies, dims, self.mesh), strict=True):
                     self._in_parts(size, self.mesh.product(axes) * tail.cut)
-        if isinstance(form, Scattered) and any(stage.along is Along.FOLDED for stage in form.stages):
-            self._in_parts(sizes[0], self.mesh.product(block.values[step.result].sharding.dims[0]) * FOLD)
+        shares = {_SHARES.get(stage.along, 1) for stage in form.stages} if isinstance(form, Scattered) else ()
+        for each in shares:
+            self._in_parts(sizes[0], self.mesh.product(block.values[step.result].sharding.dims[0]) * each)
 
 
 def _reshaped(op: Reshape, sizes: Sequence[Size]) -> Iterator[Size]:

@@ -33,7 +33,8 @@ def only(parts, local, dtype, target):
 @pytest.mark.parametrize(
     ("share", "dtype", "wanted"),
     [
-        ((1024, 1024), "bf16", Along.PLAIN),
+        ((1024, 1024), "bf16", Along.APART),
+        ((32, 256), "bf16", Along.APART),  # four tiles by two
         ((16, 256), "f32", Along.PLAIN),  # two tiles by two
         ((8, 512), "f32", Along.EXCHANGED),  # one tile by four
         ((4096, 128), "bf16", Along.STACKED),
@@ -52,7 +53,7 @@ def only(parts, local, dtype, target):
 )
 def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
     assert form(share, dtype) is wanted
-    without = {Along.EXCHANGED: Along.PLAIN, Along.TURNED: Along.STACKED}.get(wanted, wanted)
+    without = {Along.EXCHANGED: Along.PLAIN, Along.APART: Along.PLAIN, Along.TURNED: Along.STACKED}.get(wanted, wanted)
     assert form(share, dtype, None) is without, "only for the slice of a TPU"
     assert form(share, dtype, "H100:16") is without
 
@@ -76,7 +77,9 @@ def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
 )
 def test_the_rounds_are_by_slice(mesh, topology, axes, wanted):
     found = only(((0, tuple(axes)),), (2**16, 1024), "bf16", target(mesh, topology))
-    assert (found.along, found.rounds) == (Along.PLAIN, wanted)
+    assert (found.along, found.rounds) == (Along.PLAIN if topology is None else Along.APART, wanted)
+    other = only(((1, tuple(axes)),), (1024, 2**16), "bf16", target(mesh, topology))
+    assert (other.along, other.rounds) == (Along.PLAIN, wanted)
 
 
 @pytest.mark.parametrize(

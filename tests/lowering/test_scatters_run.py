@@ -24,9 +24,10 @@ FOUR, EIGHT, THREE = ("X=4", "v5p:2x2x1"), ("X=8", "v5p:2x2x2"), ("X=2,Y=2,Z=2",
 # What is planned, its mesh and slice, dims, dtype, and what marks its text.
 CASES = {
     "plain": (COLUMNS, FOUR, {"I": 16, "J": 2048, "K": 1024}, "f32", ("scatter_dimension=1, tiled=True",)),
+    "apart": (ROWS, FOUR, {"I": 128, "J": 2048, "K": 256}, "f32", ("reshape(8, -1, C.shape[1])", "dimension=0")),
     "stacked": (COLUMNS, FOUR, {"I": 260, "J": 2048, "K": 256}, "f32", ("jnp.stack", "psum_scatter")),
     "turned": (COLUMNS, FOUR, {"I": 512, "J": 2048, "K": 256}, "f32", ("jnp.transpose", "scatter_dimension=0")),
-    "folded": (VECTOR, FOUR, {"I": 8192, "J": 2048}, "f32", ("reshape(-1, 128)", "ravel()")),
+    "folded": (VECTOR, FOUR, {"I": 8192, "J": 2048}, "f32", ("reshape(8, -1, 128)", "ravel()")),
     "exchanged": (ROWS, FOUR, {"I": 12, "J": 2048, "K": 5}, "f32", ("jnp.stack", "all_to_all", "jnp.sum")),
     "exchanged bf16": (COLUMNS, FOUR, {"I": 3, "J": 2048, "K": 16}, "bf16", ("dtype=jnp.float32", "astype")),
     "exchanged int32": (COLUMNS, FOUR, {"I": 16, "J": 2048, "K": 1024}, "int32", ("dtype=jnp.int32",)),

@@ -9,9 +9,9 @@ from shardc.lowering.spell import print_lowering
 SCATTER, TWO = "A[I, J_X] · B[J_X, K] → C[I_X, K]", {"X": 2, "Y": 2}
 SIZES = {"I": 4096, "J": 65536, "K": 2048}
 FORMS = [
-    (SCATTER, {"X": 4}, "v5p:2x2x1", SIZES, "ReduceScatter: along the dim; over X of 16,777,216 B"),
+    (SCATTER, {"X": 4}, "v5p:2x2x1", SIZES, "ReduceScatter: shares apart; over X of 16,777,216 B"),
     (SCATTER, {"X": 8}, "v5p:2x2x2", SIZES,
-     "ReduceScatter: along the dim, in rounds; over X's major 4 of 16,777,216 B; over X's minor 2 of 4,194,304 B"),
+     "ReduceScatter: shares apart, in rounds; over X's major 4 of 16,777,216 B; over X's minor 2 of 4,194,304 B"),
     ("A[I, J_X] → A[I, J]", {"X": 64}, "v5p:4x4x4", SIZES,
      "AllGather: plain, equal on all devices; over X's minor 4 of 8,388,608 B; over X's major 16 of 33,554,432 B"),
     ("A[I_X, J_Y] → A[I, J]", TWO, None, SIZES,

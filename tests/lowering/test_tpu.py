@@ -10,15 +10,16 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How
-from shardc.lowering import tpu
+from shardc.lowering import timed, tpu
 from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
 RULES = {
     name
-    for name, made in inspect.getmembers(tpu, inspect.isfunction)
-    if made.__module__ == tpu.__name__ and name[0] != "_" and name != "seen"
+    for module in (tpu, timed)
+    for name, made in inspect.getmembers(module, inspect.isfunction)
+    if made.__module__ == module.__name__ and name[0] != "_" and name != "seen"
 }
 
 
@@ -61,7 +62,12 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (tpu.may_be_rows, [(((8, 128), V5P), True), (((8, 64), V5P), False), (((8, 128), V5E), False)]),
     (tpu.is_thin, [(((8, 1, 8), 4), True), (((8, 2, 8), 4), False), (((1, 8), 4), False), (((8, 1, 8), 1), False)]),
-    (tpu.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (tpu.is_scattered_apart, [
+        ((0, (32, 256), V5E), True), ((0, (16, 256), V5E), False), ((1, (32, 256), V5E), False),
+        ((0, (2, 32, 256), V5P), False), ((0, (32, 256), UNNAMED), False),
+    ]),
+    (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
+    (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),
     (tpu.pieces_off_chip, [((4, 8 * MIB, False), 0), ((4, 8 * MIB, True), 3), ((8, 8 * MIB, False), 4)]),
     (tpu.sends_rows, [(((8, 64),), True), (((8, 128),), False), (((8, 8, 64),), False)]),

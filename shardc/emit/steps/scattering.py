@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from shardc.emit.exprs import Call, Const, Expr, Items, Name, axes_argument, call, method
+from shardc.emit.exprs import Call, Const, Expr, Items, Name, axes_argument, call, method, size_of
 from shardc.emit.steps.exchanges import by_axis, sent, to_front
 from shardc.emit.steps.local import as_type, type_name
 from shardc.emit.steps.moves import groups
@@ -12,7 +12,7 @@ from shardc.ir.dtypes import DType, Kind, accumulator
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
 from shardc.lowering.scatters import Along, Round, Scattering
-from shardc.lowering.tpu import FOLD
+from shardc.lowering.tpu import FOLD, SHARE
 
 _VALUE = Name("")
 
@@ -23,13 +23,17 @@ def scattered(way: Scattering, array: Array, mesh: Mesh) -> list[Expr]:
     match way.along:
         case Along.PLAIN:
             return [_scattered(each, dim) for each in way.rounds]
+        case Along.APART:
+            apart = method(_VALUE, "reshape", Const(SHARE * mesh.product(way.axes)), Const(-1), size_of(_VALUE, 1))
+            share = method(_VALUE, "reshape", Const(-1), size_of(_VALUE, 2))
+            return [apart, *(_scattered(each, 0) for each in way.rounds), share]
         case Along.TURNED:
             rank = len(array.dims)
             turned = {rank - 2: rank - 1, rank - 1: rank - 2}
             turn = call("jnp.transpose", _VALUE, Items(tuple(Const(turned.get(at, at)) for at in range(rank))))
             return [turn, *(_scattered(each, turned.get(dim, dim)) for each in way.rounds), turn]
         case Along.FOLDED:
-            folded = method(_VALUE, "reshape", Const(-1), Const(FOLD))
+            folded = method(_VALUE, "reshape", Const(SHARE * mesh.product(way.axes)), Const(-1), Const(FOLD))
             return [folded, *(_scattered(each, 0) for each in way.rounds), method(_VALUE, "ravel")]
         case Along.STACKED:
             share = call("jnp.squeeze", _VALUE, axis=Const(0))

@@ -17,7 +17,20 @@ from shardc.ir.legal import faults_of
 from shardc.ir.plan import Block
 from shardc.planner.planned import PlannedProgram, PlannedStatement
 
+NEAR = 1.01  # of the least price, within which a plan is taken that has fewer collectives
 FAR = 1.5  # a strategy of a price so many times the plan's is not looked at
+
+
+def least(found: PlannedProgram, memory: int | None) -> PlannedProgram:
+    """Of a statement's first strategies that of the least price; of those as cheap, that of the fewest collectives.
+
+    A search adds up steps by themselves; what they copy, or wait for, because of one another is priced once they stand
+    in order.
+    """
+    fits = [each for each in strategies(found) if memory is None or each.cost.peak_bytes <= memory]
+    limit = NEAR * min(each.cost.time_s for each in (found, *fits))
+    near = (each for each in (found, *fits) if each.cost.time_s <= limit)
+    return min(near, key=lambda each: (sum(step.is_collective for step in each.schedule.steps), each.cost.time_s))
 
 
 def strategies(found: PlannedProgram) -> Iterator[PlannedProgram]:
@@ -31,4 +44,5 @@ def strategies(found: PlannedProgram) -> Iterator[PlannedProgram]:
         block = Block(strategy.values, schedule.inputs, (strategy.steps[-1].result,), strategy.steps)
         other = replace(schedule, block=block)
         if not list(faults_of(other)):
-            yield replace(found, schedule=other, cost=cost_of(other))
+            statement = found.statements[0].led_by(strategy, found.statements[0].gap)
+            yield replace(found, schedule=other, cost=cost_of(other), statements=(statement,))

@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import chain
 
 from shardc.cost.model import LinkModel
-from shardc.lowering.tpu import prices_of_rings_hold
+from shardc.lowering.timed import prices_of_rings_hold
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
 

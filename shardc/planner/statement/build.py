@@ -23,11 +23,12 @@ from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.scatters import block_of
+from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Work
-from shardc.planner.statement.copies import copied
+from shardc.planner.statement.copies import copied, waiting
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
@@ -123,6 +124,19 @@ class Builder:
         output, new = result if self.name in outputs else None, self.steps[first:]
         for place in copied(new, output, self.values, self.problem.mesh, model.leaves_output_apart):
             self._copy(first + place)
+        for place in waiting(new, self.values, self.problem.mesh) if writes_after(model.target) else ():
+            self._wait(first + place)
+
+    def _wait(self, place: int) -> None:
+        """A product writes while it computes nothing."""
+        step, alone = self.steps[place], self.problem.model.alone
+        *read, written = (self.values[value] for value in (*step.operands, step.result))
+        sizes = [array.local_bytes(self.problem.mesh) for array in read]
+        wide = max((array.dtype for array in read), key=lambda dtype: dtype.bytes)
+        amount = Amount(step.cost.flops, sum(sizes), written.local_bytes(self.problem.mesh), wide)
+        cost, times = step.cost, 1 + alone.written_after_s(amount) / step.cost.time_s
+        spelled = partial(_longer, cost, times)
+        self.steps[place] = replace(step, cost=replace(cost, time_s=cost.time_s * times, spelled=spelled))
 
     def _copy(self, place: int) -> None:
         """What a step leaves is laid anew."""
@@ -279,6 +293,10 @@ class Builder:
             number += 1
         self.taken.add(f"{base}_{number}")
         return f"{base}_{number}"
+
+
+def _longer(cost: StepCost, times: float) -> str:
+    return formulas.longer(cost.formula, times)
 
 
 def _pair(table: Table, origin: Multiplied) -> Product:

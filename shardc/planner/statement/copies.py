@@ -1,19 +1,21 @@
-"""What the steps of a statement copy because of one another, which is known once they stand in order.
+"""What the steps of a statement copy, or wait for, because of one another, which is known once they stand in order.
 
 C[I, K] = AllGather_X C[I_X, K]; return C                a collective's result is copied to become an output
 A[I_X] = Slice_X A[I]; A[I_X, J] = AllGather_Y …         a share is cut out, unless what reads it computes
 A[I0, I1, J] = AllGather_X A[I0, I1_X, J]; A[I, J] = …   the digit gathered lies above I0, and joined is laid anew
+B[J, K] = AllGather_X B[J_X, K]; C[I, K] = A · B         the smaller operand is not brought to the chip beforehand
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Op, Step, ValueNumber
+from shardc.ir.plan import Einsum, Op, Step, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.tpu import cuts_what_it_reads
 
@@ -31,6 +33,16 @@ def copied(
                 yield place
         elif _is_cut_out(steps, step) or _is_laid_anew(steps, step, values, mesh):
             yield place
+
+
+def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
+    """The places of products whose smaller operand a collective has just left."""
+    timed = [place for place, step in enumerate(steps) if step.cost.time_s]
+    for before, step, place in ((steps[one], steps[other], other) for one, other in pairwise(timed)):
+        if isinstance(step.op, Einsum) and len(step.operands) == 2 and before.op.facts.communicates:
+            left, right = (values[operand].local_bytes(mesh) for operand in step.operands)
+            if step.operands[0 if left < right else 1] == before.result:
+                yield place
 
 
 def _maker(steps: Steps, value: ValueNumber) -> int | None:
