@@ -27,8 +27,7 @@ from shardc.interface.asked import Asked
 from shardc.interface.hardware import Hardware
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import Objective, otherwise, overlapped, plan_program, plan_with_subaxes
-from shardc.planner.planned import computed
+from shardc.planner import otherwise, overlapped, plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
 from shardc.planner.program.others import least
 from shardc.results import Plan
@@ -205,8 +204,7 @@ def planned(
     search = plan_with_subaxes if may_cut else plan_program
     try:
         found = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
-        if asked.objective is Objective.TIME and asked.model.alone.measured is not None and computed(asked.program):
-            found = least(found, asked.memory)
+        found = least(found, asked.model, asked.objective, asked.memory)
         others = otherwise(found, asked.model, asked.idle)
         return Plan(overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, others), asked)
     except RecursionError:

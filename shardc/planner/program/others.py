@@ -12,21 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from shardc.cost.model import CostModel
 from shardc.cost.sums import cost_of
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Block
-from shardc.planner.planned import PlannedProgram, PlannedStatement
+from shardc.planner.options import Objective
+from shardc.planner.planned import PlannedProgram, PlannedStatement, computed
 
 NEAR = 1.01  # of the least price, within which a plan is taken that has fewer collectives
 FAR = 1.5  # a strategy of a price so many times the plan's is not looked at
 
 
-def least(found: PlannedProgram, memory: int | None) -> PlannedProgram:
-    """Of a statement's first strategies that of the least price; of those as cheap, that of the fewest collectives.
+def least(found: PlannedProgram, model: CostModel, objective: Objective, memory: int | None) -> PlannedProgram:
+    """Of a statement's first strategies that of the least time; of those as fast, that of the fewest collectives.
 
     A search adds up steps by themselves; what they copy, or wait for, because of one another is priced once they stand
-    in order.
+    in order, where it is known.
     """
+    if objective is not Objective.TIME or model.alone.measured is None or not computed(found.schedule.program):
+        return found
     fits = [each for each in strategies(found) if memory is None or each.cost.peak_bytes <= memory]
     limit = NEAR * min(each.cost.time_s for each in (found, *fits))
     near = (each for each in (found, *fits) if each.cost.time_s <= limit)
