@@ -197,16 +197,14 @@ def planned(
 ) -> Plan:
     """The plan of a program whose sizes are all known; on the mesh as it is unless axes `may_cut`."""
     hardware = Hardware() if hardware is None else hardware
-    unnamed = idle_of(idle, hardware.book)
-    asked = Asked(
-        program, hardware.model(program), objective_of(objective), hardware.memory, unnamed, overlap_of(overlap)
-    )
+    given = objective_of(objective), hardware.memory, idle_of(idle, hardware.book), overlap_of(overlap)
+    asked = Asked(program, hardware.model(program), *given)
     search = plan_with_subaxes if may_cut else plan_program
     try:
-        found = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
-        found = least(found, asked.model, asked.objective, asked.memory)
-        others = otherwise(found, asked.model, asked.idle)
-        return Plan(overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, others), asked)
+        searched = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
+        found = least(searched, asked.model, asked.objective, asked.memory)
+        more = otherwise(found, asked.model, asked.idle)
+        return Plan(overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, more), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"
