@@ -49,7 +49,7 @@ TESTS = {  # of each room: folders of tests
     "lowering": "lowering proving cost planner",
     "emit": "emit proving",
     "cost": "cost planner lowering",
-    "planner": "planner cost lowering simulate",
+    "planner": "planner cost lowering simulate notation",
 }
 NOT_FORKED = "tests/emit/test_wrong_arguments.py"  # starts JAX's threads as it is loaded, which no fork has
 OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --import-mode=importlib")
