@@ -275,6 +275,16 @@ def test_a_limit_at_a_plans_peak_finds_one_as_good_and_a_byte_less_a_leaner_one_
     assert_means_the_program(below.schedule)
 
 
+@pytest.mark.parametrize("below", [1, 1024])
+def test_under_a_limit_what_lies_open_is_chosen_again_for_all_statements_together(below):
+    """Each statement in turn, with A where it is cheapest, needs more."""
+    program = parsed("T = A[I_?, J_?] · B[J_X, K]; S[I_X, L] = T · C[K, L]", Mesh.of({"X": 4}))
+    free = plan_program(program, model_of(program.mesh), Objective.BYTES).cost
+    found = plan_program(program, model_of(program.mesh), Objective.BYTES, free.peak_bytes - below)
+    assert found.cost.peak_bytes <= free.peak_bytes - below and found.cost.wire_bytes >= free.wire_bytes
+    assert_means_the_program(found.schedule)
+
+
 @st.composite
 def renamed_uses(draw):
     """Arrays that lie as the planner likes, made by functions and products, each used once under names of its own."""
