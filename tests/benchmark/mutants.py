@@ -88,11 +88,13 @@ def _without_functions(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(part for part in code.co_consts if not isinstance(part, CodeType)))
 
 
-def put(codes: dict[CodeType, CodeType], path: Path) -> None:
-    """Codes of a module in the place of others, in each function that is there."""
-    for function in gc.get_objects():
-        if isinstance(function, FunctionType) and function.__code__.co_filename == str(ROOT / path):
-            function.__code__ = codes.get(function.__code__, function.__code__)
+def put(codes: dict[CodeType, CodeType], path: Path) -> int:
+    """Codes of a module in the place of others, in each function that is there; and how many there are."""
+    every = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
+    here = [function for function in every if function.__code__.co_filename == str(ROOT / path)]
+    for function in here:
+        function.__code__ = codes.get(function.__code__, function.__code__)
+    return len(here)
 
 
 def mutants(path: Path) -> Iterator[Mutant]:

@@ -191,7 +191,8 @@ class Tried:
     def noted(self, folder: str) -> dict[str, Any]:
         reached = builtins.REACHED = set[str]()  # type: ignore[attr-defined]
         for path in (path for room in TESTS for path in modules(room, [])):
-            put(dict(pairs(compiled(parsed(path), path), compiled(noting(path), path))), path)
+            found = put(dict(pairs(compiled(parsed(path), path), compiled(noting(path), path))), path)
+            assert found or not blocks(path), f"{path}: its functions are not found"
         seconds, entered, fails = dict[str, float](), defaultdict[str, list[str]](list), list[str]()
         for test in self.of_folder(folder):
             reached.clear()
