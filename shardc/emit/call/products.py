@@ -28,6 +28,8 @@ class _Contraction:
 
 def einsum(spec: str, *operands: Any, preferred_element_type: Any = None) -> Any:
     """What `jnp.einsum` gives."""
+    if preferred_element_type is not None and _is_for_cpus():
+        operands = tuple(operand.astype(preferred_element_type) for operand in operands)
     found = _contraction(spec)
     if found is None or operands[0].dtype != operands[1].dtype:
         return jnp.einsum(spec, *operands, preferred_element_type=preferred_element_type)
@@ -36,6 +38,14 @@ def einsum(spec: str, *operands: Any, preferred_element_type: Any = None) -> Any
     with jax.named_scope(spec):
         whole = jax.lax.dot_general(left, right, found.dims, preferred_element_type=wanted)
         return whole if found.order is None else jax.lax.transpose(whole, found.order)
+
+
+def _is_for_cpus() -> bool:
+    """Whether it is traced for CPUs: their compiler takes products of bf16 that are summed in f32, and then refuses
+    three of a thousand (jaxlib 0.10 and 0.12: `ab,cda->bcd`). It computes all of them in f32."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    platform: str = jax.default_backend() if device is None else device.platform
+    return platform == "cpu"
 
 
 @lru_cache(maxsize=512)
