@@ -119,6 +119,7 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     wanted = Wanted(frozenset(), open=True) if dims is None else Wanted(frozenset(dims))
     natural = expressions.array(written.expr, wanted)
     dims = natural.dims if dims is None else dims
+    _lacks_none(natural, dims, written, scope)
     expr = _as_declared(_in_order(natural, dims, result), result, scope, expressions)
     known = _check_binding(result, expr, dims, scope)
     news = expr.dtype != natural.dtype or expressions.summed_narrow is not None
@@ -132,20 +133,46 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     return made
 
 
+def _lacks_none(expr: Expr, dims: Sequence[str], written: tree.Statement, scope: Scope) -> None:
+    """SHC210 for dims of an expression that its result does not have, and how they are summed."""
+    extra = [dim for dim in expr.dims if dim not in set(dims)]
+    if not extra:
+        return
+    subscript = extra[0] if len(extra) == 1 else "{" + ",".join(extra) + "}"
+    product = _plain_product(written.expr, frozenset(extra), scope)
+    help = f"sum over it: `sum_{subscript}(…)`"
+    if product is not None:
+        help = (
+            f"a plain `·` keeps what a later operand carries; end it there: `{product[0]} ·_{subscript} {product[1]}`"
+        )
+    lacks = ", ".join(f"`{dim}`" for dim in extra)
+    raise ShardcError(
+        "SHC210", f"the result `{written.result.name}` lacks {lacks}", span=written.result.span, help=help
+    )
+
+
+def _plain_product(expr: tree.Expr, dims: frozenset[str], scope: Scope) -> tuple[str, str] | None:
+    """The first two arrays with all these dims that a `·` stands between."""
+
+    def has(operand: tree.Expr) -> bool:
+        known = scope.find(operand.name) if isinstance(operand, tree.Array) else None
+        return known is not None and dims <= set(known.dims)
+
+    if isinstance(expr, tree.Chain):
+        for left, operator, right in zip(expr.operands, expr.operators, expr.operands[1:], strict=False):
+            plain = not (operator.elementwise or operator.divides or operator.label)
+            if plain and has(left) and has(right):
+                assert isinstance(left, tree.Array) and isinstance(right, tree.Array)
+                return left.name, right.name
+    return next((found for each in tree.below(expr) if (found := _plain_product(each, dims, scope))), None)
+
+
 def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array) -> Expr:
     """The expression with its dims in the result's order; a transposition is a product of one operand."""
     have = frozenset(expr.dims)
     for dim in dims:
         if dim not in have:
             raise _on_no_input(dim, expr, result)
-    extra = [dim for dim in expr.dims if dim not in set(dims)]
-    if extra:
-        raise ShardcError(
-            "SHC210",
-            f"the result `{result.name}` lacks {', '.join(f'`{dim}`' for dim in extra)}",
-            span=result.span,
-            help=f"sum over it: `sum_{extra[0] if len(extra) == 1 else '{' + ','.join(extra) + '}'}(…)`",
-        )
     if expr.dims == dims:
         return expr
     match expr:

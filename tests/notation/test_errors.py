@@ -254,6 +254,12 @@ def test_limits_exit_6(text: str) -> None:
             "write `·_{J,K}`, or keep `K` in the result",
         ),
         (
+            "h[I, F] = silu(A[I, J] · B[J, F]) ⊙ (A · C[J, F])",
+            "the result `h` lacks `J`",
+            "a plain `·` keeps what a later operand carries; end it there: `A ·_J B`",
+        ),
+        ("C[I] = relu(A[I, J]) ⊙ B[J]", "the result `C` lacks `J`", "sum over it: `sum_J(…)`"),
+        (
             "A[I, J_X] ·_LOCAL B[J_X, K] → C[I, K]",
             "the local product leaves `C[I, K]{U_X}`, not `C[I, K]`",
             "write `C[I, K]{U_X}`, or drop `_LOCAL`",
