@@ -162,7 +162,7 @@ class LinkModel:
         """The model of a mesh on a chip. Without a layout every mesh axis is a physical axis of its own; without a
         target, and by the book, every move is one collective."""
         plain = Target(mesh, is_plain=True)
-        return _model(mesh, chip, layout or Layout(), book, plain if book or target is None else target)
+        return _model(chip, layout or Layout(), book, plain if book or target is None else target)
 
     def has_parts(self, axis: str) -> bool:
         return self.network.has_parts(axis)
@@ -345,6 +345,6 @@ class LinkModel:
 
 
 @lru_cache(maxsize=64)
-def _model(mesh: Mesh, chip: Chip, layout: Layout, book: bool, target: Target) -> LinkModel:
+def _model(chip: Chip, layout: Layout, book: bool, target: Target) -> LinkModel:
     measured = calibration(chip.name) if target.names_slice and not book else None
-    return LinkModel(network(mesh, chip, layout), target, Alone(chip, measured), book)
+    return LinkModel(network(target.mesh, chip, layout), target, Alone(chip, measured), book)

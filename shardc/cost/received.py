@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import product
 from math import lcm, prod
 
+from shardc.ir.exchange import moved, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import ToDims
 from shardc.ir.plan import Schedule, Step, single_steps
@@ -39,13 +40,14 @@ def received_by_all(step: Step, array: Array, mesh: Mesh) -> int | None:
         return mesh.devices * step.cost.wire_bytes
     if mesh.product(op.axes) > MOST:
         return None
-    cells, block = _cells_received(before.dims, op.leaves(before).dims, op.axes, mesh)
+    cells, block = _cells_received(before.dims, op.leaves(before).dims, mesh)
     return mesh.devices // mesh.product(op.axes) * cells * size // block
 
 
 @lru_cache(maxsize=256)
-def _cells_received(before: tuple[Axes, ...], after: tuple[Axes, ...], over: Axes, mesh: Mesh) -> tuple[int, int]:
+def _cells_received(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> tuple[int, int]:
     """By one group of devices over the axes that move, in cells that the blocks of both cut; and those of a block."""
+    over = moved(tails(before, after, mesh), mesh)
     counts = [(mesh.product(old), mesh.product(new)) for old, new in zip(before, after, strict=True)]
     fine = [lcm(*both) for both in counts]
     found = 0

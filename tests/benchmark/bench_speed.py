@@ -1,4 +1,4 @@
-"""How fast the front door and the planner are, and how long many einsums take to trace.
+"""How fast the front door and the planner are, also of whole layers, and how long many einsums take to trace.
 
     python tests/benchmark/bench_speed.py                     # beside what is aimed at, and beside jnp.einsum
     python tests/benchmark/bench_speed.py --beside TREE       # beside another checkout
@@ -140,6 +140,38 @@ def plan_seconds(text: str, mesh: str, objective: Objective) -> float:
     return seconds(lambda: plan_program(program, model, objective))
 
 
+# name, example, mesh, the seconds that its plan aims at, all that planning keeps worked out anew
+LAYERS = (
+    ("a layer of LLaMA", "llama_layer", "data=2, seq=2, model=2", 2),
+    ("a layer of LLaMA", "llama_layer", "data=4, seq=4, model=4", 2),
+    ("a hundred of them in a loop", "llama", "data=2, seq=2, model=2", 3),
+)
+
+
+def layers() -> None:
+    rows = []
+    for name, example, mesh, aim in LAYERS:
+        found = statistics.median(layer_planned(example, mesh, HERE) for _ in range(3))
+        rows.append((name, mesh.replace(",", ""), f"{found:.2f} s (< {aim})"))
+    print(tabulate(rows, headers=("planned in a new process", "mesh", "median (aim)"), disable_numparse=True))
+
+
+def layer_planned(example: str, mesh: str, tree: Path) -> float:
+    """The seconds of a plan in a process that has planned nothing."""
+    command = [sys.executable, __file__, "--layer", example, mesh]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=of(tree)).stdout)
+
+
+def layer_seconds(example: str, mesh: str) -> float:
+    """The same in this process. Its tokens are shared over a third axis."""
+    import shardc
+
+    text = (HERE / "examples" / f"{example}.shard").read_text(encoding="utf-8").replace("L=32", "L=100")
+    text = text.replace("mesh data=2, model=4", f"mesh {mesh}").replace("x[B_data, T, D]", "x[B_data, T_seq, D]")
+    program = shardc.parse(text)
+    return seconds(lambda: shardc.plan(program))
+
+
 class Planning:
     """A process in which a checkout plans what it is given, a program a line."""
 
@@ -179,6 +211,9 @@ def beside(other: Path) -> None:
             texts = list(drawn(mesh, arrays, count, "idle" in name))
             found = [in_turns(sides, (text, mesh, objective), place) for place, text in enumerate(texts)]
             rows.append((f"{name}, by {objective}, {mesh.count('=')} axes", count, *ratio(*zip(*found, strict=True))))
+    for name, example, mesh, _ in LAYERS:
+        pairs = [[layer_planned(example, mesh, tree) for tree in trees.values()] for _ in range(3)]
+        rows.append((f"{name}, {mesh}", 3, *ratio(*zip(*pairs, strict=True))))
     print(tabulate(rows, headers=("", "programs", "other", "this", "ratio", "of sums"), disable_numparse=True))
 
 
@@ -203,15 +238,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beside", type=Path, metavar="TREE")
     parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--layer", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.answer:
         answer()
+    elif asked.layer:
+        print(layer_seconds(*asked.layer))
     elif asked.beside is not None:
         beside(asked.beside.resolve())
     else:
         processes()
         print()
         planning()
+        print()
+        layers()
         print(flush=True)
         tracing()
 

@@ -76,12 +76,98 @@ SLICES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "X=2,Y=2,Z=2": ({"topology": "v5p:2x2x2"}, {"topology": "v5e:2x4"}),
 }
+MANY = 4  # one in so many, or more
+LARGE = "I=1024,J=1024,K=1024,L=1024"
+SMALL = OPTIONS | {"dims": "I=96,J=96,K=96,L=96"}
+LAYER = "T = A[I_X, J] · B[J_X, K]\nS[I_X, K] = softmax_K({0})\nR[I] = sum_K(S)"
+# Groups of which each differs from another of its group in one thing that the texts above do not reach.
+GROUPS: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+    # operands that lie alike, of other dims; of the same dims, with another result
+    (
+        {"mesh": "X=4,Y=2"},
+        (
+            "A[J_X, I] · B[J_X, K] → C[I_X, K]",
+            "A[I_X, J] · B[J_X, K] → C[I_X, K]",
+            "A[L_X, I] · B[L_X, I] → C[I]",
+            "A[L_X, I] · B[L_X, I] → C[L_X, I]",
+        ),
+    ),
+    # arrays of several ranks in a program planned together, and on a slice two that read a product
+    ({"mesh": "X=4,Y=2"}, (LAYER.format("T"), LAYER.format("T ⊙ T"))),
+    ({"mesh": "X=4,Y=2", "topology": "v5p:2x2x2"}, (LAYER.format("T"), LAYER.format("T ⊙ T"))),
+    ({"mesh": "X=4,Y=2", "topology": "v5p:2x2x2", "dims": LARGE}, (LAYER.format("T"),)),
+    # types that meet
+    (
+        {"mesh": "X=4"},
+        ("f32(A[I_X, J]) ⊙ B[I, J] → C[I, J_X]", "f16(A[I_X, J]) ⊙ B[I, J] → C[I, J_X]", "A[I_X] + f32(B[I]) → C[I]"),
+    ),
+    # sizes that share factors: exchanges in unequal pieces, and finer meshes on which there are closed routes alone
+    *(
+        (
+            {"mesh": mesh, "objective": "bytes"},
+            ("A[I_X, J] → A[I_Y, J]", "A[I_X, J] → A[I, J_Y]", "A[I_Y, J] → A[I_X, J]", "A[I_X, J_Y] → A[I_Y, J]"),
+        )
+        for mesh in ("X=4,Y=6", "X=6,Y=4", "X=2,Y=3")
+    ),
+    ({"mesh": "X=2,Y=3", "objective": "bytes"}, ("A[I_X, J_Y] → A[I_YX, J]", "A[I_X, J_Y] → A[I, J_XY]")),
+    *(
+        ({"mesh": mesh, "objective": "bytes"}, ("A[I_Y, J_Z] → A[I_Z, J_Y]", "A[I_XZ, J_Y] → A[I_Y, J_XZ]"))
+        for mesh in ("X=2,Y=4,Z=3", "X=3,Y=4,Z=2")
+    ),
+    # a dim cut in digits of the same sizes, on which the same axes lie in other places
+    ({"mesh": "X=2,Y=2,W=4"}, ("A[I_XY, J] · B[J, K] → C[I_W, K]",)),
+    ({"mesh": "X=4,Y=2,W=4,V=3"}, ("A[I_XY, J] · B[J, K] → C[I_WV, K]",)),
+    # axes that may be used or not
+    *(
+        ({"mesh": mesh, "idle": idle, "objective": "bytes"}, ("A[I_X, J] · B[J_X, K] → C[I, K_X]",))
+        for mesh in ("X=4,Y=2", "X=2,Y=2,Z=2", "X=2,Y=2,Z=2,W=2", "X=8,Y=2", "X=6,Y=2")
+        for idle in ("use", "keep")
+    ),
+    (
+        {"mesh": "V=2,W=2,X=2,Y=2,Z=2", "objective": "bytes"},
+        ("A[I_X, J] · B[J_X, K] → C[I, K_X]", "A[I_XV, J_Y] · B[J_W, K] → C[I_Z, K_X]"),
+    ),
+    # more axes than there is time to search over, so that closed routes are taken
+    ({"mesh": "U=2,V=2,W=2,X=2,Y=2,Z=2", "dims": LARGE}, ("A[I_UVW, J_XY] · B[J_Z, K_UV] → C[I_XY, K_ZU]",)),
+    (
+        {"mesh": "U=4,V=2,W=2,X=2,Y=2,Z=2", "dims": LARGE},
+        ("A[I_UVW, J_XY] · B[J_Z, K_UV] → C[I_XY, K_ZU]", "A[I_UVW, J_XY] · B[J_Z, K_UV] → C[I_YX, K_ZW]"),
+    ),
+    # a step over the data center's network has other hops than one over links
+    *(({"mesh": "X=4,Y=2,Z=2", "dcn": "Z=2", "idle": idle}, ("A[I_X, J] → A[I, J_X]",)) for idle in ("use", "keep")),
+    *(({"mesh": "X=4,Y=2", "chip": "H100", "formula": formula}, (PRODUCT,)) for formula in ("book", "exact")),
+    *(
+        ({"mesh": "X=16", "topology": topology, "dims": LARGE}, ("A[I, J]{U_X} → A[I_X, J]",))
+        for topology in ("v5e:4x4", "v5p:4x2x2")
+    ),
+    *(
+        ({"mesh": "X=4,Y=2", "topology": "v5p:2x2x2", "dims": dims}, ("A[I_X, J_Y] · B[J_Y, K] → C[I, K_X]",))
+        for dims in (SMALL["dims"], LARGE)
+    ),
+    # on a slice, shares of whole tiles and others, over all of it and over a part
+    *(
+        (
+            {"mesh": mesh, "topology": topology, "dims": dims},
+            ("A[I, J]{U_XY} → A[I_XY, J]", "A[I, J]{U_X} → A[I_X, J]", "A[J]{U_XY} → A[J_XY]"),
+        )
+        for mesh in ("X=4,Y=2", "X=2,Y=4")
+        for topology in ("v5e:2x4", "v5e:4x2")
+        for dims in (SMALL["dims"], LARGE)
+    ),
+)
+
+
+def groups() -> Iterator[Case]:
+    for options, texts in GROUPS:
+        every = {name: value for name, value in SMALL.items() if name != "chip" or "topology" not in options}
+        yield from ((text, every | options, None) for text in texts)
 
 
 def one_apart(one_in: int = 1) -> Iterator[Case]:
     """Programs each of which differs from the first of its text in one thing: its type, chip, mesh, …
 
-    Of each text `one_in` of the others, of no two texts in a row the same.
+    Of each text one in `one_in` of the others, of no two texts in a row the same. Then those in groups, if not few are
+    asked for.
     """
     for place, (text, mesh) in enumerate(TEXTS):
         first = OPTIONS | {"mesh": mesh}
@@ -91,6 +177,7 @@ def one_apart(one_in: int = 1) -> Iterator[Case]:
         others += [(text, on_slice | other, None) for other in SLICES.get(mesh, ())]
         yield text, first, None
         yield from others[place % one_in :: one_in]
+    yield from groups() if one_in <= MANY else ()
 
 
 def planned(text: str, options: dict[str, Any], share: float | None) -> object:

@@ -88,7 +88,7 @@ class States:
 @lru_cache(maxsize=32)
 def states(around: Graph, model: CostModel, array: LocalBlock | None) -> States:
     """As `edge_costs` has them: of any array, or of this one."""
-    numbers = tuple(around.number(sharding) for sharding in _every_sharding(around))
+    numbers = _numbers(around)
     place = {number: at for at, number in enumerate(numbers)}
     moves = edge_costs(around, model, array)
     rows, rates = list[tuple[int, ...]](), list[Rate]()
@@ -116,6 +116,11 @@ def _in_rounds(rates: list[Rate]) -> tuple[NDArray[np.float64], NDArray[np.float
         for number, each in enumerate(some):
             found[:, number, move] = each.latency_s, each.s_per_byte
     return found[0], found[1]
+
+
+@lru_cache(maxsize=32)
+def _numbers(around: Graph) -> tuple[ShardingNumber, ...]:
+    return tuple(around.number(sharding) for sharding in _every_sharding(around))
 
 
 def _every_sharding(around: Graph) -> Iterator[Sharding]:
@@ -177,7 +182,7 @@ def _close(found: PriceArray, whole: int) -> None:
 def _add_routes(search: Search, every: States, scale: Scale, found: PriceArray) -> None:
     """The routes in digits, where whole axes do not get there at once."""
     around = search.graph
-    pairs = _in_digits(around, search.model)
+    pairs = _in_digits(around)
     if len(pairs) > MAX_ROUTES:
         return
     for source, target in pairs:
@@ -189,8 +194,9 @@ def _add_routes(search: Search, every: States, scale: Scale, found: PriceArray) 
 
 
 @lru_cache(maxsize=32)
-def _in_digits(around: Graph, model: CostModel) -> tuple[tuple[int, int], ...]:
-    numbers = states(around, model, None).numbers
+def _in_digits(around: Graph) -> tuple[tuple[int, int], ...]:
+    """The places of the shardings between which whole axes may not get at once."""
+    numbers = _numbers(around)
     if len(numbers) > MAX_ROUTES:
         return ()
     return tuple(
