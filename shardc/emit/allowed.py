@@ -68,6 +68,7 @@ NAMES: frozenset[str] = frozenset(
     | {f"jnp.{dtype.jax}" for dtype in DTYPES.values()}
 )
 METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel", "tolist", "split"})
+BARRIER = "jax.lax.optimization_barrier"
 # What emitted loops count with, and the variables that they are about.
 TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
 # And by which an exchange in pieces of unequal sizes says who sends what.

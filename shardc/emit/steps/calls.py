@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from shardc.emit.allowed import CARRIED, JOINED, ROWS
+from shardc.emit.allowed import BARRIER, CARRIED, JOINED, ROWS
 from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, Scan, axes_argument, call, reading, renamed
 from shardc.emit.exprs import Loop as Turns
 from shardc.emit.steps import extremes, local
@@ -47,8 +47,6 @@ from shardc.lowering.forms import (
 from shardc.lowering.lower import lower
 from shardc.lowering.pairs import whole_blocks
 from shardc.lowering.repeats import is_again
-
-BARRIER = "jax.lax.optimization_barrier"
 
 
 @dataclass(frozen=True, slots=True)

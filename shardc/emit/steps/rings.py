@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardc.emit.allowed import AROUND, JOINED, LEFT, PIECE, PLACE, RIGHT, STANDS, TURN
+from shardc.emit.allowed import AROUND, BARRIER, JOINED, LEFT, PIECE, PLACE, RIGHT, STANDS, TURN
 from shardc.emit.exprs import (
     Attr,
     BinOp,
     Code,
     Const,
     Expr,
+    Index,
     Items,
     Line,
     Loop,
@@ -39,6 +40,8 @@ from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering.pairs import numbers_in_order
 from shardc.lowering.rings import Ring, ring_of
+from shardc.lowering.target import Target
+from shardc.lowering.timed import sends_early
 
 _STANDS, _AROUND, _PLACE, _TURN = map(Name, (STANDS, AROUND, PLACE, TURN))
 _STEP = {RIGHT: 1, LEFT: -1}  # from a device to its neighbour
@@ -92,11 +95,15 @@ class _Writer:
         yield Line(AROUND, _listed(self.ring.around), "the blocks in that order")
 
     def gathered(self) -> Iterator[Code]:
-        own, turns = Name(self.names[self.moved.operands[0]]), (self.ring.size - 1) // 2
+        given, turns = Name(self.names[self.moved.operands[0]]), (self.ring.size - 1) // 2
+        waits = self._gathered_before()
+        own = given if waits is None else Name(RIGHT)
+        if waits is not None:
+            yield Line(RIGHT, Index(call(BARRIER, Items((given, waits))), 0), "once the other is gathered")
         yield from self._first(own)
         if turns:
             yield Line(LEFT, own, "")
-        yield Line(RIGHT, own, "")
+        yield from () if waits else [Line(RIGHT, own, "")]
         if turns:
             right = self._came_by(RIGHT, BinOp(_ahead(self.ring.size - 1), "-", _TURN))
             yield Loop(turns, (*right, *self._came_by(LEFT, BinOp(_ahead(1), "+", _TURN))))
@@ -105,6 +112,14 @@ class _Writer:
         rounded = self._rounded(self.target)
         if self.is_summed and rounded != self.target:
             yield Line(self.target.name, rounded, str(self.result))
+
+    def _gathered_before(self) -> Name | None:
+        """The other operand, where a collective leaves it, for which what goes round has to wait then."""
+        if not sends_early(Target.of(self.schedule.program)):
+            return None
+        other = next(value for value in self.product.operands if value != self.moved.result)
+        made = (step for step in self.schedule.steps if other in step.results)
+        return Name(self.names[other]) if any(step.is_collective for step in made) else None
 
     def _first(self, own: Name) -> Iterator[Line]:
         yield from self._own()
