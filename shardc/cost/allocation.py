@@ -34,8 +34,11 @@ from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave,
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Call, Form, Gathered, Looped, Lowering
 from shardc.lowering.fusion import Reads, fused, reads
+from shardc.lowering.held import held_as_one, held_by_two_rings
 from shardc.lowering.lower import lower
+from shardc.lowering.meeting import meeting_of
 from shardc.lowering.rounded import as_kept
+from shardc.lowering.target import Target
 
 _F32 = 4  # bytes
 
@@ -149,30 +152,40 @@ class _Walk:
             return self._leave(step, self.held.pop(reused))
         if self._is_turned(step):
             self.heap.give_back(self.heap.take(self.sizes[step.result], apart=True))
+        two = next((steps for how, steps in self._groups() if how is How.RINGS and step in steps[:-1]), None)
+        if two is not None:  # what two rings bring round has its memory with their product
+            return self._leave(step, self.heap.take(0))
         beside = self.heap.take(self._held_as_one(step), apart=True)
         self._do(step, actions(form, self._blocks(step)))
         self.heap.give_back(beside)
         if self._is_as_one(step):  # its parts are read and left in memory
             self.heap.stays_in_memory(beside, *self.heap.since(beside))
 
+    def _groups(self) -> Iterator[tuple[How, tuple[Step, ...]]]:
+        for group in self.schedule.together:
+            yield group.how, self.schedule.steps[group.first : group.last + 1]
+
     def _is_as_one(self, step: Step) -> bool:
-        groups = (self.schedule.steps[group.first : group.last + 1] for group in self.schedule.together)
-        return any(step is each for steps in groups for each in steps)
+        return any(step is each for _, steps in self._groups() for each in steps)
 
     def _held_as_one(self, step: Step) -> int:
         """Where the step ends a group of steps that are done as one, what that takes beside them."""
         for group in self.schedule.together:
             if self.schedule.steps[group.last] is step:
-                size = self._of_two(group) if group.how is How.RINGS else self.sizes[step.result]
-                return tpu.held_as_one(group.how, step.op.facts.kind, size)
+                if group.how is How.RINGS:
+                    return self._of_two(group)
+                return held_as_one(group.how, step.op.facts.kind, self.sizes[step.result])
         return 0
 
     def _of_two(self, group: Together) -> int:
-        """What the sum and the blocks of two rings are more than what the steps gather."""
+        """The sum and the blocks of two rings."""
+        met, target = meeting_of(self.schedule, group), Target.of(self.schedule.program)
         *gathers, product = self.schedule.steps[group.first : group.last + 1]
+        assert met is not None, "what is asked for as two rings can be done so"
+        size = {gather.result: self.sizes[gather.operands[0]] for gather in gathers}
+        fine, coarse = (size[product.operands[place]] for place in (met.fine, 1 - met.fine))
         summed = self.sizes[product.result] // self.schedule.values[product.result].dtype.bytes * _F32
-        held = summed + sum(2 * self.sizes[gather.operands[0]] for gather in gathers)
-        return max(0, held - sum(self.sizes[gather.result] for gather in gathers))
+        return held_by_two_rings((fine, coarse), summed, met.within > 1, target)
 
     def _blocks(self, step: Step) -> Blocks:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardc.ir.dtypes import DTYPES, DType
-from shardc.ir.operations import Facts, Kind
-from shardc.ir.plan import Einsum, How, Op
+from shardc.ir.operations import Facts
+from shardc.ir.plan import Einsum, Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Shape, Target
@@ -252,20 +252,6 @@ def computes_again(target: Target) -> tuple[int, ...]:
 def is_computed_in_loop(products_before: bool) -> bool:
     """Whether a product is computed in the loop that reads it."""
     return not products_before
-
-
-@seen(
-    "0.0.42.1",
-    "a ring whose sum goes to all leaves it gathered beside its output; of eight chunks gathered behind a product five "
-    "lay beside what they make; a ring that gathers or scatters took no more than its steps, chunks before less; two "
-    "rings took a sum in f32, and up to two blocks of each operand",
-)
-def held_as_one(how: How, ends_in: Kind, size: int) -> int:
-    """Bytes that a product done as one with a collective behind it, which leaves so many, takes beside its steps; of
-    two rings what their sum and their blocks are more than what the steps gather."""
-    if how is How.RINGS or (how is How.RING and ends_in is Kind.SUM):
-        return size
-    return size * 5 // 8 if how is How.CHUNKS and ends_in is Kind.GATHER else 0
 
 
 _ON_CHIP = 96 * 2**20  # bytes of the 128 MiB of a v5e

@@ -10,14 +10,14 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How
-from shardc.lowering import timed, tpu
+from shardc.lowering import held, timed, tpu
 from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
 RULES = {
     name
-    for module in (tpu, timed)
+    for module in (tpu, timed, held)
     for name, made in inspect.getmembers(module, inspect.isfunction)
     if made.__module__ == module.__name__ and name[0] != "_" and name != "seen"
 }
@@ -89,9 +89,18 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (tpu.copies_to_stack, [(((0,), 2), 0), (((0, 1), 2), 2), (((0, 1), 3), 1), (((0, 2), 3), 2)]),
     (tpu.copies_rows, [(((8, 64), 2), True), (((8, 128), 2), False), (((8, 64), 1), False), (((64, 200), 2), True)]),
     (tpu.is_computed_in_loop, [((True,), False), ((False,), True)]),
-    (tpu.held_as_one, [
+    (held.held_as_one, [
         ((How.RING, Kind.SUM, 64), 64), ((How.RING, Kind.GATHER, 64), 0), ((How.RING, Kind.SCATTER, 64), 0),
         ((How.CHUNKS, Kind.GATHER, 64), 40), ((How.CHUNKS, Kind.SUM, 64), 0), ((How.PARTITIONER, Kind.SUM, 64), 0),
+    ]),
+    (held.held_by_two_rings, [  # in MiB, as compiled, but for 160 in the fifth
+        (((16 * MIB, 16 * MIB), 64 * MIB, False, V5E), 64 * MIB),
+        (((16 * MIB, 16 * MIB), 16 * MIB, False, V5E), 0),
+        (((32 * MIB, 32 * MIB), 16 * MIB, False, V5E), 48 * MIB),
+        (((32 * MIB, 32 * MIB), 64 * MIB, False, V5E), 96 * MIB),
+        (((64 * MIB, 16 * MIB), 16 * MIB, False, V5E), 176 * MIB),
+        (((16 * MIB, 16 * MIB), 64 * MIB, True, V5E), 80 * MIB),
+        (((1, 2), 8, True, V5P), 16),
     ]),
     (tpu.in_memory, [
         ((0, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((MIB, Beside(1, 2, 0), V5E), MIB + 32768),

@@ -1,0 +1,38 @@
+"""What a product that is done as one with collectives holds of memory: rules, as in `lowering.tpu`."""
+
+from __future__ import annotations
+
+from shardc.ir.operations import Kind
+from shardc.ir.plan import How
+from shardc.lowering import tpu
+from shardc.lowering.observed import seen
+from shardc.lowering.target import Target
+
+_BRINGS = 48 * 2**20  # bytes of a block, of which more than one is on the chip at once
+
+
+@seen(
+    "0.0.42.1",
+    "a ring whose sum goes to all leaves it gathered beside its output; of eight chunks gathered behind a product five "
+    "lay beside what they make; a ring that gathers or scatters took no more than its steps, chunks before less",
+)
+def held_as_one(how: How, ends_in: Kind, size: int) -> int:
+    """Bytes that a product done as one with a collective behind it, which leaves so many, takes beside its steps."""
+    if how is How.RING and ends_in is Kind.SUM:
+        return size
+    return size * 5 // 8 if how is How.CHUNKS and ends_in is Kind.GATHER else 0
+
+
+@seen(
+    "0.0.42.1",
+    "of two rings on v5e nothing was in memory where their sum in f32 and two blocks of each operand were 80 MiB; of "
+    "more, the sum, and of four blocks of 32 MiB one; all where a block had 64 MiB. Where an operand has blocks of "
+    "several of the other, one of its blocks more. Of 17 products all memory is within a tenth for 15; else 1.20, 1.23",
+)
+def held_by_two_rings(blocks: tuple[int, int], summed: int, is_cut: bool, target: Target) -> int:
+    """Bytes in memory of two rings with a block of each operand, the second of which may be `is_cut`, and a sum."""
+    room, of_both = tpu.on_chip(target), 2 * sum(blocks)
+    if summed + of_both < room:
+        return 0
+    left = of_both if max(blocks) > _BRINGS else max(0, of_both - room)
+    return summed + left + (blocks[1] if is_cut else 0)
