@@ -311,6 +311,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
     yield from (f"mesh axis `{axis}` is not used" for axis in scope.mesh.names if axis not in scope.used_axes)
     yield from unreturned(program)
     yield from slips.gathered_in_vain(program)
+    yield from slips.summed_early(parsed, program)
     yield from slips.unused_sizes(scope.sizes, program)
     yield from slips.unused_dtypes(options.dtypes, scope.arrays)
     if (

@@ -280,3 +280,27 @@ def test_what_is_gathered_in_vain_is_named_and_its_remedy_moves_no_more(text, as
 )
 def test_what_has_to_be_gathered_is_not(text):
     assert not gathered(text)
+
+
+SCORES = "p = softmax_S(q[B_X, T, H, E] · k[B_X, S, H, E]){}y[B_X, T, H, E] = p · v[B_X, S, H, E]"
+
+
+def test_a_batch_that_a_result_without_brackets_sums_is_named():
+    """The scores of all sequences and heads are added up, and no shape says so."""
+    (warning,) = parse(SCORES.format("; "), mesh=Mesh.of({"X": 2})).warnings
+    assert "`p` sums B, H, E, and `y` has B beside it" in warning and "`p[…, T, S]`" in warning
+    assert "`·_{B,H,E}`" in warning
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCORES.format("; ").replace("p = ", "p[T, S] = "),  # said
+        SCORES.format("; ").replace("· k", "·_{B,H,E} k"),
+        "h = x[B, D] · W[D, F]; y[B, D] = h · V[F, D]",  # another D comes back
+        "dW = x[B, T, D] · dy[B, T, F]; W_new = W[D, F] - 0.1 ⊙ dW",
+        "z = a[B, T, H, E] · W[H, E, D]; q[B, T, H, E] = z · Wq[D, H, E]",
+    ],
+)
+def test_what_a_result_sums_as_meant_is_not_named(text):
+    assert not [warning for warning in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums" in warning]
