@@ -116,6 +116,8 @@ def _left_out(node: ast.AST) -> Iterator[ast.AST]:
             parts = [node.returns, *node.decorator_list]
         case ast.ClassDef():
             parts = list(node.decorator_list)
+        case ast.AnnAssign(annotation=ast.Name("TypeAlias")):
+            parts = [node]
         case ast.arg() | ast.AnnAssign():
             parts = [node.annotation]
         case ast.Raise() | ast.Assert() | ast.JoinedStr():
