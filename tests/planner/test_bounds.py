@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -84,6 +85,16 @@ def test_sums_over_two_of_four_devices_are_received_by_all_where_they_share_the_
 
 
 # --- against ranks
+
+
+def test_a_transposed_product_has_the_same_counts():
+    """Of what is missing, and of what a group alone knows: rows are columns, and A is B."""
+    for inner, rows, columns in product(range(1, 5), repeat=3):
+        of_left, of_right = (product(range(count + 1), range(inner + 1)) for count in (rows, columns))
+        for left, right in product(of_left, of_right):
+            assert block_spread(inner, rows, columns, left, right) == block_spread(inner, columns, rows, right, left)
+            one = filled((rows, columns), (left[0], right[0]), (left[1], right[1]))
+            assert one == filled((columns, rows), (right[0], left[0]), (right[1], left[1]))
 
 
 def derivative(a, b, free_a, free_b, wanted):
