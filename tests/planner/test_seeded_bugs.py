@@ -494,6 +494,7 @@ def test_operations_are_counted_per_device():
     """2·I·J·K over the eight devices, each axis once though J_Y is on both operands; a bare sum adds, and no more."""
     assert planned("A[I_X, J_Y] · B[J_Y, K] → C[I_X, K]{U_Y}").cost.flops == 2 * 16 * 32 * 64 // 8
     assert planned("C[I_X] = sum_J(A[I_X, J])").cost.flops == 16 * 32 // 2
+    assert planned("C[J, I_X] = A[I_X, J]").cost.flops == 0  # turned
 
 
 def test_the_peak_is_not_the_end():
