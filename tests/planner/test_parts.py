@@ -1,5 +1,6 @@
 """Small parts of the planner, by hand."""
 
+import math
 import sys
 from pathlib import Path
 from random import Random
@@ -9,6 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cost import CHIPS
+from shardc.cost.model import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather
 from shardc.ir.digits import Reshape
@@ -28,7 +31,8 @@ from shardc.planner.problem import Problem
 from shardc.planner.products.placing import Movable, few_ways
 from shardc.planner.program.plan import planned_at_once
 from shardc.planner.statement.copies import copied
-from shardc.planner.statement.strategies import searched
+from shardc.planner.statement.gaps import arithmetic, bound_of
+from shardc.planner.statement.strategies import root_table, searched
 from shardc.planner.whole import nodes, plan
 from shardc.planner.whole.arrays import is_accumulated
 from shardc.planner.whole.eliminate import Solved, solve
@@ -253,3 +257,16 @@ def test_a_digit_that_is_gathered_below_another_is_laid_anew_to_be_joined(dims, 
     ops = (AllGather(("X",), at), Reshape(((shape[0],), ()), joins=True), Apply("relu"))
     steps = [Step(op, (number,), (number + 1,), 0, StepCost()) for number, op in enumerate(ops)]
     assert [*copied(steps, None, [*arrays, joined, joined], mesh, lambda op: False)] == copies
+
+
+@pytest.mark.parametrize("text", ["relu(A[I, J] · B[J, K]) · C[K, L]", "(A[I, J] · B[J, K]) · C[K, L]"])
+def test_a_statement_takes_at_least_the_time_of_its_products_shared_by_all_devices(text):
+    program = parsed(f"{text} → D[I, L]", Mesh.of({"X": 2, "Y": 4}), {"I": 4096, "J": 64, "K": 8192, "L": 512})
+    problem = Problem(program, model_of(program.mesh), Objective.TIME, program.mesh.names)
+    written, best = (
+        sum(picoseconds(2 * math.prod(sizes) // 8 / CHIPS["v5p"].flops) for sizes in products)
+        for products in (((4096, 64, 8192), (4096, 8192, 512)), ((64, 8192, 512), (4096, 64, 512)))
+    )
+    assert arithmetic(problem, program.statements[0].expr) == written
+    found = bound_of(problem, program.statements[0], root_table(problem, program.statements[0]))
+    assert Objective.TIME.first(found) == (written if "relu" in text else best)
