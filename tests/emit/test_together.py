@@ -109,18 +109,25 @@ def test_rings_over_two_axes(text, mesh):
 
 
 def test_a_ring_whose_other_operand_is_gathered_waits_for_that():
-    """Where the slice is named: its permutes are sent before the gather otherwise, and hidden beside nothing."""
+    """Where its products are long: its permutes are sent before the gather otherwise, and hidden beside nothing."""
     text, sizes = "A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]", {"I": 24, "J": 48, "K": 72}
     plan = shardc.plan(text, mesh="X=4,Y=2", dims=sizes, dtype="int32", idle="keep", topology="v5e:4x2", overlap="off")
     given, waits = inputs(plan), []
     for ordered, group in candidates(plan.schedule):
         if group.how is How.RING:
-            schedule = replace(ordered, together=(group,))
+            short, schedule = (_taking(seconds, replace(ordered, together=(group,))) for seconds in (0.0, 1.0))
             written = source(schedule, "v5e")
-            waits.append("right = jax.lax.optimization_barrier((" in written)
+            waits += ["right = jax.lax.optimization_barrier((" in each for each in (written, source(short, "v5e"))]
             assert prove(schedule, written).verdict.value == "proved"
             holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
-    assert waits == [True, True]
+    assert waits == [True, False] * 2
+
+
+def _taking(seconds, schedule):
+    """The schedule with its last step, the product, priced so."""
+    *others, product = schedule.steps
+    steps = (*others, replace(product, cost=replace(product.cost, time_s=seconds)))
+    return replace(schedule, block=replace(schedule.block, steps=steps))
 
 
 MET = [("X=2,Y=2", 0), ("X=2,Y=4", 1), ("X=4,Y=2", 2), ("X=2,Y=3", None), ("X=2,Y=2,Z=2", 0)]

@@ -67,7 +67,9 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((0, (2, 32, 256), V5P), False), ((0, (32, 256), UNNAMED), False),
     ]),
     (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
-    (timed.sends_early, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False)]),
+    (timed.waits_for_gather, [
+        ((723, 745, V5E), True), ((723, 1118, V5E), False), ((1446, 1118, V5P), True), ((1446, 1118, UNNAMED), False),
+    ]),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),
     (tpu.pieces_off_chip, [((4, 8 * MIB, False), 0), ((4, 8 * MIB, True), 3), ((8, 8 * MIB, False), 4)]),

@@ -41,7 +41,7 @@ from shardc.ir.sharding import Array, Axes
 from shardc.lowering.pairs import numbers_in_order
 from shardc.lowering.rings import Ring, ring_of
 from shardc.lowering.target import Target
-from shardc.lowering.timed import sends_early
+from shardc.lowering.timed import waits_for_gather
 
 _STANDS, _AROUND, _PLACE, _TURN = map(Name, (STANDS, AROUND, PLACE, TURN))
 _STEP = {RIGHT: 1, LEFT: -1}  # from a device to its neighbour
@@ -114,8 +114,9 @@ class _Writer:
             yield Line(self.target.name, rounded, str(self.result))
 
     def _gathered_before(self) -> Name | None:
-        """The other operand, where a collective leaves it, for which what goes round has to wait then."""
-        if not sends_early(Target.of(self.schedule.program)):
+        """The other operand, where what goes round is to wait for a collective that leaves it."""
+        product_s, moved_s = self.product.cost.time_s, self.moved.cost.time_s
+        if not waits_for_gather(product_s, moved_s, Target.of(self.schedule.program)):
             return None
         other = next(value for value in self.product.operands if value != self.moved.result)
         made = (step for step in self.schedule.steps if other in step.results)

@@ -134,9 +134,10 @@ class Builder:
         sizes = [array.local_bytes(self.problem.mesh) for array in read]
         wide = max((array.dtype for array in read), key=lambda dtype: dtype.bytes)
         amount = Amount(step.cost.flops, sum(sizes), written.local_bytes(self.problem.mesh), wide)
-        cost, times = step.cost, 1 + alone.written_after_s(amount) / step.cost.time_s
-        spelled = partial(_longer, cost, times)
-        self.steps[place] = replace(step, cost=replace(cost, time_s=cost.time_s * times, spelled=spelled))
+        cost, more = step.cost, alone.written_after_s(amount)
+        if more:
+            spelled = partial(_longer, cost, 1 + more / cost.time_s)
+            self.steps[place] = replace(step, cost=replace(cost, time_s=cost.time_s + more, spelled=spelled))
 
     def _copy(self, place: int) -> None:
         """What a step leaves is laid anew."""
