@@ -212,7 +212,7 @@ class Search:
             return  # no route in digits leads to partial sums
         flat = graph.flat if number in graph.flat else frozenset[ShardingNumber]()
         for seed, start in seeds.items():
-            if seed in flat or start >= price or start + self.bound(seed, number) >= price:
+            if start >= price or seed in flat or start + self.bound(seed, number) >= price:
                 continue
             if graph.needs_digits(seed, number):
                 found = self.route(seed, number)
