@@ -30,6 +30,7 @@ RULES = {
     "A[I, J_X] · B[J, K] → C[I, K]": "AllGather_X A; Einsum",
     "A[I, J_X] · B[J_X, K] → C[I, K]": "Einsum; AllReduce_X C",
     "A[I, J_X] · B[J_X, K] → C[I_X, K]": "Einsum; ReduceScatter_X,I C",
+    "A[I, J_X] · B[J_X, K] → C[I_XY, K]": "Einsum; ReduceScatter_X,I C; Slice_Y,I C",
     "A[I, J_X] · B[J_X, K] → C[I, K]{U_X}": "Einsum",
     "A[I_X, J] · B[J, K_X] → C[I_X, K]": "AllGather_X B; Einsum",
     "A[I_X, J] · B[J, K_X] → C[I, K_X]": "AllGather_X A; Einsum",
