@@ -11,15 +11,15 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - a Slice that only products read is part of them, and one Slice after another is one Slice;
 - functions are computed as they are read, or where their operand lay (`lowering.fusion`);
 - what only products read, which round it, lies as bf16 (`lowering.rounded`);
-- on a chip whose own memory is large, what finds room there takes none, but for what loops take and leave, and steps
-  that are done as one (`cost.on_chip`).
+- on a chip whose own memory is large, what finds room there takes none, but for large pieces that loops take and leave,
+  or steps that are done as one (`cost.on_chip`).
 
 Temporaries share a heap in order of time (`cost.heap`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import assert_never
@@ -70,10 +70,8 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
     return Allocation(given, left, found)
 
 
-def _temporary(schedule: Schedule, lowering: Lowering, room: int, stacked: Sequence[int] = ()) -> int:
-    """Bytes of temporary buffers in memory, on a chip that has so much room for them.
-
-    `stacked` is what a trip leaves as a row of an output: only what fusions compute is written there at once."""
+def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | None = None) -> int:
+    """Bytes of temporary buffers in memory, on a chip that has so much room for them; of a trip of this loop."""
     schedule = replace(schedule, block=as_kept(schedule.block))
     sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     forms: dict[tuple[int, ...], Form] = {
@@ -88,7 +86,8 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, stacked: Seque
         lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
         found, worst = orders_of_least(schedule.block, lies), min
     ways = product(found, again)
-    return worst(_Walk(schedule, forms, sizes, *way, stacked, Buffers(room)).temporary_bytes() for way in ways)
+    walks = (_Walk(schedule, forms, sizes, *way, loop, Buffers(room, loop is not None)) for way in ways)
+    return worst(walk.temporary_bytes() for walk in walks)
 
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
@@ -115,7 +114,7 @@ class _Walk:
     sizes: tuple[int, ...]
     steps: tuple[Step, ...]
     again: int  # how much work products do of what they read, each for itself
-    stacked: Sequence[int] = ()
+    loop: Loop | None = None  # of which these are the steps of a trip
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     users: dict[int, list[Step]] = field(default_factory=dict)
@@ -144,8 +143,7 @@ class _Walk:
     def _step(self, step: Step, form: Form) -> None:
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
-            stacked = step.op.body.outputs[step.op.carried :]
-            size = _temporary(self.schedule.inside(step.op), form.body, self.heap.room, stacked)
+            size = _temporary(self.schedule.inside(step.op), form.body, self.heap.room, step.op)
             return self._trips(step, step.op, size)
         reused = self._reused(step)
         if reused is not None:
@@ -254,9 +252,13 @@ class _Walk:
         if held is None or self.last[operand] is not step:
             return self._leave(step, self.heap.take(size, apart=True))
         del self.held[operand]
-        if self._becomes_output(step) and step.result not in self.stacked:
+        if self._becomes_output(step) and not self._is_stacked(step):
             self.heap.becomes_output(held)
         self._leave(step, held)
+
+    def _is_stacked(self, step: Step) -> bool:
+        """Whether a trip leaves it as a row of an output: only what fusions compute is written there at once."""
+        return self.loop is not None and step.result in self.loop.body.outputs[self.loop.carried :]
 
     def _leave(self, step: Step, result: int, *scratch: int) -> None:
         """The step is over: its result holds a buffer; an output that is not in its own yet is copied there."""

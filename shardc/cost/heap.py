@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shardc.cost.on_chip import Life, on_chip
+from shardc.lowering import tpu
 
 _ALIGNMENT = 512
 
@@ -77,10 +78,12 @@ class Buffers:
     """Buffers as they come and go; where each lies is found once all are known.
 
     An output of 4 that is written at the end; before, a buffer of 3, then one of 2 made from it, copied to the output:
-    3 lies where the output will be, 2 among the temporaries. What stays on a chip with so much `room` lies in neither.
+    3 lies where the output will be, 2 among the temporaries. What stays on a chip with so much `room` lies in neither;
+    in a trip of a loop only small ones do.
     """
 
     room: int = 0
+    in_loop: bool = False
     _orders: list[tuple[bool, int]] = field(default_factory=list)  # taken or given back, and which, in order of time
     _sizes: list[int] = field(default_factory=list)
     _apart: set[int] = field(default_factory=set)
@@ -99,8 +102,8 @@ class Buffers:
         self._orders.append((False, number))
 
     def stays_in_memory(self, *numbers: int) -> None:
-        """The buffers never lie on the chip."""
-        self._in_memory.update(numbers)
+        """The buffers never lie on the chip, but for small ones."""
+        self._in_memory.update(number for number in numbers if tpu.off_chip(self._sizes[number]))
 
     def since(self, number: int) -> range:
         """The buffers taken after this one."""
@@ -130,6 +133,8 @@ class Buffers:
     def _elsewhere(self) -> set[int]:
         """What lies on the chip, and in outputs."""
         spans = self._spans()
+        if self.in_loop:
+            self.stays_in_memory(*spans)
         may_lie_there = spans.keys() - self._outputs.keys() - self._in_memory
         kept = on_chip({number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}, self.room)
         return kept | self._within_outputs({number: span for number, span in spans.items() if number not in kept})

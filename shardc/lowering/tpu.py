@@ -136,7 +136,11 @@ _SENT = 2**25  # bytes of pieces to send
 _SENT_BESIDE_PRODUCTS = 2**23
 
 
-@seen("0.0.42.1", "slices of up to 16 MiB, what is laid from few pieces, and a first copy for a product take no memory")
+@seen(
+    "0.0.42.1",
+    "slices of up to 16 MiB, what is laid from few pieces, a first copy for a product, and what loops of examples take "
+    "and leave took no memory; of 64 MiB it did",
+)
 def off_chip(size: int) -> int:
     """The bytes in memory of what a step computes from pieces: what is small stays on the chip."""
     return 0 if size <= _SMALL else size

@@ -62,14 +62,26 @@ def test_the_largest_choose_their_place_on_the_chip_first():
     assert on_chip(dict(enumerate((two, other, later))), 4) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(("pinned", "size"), [(False, 0), (True, 512)])
-def test_what_loops_leave_is_never_on_the_chip(pinned, size):
-    buffers = Buffers(room=1024)
-    one = buffers.take(512)
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("in_loop", "pinned", "size", "taken"),
+    [
+        (False, False, 17 * MIB, 0),
+        (False, True, 17 * MIB, 17 * MIB),
+        (False, True, 16 * MIB, 0),
+        (True, False, 17 * MIB, 17 * MIB),
+        (True, False, 16 * MIB, 0),
+    ],
+)
+def test_large_pieces_that_loops_take_and_leave_are_never_on_the_chip(in_loop, pinned, size, taken):
+    buffers = Buffers(64 * MIB, in_loop)
+    one = buffers.take(size)
     if pinned:
         buffers.stays_in_memory(one)
     buffers.give_back(one)
-    assert buffers.temporary_bytes == size
+    assert buffers.temporary_bytes == taken
 
 
 @pytest.mark.parametrize(

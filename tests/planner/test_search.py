@@ -124,7 +124,7 @@ def test_a_product_towards_its_goal_is_no_dearer_than_the_best_of_all_local_prod
         best = every.paths(goal).price[goal]
     few = table_of(problem, statement.expr, statement.pattern.exact)
     assert few.paths(goal).price[goal] <= best
-    assert len(few.seeds) < len(every.seeds) or len(every.seeds) == 1
+    assert len(few.seeds) < len(every.seeds) or len(every.seeds) == 1 or program.mesh.devices == 1
 
 
 @settings(max_examples=15)
