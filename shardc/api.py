@@ -201,10 +201,10 @@ def planned(
     asked = Asked(program, hardware.model(program), *given)
     search = plan_with_subaxes if may_cut else plan_program
     try:
-        searched = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
-        found = least(searched, asked.model, asked.objective, asked.memory)
+        found = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
         more = otherwise(found, asked.model, asked.idle)
-        return Plan(overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, more), asked)
+        made = overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, more)
+        return Plan(made if made.schedule.together else least(made, asked.model, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

@@ -186,6 +186,16 @@ def test_of_plans_that_cost_about_the_same_one_of_few_collectives_is_taken():
     assert min(each.time_s for each in others) > 0.99 * own.time_s
 
 
+def test_a_ring_is_not_given_up_for_a_collective_less():
+    """The steps of both plans cost the same within a hundredth, and one of them gains as a ring."""
+    text, dims = "A[I_YX, J] · B[J_X, K_Y] · C[K, L_YX] → D[I_Y, L]", {"I": 8192, "J": 48, "K": 480, "L": 96}
+    auto, off = (
+        shardc.plan(text, mesh="X=4,Y=4", dims=dims, dtype="bf16", topology="v5e:4x4", overlap=overlap)
+        for overlap in ("auto", "off")
+    )
+    assert auto.schedule.together and auto.cost.time_s < 0.95 * off.cost.time_s
+
+
 def test_the_time_of_groups_is_counted_once():
     plan = planned(MLP, "off")
     schedule, model = plan.schedule, plan._model
