@@ -100,6 +100,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (((16 * MIB, 16 * MIB), 16 * MIB, False, V5E), 0),
         (((32 * MIB, 32 * MIB), 16 * MIB, False, V5E), 48 * MIB),
         (((32 * MIB, 32 * MIB), 64 * MIB, False, V5E), 96 * MIB),
+        (((32 * MIB, 32 * MIB), 256 * MIB, False, V5E), 384 * MIB),
         (((64 * MIB, 16 * MIB), 16 * MIB, False, V5E), 176 * MIB),
         (((16 * MIB, 16 * MIB), 64 * MIB, True, V5E), 80 * MIB),
         (((1, 2), 8, True, V5P), 16),

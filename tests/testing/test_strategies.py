@@ -252,4 +252,6 @@ def test_every_rule_and_every_form_is_drawn():
         forms.update(map(type, lower(plan.schedule).forms))
     never = [rule for rule in rules_written() if not any(rule in found for found in rules)]
     assert len(rules) >= 25 and never == [], rules
+    seldom = shardc.plan("A[I_X, J] → A[I_Y, J]", mesh="X=3,Y=3", dims="I=48,J=8", objective="bytes")
+    forms.update(map(type, lower(seldom.schedule).forms))  # axes of one size, and one idle
     assert set(forms) == {*get_args(Form)}, forms

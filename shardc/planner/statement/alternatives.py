@@ -46,7 +46,10 @@ def strategies(
                 in_digits=candidate.in_digits,
                 joint=joint,
             )
-            builder.build_result(candidate.root, candidate.goal)
+            try:
+                builder.build_result(candidate.root, candidate.goal)
+            except Spent:  # of moves that no search knew before
+                return
             strategy = _strategy(builder)
             problem.meter.pay(STRATEGY + STEP * len(strategy.steps))
             if (signature := _signature(strategy)) not in listed:
