@@ -25,10 +25,12 @@ from dataclasses import dataclass, replace
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, How, Schedule, Step, Together, operands_of
+from shardc.ir.plan import Einsum, How, Schedule, Step, Together, ValueNumber, operands_of
 from shardc.ir.sharding import Axes
 from shardc.lowering.flow import equal_along
 from shardc.lowering.repeats import repeats
+from shardc.lowering.target import Target
+from shardc.lowering.timed import waits_for_gather
 
 MOST = 16  # devices round: each has a product and a permute of its own in the program
 
@@ -42,6 +44,7 @@ class Ring:
     dim: str
     gathers: bool
     gathered_after: bool = False  # the sum is for all
+    waits: ValueNumber | None = None  # the other operand, for which what goes round is held
 
     @property
     def size(self) -> int:
@@ -116,7 +119,16 @@ def _gathering(schedule: Schedule, gather: Step, product: Step) -> Ring | None:
         return None
     arrays = operands_of(product, schedule.values)
     dim = arrays[product.operands.index(gather.result)].dims[gather.op.on[0]]
-    return Ring(axes, _around(axes, schedule.mesh), dim, gathers=True)
+    waits = _waited_for(schedule, gather, product)
+    return Ring(axes, _around(axes, schedule.mesh), dim, gathers=True, waits=waits)
+
+
+def _waited_for(schedule: Schedule, gather: Step, product: Step) -> ValueNumber | None:
+    """The other operand, where a collective leaves it and the product hides what goes round."""
+    if not waits_for_gather(product.cost.time_s, gather.cost.time_s, Target.of(schedule.program)):
+        return None
+    (other,) = (value for value in product.operands if value != gather.result)
+    return other if any(step.is_collective for step in schedule.steps if other in step.results) else None
 
 
 def _scattering(schedule: Schedule, product: Step, move: Step) -> Ring | None:

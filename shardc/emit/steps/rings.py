@@ -40,8 +40,6 @@ from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering.pairs import numbers_in_order
 from shardc.lowering.rings import Ring, ring_of
-from shardc.lowering.target import Target
-from shardc.lowering.timed import waits_for_gather
 
 _STANDS, _AROUND, _PLACE, _TURN = map(Name, (STANDS, AROUND, PLACE, TURN))
 _STEP = {RIGHT: 1, LEFT: -1}  # from a device to its neighbour
@@ -96,14 +94,15 @@ class _Writer:
 
     def gathered(self) -> Iterator[Code]:
         given, turns = Name(self.names[self.moved.operands[0]]), (self.ring.size - 1) // 2
-        waits = self._gathered_before()
-        own = given if waits is None else Name(RIGHT)
-        if waits is not None:
-            yield Line(RIGHT, Index(call(BARRIER, Items((given, waits))), 0), "once the other is gathered")
+        own = given if self.ring.waits is None else Name(RIGHT)
+        if self.ring.waits is not None:
+            both = Items((given, Name(self.names[self.ring.waits])))
+            yield Line(RIGHT, Index(call(BARRIER, both), 0), "once the other is gathered")
         yield from self._first(own)
         if turns:
             yield Line(LEFT, own, "")
-        yield from () if waits else [Line(RIGHT, own, "")]
+        if own is given:
+            yield Line(RIGHT, own, "")
         if turns:
             right = self._came_by(RIGHT, BinOp(_ahead(self.ring.size - 1), "-", _TURN))
             yield Loop(turns, (*right, *self._came_by(LEFT, BinOp(_ahead(1), "+", _TURN))))
@@ -112,15 +111,6 @@ class _Writer:
         rounded = self._rounded(self.target)
         if self.is_summed and rounded != self.target:
             yield Line(self.target.name, rounded, str(self.result))
-
-    def _gathered_before(self) -> Name | None:
-        """The other operand, where what goes round is to wait for a collective that leaves it."""
-        product_s, moved_s = self.product.cost.time_s, self.moved.cost.time_s
-        if not waits_for_gather(product_s, moved_s, Target.of(self.schedule.program)):
-            return None
-        other = next(value for value in self.product.operands if value != self.moved.result)
-        made = (step for step in self.schedule.steps if other in step.results)
-        return Name(self.names[other]) if any(step.is_collective for step in made) else None
 
     def _first(self, own: Name) -> Iterator[Line]:
         yield from self._own()
