@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 
 from shardc.errors import ShardcError, Source, Span, nearest
 from shardc.ir.dtypes import DType
@@ -154,16 +155,16 @@ def _lacks_none(expr: Expr, dims: Sequence[str], written: tree.Statement, scope:
 def _plain_product(expr: tree.Expr, dims: frozenset[str], scope: Scope) -> tuple[str, str] | None:
     """The first two arrays with all these dims that a `·` stands between."""
 
-    def has(operand: tree.Expr) -> bool:
-        known = scope.find(operand.name) if isinstance(operand, tree.Array) else None
-        return known is not None and dims <= set(known.dims)
+    def named(operand: tree.Expr) -> str | None:
+        if not isinstance(operand, tree.Array):
+            return None
+        known = scope.find(operand.name)
+        return operand.name if known is not None and dims <= set(known.dims) else None
 
     if isinstance(expr, tree.Chain):
-        for left, operator, right in zip(expr.operands, expr.operators, expr.operands[1:], strict=False):
-            plain = not (operator.elementwise or operator.divides or operator.label)
-            if plain and has(left) and has(right):
-                assert isinstance(left, tree.Array) and isinstance(right, tree.Array)
-                return left.name, right.name
+        for operator, (left, right) in zip(expr.operators, pairwise(map(named, expr.operands)), strict=True):
+            if left and right and not (operator.elementwise or operator.divides or operator.label):
+                return left, right
     return next((found for each in tree.below(expr) if (found := _plain_product(each, dims, scope))), None)
 
 

@@ -168,12 +168,12 @@ def masks(before: Sharding, pool: Axes) -> Iterator[Move]:
 
 
 def _suffixes(axes: Axes) -> Iterator[Axes]:
-    for length, _ in enumerate(axes, 1):
+    for length in range(1, len(axes) + 1):
         yield axes[-length:]
 
 
 def _subsets(axes: Axes) -> Iterator[Axes]:
-    for length, _ in enumerate(axes, 1):
+    for length in range(1, len(axes) + 1):
         yield from combinations(axes, length)
 
 

@@ -191,7 +191,7 @@ class Search:
         path found brings more bytes than are needed; and in large graphs not on the way to a goal.
         """
         large, flat = self.graph.is_large, self.graph.flat
-        if goal is not None if large else seed in flat and number in flat:
+        if (large and goal is not None) or (not large and seed in flat and number in flat):
             return found
         if found[1] <= start + self.bound(seed, number):
             return found
