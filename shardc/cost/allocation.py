@@ -29,7 +29,7 @@ from shardc.cost.scheduled import Rings, orders_early, orders_of_least
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, How, Loop, Schedule, Step, Together, ValueNumber, every_step
-from shardc.lowering import tpu
+from shardc.lowering import tpu, work
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Call, Form, Gathered, Looped, Lowering
@@ -77,7 +77,7 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | N
     forms: dict[tuple[int, ...], Form] = {
         step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)
     }
-    steps, again = schedule.steps, tpu.computes_again(lowering.target)
+    steps, again = schedule.steps, work.computes_again(lowering.target)
     waits = {steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None}
     if tpu.moves_early(lowering.target):
         found, worst = orders_early(schedule.block, waits, Rings.of(schedule)), max
@@ -150,8 +150,8 @@ class _Walk:
             return self._leave(step, self.held.pop(reused))
         if self._is_turned(step):
             self.heap.give_back(self.heap.take(self.sizes[step.result], apart=True))
-        two = next((steps for how, steps in self._groups() if how is How.RINGS and step in steps[:-1]), None)
-        if two is not None:  # what two rings bring round has its memory with their product
+        if any(group.how is How.RINGS and step in steps[:-1] for group, steps in self._groups()):
+            # What two rings bring round has its memory with their product.
             return self._leave(step, self.heap.take(0))
         beside = self.heap.take(self._held_as_one(step), apart=True)
         self._do(step, actions(form, self._blocks(step)))
@@ -159,21 +159,22 @@ class _Walk:
         if self._is_as_one(step):  # its parts are read and left in memory
             self.heap.stays_in_memory(beside, *self.heap.since(beside))
 
-    def _groups(self) -> Iterator[tuple[How, tuple[Step, ...]]]:
+    def _groups(self) -> Iterator[tuple[Together, tuple[Step, ...]]]:
+        """The steps that are done as one."""
         for group in self.schedule.together:
-            yield group.how, self.schedule.steps[group.first : group.last + 1]
+            yield group, self.schedule.steps[group.first : group.last + 1]
 
     def _is_as_one(self, step: Step) -> bool:
         return any(step is each for _, steps in self._groups() for each in steps)
 
     def _held_as_one(self, step: Step) -> int:
         """Where the step ends a group of steps that are done as one, what that takes beside them."""
-        for group in self.schedule.together:
-            if self.schedule.steps[group.last] is step:
-                if group.how is How.RINGS:
-                    return self._of_two(group)
-                return held_as_one(group.how, step.op.facts.kind, self.sizes[step.result])
-        return 0
+        group = next((group for group, steps in self._groups() if steps[-1] is step), None)
+        if group is None:
+            return 0
+        if group.how is How.RINGS:
+            return self._of_two(group)
+        return held_as_one(group.how, step.op.facts.kind, self.sizes[step.result])
 
     def _of_two(self, group: Together) -> int:
         """The sum and the blocks of two rings."""

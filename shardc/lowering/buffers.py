@@ -32,7 +32,7 @@ from shardc.ir.sharding import Array
 from shardc.lowering import tpu
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Gathered, InOneRound, InRounds, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered
-from shardc.lowering.scatters import Along, Scattering, share_of
+from shardc.lowering.scatters import Scattering, share_of
 from shardc.lowering.target import Shape
 from shardc.lowering.tiles import LANES, tiled_bytes, up
 
@@ -199,7 +199,7 @@ def _stage(stage: Scattering, local: Shape, held: str, name: str, is_last: bool,
         yield scratch[0]
         yield over
     yield from scratch[1:]
-    own = Where.OWN if stage.along in (Along.EXCHANGED, Along.APART, Along.FOLDED) else Where.HEAP
+    own = Where.OWN if stage.is_laid_anew else Where.HEAP
     yield Take(name, left, own if is_last else Where.APART)
     if held and not scratch:
         yield over

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
@@ -68,6 +68,17 @@ class Scattering:
     @property
     def is_exchanged(self) -> bool:
         return self.along is Along.EXCHANGED
+
+    @property
+    def is_laid_anew(self) -> bool:
+        """Whether a share lies where an output does: it is added up, or seen in another shape, behind a collective."""
+        match self.along:
+            case Along.APART | Along.FOLDED | Along.EXCHANGED:
+                return True
+            case Along.PLAIN | Along.STACKED | Along.TURNED:
+                return False
+            case _:
+                assert_never(self.along)
 
 
 class LocalBlock(NamedTuple):

@@ -239,19 +239,6 @@ def joins_sum_and_reader(target: Target) -> bool:
     return not target.is_plain
 
 
-@seen(
-    "0.0.42.1",
-    "functions of [8192, 8192] that two products read, and nothing else, were computed in both, the relu of three "
-    "feed-forward blocks too: of all that read three arrays of bf16, or one of f32 and one of bf16, and of none that "
-    "read more; on v5p not of nine functions and more in turn, nor of silu(x) ⊙ y; on v5e of 48 in turn, and yet "
-    "programs with gradients took more there, as if it were kept",
-)
-def computes_again(target: Target) -> tuple[int, ...]:
-    """How much work products do again, each for itself, of what they alone read, rather than have it kept; or one of
-    several, where that is not known."""
-    return (12,) if target.generation == "v5p" else (12, 0)
-
-
 @seen("0.0.42.1", "functions of a product's result are computed as its tiles are; a loop computes one product")
 def is_computed_in_loop(products_before: bool) -> bool:
     """Whether a product is computed in the loop that reads it."""

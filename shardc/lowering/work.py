@@ -1,13 +1,11 @@
-"""What functions of elements take, where products compute them again as they read (`tpu.computes_again`).
-
-Two products computed anew on v5p (libtpu 0.0.42.1): six functions in turn, tanh or exp eight times, the gelu and the
-silu of bf16, exp(x - r) ⊙ s of rows r and s; not exp(x - r) / s, no division of f32 by a row, nor its silu.
-"""
+"""What products compute again as they read, rather than have it kept: rules, as in `lowering.tpu`."""
 
 from __future__ import annotations
 
 from shardc.ir.dtypes import DType
 from shardc.ir.plan import Apply, Op
+from shardc.lowering.observed import seen
+from shardc.lowering.target import Target
 
 READ_AGAIN = 6  # bytes: what products read for an element of what they compute again, at most
 SPREAD = 3  # of an array that is spread along a dim, in additions
@@ -15,6 +13,24 @@ _ADDITIONS = {"div": 8, "sigmoid": 11, "silu": 12, "gelu": 9}
 _MORE_IN_F32 = {"div": 4, "sigmoid": 4, "silu": 4}
 
 
+@seen(
+    "0.0.42.1",
+    "functions of [8192, 8192] that two products read, and nothing else, were computed in both, the relu of three "
+    "feed-forward blocks too: of all that read three arrays of bf16, or one of f32 and one of bf16, and of none that "
+    "read more; on v5p not of nine functions and more in turn, nor of silu(x) ⊙ y; on v5e of 48 in turn, and yet "
+    "programs with gradients took more there, as if it were kept",
+)
+def computes_again(target: Target) -> tuple[int, ...]:
+    """How much work products do again, each for itself, of what they alone read, rather than have it kept; or one of
+    several, where that is not known."""
+    return (12,) if target.generation == "v5p" else (12, 0)
+
+
+@seen(
+    "0.0.42.1",
+    "two products computed anew on v5p: six functions in turn, tanh or exp eight times, the gelu and the silu of bf16, "
+    "exp(x - r) ⊙ s of rows r and s; not exp(x - r) / s, no division of f32 by a row, nor its silu",
+)
 def work_of(op: Op, dtype: DType) -> int:
     """What an element takes, in additions."""
     name = op.function if isinstance(op, Apply) else ""

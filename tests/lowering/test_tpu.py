@@ -9,15 +9,15 @@ from shardc.ir.collectives import AllGather, AllReduce, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, How
-from shardc.lowering import held, timed, tpu
+from shardc.ir.plan import Apply, Einsum, How
+from shardc.lowering import held, timed, tpu, work
 from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
 RULES = {
     name
-    for module in (tpu, timed, held)
+    for module in (tpu, timed, held, work)
     for name, made in inspect.getmembers(module, inspect.isfunction)
     if made.__module__ == module.__name__ and name[0] != "_" and name != "seen"
 }
@@ -41,6 +41,7 @@ def target(topology: str, **axes: int) -> Target:
 
 V5E, V5P, FLAT = target("v5e:4x4", X=4, Y=4), target("v5p:2x4", X=2, Y=4), target("v5p:4x4x4", X=64)
 UNNAMED, ALL, PART = Target(Mesh.of({"X": 8, "Y": 8})), ("X", "Y"), ("X",)
+BF16, F32 = DTYPES["bf16"], DTYPES["f32"]
 PLAIN = Target(Mesh.of({"X": 8, "Y": 8}), is_plain=True)
 MIB = 2**20
 EDGES = [  # a rule, then cases of it: what it says on either side of what was observed, or of a tile
@@ -113,7 +114,11 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((AllGather(PART, 0).facts,), True), ((Slice(PART, 0).facts,), True), ((AllReduce(PART).facts,), False),
         ((Einsum.facts,), False),
     ]),
-    (tpu.computes_again, [((V5P,), (12,)), ((V5E,), (12, 0))]),
+    (work.computes_again, [((V5P,), (12,)), ((V5E,), (12, 0))]),
+    (work.work_of, [
+        ((Apply("div"), BF16), 8), ((Apply("div"), F32), 12), ((Apply("silu"), BF16), 12), ((Apply("exp"), F32), 1),
+        ((Einsum(), F32), 1),
+    ]),
     (tpu.on_chip, [((V5E,), 96 * MIB), ((V5P,), 0)]),
     (tpu.moves_early, [((V5E,), True), ((V5P,), False)]),
     (tpu.copies_beside_product, [

@@ -23,7 +23,7 @@ from shardc.cost.memory import allocated_of
 from shardc.ir.plan import Einsum, Schedule, every_block
 from shardc.ir.program import Program, every_statement
 from shardc.ir.sharding import Array, Axes
-from shardc.lowering import tpu
+from shardc.lowering import work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.fusion import fused
 from shardc.lowering.target import Target
@@ -137,7 +137,7 @@ class _Count:
 
     def _fused(self) -> Iterator[int]:
         """What has no buffer in the compiled program."""
-        again = max(tpu.computes_again(Target.of(self.schedule.program)))
+        again = max(work.computes_again(Target.of(self.schedule.program)))
         for path, block in every_block(self.schedule.block):
             first = self.told.flow.first[path]
             yield from (first + number for number in fused(block, block.steps, again).inside)
