@@ -169,14 +169,14 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
 
 def _as_one(schedule: Schedule) -> set[tuple[int, ...]]:
     """The paths of the steps that are done as one with others."""
-    return {(place,) for group in schedule.together for place in range(group.first, group.last + 1)}
+    return {(place,) for group in schedule.together for place in group.places}
 
 
 def _together(
     schedule: Schedule, group: Together, moves: Sequence[tuple[int, Done]], compiled: Sequence[Collective]
 ) -> StepMatch:
     """What a group moves, and what was compiled under the name of one of its steps."""
-    paths = [(place,) for place in range(group.first, group.last + 1)]
+    paths = [(place,) for place in group.places]
     of = [(number, done.step) for number, done in moves if done.path in paths]
     became = tuple(collective for collective in compiled if path_of(collective.scope) in paths)
     axes = schedule.mesh.ordered({axis for _, step in of for axis in step.op.axes})

@@ -85,7 +85,7 @@ class Carried:
 
 def carried(kind: Kind, levels: tuple[Level, ...], local_bytes: int, devices: int) -> tuple[Carried, ...]:
     """Of each line of a group what its links carry; none where the group has ports, or whatever ways there are."""
-    profile = _profile(kind)
+    profile = profile_of(kind)
     if len(levels) != 1 or not isinstance(levels[0], Torus) or profile is None or devices == 1:
         return ()
     lines = tuple(line for line in levels[0].lines if line.size > 1)
@@ -100,7 +100,7 @@ def carried(kind: Kind, levels: tuple[Level, ...], local_bytes: int, devices: in
     return tuple(Carried(line, profile, arriving * line.width.value / width) for line in lines)
 
 
-def _profile(kind: Kind) -> Profile | None:
+def profile_of(kind: Kind) -> Profile | None:
     match kind:
         case Kind.GATHER:
             return "gather"

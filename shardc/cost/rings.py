@@ -38,11 +38,21 @@ class Beside(NamedTuple):
     left: float
 
 
+Blocks = list[tuple[Pairs, int]]  # from whom to whom, and of how many bytes
+
+
+class Turn(NamedTuple):
+    """Blocks that are sent at once, so many times one after another. Of two rings the finer operand's come first."""
+
+    name: str
+    times: int
+    blocks: Blocks
+
+
 def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostModel) -> Beside | None:
     """None where the ways of the blocks are not known."""
     product, moved = sorted(steps, key=lambda step: not isinstance(step.op, Einsum))
-    block = schedule.values[(moved.operands[0] if ring.gathers else moved.result)]
-    size = block.local_bytes(model.mesh) // (ring.size if ring.gathered_after else 1)
+    size = block_round(schedule, moved, ring, model.mesh)
     turns = _turns(ring, size, model)
     if turns is None:
         return None
@@ -55,11 +65,25 @@ def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostM
     return Beside(0.0, computing + max(0.0, turns[0] - part), sum(turns) + part, after)
 
 
+def block_round(schedule: Schedule, moved: Step, ring: Ring, mesh: Mesh) -> int:
+    """The bytes that a device sends in a turn each way."""
+    block = schedule.values[(moved.operands[0] if ring.gathers else moved.result)]
+    return block.local_bytes(mesh) // (ring.size if ring.gathered_after else 1)
+
+
+def turns_round(ring: Ring, size: int, mesh: Mesh) -> tuple[Turn, Turn]:
+    """A block to both neighbours, and of an even number the last to one of them alone."""
+    right, left = ((pairs_along(ring.axes, ring.pairs(step), mesh), size) for step in (1, -1))
+    both = Turn("beside the product: both ways round", (ring.size - 1) // 2, [right, left])
+    return both, Turn("beside the product: the last, one way", int(ring.size % 2 == 0), [right])
+
+
 def _turns(ring: Ring, size: int, model: CostModel) -> list[float] | None:
-    """Seconds of each: a block to both neighbours, and of an even number the last to one of them alone."""
-    right, left = ((pairs_along(ring.axes, ring.pairs(step), model.mesh), size) for step in (1, -1))
-    both, one = _sent([right, left], model), _sent([right], model)
-    return None if both is None or one is None else [both] * ((ring.size - 1) // 2) + [one] * (ring.size % 2 == 0)
+    """Seconds of each."""
+    turns = turns_round(ring, size, model.mesh)
+    times = [_sent(turn.blocks, model) for turn in turns]
+    known = [(time, turn.times) for time, turn in zip(times, turns, strict=True) if time is not None]
+    return None if None in times else [time for time, count in known for _ in range(count)]
 
 
 def keeps_up(axis: str, model: CostModel) -> bool:
@@ -76,10 +100,8 @@ def keeps_up(axis: str, model: CostModel) -> bool:
 def both_around(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, model: CostModel) -> Beside | None:
     """Of two rings; None where the ways of the blocks are not known. The products take as long as the whole one, and
     more where it takes about as long to read and write the sum that each leaves."""
-    *gathers, product = steps
-    given = {gather.result: schedule.values[gather.operands[0]].local_bytes(model.mesh) for gather in gathers}
-    fine, coarse = (given[product.operands[place]] for place in (meeting.fine, 1 - meeting.fine))
-    times = [_sent(blocks, model) for blocks in _meeting(meeting, fine, coarse, model.mesh)]
+    product = steps[-1]
+    times = [_sent(turn.blocks, model) for turn in turns_to_meet(schedule, steps, meeting, model.mesh)]
     known = [time for time in times if time is not None]
     if len(known) < len(times):
         return None
@@ -90,19 +112,27 @@ def both_around(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, m
     return Beside(turned, computing + max(0.0, passed - part), turns + part, 0.0)
 
 
-Blocks = list[tuple[Pairs, int]]  # from whom to whom, and of how many bytes
-
-
-def _meeting(meeting: Meeting, fine: int, coarse: int, mesh: Mesh) -> tuple[Blocks, Blocks, Blocks]:
+def turns_to_meet(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, mesh: Mesh) -> tuple[Turn, Turn, Turn]:
     """What is sent at once: to where they meet, within a round, after one."""
+    *gathers, product = steps
+    given = {gather.result: schedule.values[gather.operands[0]].local_bytes(mesh) for gather in gathers}
+    fine, coarse = (given[product.operands[place]] for place in (meeting.fine, 1 - meeting.fine))
 
     def along(axes: Axes, pairs: Pairs, size: int) -> tuple[Pairs, int]:
         return pairs_along(axes, pairs, mesh), size
 
     both, one, other = meeting.over(mesh), meeting.axes[:1], meeting.axes[1:]
     turned = [along(both, meeting.fine_turned(mesh), fine), along(both, meeting.coarse_turned(mesh), coarse)]
-    sent_on = [along(one, meeting.fine_sent_on, fine), along(other, meeting.coarse_sent_on, coarse)]
-    return turned, [along(one, meeting.passed, fine)], sent_on
+    on = [along(one, meeting.fine_sent_on, fine), along(other, meeting.coarse_sent_on, coarse)]
+    return (
+        Turn("before the product: turned to where they meet", 1, turned),
+        Turn(
+            "beside the product: passed on within a round",
+            meeting.rounds * (meeting.within - 1),
+            [along(one, meeting.passed, fine)],
+        ),
+        Turn("beside the product: sent on after a round", meeting.rounds - 1, on),
+    )
 
 
 def _sent(blocks: Blocks, model: CostModel) -> float | None:

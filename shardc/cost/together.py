@@ -19,7 +19,17 @@ laid so that neighbours on it are none on the slice.
 from __future__ import annotations
 
 from shardc.cost.model import CostModel
-from shardc.cost.rings import EFFICIENCY, Beside, around, both_around, keeps_up
+from shardc.cost.rings import (
+    EFFICIENCY,
+    Beside,
+    Turn,
+    around,
+    block_round,
+    both_around,
+    keeps_up,
+    turns_round,
+    turns_to_meet,
+)
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
@@ -33,7 +43,7 @@ OF_CHUNKS = 0.85
 
 def time_together(schedule: Schedule, model: CostModel) -> float:
     """Seconds of all steps, those of each group as one."""
-    grouped = {place for group in schedule.together for place in range(group.first, group.last + 1)}
+    grouped = {place for group in schedule.together for place in group.places}
     alone = sum(step.cost.time_s for place, step in enumerate(schedule.steps) if place not in grouped)
     return alone + sum(group_s(schedule, group, model) for group in schedule.together)
 
@@ -70,6 +80,20 @@ def by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | N
     if ring is None or (len(ring.axes) == 1 and not model.has_parts(ring.axes[0])):
         return None
     return around(schedule, steps, ring, model)
+
+
+def turns_of(schedule: Schedule, group: Together, place: int, model: CostModel) -> tuple[Turn, ...]:
+    """What the collective at this place of a group sends, turn by turn; nothing where it is in no turns."""
+    steps, moved = schedule.steps[group.first : group.last + 1], schedule.steps[place]
+    ring = ring_of(schedule, group) if group.how is How.RING else None
+    if ring is not None and moved.is_collective:
+        return turns_round(ring, block_round(schedule, moved, ring, model.mesh), model.mesh)
+    meeting = meeting_of(schedule, group) if group.how is How.RINGS else None
+    if meeting is None or not moved.is_collective:
+        return ()
+    of_fine = steps[-1].operands[meeting.fine] == moved.result
+    found = turns_to_meet(schedule, steps, meeting, model.mesh)
+    return tuple(turn._replace(blocks=turn.blocks[:1] if of_fine else turn.blocks[1:]) for turn in found)
 
 
 def _on_links(schedule: Schedule, step: Step, model: CostModel) -> float:

@@ -238,6 +238,11 @@ class Together:
     how: How
     numbered: bool = False
 
+    @property
+    def places(self) -> range:
+        """Of its steps."""
+        return range(self.first, self.last + 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

@@ -31,7 +31,7 @@ def chunks_of(schedule: Schedule, group: Together) -> Chunks | None:
     """How a group is done in chunks; None where it cannot be."""
     steps = schedule.steps[group.first : group.last + 1]
     twice = repeats(schedule.block)
-    if len(steps) != 2 or any(place in twice for place in range(group.first, group.last + 1)):
+    if len(steps) != 2 or any(place in twice for place in group.places):
         return None
     one, other = steps
     product, gather = (one, other) if isinstance(one.op, Einsum) else (other, one)

@@ -97,7 +97,7 @@ def meeting_of(schedule: Schedule, group: Together) -> Meeting | None:
     """How a group is done as two rings; None where it cannot be."""
     steps = schedule.steps[group.first : group.last + 1]
     twice = repeats(schedule.block)
-    if len(steps) != 3 or any(place in twice for place in range(group.first, group.last + 1)):
+    if len(steps) != 3 or any(place in twice for place in group.places):
         return None
     *gathers, product = steps
     if not isinstance(product.op, Einsum) or not all(_is_simple(gather) for gather in gathers):

@@ -90,7 +90,7 @@ def ring_of(schedule: Schedule, group: Together) -> Ring | None:
     """How a group is done as a ring; None where it cannot be."""
     steps = schedule.steps[group.first : group.last + 1]
     twice = repeats(schedule.block)
-    if len(steps) != 2 or any(place in twice for place in range(group.first, group.last + 1)):
+    if len(steps) != 2 or any(place in twice for place in group.places):
         return None
     one, other = steps
     found = None

@@ -196,7 +196,7 @@ def steps(found: Sequence[Step], values: Sequence[Array], mesh: Mesh) -> tuple[S
 
 def _in_forms(found: tuple[StepView, ...], schedule: Schedule) -> tuple[StepView, ...]:
     """What is done as one says so."""
-    forms = {n: group.how.value for group in schedule.together for n in range(group.first, group.last + 1)}
+    forms = {n: group.how.value for group in schedule.together for n in group.places}
     forms |= dict.fromkeys(range(len(found)), "XLA") if schedule.by_xla else {}
     return tuple(replace(step, form=forms[n]) if n in forms else step for n, step in enumerate(found))
 

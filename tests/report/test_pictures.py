@@ -180,6 +180,7 @@ PLACES = (
     {"mesh": {"X": 4, "Y": 4}, "topology": "v5p:4x4x1"},
     {"mesh": {"X": 4, "Y": 16}, "topology": "v5p:4x4x4"},
     {"mesh": {"X": 8, "Y": 2}, "topology": "v5e:4x4"},
+    {"mesh": {"X": 2, "Y": 2}, "topology": "v5e:2x2"},  # a walk: what differs along X alone is at opposite corners
     {"mesh": {"X": 5, "Y": 3}, "chip": "v5e", "wraparound": "X=one-way,Y=ring"},
 )
 
@@ -203,6 +204,7 @@ def test_links_carry_what_the_step_moves(place, data):
         if picture is None:
             continue
         links = groups(parsed(picture), "link")
+        assert links and "data-port" not in picture.svg, "a torus has links"
         bytes_each_way = [int(link.get(f"data-{way}")) for link in links for way in ("forward", "backward")]
         hop = found.symbols["T_hop"]
         rate = found._model.chip.link_bandwidth
@@ -231,7 +233,7 @@ def _moving(found, done):
 
 def _strides(found, step):
     levels = found._model.network.levels(step.op.axes)
-    return [line.stride for level in levels for line in level.lines]
+    return [line.stride for level in levels for line in getattr(level, "lines", ())] or [1]
 
 
 def crossing(size, ring):
@@ -390,6 +392,55 @@ def test_of_a_large_torus_the_ends_are_drawn_and_it_says_so():
     done, devices, links, _ = grid_of(found, "AllGather")
     assert len(devices) == 36 and len(links) == 2 * 6 * 4
     assert "… 72 in all" in "".join(parsed(links_picture(done, found._model)).itertext())
+
+
+AROUND = (  # what is done as one with a product: where, and how many blocks go over all links together
+    ("A[I, J_XY] · B[J_XY, K] → C[I_XY, K]", {"X": 4, "Y": 4}, "AllGather", "XY", 15 * 16),  # all to neighbours
+    ("A[I, J_X] · B[J_X, K] → C[I_X, K]", {"X": 4, "Y": 4}, "ReduceScatter", "X", 2 * (3 + 3) + (3 + 3)),
+    # Turned by one place, the last to the first, in two rows, by two in another; then, of one row, three times by one.
+    ("In[I_X, J_Y] · W[J_X, K_Y] → Out[I_X, K_Y]", {"X": 4, "Y": 4}, "AllGather", "Y", 6 + 8 + 6 + 3 * 6),
+)
+
+
+@pytest.mark.parametrize("case", AROUND, ids=str)
+def test_what_goes_round_beside_a_product_is_drawn_turn_by_turn(case):
+    """The links of a turn, as often as there is such a turn, carry each block once for each hop of its way."""
+    text, mesh, name, axes, passed = case
+    sides = {"I": 16384, "J": 8192, "K": 16384}
+    found = shardc.plan(text, mesh=mesh, topology="v5e:4x4", dims=sides, overlap="on")
+    schedule = found.schedule
+    [group] = schedule.together
+    steps = [done for done in single_steps(schedule.block) if done.path[0] in group.places]
+    [done] = [d for d in steps if d.step.name == name and "".join(schedule.mesh.ordered(d.step.op.axes)) == axes]
+    end = done.step.operands[0] if name == "AllGather" else done.step.result
+    block = schedule.values[end].local_bytes(schedule.mesh)
+    root = parsed(links_picture(done, found._model, schedule))
+    ways = ("data-forward", "data-backward")
+    total = sum(times * int(link.get(way)) for times, links in turns(root) for link in links for way in ways)
+    assert total == passed * block
+
+
+def turns(root):
+    """How often each turn is, and its links."""
+    found = []
+    for element in root.iter():
+        said = "".join(element.itertext()) if element.tag == f"{SVG}text" else ""
+        if "the product: " in said:
+            times = re.search(r", (\d+) times", said)
+            found.append((int(times[1]) if times else 1, []))
+        elif "link" in element.get("class", "").split():
+            found[-1][1].append(element)
+    return found
+
+
+def test_of_a_product_in_chunks_the_links_are_of_one_chunk():
+    texts = {"mesh": {"X": 4}, "topology": "v5e:2x2", "dims": {"I": 16384, "J": 8192, "K": 16384}}
+    found = shardc.plan("A[I_X, J] · B[J, K] → C[I, K]", overlap="on", **texts)
+    [gather] = [done for done in single_steps(found.schedule.block) if done.step.name == "AllGather"]
+    whole = groups(parsed(links_picture(gather, found._model)), "link")
+    chunk = groups(parsed(links_picture(gather, found._model, found.schedule)), "link")
+    assert [8 * int(link.get("data-forward")) for link in chunk] == [int(link.get("data-forward")) for link in whole]
+    assert "each of 8 chunks" in found.picture("links").svg
 
 
 def test_behind_a_switch_each_device_takes_in_the_wire_bytes():

@@ -24,7 +24,7 @@ def predicted(schedule: Schedule, model: LinkModel) -> Timeline:
     trips."""
     made = _Made(model)
     groups = {group.first: group for group in schedule.together}
-    grouped = {place for group in schedule.together for place in range(group.first, group.last + 1)}
+    grouped = {place for group in schedule.together for place in group.places}
     for done in single_steps(schedule.block):
         if done.path[0] not in grouped:
             made.add(done)
@@ -75,7 +75,7 @@ class _Made:
 
 
 def _steps_of(schedule: Schedule, group: Together) -> list[Done]:
-    return [Done(schedule.steps[n], schedule.block, 1, (n,)) for n in range(group.first, group.last + 1)]
+    return [Done(schedule.steps[n], schedule.block, 1, (n,)) for n in group.places]
 
 
 def _tracks(done: Done, model: LinkModel) -> tuple[str, ...]:

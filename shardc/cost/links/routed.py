@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
 
 from shardc.cost.links.fabric import Fabric, Groups
 from shardc.cost.links.level import Factor, less_one
@@ -54,6 +56,46 @@ def routed(groups: Groups, fabric: Fabric, count: Factor, label: str) -> Routed:
         spread = 4 * width * (n - 1) / n**2  # V/(4W), as of a ring
     widths = (Factor(f"W_{label}", width), Factor(f"W_{label}_all", spread), Factor(f"W_{label}_far", far))
     return Routed(count, widths[0], widths[1], widths[2], Factor(str(hops), hops))
+
+
+Sent: TypeAlias = list[tuple[list[tuple[int, int]], float]]  # who sends to whom, and how many blocks
+
+
+def gathered(groups: Groups, fabric: Fabric) -> Sent:
+    """What is sent in a gather, by the way that `routed` counts on; in a chain each block only as far as it has to."""
+    n = len(groups[0])
+    both = [*_shift(groups, 1), *_shift(groups, -1)]
+    chain = [*_shift(groups, 1, closed=False), *_shift(groups, -1, closed=False)]
+    found: Sent = [(both, (n - 1) / 2), (chain, n - 1)]
+    if _are_few(n, len(groups)):
+        found.append(([pair for group in groups for pair in _pairs(group)], 1.0))
+    best = min(found, key=lambda each: each[1] * fabric.traffic(each[0]).s_per_byte)
+    return list(_along(groups)) if best[0] is chain else [best]
+
+
+def _along(groups: Groups) -> Iterator[tuple[list[tuple[int, int]], float]]:
+    """From each device of a chain to the next what lies behind, and as much the other way round."""
+    for group in groups:
+        for behind, (one, other) in enumerate(pairwise(group), 1):
+            yield [(one, other)], behind
+            yield [(other, one)], len(group) - behind
+
+
+def exchanged(groups: Groups, fabric: Fabric) -> Sent:
+    """What is sent in an exchange, in pieces of which each device gets one; of many pairs as round a ring."""
+    n = len(groups[0])
+    if _are_few(n, len(groups)):
+        return [([pair for group in groups for pair in _pairs(group)], 1.0)]
+    return [(pairs, blocks * n * n / (4 * (n - 1))) for pairs, blocks in gathered(groups, fabric)]
+
+
+def shifted(groups: Groups, fabric: Fabric) -> Sent:
+    """A block to the device that is farthest, by as many places for all: no permute is longer."""
+    n = len(groups[0])
+    if not _are_few(n, len(groups)):
+        return [(pairs, blocks * -(-n // 2) / (n - 1)) for pairs, blocks in gathered(groups, fabric)]
+    shifts = [_shift(groups, by) for by in range(1, n)]
+    return [(max(shifts, key=lambda pairs: fabric.traffic(pairs).s_per_byte), 1.0)]
 
 
 def ways(group: Sequence[int], groups: int) -> list[tuple[int, int]]:

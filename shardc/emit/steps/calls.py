@@ -108,7 +108,7 @@ class _Writer:
         """The lines of what is done as one, for the first of its steps; none for the others."""
         found: dict[int, list[Code]] = {}
         for group in self.schedule.together:
-            found |= {place: [] for place in range(group.first, group.last + 1)}
+            found |= {place: [] for place in group.places}
             found[group.first] = self._as_one(group)
         return found
 

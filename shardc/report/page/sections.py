@@ -141,7 +141,7 @@ def _pictures(plan: Pictured, own: Sequence[tuple[Done, StepView]], left: int) -
     """Of each step its picture, folded away, while there is room; and the room that is left."""
     found: list[Element] = []
     for done, step in own:
-        pictures = [step_picture(done, step, plan.schedule.mesh), links_picture(done, plan.model)]
+        pictures = [step_picture(done, step, plan.schedule.mesh), links_picture(done, plan.model, plan.schedule)]
         shown = [picture.inside for picture in pictures if picture is not None]
         left -= sum(map(len, shown))
         if left < 0:

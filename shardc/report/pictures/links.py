@@ -13,13 +13,17 @@ from shardc.cost.layout import LINE, ONE_WAY
 from shardc.cost.links import Level
 from shardc.cost.links.switch import Switch
 from shardc.cost.model import LinkModel
-from shardc.cost.wiring import along_of, wiring
+from shardc.cost.rings import Turn
+from shardc.cost.together import knows_ways, turns_of
+from shardc.cost.wiring import along_of, sent_on, wiring
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Done, Loop, Step
-from shardc.ir.sharding import spell_axes
+from shardc.ir.plan import Done, How, Loop, Schedule
+from shardc.ir.sharding import Axes, spell_axes
+from shardc.lowering.chunks import COUNT as CHUNKS
 from shardc.lowering.forms import Call
+from shardc.lowering.scatters import Round
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, width_of
-from shardc.report.pictures.picture import Picture, above, framed
+from shardc.report.pictures.picture import Picture, above, framed, line_of
 from shardc.report.pictures.torus import said_of, thick, torus_picture
 from shardc.report.units import in_bytes
 
@@ -27,18 +31,67 @@ _PITCH, _RADIUS = 84.0, 12.0
 _MOST = 8  # devices of a line that are drawn: of a longer one as many of each end
 
 
-def links_picture(done: Done, model: LinkModel) -> Picture | None:
-    """The links of a step, of one trip where a loop is around it; None where it moves nothing."""
+def links_picture(done: Done, model: LinkModel, schedule: Schedule | None = None) -> Picture | None:
+    """The links of a step, of one trip where a loop is around it; None where it moves nothing. Where its schedule does
+    it as one with a product, turn by turn or of a chunk."""
     step, mesh = done.step, model.mesh
     if isinstance(step.op, Loop) or not step.cost.wire_bytes:
         return None
-    levels, devices = model.network.levels(step.op.axes), mesh.product(step.op.axes)
-    over, before = spell_axes(mesh.ordered(step.op.axes)), done.block.values[step.operands[0]]
-    rows = list[Picture]()
-    for call in model.calls(step.op, before):
+    over = spell_axes(mesh.ordered(step.op.axes))
+    return framed(above(f"links of {step.name} over {over}", [*_rows(done, model, schedule)]))
+
+
+def _rows(done: Done, model: LinkModel, schedule: Schedule | None) -> Iterator[Picture]:
+    group = (
+        None
+        if schedule is None
+        else next((g for g in schedule.together if done.path[1:] == () and done.path[0] in g.places), None)
+    )
+    if schedule is None or group is None:
+        yield from _by_itself(done, model)
+        return
+    turns = [*_of_turns(turns_of(schedule, group, done.path[0], model), done.step.op.axes, model)]
+    yield from turns
+    if turns and done.step.op.facts.kind is Kind.SUM:
+        yield line_of("then the shares, gathered for all", "s")
+        yield from _of_call(
+            Call(Kind.GATHER, Round(done.step.op.axes)), _block(done, model) // _devices(done, model), model
+        )
+    elif not turns and group.how is How.CHUNKS and done.step.op.facts.kind is Kind.GATHER:
+        yield line_of(f"each of {CHUNKS} chunks, one after another, beside the product of another", "s")
+        yield from _by_itself(done, model, CHUNKS)
+    elif not turns:
+        yield line_of(f"beside the product ({group.how.value}); by itself it would put on the links", "s")
+        yield from _by_itself(done, model)
+
+
+def _by_itself(done: Done, model: LinkModel, parts: int = 1) -> Iterator[Picture]:
+    """The links of each collective that a step is made of, where it moves so many parts one after another."""
+    before, block, found = done.block.values[done.step.operands[0]], _block(done, model), list[Picture]()
+    assert not isinstance(done.step.op, Loop)
+    for call in model.calls(done.step.op, before):
         if call.kind is not Kind.LOCAL:
-            rows += _of_call(call, before.local_bytes(mesh) * call.times * call.above // call.below, model)
-    return framed(above(f"links of {step.name} over {over}", rows or [_ports(step, levels, devices, over)]))
+            found += _of_call(call, block * call.times * call.above // call.below // parts, model)
+    yield from found or [_ports(done, model)]
+
+
+def _block(done: Done, model: LinkModel) -> int:
+    return done.block.values[done.step.operands[0]].local_bytes(model.mesh)
+
+
+def _devices(done: Done, model: LinkModel) -> int:
+    return model.mesh.product(done.step.op.axes)
+
+
+def _of_turns(turns: Sequence[Turn], axes: Axes, model: LinkModel) -> Iterator[Picture]:
+    """What blocks that go round beside a product put on the links, each kind of turn once; nothing behind a switch."""
+    fabric = model.network.fabric if knows_ways(model) else None
+    for turn in turns:
+        found = sent_on(fabric, turn.blocks, axes, model) if fabric and turn.times and turn.blocks else None
+        if found is not None:
+            times = f", {turn.times} times one after another" if turn.times > 1 else ""
+            yield line_of(f"{turn.name}{times}", "s")
+            yield torus_picture(found, spell_axes(model.mesh.ordered(axes)))
 
 
 def _of_call(call: Call, block: int, model: LinkModel) -> list[Picture]:
@@ -48,11 +101,9 @@ def _of_call(call: Call, block: int, model: LinkModel) -> list[Picture]:
     if call.over.split is not None:
         spelled += f" in groups of {call.over.parts(model.mesh)}"
     found = wiring(call, block, lines, model)
-    return (
-        [torus_picture(found, model.mesh, spelled)]
-        if found is not None
-        else [_line(each, call, spelled) for each in lines]
-    )
+    if found is not None:
+        return [torus_picture(found, spelled)]
+    return [_line(each, call, spelled) for each in lines]
 
 
 def _line(each: Carried, call: Call, over: str) -> Picture:
@@ -126,8 +177,10 @@ def _closing(each: Carried, wide: float, y: float, most: float) -> Group:
     return Group(tuple(marks), look="link", told=_told(each, link), title=said)
 
 
-def _ports(step: Step, levels: Sequence[Level], devices: int, over: str) -> Picture:
+def _ports(done: Done, model: LinkModel) -> Picture:
     """Devices below what joins them."""
+    step, devices = done.step, _devices(done, model)
+    levels, over = model.network.levels(step.op.axes), spell_axes(model.mesh.ordered(step.op.axes))
     drawn = min(devices, _MOST)
     wide = drawn * _PITCH * 0.8
     said = [_joins(level) for level in levels]

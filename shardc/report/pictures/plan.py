@@ -51,7 +51,7 @@ def picture(plan: Pictured, of: str) -> Picture:
 
 def _links(plan: Pictured) -> Picture:
     """Those of every step that moves something."""
-    found = [(done, links_picture(done, plan.model)) for done in single_steps(plan.schedule.block)]
+    found = [(done, links_picture(done, plan.model, plan.schedule)) for done in single_steps(plan.schedule.block)]
     rows = [
         each
         for done, links in found

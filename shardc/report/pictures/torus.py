@@ -15,7 +15,6 @@ from shardc.cost.layout import ONE_WAY
 from shardc.cost.links.level import Wire
 from shardc.cost.topology import Place
 from shardc.cost.wiring import Along, Wiring
-from shardc.ir.mesh import Mesh
 from shardc.report.pictures.marks import Anchor, Dot, Group, Line, Mark, Point, Text, extent, width_of
 from shardc.report.pictures.picture import Picture
 from shardc.report.units import in_bytes
@@ -38,9 +37,9 @@ _STUBS = {1: 24.0, 2: 24.0, 3: 17.0}
 _THICKEST = 4.0
 
 
-def torus_picture(wiring: Wiring, mesh: Mesh, over: str) -> Picture:
+def torus_picture(wiring: Wiring, over: str) -> Picture:
     """The grid, below lines that say what its axes are."""
-    names = {at: _name(device, wiring, mesh) for at, device in wiring.devices}
+    names = {at: _name(device, wiring) for at, device in wiring.devices}
     drawn = [_ends(each.size, most) for each, most in zip(wiring.along, _MOST[len(wiring.along)], strict=True)]
     sheet = _Sheet(wiring, drawn, names)
     said = list(_said(wiring, over, sheet))
@@ -70,6 +69,7 @@ def _ends(size: int, most: int) -> list[int]:
 def _said(wiring: Wiring, over: str, sheet: _Sheet) -> Iterator[str]:
     shapes = "×".join(str(each.size) for each in wiring.along)
     alike = "every line as those beside it" if wiring.is_alike else "each block its own way"
+    alike += "; bytes at most" if wiring.is_bound else ""
     yield f"{over}: {shapes} devices, numbered along {', '.join(wiring.axes)}; {alike}"
     for axis, arrows in zip(wiring.along, _ARROWS[len(wiring.along)], strict=True):
         yield f"{arrows[0]} {axis.name}: {said_of(axis)}"
@@ -77,14 +77,16 @@ def _said(wiring: Wiring, over: str, sheet: _Sheet) -> Iterator[str]:
     silent = any(not wire.forward or (wiring.goes_back(wire) and not wire.backward) for wire in wiring.wires)
     notes += ["faint: nothing"] if silent else []
     notes += [f"… {len(wiring.devices)} in all"] if len(sheet.shown) < len(wiring.devices) else []
+    groups = wiring.mesh.devices // len(wiring.devices)
+    notes += [f"one of {groups} groups"] if groups > 1 else []
     notes += [f"the busiest {in_bytes(round(sheet.busiest))}"] if not wiring.is_alike else []
     if notes:
         yield "; ".join(notes)
 
 
-def _name(device: int, wiring: Wiring, mesh: Mesh) -> str:
+def _name(device: int, wiring: Wiring) -> str:
     """Its numbers along the axes: `1,3`; one after another, `13`, where all are digits and there are three."""
-    places: dict[str, int] = {}
+    mesh, places = wiring.mesh, dict[str, int]()
     for name, size in reversed(mesh.axes):
         device, places[name] = divmod(device, size)
     wide = [name for name in wiring.axes if mesh.size(name) > 1]
