@@ -58,8 +58,12 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
         return
     yield found
     per_byte = best.solved.price / found.cost.peak_bytes
-    leaner = (task.planned(task.leaner(best, per_byte * 2.0**power)) for power in LEANER)
-    yield from (each for each in leaner if each is not None)
+    met = {best.solved.states}
+    for power in LEANER:
+        leaner = task.leaner(best, per_byte * 2.0**power)
+        if leaner.solved.states not in met and (found := task.planned(leaner)) is not None:
+            yield found
+        met.add(leaner.solved.states)
 
 
 def in_turn_joined(program: Program, model: CostModel, planning: Planning, with_short: bool) -> PlannedProgram | None:
@@ -156,10 +160,9 @@ class _Task:
             *((line.entity, line.lying) for line in every_line(graph.lines)),
             *graph.taken,
         ]
-        priced = [
-            Factor((lying.node,), np.minimum(per_byte * _local_bytes(entity, lying), NEVER / 64).astype(np.int64))
-            for entity, lying in holding
-        ]
+        held = [(lying.node, _local_bytes(entity, lying)) for entity, lying in holding]
+        per_byte = min(per_byte, NEVER / 8 / sum(int(size.max()) for _, size in held))  # what is dear can still be had
+        priced = [Factor((node,), (per_byte * size).astype(np.int64)) for node, size in held]
         return replace(choice, solved=replace(_solved(graph, priced), price=0, bound=0))
 
     def _promising(self, others: Iterator[Rewritten], best: Choice) -> list[Rewritten]:
