@@ -39,6 +39,10 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
     `backward.again` says what is kept. `whole` is forward and backward as one: it takes the inputs and `dOut`, and
     leaves the outputs and the gradients. ShardcError SHC217 for a name that is no input.
     """
+    if not isinstance(program, Program):
+        raise ShardcError(
+            "SHC001", f"program is a {type(program).__name__}", help="give what shardc.parse(text) returns"
+        )
     wanted = _wanted(program, wrt)
     walk = Walk.of(program, wanted, remat)
     for each in reversed(walk.keys.body):

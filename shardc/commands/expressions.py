@@ -22,6 +22,16 @@ class Subcommand(click.Command):
         ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
         return rest
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """As much of the first sentence as ends where a part of it does: nothing is cut off within."""
+        text = " ".join((self.help or "").split("\n\n")[0].split())
+        for ends in ("[.?;:](?: |$)", ", "):
+            found = [text[: each.start() + (each.group()[0] in ".?")] for each in re.finditer(ends, text)]
+            fitting = [part for part in found if len(part) <= limit]
+            if fitting:
+                return fitting[-1]
+        return super().get_short_help_str(limit)
+
 
 def completed(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """An input is completed as a file's name."""

@@ -16,7 +16,17 @@ from shardc.io.text import json_text
 def usage(error: click.ClickException) -> ShardcError:
     context = getattr(error, "ctx", None)
     command = "shardc" if context is None else context.command_path
-    return ShardcError("SHC001", error.format_message(), help=f"{command} --help")
+    elsewhere = _elsewhere(error, context) if isinstance(error, click.NoSuchOption) and context is not None else ""
+    return ShardcError("SHC001", error.format_message(), help=f"{elsewhere}{command} --help")
+
+
+def _elsewhere(error: click.NoSuchOption, context: click.Context) -> str:
+    """The commands that have an option which this one has not."""
+    group = context.find_root().command
+    commands = group.commands if isinstance(group, click.Group) else {}
+    found = [name for name, each in commands.items() if any(error.option_name in option.opts for option in each.params)]
+    names = ", ".join(f"`shardc {name}`" for name in found)
+    return f"{names} {'have' if len(found) > 1 else 'has'} it; " if found else ""
 
 
 def refuse(error: ShardcError, as_json: bool) -> int:

@@ -10,7 +10,7 @@ from shardc.commands.expressions import Subcommand, completed
 from shardc.commands.options import Options, telling, with_options
 from shardc.errors import in_line
 from shardc.io import streams
-from shardc.io.files import check_output, write_output
+from shardc.io.files import check_output, check_page, write_output
 
 if TYPE_CHECKING:
     from shardc.results import Plan
@@ -39,6 +39,8 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
         raise click.UsageError("--compare shows two plans, --pareto all of one: give one of them")
     sources = options.files(argument) + ([] if other is None or other == XLA else [other])
     if output is not None:
+        if not is_picture:
+            check_page(output)
         check_output(output, sources=sources, force=force)
     elif force:
         streams.say("warning: --force does nothing without -o")

@@ -22,7 +22,7 @@ from shardc.io.text import json_text
 @click.option("--few", type=click.IntRange(min=0, max=32), default=4, show_default=True, help="Plans beside the first.")
 @with_options
 def tune(argument: str, output: str | None, force: bool, few: int, **values: Any) -> int:
-    """Compile the best plans and forms and XLA's own program for --topology, replay each, keep the fastest."""
+    """Compile the best plans and forms, and XLA's own, for --topology; replay each, keep the fastest."""
     options = Options.of(values)
     if output is not None:
         check_output(output, sources=options.files(argument), force=force)

@@ -131,7 +131,10 @@ def chip(name: str, span: Span | None = None) -> Chip:
         "SHC223",
         f"unknown chip `{name}`",
         span=span,
-        help=(f"did you mean `{near}`? " if near else "") + "known chips: " + ", ".join(CHIPS),
+        help=(f"did you mean `{near}`? " if near else "")
+        + "known chips: "
+        + ", ".join(CHIPS)
+        + "; another's constants may stand in a FILE.toml",
     )
 
 

@@ -22,6 +22,7 @@ from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 
 _TOPOLOGY = re.compile(r"([A-Za-z0-9_.\-]+):([1-9][0-9]{0,6}(?:x[1-9][0-9]{0,6})*)")
+_CLOUD = re.compile(r"(v3|v4|v5p|v5litepod|v5e|v6e)-([1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,25 @@ class Laid:
         return False
 
 
+def _of_cloud(text: str) -> str | None:
+    """What a vendor's name means, which counts the cores of chips that have two: `v5litepod-16`, `v5p-8`."""
+    named = _CLOUD.fullmatch(text)
+    count = 0 if named is None else int(named[2]) // (1 if named[1] in ("v5litepod", "v5e", "v6e") else 2)
+    if named is None or count < 1 or count & (count - 1):
+        return None
+    made, doubled = chip(named[1]), count.bit_length() - 1
+    dims = made.torus_dims
+    sides = [2 ** ((doubled + place) // dims) for place in range(dims)]
+    return f"{made.name}:" + "x".join(map(str, sorted(sides, key=lambda side: (side == 1, side))))
+
+
 def topology(text: str) -> Topology:
     """The slice of that name; SHC224 if it is malformed."""
     found = _TOPOLOGY.fullmatch(text)
     if found is None:
-        raise ShardcError("SHC224", f"malformed topology `{text}`", help="write chip and shape, as in v5p:4x4x4")
+        near = _of_cloud(text)
+        remedy = f"it is {near} here" if near else "write chip and shape, as in v5p:4x4x4"
+        raise ShardcError("SHC224", f"malformed topology `{text}`", help=remedy)
     made = Topology(chip(found[1]), tuple(int(size) for size in found[2].split("x")))
     if made.chip.is_torus and len(made.shape) > made.chip.torus_dims:
         raise ShardcError(

@@ -57,10 +57,13 @@ def dtype_of(dtype: Any) -> str | None:
 
 
 def texts(**given: Any) -> None:
-    """SHC001 for what is given, and is no text."""
+    """SHC001 for what is given, and is no text; or a program's file instead of its text."""
     for what, value in given.items():
         if value is not None and not isinstance(value, str):
-            raise ShardcError("SHC001", f"{what} is a {type(value).__name__}", help="give text")
+            told = "give its text: .read_text()" if hasattr(value, "read_text") else "give text"
+            raise ShardcError("SHC001", f"{what} is a {type(value).__name__}", help=told)
+        if what == "text" and value is not None and value.endswith(".shard") and "[" not in value:
+            raise ShardcError("SHC001", "text is the name of a file", help="give its text: Path(…).read_text()")
 
 
 def count_of(given: Any, what: str, least: int) -> int:

@@ -16,6 +16,7 @@ from shardc.io.streams import uninterrupted
 
 MAX_BYTES = 64 * 1024
 PATIENCE = 10.0  # seconds that a pipe or a device has to say something
+_NO_PAGES = (".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".json", ".csv", ".md", ".txt", ".py", ".shard")
 _LONGEST = 180  # bytes of a file's name that its temporary repeats; file systems allow 255
 
 
@@ -29,8 +30,9 @@ def read_input(argument: str) -> tuple[str, str]:
 
 
 def _is_path(argument: str) -> bool:
-    """Expressions have brackets; what has none, or ends in `.shard`, names a file."""
-    return argument.endswith(".shard") or (bool(argument.strip()) and "[" not in argument and "\n" not in argument)
+    """Expressions have brackets or an arrow; what has none, or ends in `.shard`, names a file."""
+    has = any(mark in argument for mark in ("[", "\n", "->", "→"))
+    return argument.endswith(".shard") or (bool(argument.strip()) and not has)
 
 
 def _standard_input() -> bytes:
@@ -96,6 +98,12 @@ def check_output(target: str, *, sources: Sequence[str], force: bool) -> None:
         _replaced(target, sources, force)
         if not os.path.isdir(os.path.dirname(os.path.realpath(target))):
             raise ShardcError("SHC506", f"cannot write `{target}`: no such directory", help="make the directory first")
+
+
+def check_page(target: str) -> None:
+    """SHC001 for a page's file that ends as one of another kind does."""
+    if target.lower().endswith(_NO_PAGES):
+        raise ShardcError("SHC001", f"`{target}` is no name of a page", help="end it in .html; a picture's in .svg")
 
 
 def write_output(text: str, target: str, *, sources: Sequence[str], force: bool) -> None:

@@ -5,6 +5,7 @@ Whatever goes wrong in it is a coded error.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -33,7 +34,7 @@ def load_target(text: str) -> tuple[Any, tuple[Any, ...]]:
         raise ShardcError(
             "SHC001",
             f"malformed target `{text[:200]}`",
-            help="write module:function or file.py:function, as in model:step",
+            help="write " + (_functions(text) or "module:function or file.py:function, as in model:step"),
         )
     place = found["file"] or found["module"]
     module = _file(place) if found["file"] else _module(place)
@@ -41,6 +42,17 @@ def load_target(text: str) -> tuple[Any, tuple[Any, ...]]:
     if hasattr(named, "trace"):
         return named, _own_args(named, text)
     return _made(named, text)
+
+
+def _functions(path: str) -> str:
+    """Of a Python file that is named without a function, those it has: `step.py:forward or step.py:backward`."""
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    names = [each.name for each in tree.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+    return " or ".join(f"{path}:{name}" for name in names[:8])
 
 
 def _module(name: str) -> Any:

@@ -193,6 +193,13 @@ def check_calls(expr: tree.Expr) -> None:
         check_calls(below)
 
 
+_ELSEWHERE = {
+    **{"ag": "AllGather", "rs": "ReduceScatter", "ar": "AllReduce", "a2a": "AllToAll"},
+    **{"psum": "AllReduce", "psumscatter": "ReduceScatter", "ppermute": "CollectivePermute"},
+    **{"swish": "silu", "logistic": "sigmoid", "average": "mean", "avg": "mean", "ln": "log", "lse": "logsumexp"},
+}
+
+
 def _unknown_function(call: tree.Call) -> ShardcError:
     name, span = call.function, call.name_span
     for collective in COLLECTIVE_NAMES:
@@ -208,13 +215,24 @@ def _unknown_function(call: tree.Call) -> ShardcError:
             span=span,
             help=f"the dims of an array stand in square brackets: `{name}[I, J]`",
         )
-    near = nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES])
+    near = _elsewhere(call) or nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES])
     return ShardcError(
         "SHC222",
-        f"unknown function `{name}`",
+        f"unknown function `{'_'.join((name, *call.over))}`",
         span=span,
         help=f"did you mean `{near}`?" if near else "the functions are " + ", ".join(NAMED),
     )
+
+
+def _elsewhere(call: tree.Call) -> str | None:
+    """Of a name that other libraries use ours, with what is below it: `reduce_scatter_X`, `AG_X`, `average_J`."""
+    words = "_".join([call.function, *call.over]).split("_")
+    for count in range(len(words), 0, -1):
+        name = "".join(words[:count]).lower()
+        ours = _ELSEWHERE.get(name) or next((own for own in COLLECTIVE_NAMES if own.lower() == name), None)
+        if ours is not None:
+            return "_".join([ours, *words[count:]])
+    return None
 
 
 def is_cast(function: str) -> bool:

@@ -35,6 +35,7 @@ _INSTEAD = {
     "\\sum": "name the dim that it is over: `Σ_J A[I, J]`, or `sum_J(A)`",
     "\\max": "write `max_J(A)` of a dim, `maximum(A, B)` of two arrays",
 }
+_SPECIFICATION = re.compile(r"\s*(?P<all>[A-Za-z]+(?:\s*,\s*[A-Za-z]+)*\s*->\s*[A-Za-z]*)\s*")
 _QUIET = re.compile(r"#[^\n]*|(?<![\w'])'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")  # after a letter ' is a prime
 
 
@@ -220,6 +221,62 @@ def _missing(stop: _Stop) -> ShardcError | None:
     )
 
 
+def _einsum(stop: _Stop) -> ShardcError | None:
+    """`ij,jk->ik`."""
+    found = _SPECIFICATION.fullmatch(stop.source.text)
+    if found is None:
+        return None
+    *given, result = (", ".join(letters) for letters in re.findall("[A-Za-z]+|(?<=>)$", found["all"]))
+    arrays = [f"{name}[{dims}]" for name, dims in zip("ABDEFGHIJK", given, strict=False)]
+    return ShardcError(
+        "SHC101",
+        "operands without names",
+        span=stop.span,
+        help=f"name each, with its dims: `{' · '.join(arrays)} → C[{result}]`",
+    )
+
+
+def _between(stop: _Stop) -> ShardcError | None:
+    """`A[I, J] B[J, K]`, `A[I, J] x B[J, K]`."""
+    if stop.kind != "NAME" or stop.before_kind not in {"RSQB", "RBRACE", "RPAR"} or "DOT" not in stop.expected:
+        return None
+    return ShardcError(
+        "SHC101", f"no operator before `{stop.text}`", span=stop.span, help="a product is written `·`, `*` or `@`"
+    )
+
+
+def _in_a_dim(stop: _Stop) -> ShardcError | None:
+    """`A[I/X]`, `A[I{X}]`, `A[I + R]`: neither a subscript nor a name."""
+    if not stop.open or stop.open[-1].text != "[" or stop.before_kind != "NAME" or stop.before is None:
+        return None
+    if not stop.expected >= {"COMMA", "SUB"} or stop.kind in {"NAME", "NUMBER", *_ENDS}:
+        return None
+    named = re.compile(r"\s*[A-Za-z]\w*").match(stop.source.text, stop.span.end)
+    if stop.text in {"/", ":", "@", "{", "<"} and named is not None:
+        told = f"an axis is a subscript of its dim: `{stop.before.text}_{named.group().strip()}`"
+    elif stop.text in {"+", "-", "*", "·", "⋅"}:
+        told = "a dim is one name; indices are not computed, and dims neither joined nor split"
+    else:
+        return None
+    return ShardcError("SHC101", f"`{stop.text}` stands in a dim", span=stop.span, help=told)
+
+
+def _round_brackets(stop: _Stop) -> ShardcError | None:
+    """`… -> C(I, K)`."""
+    if (stop.kind, stop.before_kind) != ("LPAR", "NAME") or stop.before is None or "LSQB" not in stop.expected:
+        return None
+    name = stop.before.text
+    told = f"the dims of an array stand in square brackets: `{name}[I, J]`"
+    return ShardcError("SHC101", f"`(` after `{name}`", span=stop.span, help=told)
+
+
+def _power(stop: _Stop) -> ShardcError | None:
+    """`A[I] ** 2`."""
+    if (stop.kind, stop.before_kind) != ("DOT", "DOT") or stop.before is None or stop.before.end != stop.span.start:
+        return None
+    return ShardcError("SHC101", "`**` is no operator", span=stop.before.to(stop.span), help=_INSTEAD["^"])
+
+
 def _trailing(stop: _Stop) -> ShardcError | None:
     if not stop.expected & _ENDS or stop.kind in _ENDS or stop.before_kind == "_NL":
         return None
@@ -233,6 +290,11 @@ def _trailing(stop: _Stop) -> ShardcError | None:
 
 
 _RULES = (
+    _einsum,
+    _power,
+    _in_a_dim,
+    _between,
+    _round_brackets,
     _reserved,
     _begins_with_a_digit,
     _empty_subscript,

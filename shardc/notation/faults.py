@@ -35,6 +35,8 @@ def every_fault(first: ShardcError, read: Callable[[str], object]) -> list[Shard
         except ShardcError as another:
             error = another
         if error.span is not None:
+            if error.span.source.text != text:  # of an option: no fault of the text
+                break
             error.span = Span(source, error.span.start, error.span.end)
             if not (error.code == "SHC217" and error.span.text in lost):
                 found.append(error)

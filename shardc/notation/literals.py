@@ -61,8 +61,21 @@ def size_of(text: str, what: str, name: str, code: str, span: Span) -> int:
 
 def _not_whole(text: str, what: str, name: str, code: str, span: Span) -> ShardcError:
     shown = text if len(text) <= 40 else text[:40] + "…"
+    meant = _meant(text)
     if re.fullmatch(r"-?[0-9]+\.?[0-9]*(?:[eE][0-9]+)?", text) or text[:1].isalpha():
         return ShardcError(
-            code, f"{what} `{name}` = {shown} is not a whole number", span=span, help=f"write {name}=4, say"
+            code,
+            f"{what} `{name}` = {shown} is not a whole number",
+            span=span,
+            help=f"write {name}={meant or '4, say'}",
         )
-    return ShardcError("SHC108", f"`{shown}` is not a whole number", span=span, help="plain decimal digits, as in 1024")
+    remedy = f"write {name}={meant}" if meant else "plain decimal digits, as in 1024"
+    return ShardcError("SHC108", f"`{shown}` is not a whole number", span=span, help=remedy)
+
+
+def _meant(text: str) -> int | None:
+    """`1e6` and `4k` in digits."""
+    found = re.fullmatch(r"([0-9]{1,9})(?:[eE]([0-9]{1,2})|([kKmMgG]))", text)
+    if found is None:
+        return None
+    return int(found[1]) * (10 ** int(found[2]) if found[2] else 1024 ** (1 + "kmg".index(found[3].lower())))

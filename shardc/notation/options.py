@@ -50,5 +50,5 @@ def _option(text: str, start: str, flag: str, example: str) -> Any:
             f"malformed {flag}: {error.message}",
             span=error.span,
             note=error.note,
-            help=f"write {flag} {example}",
+            help=error.help if error.code == "SHC108" else f"write {flag} {example}",
         ) from None

@@ -23,7 +23,7 @@ _SIGNS = str.maketrans(
 )
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 _FRAME = re.compile(
-    r"\\(?:begin|end)\{[a-z]+\*?\}|(?<!\\)\\[][()]|\*\*"
+    r"\\(?:begin|end)\{[a-z]+\*?\}|(?<!\\)\\[][()]|\*\*(?![ \t]*[0-9]+(?![.)0-9]))"
     r"|\\(?:left|right|[bB]igg?|displaystyle|q?quad|nonumber|notag)(?![A-Za-z])"
 )
 _GETS = re.compile(r":=|\\(?:leftarrow|gets|coloneqq)(?![A-Za-z])")

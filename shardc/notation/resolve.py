@@ -146,6 +146,8 @@ def _lacks_none(expr: Expr, dims: Sequence[str], written: tree.Statement, scope:
         help = (
             f"a plain `·` keeps what a later operand carries; end it there: `{product[0]} ·_{subscript} {product[1]}`"
         )
+    if not set(dims) <= set(expr.dims):
+        help = f"no statement splits or joins dims: have {listed(dims)} from the beginning, or {help}"
     lacks = ", ".join(f"`{dim}`" for dim in extra)
     raise ShardcError(
         "SHC210", f"the result `{written.result.name}` lacks {lacks}", span=written.result.span, help=help
@@ -252,7 +254,8 @@ def _check_binding(result: tree.Array, expr: Expr, dims: tuple[str, ...], scope:
         "SHC218",
         f"`{name}` is bound to another array already",
         span=_head(result),
-        help="choose another name; a name is bound again only to the same array in another sharding",
+        help=("for the transposed array " if sorted(dims) == sorted(known.dims) and dims != known.dims else "")
+        + "choose another name; a name is bound again only to the same array in another sharding",
     )
 
 
@@ -309,7 +312,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
     yield from scope.warnings
     yield from (f"`{left}` does not say how it is made, and is left out" for left in parsed.left_out)
     yield from slips.lone_dims(parsed, program)
-    yield from (f"mesh axis `{axis}` is not used" for axis in scope.mesh.names if axis not in scope.used_axes)
+    yield from slips.unused_axes(parsed, scope.mesh, scope.used_axes)
     yield from unreturned(program)
     yield from slips.gathered_in_vain(program)
     yield from slips.summed_early(parsed, program)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.expressions import Expr, Pattern, Product, parts_of, uses
@@ -186,6 +186,16 @@ def unused_sizes(sizes: Mapping[str, int], program: Program) -> Iterator[str]:
         if dim not in program.dims:
             others = (other for other in program.dims if other not in sizes)
             yield f"no array has a dim `{dim}`, and its size {size} is not used" + _asked(dim, others)
+
+
+def unused_axes(parsed: tree.Tree, mesh: Mesh, used: Collection[str]) -> Iterator[str]:
+    """A warning for each axis that shards nothing, with the dims whose names end as it does: `IX`."""
+    plain = list(dict.fromkeys(dim.name for dim in written_dims(parsed) if not dim.axes))
+    for axis in mesh.names:
+        if axis not in used:
+            lost = [name for name in plain if name.endswith(axis) and name != axis and "_" not in name]
+            told = ", ".join(f"`{name[: -len(axis)]}_{axis}`" for name in lost)
+            yield f"mesh axis `{axis}` is not used" + (f"; if it shards a dim, write {told}" if lost else "")
 
 
 def unused_dtypes(dtypes: Mapping[str, object], names: Iterable[str]) -> Iterator[str]:

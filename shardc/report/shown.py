@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
 from shardc.errors import ShardcError
-from shardc.io.files import check_output, write_output
+from shardc.io.files import check_output, check_page, write_output
 from shardc.report.front import FrontView
 from shardc.report.table import table
 from shardc.report.units import in_bytes, in_one_line, in_seconds
@@ -116,7 +116,9 @@ class Shown(ABC):
     def report(
         self, path: str, *, pareto: bool = False, compare: Shown | Literal["xla"] | None = None, force: bool = False
     ) -> None:
-        """Writes `page()` to a file, whole or not at all; over one that exists only by `force`. SHC502 to SHC506."""
+        """Writes `page()` to a file, whole or not at all; over one that exists only by `force`. SHC001, SHC502 to
+        SHC506."""
+        check_page(path)
         check_output(path, sources=(), force=force)
         write_output(self.page(pareto=pareto, compare=compare), path, sources=(), force=force)
 

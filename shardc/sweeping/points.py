@@ -41,7 +41,7 @@ def sweep(
     """
     quantities = tuple(over(one) for one in swept)
     if not 1 <= len(quantities) <= 2:
-        raise ShardcError("SHC001", f"{len(quantities)} quantities to sweep", help="give one or two")
+        raise ShardcError("SHC001", f"{len(quantities)} quantities to sweep", help='give one or two, as in "B=1k..16M"')
     every = points(quantities)
     base = _base(text, quantities, {"name": name, **options})
     options = {"name": name, **options}

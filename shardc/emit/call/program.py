@@ -42,6 +42,11 @@ class CompiledProgram:
         for number in (*schedule.inputs, *schedule.outputs):
             placing.check_enabled(schedule.values[number].dtype)
 
+    def __repr__(self) -> str:
+        first, *others = self._schedule.program.statements
+        named = ", ".join(self._schedule.values[number].name for number in self._schedule.inputs)
+        return f"<CompiledProgram of {first.text}{f' and {len(others)} more' if others else ''}: call it with {named}>"
+
     def __call__(self, *arrays: Any) -> Any:
         with self._in_mesh(arrays):
             return self.called(arrays, self._around(arrays))

@@ -6,15 +6,27 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from shardc.ir.program import Program
+from shardc.ir.program import Program, every_statement
 from shardc.ir.sizes import classes
 
 PLANNED = 4096
 
 
 def large(program: Program) -> Program:
-    """Missing sizes become 4096, or the next multiple of the axes written on the dim, and a note says so."""
-    return _filled(program, {dim: _up(PLANNED, unit_of(program, same)) for same in _missing(program) for dim in same})
+    """Missing sizes become 4096, or the next multiple of the axes written on the dim, and a note says so; less where
+    an array would have more bytes than are counted."""
+    size, missing = PLANNED, [(same, unit_of(program, same)) for same in _missing(program)]
+    while True:
+        found = _filled(program, {dim: _up(size, unit) for same, unit in missing for dim in same})
+        if size == 1 or not missing or _is_counted(found):
+            return found
+        size //= 2
+
+
+def _is_counted(program: Program) -> bool:
+    sizes = dict(program.sizes)
+    arrays = [*program.inputs, *every_statement(program)]
+    return all(math.prod(sizes[dim] for dim in array.dims) * array.dtype.bytes < 2**63 for array in arrays)
 
 
 def small(program: Program) -> Program:
