@@ -78,4 +78,5 @@ def _meant(text: str) -> int | None:
     found = re.fullmatch(r"([0-9]{1,9})(?:[eE]([0-9]{1,2})|([kKmMgG]))", text)
     if found is None:
         return None
-    return int(found[1]) * (10 ** int(found[2]) if found[2] else 1024 ** (1 + "kmg".index(found[3].lower())))
+    base, power = (10, int(found[2])) if found[2] else (1024, 1 + "kmg".index(found[3].lower()))
+    return int(found[1]) * int(base**power)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from shardc.ir.program import Program, every_statement
+from shardc.ir.program import Input, Program, Statement, every_statement
 from shardc.ir.sizes import classes
 
 PLANNED = 4096
@@ -25,7 +25,7 @@ def large(program: Program) -> Program:
 
 def _is_counted(program: Program) -> bool:
     sizes = dict(program.sizes)
-    arrays = [*program.inputs, *every_statement(program)]
+    arrays: list[Input | Statement] = [*program.inputs, *every_statement(program)]
     return all(math.prod(sizes[dim] for dim in array.dims) * array.dtype.bytes < 2**63 for array in arrays)
 
 
