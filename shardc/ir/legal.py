@@ -148,7 +148,8 @@ def _step(where: str, block: Block, step: Step, op: Single, mesh: Mesh) -> Fault
     if isinstance(left, str):
         yield Fault(where, left)
     elif left != result.sharding:
-        yield Fault(where, f"the step leaves {left}, not {result.sharding}")
+        found = replace(result, sharding=left) if left.rank == len(result.dims) else f"{left.rank} dims"
+        yield Fault(where, f"the step leaves {found}")
     sizes: dict[str, int] = {}
     for array in (*operands, result):
         for dim, size in zip(array.dims, array.shape, strict=True):

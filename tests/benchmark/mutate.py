@@ -42,14 +42,16 @@ import pytest
 from mutants import ROOT, Mutant, compiled, mutants, pairs, parsed, put
 
 SHARED = ("grammar", "tests", "examples", "pyproject.toml", "README.md")
+IN_FULL = "tests/golden/"  # whose exhaustive tests are taken too, each of one quick case that looks at all that is said
+SOONER = 4  # times: they come before others that take as long
 ON_DEVICES = ("emit",)  # folders whose tests on simulated devices are taken too: there is little else
 TESTS = {  # of each room: folders of tests
-    "ir": "ir proving testing simulate planner",
-    "rules": "proving testing planner simulate",
-    "lowering": "lowering proving cost planner",
-    "emit": "emit proving",
-    "cost": "cost planner lowering",
-    "planner": "planner cost lowering simulate notation",
+    "ir": "golden ir proving testing simulate planner",
+    "rules": "golden proving testing planner simulate",
+    "lowering": "golden lowering proving cost planner",
+    "emit": "golden emit proving",
+    "cost": "golden cost planner lowering",
+    "planner": "golden planner cost lowering simulate notation",
 }
 NOT_FORKED = "tests/emit/test_wrong_arguments.py"  # starts JAX's threads as it is loaded, which no fork has
 OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --import-mode=importlib")
@@ -67,7 +69,9 @@ class Seen:
 
     def of(self, mutant: Mutant, most: float) -> list[str]:
         """The tests for a mutant, the quickest first."""
-        tests = sorted(self.entering(mutant), key=lambda test: self.seconds[test])
+        tests = sorted(
+            self.entering(mutant), key=lambda test: self.seconds[test] / (SOONER ** test.startswith(IN_FULL))
+        )
         spent = [0.0]
         for test in tests:
             spent.append(spent[-1] + self.seconds[test])
@@ -129,10 +133,13 @@ class Tried:
     items: dict[str, Any] = field(default_factory=dict)
     ended: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self.items |= {item.nodeid: item for item in items if item.nodeid.startswith(IN_FULL)}
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.unfreeze()  # what the tests have loaded is looked through for functions
-        self.items = {item.nodeid: item for item in session.items}
+        self.items |= {item.nodeid: item for item in session.items}
         for path in (path for room in TESTS for path in modules(room, [])):  # some are loaded late
             importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
         for room in self.rooms:
@@ -252,7 +259,7 @@ def in_a_process(mutant: Mutant, tests: Sequence[str], most: int) -> str:
         for shared in SHARED:
             (place / shared).symlink_to(ROOT / shared)
         (place / mutant.path).write_text(ast.unparse(mutant.tree), "utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", *OPTIONS, "--rootdir", name, *tests]
+        command = [sys.executable, "-m", "pytest", "-x", "--exhaustive", *OPTIONS, "--rootdir", name, *tests]
         try:
             done = subprocess.run(
                 command, cwd=place, env={**os.environ, "PYTHONPATH": name}, capture_output=True, timeout=10 * most

@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ FUNCTIONS = ("relu", "gelu", "exp", "neg")
 Entry = dict[str, Any]
 
 
-def programs(count: int, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def programs(count: int, seed: int, meshes: Sequence[tuple[str, str]] = MESHES) -> Iterator[tuple[str, dict[str, Any]]]:
     """Texts, each with the options it is planned with."""
     drawn = random.Random(f"same plans {seed}")
     for _ in range(count):
-        mesh, hardware = drawn.choice(MESHES)
+        mesh, hardware = drawn.choice(meshes)
         axes = [part.split("=")[0] for part in mesh.split(",")]
         text = drawn.choice((_reshard, _product, _product, _chain, _function, _several))(drawn, axes)
         options = {"mesh": mesh, "dims": _sizes(drawn, mesh), "dtype": drawn.choice(("bf16", "f32"))}
@@ -43,7 +44,7 @@ def programs(count: int, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _sizes(drawn: random.Random, mesh: str) -> str:
-    least = 48 if "3" in mesh else 16
+    least = math.lcm(16, math.prod(int(part.split("=")[1]) for part in mesh.split(",")))
     return ", ".join(f"{dim}={drawn.choice([size for size in SIZES if size % least == 0])}" for dim in "IJKLM")
 
 
