@@ -41,7 +41,7 @@ from shardc.report.view import StatementView, StepView
 
 TABLE = Path(__file__).parents[1] / "golden" / "best_known.json"
 PACKAGE = f"{Path(shardc.__file__).parent}/"
-COUNTED = ("planner", "rules", "cost", "ir", "lowering")  # rooms whose calls are counted
+COUNTED = ("planner", "rules")  # rooms whose calls are counted
 MORE = 0.03  # of the work of a folder, and so many calls, that may come or go unnoticed
 FEW = 30
 INLINED = ("<module>", "<listcomp>", "<dictcomp>", "<setcomp>")  # the latter by later Pythons
