@@ -49,8 +49,8 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
     beside = _beside(other, options)
     for warning in found.warnings:
         streams.say(f"warning: {in_line(warning)}")
-    with telling("drawing"):
-        text = f"{found.picture().svg}\n" if is_picture else found.page(pareto=pareto, compare=beside)
+    with telling("drawing") as progress:
+        text = f"{found.picture().svg}\n" if is_picture else found.page(pareto=pareto, compare=beside, say=progress)
     if output is None:
         streams.result(text.removesuffix("\n"))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from shardc.errors import ShardcError
@@ -96,20 +97,29 @@ class Shown(ABC):
         """When compute and each axis are busy, as it is priced: what `picture("timeline")` draws."""
         return self._pictured().timeline
 
-    def page(self, *, pareto: bool = False, compare: Shown | Literal["xla"] | None = None) -> str:
+    def page(
+        self,
+        *,
+        pareto: bool = False,
+        compare: Shown | Literal["xla"] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> str:
         """The plan as one page of HTML, under 500 KB, which fetches nothing; as `picture`, it needs drawsvg.
 
         With its front by `pareto`; and, where a slice is named and libtpu is there, with what the compiler makes of it.
         Or, to `compare`, with another plan beside it, or with what XLA alone makes of the same shardings ("xla"): for
-        its slice where one is named, else for simulated devices.
+        its slice where one is named, else for simulated devices. `say` is told what is being done.
         """
         from shardc.report.page import Reported, page, page_beside_xla, page_of_two
 
+        if compare in ("xla", None) and self.schedule.program.topology is not None:
+            say(f"compiling for {self.schedule.program.topology}")
         if compare == "xla":
             return page_beside_xla(Reported(self._pictured(), self.source()), self.compare())
         if compare is not None:
             return page_of_two(*(Reported(each._pictured(), each.source()) for each in (self, compare)))
         verified, why_not = self._verified()
+        say("drawing")
         front = self._front_view() if pareto else None
         return page(Reported(self._pictured(), self.source(), front, verified, why_not))
 

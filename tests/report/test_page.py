@@ -15,6 +15,7 @@ import shardc
 from shardc import cli
 from shardc.report.page import Reported, page
 from shardc.report.page.reported import MOST
+from shardc.report.pictures import plan as pictures
 from shardc.report.pictures.plan import Pictured
 from shardc.report.units import in_seconds
 from shardc.report.view import every_view
@@ -140,10 +141,15 @@ def test_whatever_a_user_wrote_stays_text(hostile):
     }
 
 
-def test_a_program_of_many_statements_keeps_the_size_and_says_what_is_left_out():
+def test_a_program_of_many_statements_keeps_the_size_and_says_what_is_left_out(monkeypatch):
+    """And draws each step once, however often the page is made with less."""
     lines = "; ".join(f"T{n}[I_X, K] = A[I, J_X] · W{n}[J_X, K]" for n in range(160))
     plan = shardc.plan(lines, mesh={"X": 8}, dims={"I": 256, "J": 512, "K": 64})
-    for text in (plan.page(), plan.page(compare=plan)):
+    drawn, draw = [], pictures.step_picture
+    monkeypatch.setattr(pictures, "step_picture", lambda done, *rest: drawn.append(done.path) or draw(done, *rest))
+    first = plan.page()
+    assert len(drawn) == len(set(drawn)) > 10
+    for text in (first, plan.page(compare=plan)):
         assert len(text.encode()) < MOST
         assert "more statements" in text and "more characters" in text
 
@@ -309,7 +315,9 @@ def test_a_plan_that_cannot_be_verified_says_why(monkeypatch):
         raise shardc.ShardcError("SHC311", "the TPU compiler is not installed")
 
     monkeypatch.setattr(plan, "verify", refused)
-    assert "Not held against the compiler: the TPU compiler is not installed." in Read(plan.page()).text
+    said = []
+    assert "Not held against the compiler: the TPU compiler is not installed." in Read(plan.page(say=said.append)).text
+    assert said == ["compiling for v5e:2x2", "drawing"]
 
 
 # --- in a notebook

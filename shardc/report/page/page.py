@@ -14,20 +14,21 @@ _LONGEST = 240  # characters of a heading
 
 def page(reported: Reported) -> str:
     """The HTML. Of a large plan so much as there is room for, and it says what is left out."""
+    same = [*sections.charts(reported), sections.verified(reported)]
     for room in ROOMS:
-        found = _page(reported, room)
+        found = _page(reported, room, same)
         if len(found.encode()) < MOST:
             break
     return found
 
 
-def _page(reported: Reported, room: Room) -> str:
+def _page(reported: Reported, room: Room, same: list[Element | None]) -> str:
+    """`same` is shown whatever room there is."""
     view = reported.plan.view
     parts = [
         sections.shardings(reported.plan, room),
         sections.statements(reported.plan, room),
-        *sections.charts(reported),
-        sections.verified(reported),
+        *same,
         sections.code(reported, room),
     ]
     shown = [part for part in parts if part is not None]

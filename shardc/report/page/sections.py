@@ -10,10 +10,8 @@ from shardc.report.page.reported import Reported, Room, cut
 from shardc.report.pictures import (
     blocks,
     front_picture,
-    links_picture,
     memory_picture,
     roofline_picture,
-    step_picture,
     timeline_picture,
 )
 from shardc.report.pictures.picture import Picture
@@ -141,8 +139,7 @@ def _pictures(plan: Pictured, own: Sequence[tuple[Done, StepView]], left: int) -
     """Of each step its picture, folded away, while there is room; and the room that is left."""
     found: list[Element] = []
     for done, step in own:
-        pictures = [step_picture(done, step, plan.schedule.mesh), links_picture(done, plan.model, plan.schedule)]
-        shown = [picture.inside for picture in pictures if picture is not None]
+        shown = plan.drawn(done, step)
         left -= sum(map(len, shown))
         if left < 0:
             found.append(tag("p", "The steps after these are not drawn: a page has no room for more.", class_="soft"))

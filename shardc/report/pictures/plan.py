@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from shardc.compiled.replay.predicted import predicted
 from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError, nearest
-from shardc.ir.plan import Schedule, single_steps
+from shardc.ir.plan import Done, Schedule, single_steps
 from shardc.report.pictures.links import links_picture
 from shardc.report.pictures.memory import memory_picture
 from shardc.report.pictures.picture import Picture, above, line_of
 from shardc.report.pictures.roofline import roofline_picture
-from shardc.report.pictures.steps import step_name, steps_picture
+from shardc.report.pictures.steps import step_name, step_picture, steps_picture
 from shardc.report.pictures.timeline import timeline_picture
-from shardc.report.view import PlanView
+from shardc.report.view import PlanView, StepView
 
 PictureOf = Literal["steps", "links", "timeline", "roofline", "memory"]
 
@@ -29,6 +29,14 @@ class Pictured:
     view: PlanView
     schedule: Schedule
     model: LinkModel
+    _drawn: dict[tuple[int, ...], list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def drawn(self, done: Done, shown: StepView) -> list[str]:
+        """A step and its links as SVG for a page, which may ask again with less room for others."""
+        if done.path not in self._drawn:
+            found = [step_picture(done, shown, self.schedule.mesh), links_picture(done, self.model, self.schedule)]
+            self._drawn[done.path] = [each.inside for each in found if each is not None]
+        return self._drawn[done.path]
 
     @property
     def timeline(self) -> Timeline:
