@@ -39,9 +39,9 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
         raise click.UsageError("--compare shows two plans, --pareto all of one: give one of them")
     sources = options.files(argument) + ([] if other is None or other == XLA else [other])
     if output is not None:
+        check_output(output, sources=sources, force=force)
         if not is_picture:
             check_page(output)
-        check_output(output, sources=sources, force=force)
     elif force:
         streams.say("warning: --force does nothing without -o")
     program = options.parse(argument)

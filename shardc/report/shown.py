@@ -128,8 +128,8 @@ class Shown(ABC):
     ) -> None:
         """Writes `page()` to a file, whole or not at all; over one that exists only by `force`. SHC001, SHC502 to
         SHC506."""
-        check_page(path)
         check_output(path, sources=(), force=force)
+        check_page(path)
         write_output(self.page(pareto=pareto, compare=compare), path, sources=(), force=force)
 
     def _pictured(self) -> Pictured:
