@@ -154,6 +154,16 @@ def test_a_program_of_many_statements_keeps_the_size_and_says_what_is_left_out(m
         assert "more statements" in text and "more characters" in text
 
 
+def test_of_a_layer_on_many_devices_the_steps_that_move_something_are_drawn():
+    """Rather than the first ones, as many as there is room for."""
+    text = (Path(__file__).parents[2] / "examples" / "llama_layer.shard").read_text(encoding="utf-8")
+    plan = shardc.plan(text, mesh="data=4,model=16", dims={"G": 16, "F": 256})
+    read = Read(plan.page())
+    moving = [place for place, step in enumerate(plan.steps, 1) if step.wire_bytes]
+    assert 5 < len(moving) < len(plan.steps) and len(read.all("details")) == len(moving)
+    assert "Only steps that move something are drawn" in read.text
+
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.shard"))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from shardc.compiled.compare import Comparison
 from shardc.compiled.replay.timeline import Timeline
 from shardc.report.page import sections
 from shardc.report.page.html import Child, Element, table, tag
-from shardc.report.page.page import document, for_what, heading
-from shardc.report.page.reported import MOST, ROOMS, Reported, Room
+from shardc.report.page.page import document, fitting, for_what, heading
+from shardc.report.page.reported import Reported, Room
 from shardc.report.pictures import timeline_picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.table import ratio
@@ -22,11 +23,7 @@ _HALF = 2  # of a page's room each has a half
 
 def page_beside_xla(own: Reported, found: Comparison) -> str:
     """A plan's program, as it is compiled, beside what XLA makes of the same shardings."""
-    for room in ROOMS:
-        text = _page_beside_xla(own, found, room)
-        if len(text.encode()) < MOST:
-            break
-    return text
+    return fitting(lambda room: _page_beside_xla(own, found, room))
 
 
 def _page_beside_xla(own: Reported, found: Comparison, room: Room) -> str:
@@ -49,12 +46,12 @@ def _page_beside_xla(own: Reported, found: Comparison, room: Room) -> str:
 
 def page_of_two(one: Reported, other: Reported) -> str:
     """The HTML, under half a megabyte as a page of one plan is."""
-    for room in ROOMS:
-        half = Room(*(max(getattr(room, name) // _HALF, least) for name, least in _LEAST))
-        found = _page((one, other), half)
-        if len(found.encode()) < MOST:
-            break
-    return found
+    return fitting(lambda room: _page((one, other), _half(room)))
+
+
+def _half(room: Room) -> Room:
+    """For each of the two."""
+    return replace(room, **{name: max(getattr(room, name) // _HALF, least) for name, least in _LEAST})
 
 
 _LEAST = (("pictures", 0), ("statements", 1), ("steps", 1), ("others", 1), ("code", 1_000))

@@ -38,7 +38,7 @@ outline-offset:2px}
 table{border-collapse:collapse;font-size:.9rem}caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{border-bottom:1px solid var(--edge);padding:.25rem .7rem .25rem 0;text-align:left;
 vertical-align:top;white-space:nowrap}
-td.wide{white-space:normal;min-width:11rem;overflow-wrap:anywhere}
+td.wide{white-space:normal;min-width:11rem;overflow-wrap:anywhere}td.wide:has(.code){min-width:22rem}
 th button{all:unset;cursor:pointer;font-weight:600}th button::after{content:" \\2195";color:var(--soft)}
 th[aria-sort=ascending] button::after{content:" \\2191"}th[aria-sort=descending] button::after{content:" \\2193"}
 pre{background:var(--raised);border:1px solid var(--edge);border-radius:6px;padding:.7rem;margin:0;overflow:visible;

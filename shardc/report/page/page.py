@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from shardc.report.page import sections
 from shardc.report.page.html import Element, drawn, render, tag
 from shardc.report.page.look import CSS, SCRIPT, policy
@@ -10,15 +13,24 @@ from shardc.report.pictures import drawing, style
 from shardc.report.view import PlanView
 
 _LONGEST = 240  # characters of a heading
+_SPARE = 4_000  # bytes, for what is said of pictures
 
 
 def page(reported: Reported) -> str:
     """The HTML. Of a large plan so much as there is room for, and it says what is left out."""
     same = [*sections.charts(reported), sections.verified(reported)]
+    return fitting(lambda room: _page(reported, room, same))
+
+
+def fitting(written: Callable[[Room], str]) -> str:
+    """The page with the most room that leaves it under half a megabyte, what is left filled with pictures."""
     for room in ROOMS:
-        found = _page(reported, room, same)
-        if len(found.encode()) < MOST:
-            break
+        found = written(room)
+        left = MOST - len(found.encode()) - _SPARE
+        if left > 0:
+            found = written(replace(room, pictures=left))
+            if room.in_part or sections.NO_ROOM not in found:
+                break
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from shardc.compiled.verify import Verification
 from shardc.report.front import FrontView
@@ -24,22 +25,27 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much is shown. `pictures` is bytes of steps' pictures; the others are counts, `code` of characters."""
+    """How much is shown: counts, `code` of characters. `pictures` is bytes of the pictures of these steps, on so many
+    `devices`; if not `in_part` it is taken only where all of these steps are drawn."""
 
-    pictures: int
+    in_part: bool
+    drawn: Literal["every step", "steps that take time", "steps that move something"]
+    devices: int
     statements: int
     steps: int
     others: int  # alternatives of a statement
     code: int
+    pictures: int = 0
 
 
-# The first that keeps the page under MOST is taken.
+# The first that keeps the page under MOST is taken; what is left then is for pictures.
 ROOMS = (
-    Room(230_000, 60, 300, 10, 120_000),
-    Room(120_000, 60, 300, 8, 80_000),
-    Room(60_000, 40, 150, 4, 60_000),
-    Room(0, 20, 60, 2, 20_000),
-    Room(0, 5, 20, 1, 4_000),
+    Room(False, "every step", 32, 60, 300, 10, 120_000),
+    Room(False, "steps that take time", 32, 60, 300, 10, 120_000),
+    Room(False, "steps that move something", 32, 60, 300, 8, 80_000),
+    Room(True, "steps that move something", 16, 40, 150, 4, 60_000),
+    Room(True, "steps that move something", 16, 20, 60, 2, 20_000),
+    Room(True, "steps that move something", 16, 5, 20, 1, 4_000),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from shardc.ir.plan import Done, every_step
 from shardc.report.page.html import Child, Element, drawn, scrolls, table, tag
@@ -25,6 +26,8 @@ from shardc.rules.products import CASES
 
 _STEPS = ("", "step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
 _NAMES, _NOTES = 2_000, 50  # characters of names, and notes
+NO_ROOM = "the page has no room for more"
+_AROUND = 250  # bytes around a picture
 _OTHERS = ("time", "× time", "wire bytes", "instead")
 
 
@@ -76,7 +79,7 @@ def shardings(plan: Pictured, room: Room) -> Element:
     given = [schedule.given(number) for number in schedule.inputs]
     children: list[Child] = [tag("p", " ".join(LEGEND), class_="soft")]
     for title, arrays in (("given", given), ("result", schedule.results)):
-        shown = [figure(blocks(array, schedule.given_mesh)) for array in arrays[: room.others]]
+        shown = [figure(blocks(array, schedule.given_mesh, room.devices)) for array in arrays[: room.others]]
         names = cut(", ".join(str(array) for array in arrays[room.others :]), _NAMES)
         children += [tag("h3", title), tag("div", *shown, class_="row"), tag("p", "and ", names) if names else None]
     return section("shardings", "Shardings", *children)
@@ -88,6 +91,9 @@ def statements(plan: Pictured, room: Room) -> Element:
     pairs = list(zip(every_step(plan.schedule.block), every_view(view.steps), strict=True))
     left = room.pictures
     children: list[Child] = []
+    if room.drawn != "every step" and left:
+        told = f"Only {room.drawn} are drawn, so that the page stays small."
+        children.append(tag("p", told, class_="soft"))
     for number, statement in enumerate(view.statements[: room.statements]):
         own = [(done, shown) for done, shown in pairs if view.steps[done.path[0]].statement == number]
         children += [tag("h3", tag("span", statement.text, class_="code")), *why(statement)]
@@ -95,7 +101,8 @@ def statements(plan: Pictured, room: Room) -> Element:
             children.append(tag("p", "Nothing to do.", class_="soft"))
             continue
         children.append(_steps(own, room))
-        found, left = _pictures(plan, own, left)
+        pictured = [(done, shown) for done, shown in own if _is_drawn(shown, room)]
+        found, left = _pictures(plan, pictured, left, room)
         children += [*found, *_alternatives(statement, room)]
     hidden = len(view.statements) - room.statements
     if hidden > 0:
@@ -135,19 +142,32 @@ def _steps(own: Sequence[tuple[Done, StepView]], room: Room) -> Element:
     return table(f"what each device does, in order{more}", _STEPS, rows)
 
 
-def _pictures(plan: Pictured, own: Sequence[tuple[Done, StepView]], left: int) -> tuple[list[Element], int]:
+def _pictures(plan: Pictured, own: Sequence[tuple[Done, StepView]], left: int, room: Room) -> tuple[list[Element], int]:
     """Of each step its picture, folded away, while there is room; and the room that is left."""
     found: list[Element] = []
     for done, step in own:
-        shown = plan.drawn(done, step)
-        left -= sum(map(len, shown))
-        if left < 0:
-            found.append(tag("p", "The steps after these are not drawn: a page has no room for more.", class_="soft"))
-            return found, 0
+        shown = plan.drawn(done, step, room.devices)
+        taken = sum(len(svg.encode()) + _AROUND for svg in shown)
+        if left < taken:
+            told = [tag("p", f"The steps after these are not drawn: {NO_ROOM}.", class_="soft")] if left else []
+            return [*found, *told], 0  # of many statements said once
+        left -= taken
         head = tag("summary", f"step {step_name(done)}: {operation(step)}", class_="code")
         each = [scrolls(drawn(svg), f"step {step_name(done)}") for svg in shown]
         found.append(tag("details", head, *each, open="" if len(own) <= 6 else None))
     return found, left
+
+
+def _is_drawn(step: StepView, room: Room) -> bool:
+    match room.drawn:
+        case "every step":
+            return True
+        case "steps that take time":
+            return step.time_s > 0
+        case "steps that move something":
+            return step.wire_bytes > 0
+        case _:
+            assert_never(room.drawn)
 
 
 def _within(statement: StatementView) -> Iterator[StatementView]:

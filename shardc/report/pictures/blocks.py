@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
 from shardc.report.pictures import style
-from shardc.report.pictures.held import Grid, Held, grid, held, shown
+from shardc.report.pictures.held import MOST, Grid, Held, grid, held, shown
 from shardc.report.pictures.marks import Group, Line, Mark, Rect, Text, width_of
 from shardc.report.pictures.picture import Picture
 from shardc.report.units import in_bytes
@@ -23,9 +23,9 @@ _EDGE = 1.0
 _THIN = 1.5  # pixels of a block that would be thinner
 
 
-def blocks(array: Array, mesh: Mesh) -> Picture:
-    """The devices of the mesh with what they hold; of a large mesh the first of each axis."""
-    drawn = shown(mesh)
+def blocks(array: Array, mesh: Mesh, most: int = MOST) -> Picture:
+    """The devices of the mesh with what they hold; of a mesh of more than `most` the first of each axis."""
+    drawn = shown(mesh, most)
     devices = list(held(array, mesh, drawn))
     numbers = {shard: number for number, shard in enumerate(dict.fromkeys(device.shard for device in devices))}
     textured = any(map(style.texture, numbers.values()))

@@ -44,8 +44,10 @@ def held(array: Array, mesh: Mesh, shown: tuple[int, ...] | None = None) -> Iter
 
 
 def shown(mesh: Mesh, most: int = MOST) -> tuple[int, ...]:
-    """Of each axis how many devices are drawn: all of a small mesh, else the first of each, at most so many in all."""
+    """Of each axis how many devices are drawn: all of a mesh of at most so many, else the first of each, at most half
+    as many."""
     found = [min(size, _LONGEST) for size in mesh.sizes]
+    most = most if mesh.devices <= most else most // 2
     while prod(found) > most:
         longest = max(range(len(found)), key=lambda place: (found[place], -place))
         found[longest] = -(-found[longest] // 2)

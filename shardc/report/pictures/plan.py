@@ -11,6 +11,7 @@ from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError, nearest
 from shardc.ir.plan import Done, Schedule, single_steps
+from shardc.report.pictures.held import shown as devices_shown
 from shardc.report.pictures.links import links_picture
 from shardc.report.pictures.memory import memory_picture
 from shardc.report.pictures.picture import Picture, above, line_of
@@ -29,14 +30,18 @@ class Pictured:
     view: PlanView
     schedule: Schedule
     model: LinkModel
-    _drawn: dict[tuple[int, ...], list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _drawn: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
-    def drawn(self, done: Done, shown: StepView) -> list[str]:
-        """A step and its links as SVG for a page, which may ask again with less room for others."""
-        if done.path not in self._drawn:
-            found = [step_picture(done, shown, self.schedule.mesh), links_picture(done, self.model, self.schedule)]
-            self._drawn[done.path] = [each.inside for each in found if each is not None]
-        return self._drawn[done.path]
+    def drawn(self, done: Done, shown: StepView, most: int) -> list[str]:
+        """A step, on so many devices at most, and its links as SVG for a page, which may ask again."""
+        key = done.path, devices_shown(self.schedule.mesh, most)
+        if key not in self._drawn:
+            step = step_picture(done, shown, self.schedule.mesh, most)
+            links = links_picture(done, self.model, self.schedule)
+            self._drawn[key] = [each.inside for each in (step, links) if each is not None]
+        return self._drawn[key]
 
     @property
     def timeline(self) -> Timeline:

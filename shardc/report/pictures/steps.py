@@ -5,6 +5,7 @@ from __future__ import annotations
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Done, Loop, Schedule, every_step
 from shardc.report.pictures.blocks import blocks
+from shardc.report.pictures.held import MOST
 from shardc.report.pictures.marks import Group, Line, Mark, Text, width_of
 from shardc.report.pictures.picture import Picture, above, beside, framed, line_of
 from shardc.report.table import operation
@@ -24,14 +25,14 @@ def step_name(done: Done) -> str:
     return ".".join(str(place + 1) for place in done.path)
 
 
-def step_picture(done: Done, shown: StepView, mesh: Mesh) -> Picture:
+def step_picture(done: Done, shown: StepView, mesh: Mesh, most: int = MOST) -> Picture:
     """What a step is given, and what it leaves; of a loop only its name, since its own steps follow."""
     step, values, title = done.step, done.block.values, f"step {step_name(done)}: {operation(shown)}"
     if isinstance(step.op, Loop):
         return framed(line_of(f"{title}, in each trip:", "h"))
-    given = [blocks(values[value], mesh) for value in step.operands]
+    given = [blocks(values[value], mesh, most) for value in step.operands]
     before = [above("before", given)] if given else []  # nothing is given to what counts positions
-    return framed(beside(title, [*before, _arrow(shown), blocks(values[step.result], mesh)]))
+    return framed(beside(title, [*before, _arrow(shown), blocks(values[step.result], mesh, most)]))
 
 
 def steps_picture(view: PlanView, schedule: Schedule) -> Picture:
