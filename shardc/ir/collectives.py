@@ -91,7 +91,7 @@ class ReduceScatter(OnDim):
         return reduced(before, self.axes).with_dim(self.dim, before.dims[self.dim] + self.axes)
 
     def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
-        return _all_but_own(self.axes, mesh, local_bytes)
+        return all_but_own(mesh.product(self.axes), local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class JointScatter(OnDims):
         return before
 
     def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
-        return _all_but_own(self.axes, mesh, local_bytes)
+        return all_but_own(mesh.product(self.axes), local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class AllReduce:
         return reduced(before, self.axes)
 
     def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
-        return _all_but_own(self.axes, mesh, 2 * local_bytes)
+        return all_but_own(mesh.product(self.axes), 2 * local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class AllToAll:
         return taken.with_dim(self.dim, taken.dims[self.dim] + self.axes)
 
     def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
-        return _all_but_own(self.axes, mesh, local_bytes)
+        return all_but_own(mesh.product(self.axes), local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class JointExchange(ToDims):
         require(keeps_some(required_tails(self, before, mesh)), "the axes of some dim change places")
 
     def wire_bytes(self, _: Sharding, mesh: Mesh, local_bytes: int) -> int:
-        return _all_but_own(self.axes, mesh, local_bytes)
+        return all_but_own(mesh.product(self.axes), local_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +343,6 @@ def in_one_round(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> Uneven
     return UnevenExchange(moved(parts, mesh), dims, grid.block, (grid.asked,)) if grid.asked else None
 
 
-def _all_but_own(axes: Axes, mesh: Mesh, local_bytes: int) -> int:
-    n = mesh.product(axes)
+def all_but_own(n: int, local_bytes: int) -> int:
+    """All but one of n parts, in whole bytes: 3 of a sum of 2 bytes over 8 devices, of which each has no whole part."""
     return (n - 1) * local_bytes // n

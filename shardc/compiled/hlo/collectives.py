@@ -17,13 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
 from typing import TypeAlias, assert_never
 
 from shardc.compiled.hlo.groups import Groups, axes_of_groups, axes_of_pairs, read_groups, read_pairs
 from shardc.compiled.hlo.loops import trip_count
 from shardc.compiled.hlo.text import Computation, Instruction, Module
-from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.collectives import COLLECTIVE_NAMES, all_but_own
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.sharding import Axes
@@ -277,9 +276,9 @@ def wire_bytes(name: str, n: int, local_bytes: int) -> int:
         case Kind.GATHER:
             return (n - 1) * local_bytes
         case Kind.SUM:
-            return ceil(2 * (n - 1) * local_bytes / n)
+            return all_but_own(n, 2 * local_bytes)
         case Kind.SCATTER | Kind.EXCHANGE:
-            return ceil((n - 1) * local_bytes / n)
+            return all_but_own(n, local_bytes)
         case Kind.PERMUTE:
             return local_bytes
         case Kind.SLICE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
