@@ -117,6 +117,7 @@ class _Walk:
     loop: Loop | None = None  # of which these are the steps of a trip
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
+    by_products: set[int] = field(default_factory=set)  # the buffers in which products have written
     users: dict[int, list[Step]] = field(default_factory=dict)
     inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of what has no buffer, what is read in its place
     products: frozenset[int] = frozenset()  # the results of loops that compute a product
@@ -147,7 +148,10 @@ class _Walk:
             return self._trips(step, step.op, size)
         reused = self._reused(step)
         if reused is not None:
-            return self._leave(step, self.held.pop(reused))
+            held = self.held.pop(reused)
+            if self._becomes_output(step):
+                self.heap.becomes_output(held)
+            return self._leave(step, held)
         if self._is_turned(step):
             self.heap.give_back(self.heap.take(self.sizes[step.result], apart=True))
         if any(group.how is How.RINGS and step in steps[:-1] for group, steps in self._groups()):
@@ -271,6 +275,7 @@ class _Walk:
             self.heap.give_back(result)
             result = copy
         self.held[step.result] = result
+        self.by_products |= {result} if step.result in self.products or isinstance(step.op, Einsum) else set()
 
     def _end(self, step: Step) -> None:
         """Operands that nothing else reads give their buffers back."""
@@ -303,14 +308,19 @@ class _Walk:
 
     def _reused(self, step: Step) -> int | None:
         """An operand that nothing reads any more, in whose place the elements of the result come to lie."""
-        value = step.result
-        if self._becomes_output(step) or value in self.products:
+        value, is_output = step.result, self._becomes_output(step)
+        if value in self.products or (is_output and self.loop is not None):
             return None
-        if reads(step, self.schedule.block) is not Reads.ELEMENTS:
+        if reads(step, self.schedule.block) not in (Reads.ELEMENTS, Reads.SHARES):
             return None
         free = (each for each in self._read(step) if each in self.held and self.last[each] is step)
         alike = (each for each in free if self.sizes[each] == self.sizes[value])
-        return next((each for each in alike if not self.heap.is_output(self.held[each])), None)
+        lies_apart = self._lies_apart if is_output else self.heap.is_output
+        return next((each for each in alike if not lies_apart(self.held[each])), None)
+
+    def _lies_apart(self, buffer: int) -> bool:
+        """Whether a buffer never becomes an output's: a collective's, or laid out as a product lays it out."""
+        return self.heap.is_apart(buffer) or buffer in self.by_products
 
     def _is_turned(self, step: Step) -> bool:
         read = self._read(step)

@@ -113,6 +113,9 @@ class Buffers:
         """The buffer is an output's own: it stays, and counts among the outputs."""
         self._outputs[number] = self._orders.index((True, number))
 
+    def is_apart(self, number: int) -> bool:
+        return number in self._apart
+
     def is_output(self, number: int) -> bool:
         return number in self._outputs
 

@@ -2,6 +2,7 @@
 
     x = A · B; y = gelu(x); z = y ⊙ x; s = sum_F(z)      one loop over the product's tiles: x, y and z lie nowhere
     x = A · B; m = max_F(x); z = x - m                   x is read in two loops: it lies in memory, z where x lay
+    p = softmax_S(x); o = p · V                          x is read three times; p is computed as the product reads it
 
 A value belongs to the loop of what reads it, if all that read it belong to one. Where products alone read it, it is
 computed in each as they read. Collectives and products read from memory, and outputs lie there. A loop computes one
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from shardc.ir.digits import Reshape
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.lowering import tpu, work
@@ -28,6 +29,7 @@ class Reads(Enum):
     ELEMENTS = auto()  # each once, for an element of its result: it may be part of another's loop
     SUMS = auto()  # each once, for a smaller result, which lies in memory
     PRODUCT = auto()  # from memory, tile by tile; what reads its result may do so as the tiles are made
+    SHARES = auto()  # from memory, several times, the last time for an element of its result: a softmax
     MEMORY = auto()  # from memory
 
 
@@ -39,8 +41,9 @@ def reads(step: Step, block: Block) -> Reads:
             if is_again(step.op):
                 return Reads.MEMORY
             row = FUNCTIONS[function]
-            several_times = row.across > 1  # a softmax: a maximum first, then a sum of what it shifts
-            return Reads.MEMORY if several_times else Reads.SUMS if row.over_dims and step.operands else Reads.ELEMENTS
+            if row.across > 1:  # a maximum first, then a sum of what it shifts
+                return Reads.SHARES if Through.RESULT in row.through else Reads.MEMORY
+            return Reads.SUMS if row.over_dims and step.operands else Reads.ELEMENTS
         case Reshape() | Loop():
             return Reads.MEMORY
         case _:
@@ -75,6 +78,7 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
         for operand in step.operands:
             readers.setdefault(operand, []).append(step)
     loop_of, products, inside = dict[int, int](), set[int](), dict[int, tuple[int, ...]]()
+    sliced = _sliced(single, kinds, readers)
     repeated = _computed_again(single, block, kinds, readers, again)
     for step in reversed(single):
         value, kind = step.result, kinds[step.result]
@@ -82,8 +86,10 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
         loop = next(iter(loops), None) if len(loops) == 1 or (value in free and None not in loops) else None
         if (is_again(step.op) and value not in block.outputs) or value in repeated:
             inside[value], loop = step.operands, value  # it lies where its operand lies, or nowhere
-        elif loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT):
+        elif loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT, Reads.SHARES):
             loop = value  # read by several, or from memory
+        elif kind is not Reads.ELEMENTS and value in sliced:
+            loop = value
         else:
             inside[value] = step.operands
         if kind is Reads.PRODUCT and not tpu.is_computed_in_loop(products_before=loop in products):
@@ -92,6 +98,17 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
         loop_of[value] = loop
         products |= {loop} if kind is Reads.PRODUCT else set()
     return Fused(inside, frozenset(products))
+
+
+def _sliced(steps: Sequence[Step], kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]]) -> set[int]:
+    """Values of which a Slice takes a part, or of what is made of them element by element."""
+    found = set[int]()
+    for step in reversed(steps):
+        for reader in readers.get(step.result, ()):
+            is_of_elements = not isinstance(reader.op, Loop) and kinds[reader.result] is Reads.ELEMENTS
+            if is_of_elements and (reader.op.facts.kind is Kind.SLICE or reader.result in found):
+                found.add(step.result)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +125,8 @@ class _Chain:
 def _computed_again(
     steps: Sequence[Step], block: Block, kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]], most: int
 ) -> set[int]:
-    """Functions of elements that products alone read, not computed with a product of their own, of little work."""
+    """What products alone read: all that one reads, and functions of elements of little work that several read, if they
+    are not computed with a product of their own."""
     by_value, with_product, found = {step.result: step for step in steps}, set[int](), set[int]()
     chains = _chains(steps, block, kinds)
     for step in steps:
@@ -117,9 +135,13 @@ def _computed_again(
         if kinds[value] is Reads.PRODUCT or (value in chains and not with_product.isdisjoint(own)):
             with_product.add(value)
             continue
-        if value not in chains or step.op.facts.is_move or value in block.outputs or not read:
+        if step.op.facts.is_move or value in block.outputs or not read:
             continue
-        if all(kinds.get(each.results[0]) is Reads.PRODUCT for each in read):
+        if not all(kinds.get(each.results[0]) is Reads.PRODUCT for each in read):
+            continue
+        if len(read) == 1 and kinds[value] in (Reads.ELEMENTS, Reads.SHARES):
+            found.add(value)
+        elif value in chains:
             is_little = _work(chains[value], block, by_value) <= most
             found |= {value} if is_little and _bytes_read(chains[value], block, value) <= work.READ_AGAIN else set()
     return found
@@ -155,7 +177,7 @@ def _bytes_read(chain: _Chain, block: Block, value: int) -> int:
 
 def _loop(reader: Step, kinds: dict[ValueNumber, Reads], loop_of: dict[int, int]) -> int | None:
     """The result of the loop that a step reads in; None of one that reads from memory."""
-    if isinstance(reader.op, Loop) or kinds[reader.result] in (Reads.MEMORY, Reads.PRODUCT):
+    if isinstance(reader.op, Loop) or kinds[reader.result] in (Reads.SHARES, Reads.MEMORY, Reads.PRODUCT):
         return None
     return loop_of[reader.result]
 

@@ -137,3 +137,39 @@ def test_promises_of_chains_are_what_is_compiled(text):
     most = 1.23 if text == CHAINS[-1][0] else 1.01
     found = planned(START + text, "v5p:2x2x2").verify()
     assert 1 - 1e-3 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= most
+
+
+TWO = {"X": 2, "Y": 4}
+LONG = {"B": 16384, "C": 16384, "E": 1024}
+WHOLE = 16384 * 16384 // 2 * 2  # of L[B_X, C] in bf16
+SCORES = "L[B_X, C] = u[B_X, E] · v[C, E]; "
+HEADS = {"H": 8, "T": 4096, "S": 4096, "E": 1024}
+SHARES = "p = softmax_S(q[H_XY, T, E] ·_E k[H_XY, S, E]); o[H_XY, T, E] = p · v[H_XY, S, E]"
+HEAD = 4096 * 4096 * 2  # of the scores
+# A softmax that products read is computed by one as it reads, or lies where its operand lay; a Slice that a sum reads
+# lies nowhere, and the product that it is taken of lies whole.
+AS_READ = [
+    (SHARES, HEADS, HEAD),
+    (SHARES + "; r[H_XY, T, E] = p · w[H_XY, S, E]", HEADS, HEAD),
+    ("p = softmax_S(q[H_Y, T_X, S]); o[H_Y, T_X, E] = p · v[H_Y, S, E]", HEADS, 0),
+    ("p = silu(q[H_Y, T_X, S]) ⊙ r[H_Y, T_X, S]; o[H_Y, T_X, E] = p · v[H_Y, S, E]", HEADS, 0),
+    ("z[B_XY] = logsumexp_C(L[B_X, C])", LONG, 0),
+    (SCORES + "z[B_XY] = logsumexp_C(L); return z", LONG, WHOLE),
+    (SCORES + "z[B_XY] = logsumexp_C(L); return z, L", LONG, 0),
+    (SCORES + "z[B_XY, C] = softmax_C(L); return z", LONG, WHOLE),
+    ("y = x[B_X, C] + 1; m = mean_B(y); z[B_X, C] = exp(y - m) ⊙ (y - m); return z", LONG, 0),  # y where z will be
+]
+
+
+@pytest.mark.parametrize(("text", "dims", "held"), AS_READ)
+def test_what_is_computed_as_it_is_read_by_hand(text, dims, held):
+    found = allocation(shardc.plan(text, mesh=TWO, dims=dims, topology="v5p:2x2x2").schedule).temporary_bytes
+    assert held <= found <= held + 2**19
+
+
+@pytest.mark.tpu
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("text", "dims", "held"), AS_READ)
+def test_what_is_computed_as_it_is_read_is_compiled_so(text, dims, held):
+    found = shardc.plan(text, mesh=TWO, dims=dims, topology="v5p:2x2x2").verify()
+    assert held <= found.compiled_memory.temporary_bytes <= held + 2**19

@@ -125,7 +125,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((True, True, False), True), ((False, True, False), False), ((True, False, False), False),
         ((True, True, True), False),
     ]),
-    (tpu.slices_as_it_reads, [((Slice(PART, 0),), False)]),
+    (tpu.slices_as_it_reads, [((Slice(PART, 0),), False), ((Apply("logsumexp", (1,)),), True)]),
     (tpu.cuts_what_it_reads, [((Slice(PART, 0),), True), ((AllGather(PART, 0),), False)]),
 ]  # fmt: skip
 
