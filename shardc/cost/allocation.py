@@ -32,7 +32,7 @@ from shardc.ir.plan import Apply, Einsum, How, Loop, Schedule, Step, Together, V
 from shardc.lowering import tpu, work
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
 from shardc.lowering.copies import copies_to_reshape
-from shardc.lowering.forms import Call, Form, Gathered, Looped, Lowering
+from shardc.lowering.forms import Form, Gathered, Looped, Lowering
 from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.held import held_as_one, held_by_two_rings
 from shardc.lowering.lower import lower
@@ -92,17 +92,12 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | N
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
     """What is compiled for the text: each turn of a permute is a collective, and there is one beside them."""
-    calls = list(_calls(lowering))
+    calls = list(lowering.calls)
     return tpu.Beside(
         sum(call.times + (call.times > 1) for call in calls),
         0 if schedule.by is None else len(calls),
         sum(isinstance(done.step.op, Apply) for done in every_step(schedule.block)),
     )
-
-
-def _calls(lowering: Lowering) -> Iterator[Call]:
-    for form in lowering.forms:
-        yield from _calls(form.body) if isinstance(form, Looped) else form.calls(lowering.target.mesh)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ what lies between them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -199,3 +200,9 @@ class Lowering:
     target: Target
     forms: tuple[Form, ...]
     again: tuple[tuple[int, int | None], ...] = ()
+
+    @property
+    def calls(self) -> Iterator[Call]:
+        """All calls that are emitted, once each; a loop's are its body's."""
+        for form in self.forms:
+            yield from form.body.calls if isinstance(form, Looped) else form.calls(self.target.mesh)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardc.ir.dtypes import DTYPES, DType
-from shardc.ir.operations import Facts
-from shardc.ir.plan import Apply, Einsum, Op
+from shardc.ir.operations import Facts, Kind
+from shardc.ir.plan import Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Shape, Target
@@ -309,7 +309,7 @@ def copies_beside_product(is_output: bool, reads_product: bool, reads_others: bo
 )
 def slices_as_it_reads(op: Op) -> bool:
     """Whether a step takes a part of its operand, which lies in memory, without a copy of that part."""
-    return isinstance(op, Einsum | Apply)
+    return op.facts.kind is Kind.LOCAL
 
 
 @seen("0.0.42.1", "one Slice after another is one Slice, and so is one before pieces are cut out")
