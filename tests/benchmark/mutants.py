@@ -44,6 +44,11 @@ class Mutant:
         return ast.fix_missing_locations(tree)
 
     @property
+    def tests(self) -> str:
+        """Where the tests of its room are."""
+        return f"tests/{self.path.parts[1]}/"
+
+    @property
     def is_loaded_anew(self) -> bool:
         """Whether what changes is done while the module is loaded, as a table is, so that no function says it."""
         return any(_is_loading(was) for was, now in _paired(self) if _without_functions(was) != _without_functions(now))
@@ -148,7 +153,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
             yield "condition", _set("test", lambda old: ast.UnaryOp(ast.Not(), old))
         case ast.Call(func=ast.Name(id=name)) if name in _CALLED:
             yield "function", _set("func", lambda _: ast.Name(_CALLED[name], ast.Load()))
-        case ast.Call(args=[_, _, *_]):
+        case ast.Call(args=[first, second, *_]) if ast.dump(first) != ast.dump(second):
             yield "arguments", _set("args", lambda old: [old[1], old[0], *old[2:]])
 
 

@@ -43,14 +43,14 @@ from mutants import ROOT, Mutant, compiled, mutants, pairs, parsed, put
 
 SHARED = ("grammar", "tests", "examples", "pyproject.toml", "README.md")
 IN_FULL = "tests/golden/"  # whose exhaustive tests are taken too, each of one quick case that looks at all that is said
-SOONER = 4  # times: they come before others that take as long
+SOONER = 4  # times: they, and the room's own tests, come before others that take as long
 ON_DEVICES = ("emit",)  # folders whose tests on simulated devices are taken too: there is little else
 TESTS = {  # of each room: folders of tests
     "ir": "golden ir proving testing simulate planner",
     "rules": "golden proving testing planner simulate",
     "lowering": "golden lowering proving cost planner",
     "emit": "golden emit proving",
-    "cost": "golden cost planner lowering",
+    "cost": "golden cost planner lowering report",
     "planner": "golden planner cost lowering simulate notation",
 }
 NOT_FORKED = "tests/emit/test_wrong_arguments.py"  # starts JAX's threads as it is loaded, which no fork has
@@ -69,20 +69,22 @@ class Seen:
 
     def of(self, mutant: Mutant, most: float) -> list[str]:
         """The tests for a mutant, the quickest first."""
-        tests = sorted(
-            self.entering(mutant), key=lambda test: self.seconds[test] / (SOONER ** test.startswith(IN_FULL))
-        )
+        sooner = (IN_FULL, mutant.tests)
+        tests = sorted(self.entering(mutant), key=lambda test: self.seconds[test] / SOONER ** test.startswith(sooner))
         spent = [0.0]
         for test in tests:
             spent.append(spent[-1] + self.seconds[test])
         return [test for test, until in zip(tests, spent[1:], strict=True) if until <= most]
 
     def entering(self, mutant: Mutant) -> set[str]:
-        """Those that come to its block; of what no function says, any of the module's."""
+        """Those that come to its block; of what no function says, any of the module's, and all of the room's own, which
+        may look at a table and call nothing."""
         name = str(mutant.path)
         own = [f"{name}:{first}" for first, last in blocks(mutant.path) if first <= mutant.line <= last]
-        keys = own[-1:] or [key for key in self.entered if key.startswith(f"{name}:")]
-        return {test for key in keys for test in self.entered.get(key, [])}
+        if own:
+            return set(self.entered.get(own[-1], []))
+        every = {test for key in self.entered if key.startswith(f"{name}:") for test in self.entered[key]}
+        return every | {test for test in self.seconds if test.startswith(mutant.tests)}
 
 
 def together(every: Sequence[Seen]) -> Seen:
