@@ -5,9 +5,9 @@
     python tests/benchmark/best_known.py --draw 3000 --seed 1    # other cases, of so many that are drawn
 
 Of each case the table has price, memory, bound, gap, steps with their rules, forms, other strategies, a hash of the
-source, or the refusal in full; and the work: units of the budget, entries of the tables that are eliminated, and calls
-of functions, by folder. All of it is counted and nothing timed, so that it is the same everywhere. The cases are those
-of all that are drawn which come to the most parts of the code in the least time.
+source, or the refusal in full; and the work: units of the budget, what `COUNTED` names, and all calls of functions.
+None of it is timed, so that it is the same everywhere. The cases are those of all that are drawn which come to the most
+parts of the code in the least time (`chosen.py`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,47 @@ from shardc.report.view import StatementView, StepView
 
 TABLE = Path(__file__).parents[1] / "golden" / "best_known.json"
 PACKAGE = f"{Path(shardc.__file__).parent}/"
-COUNTED = ("planner", "rules")  # rooms whose calls are counted
-MORE = 0.03  # of the work of a folder, and so many calls, that may come or go unnoticed
-FEW = 30
+COUNTED = {  # what is counted, each time that this function is called
+    "plans": "planner/program/plan.py planned_at_once",
+    "programs seen anew": "planner/program/finer.py Finer._tried",
+    "tables": "planner/statement/nodes.py table_of",
+    "entries of tables": "planner/paths/tables.py Table.add",
+    "tables spread": "planner/paths/tables.py Table._spread",
+    "searches": "planner/paths/run.py Run.paths",
+    "shardings settled": "planner/paths/run.py Run._successors",
+    "shardings met": "planner/paths/run.py Run._meet",
+    "paths kept": "planner/paths/run.py Run._keep",
+    "moves found": "planner/paths/graph.py Graph._edge",
+    "ends compared": "planner/paths/graph.py Graph._compared",
+    "pairs bounded": "planner/paths/search.py Search._bound_at",
+    "routes": "planner/paths/graph.py EdgeCosts.route",
+    "routes along": "planner/paths/graph.py EdgeCosts.along",
+    "routes priced": "planner/paths/search.py Search._price_along",
+    "products priced": "planner/problem.py Problem.product_price",
+    "ways moved": "planner/products/ways.py Towards._priced",
+    "ways placed": "planner/products/placing.py _Placing._price",
+    "digits bounded": "planner/digits/products.py _bounded",
+    "digits priced": "planner/digits/products.py _Task.priced",
+    "moves in digits bounded": "planner/digits/bounds.py MovesBound.bound",
+    "strategies kept": "planner/statement/strategies.py _Strategies._push",
+    "strategies met": "planner/statement/strategies.py _Strategies._meet",
+    "steps built": "planner/statement/build.py Builder.append",
+    "chains of moves": "planner/program/directly.py _chains",
+    "orders": "planner/whole/rewrites.py Rewritten.of",
+    "nodes": "planner/whole/nodes.py Nodes.node",
+    "tables between nodes": "planner/whole/nodes.py Nodes.add",
+    "nodes eliminated": "planner/whole/eliminate.py _without",
+    "nodes shared": "planner/whole/prune.py _share",
+    "prices closed": "planner/whole/prices.py _close",
+    "local products": "rules/products.py local_product",
+    "arrangements": "rules/products.py arrangements",
+    "exchanges": "rules/moves.py exchange",
+    "layouts compared": "rules/routes.py _less",
+}
+ROOMS = ("planner", "rules")  # whose calls are counted all together
+MORE = 0.04  # of these that may come or go unnoticed
 INLINED = ("<module>", "<listcomp>", "<dictcomp>", "<setcomp>")  # the latter by later Pythons
+LABELS = {function: label for label, function in COUNTED.items()}
 OWN = ("share", "dear", "front")  # options that `shardc.plan` does not have
 OTHERS = 4  # strategies of a statement that are listed
 Entry = dict[str, Any]
@@ -77,7 +114,7 @@ def figures(plan: shardc.Plan) -> Entry:
         "steps": list(_steps(plan.steps)),
         "forms": [line.partition(" = ")[2] or line for line in lowered if not line.endswith(": plain")],
         "others": [other for statement in plan.statements for other in _others(statement)],
-        "source": hashlib.sha256(plan.source().encode()).hexdigest()[:12],
+        "source": _hash(plan.source()),
     }
 
 
@@ -98,7 +135,13 @@ def _as_written(plan: shardc.Plan) -> list[str]:
 
 
 def _named(steps: tuple[StepView, ...]) -> str:
-    return ", ".join(f"{step.op}({', '.join(step.operands)}) → {step.result}" for step in steps)
+    """The operations, and a hash of what they take and leave."""
+    said = [f"{step.op}({', '.join(step.operands)}) → {step.result}" for step in steps]
+    return f"{', '.join(step.op for step in steps)} ({_hash(said)})"
+
+
+def _hash(text: object) -> str:
+    return hashlib.sha256(str(text).encode()).hexdigest()[:12]
 
 
 def _steps(steps: tuple[StepView, ...], indent: str = "") -> Iterator[str]:
@@ -119,9 +162,9 @@ def _others(statement: StatementView) -> Iterator[str]:
 
 @contextmanager
 def counted(dear: int) -> Iterator[dict[str, Counter[str]]]:
-    """The work that is done meanwhile: units of the budget, entries of tables, and calls of functions by folder. Each
-    unit is paid so many times over, so that the budget of a small program ends as a large one's does."""
-    calls, units = Counter[str](), Counter[str]()
+    """The work that is done meanwhile. Each unit is paid so many times over, so that the budget of a small program ends
+    as a large one's does."""
+    units = Counter[str]()
     pay, solve, prune = Meter.pay, whole.solve, whole.prune
 
     def paying(self: Meter, spent: int) -> None:
@@ -139,21 +182,21 @@ def counted(dear: int) -> Iterator[dict[str, Counter[str]]]:
     Meter.pay, whole.solve, whole.prune = paying, seen("solved", solve), seen("pruned", prune)  # type: ignore[method-assign]
     profile.enable()
     try:
-        yield {"work": units, "calls": calls}
+        yield {"work": units}
     finally:
         profile.disable()
         Meter.pay, whole.solve, whole.prune = pay, solve, prune  # type: ignore[method-assign]
         for entry in profile.getstats():  # type: ignore[attr-defined]
-            folder = "" if isinstance(entry.code, str) else _folder(entry.code.co_filename)
-            if folder and entry.code.co_name not in INLINED:
-                calls[folder] += entry.callcount
+            place, name = _place(entry.code)
+            if place.startswith(ROOMS) and name not in INLINED:
+                units["calls"] += entry.callcount
+                units.update({LABELS[f"{place} {name}"]: entry.callcount} if f"{place} {name}" in LABELS else {})
 
 
-def _folder(file: str) -> str:
-    if not file.startswith(PACKAGE):
-        return ""
-    parts = Path(file.removeprefix(PACKAGE)).parent.parts
-    return "/".join(parts) if parts and parts[0] in COUNTED else ""
+def _place(code: Any) -> tuple[str, str]:
+    """A function's module within the package, and its name; of what is built in none."""
+    file = "" if isinstance(code, str) else code.co_filename
+    return (file.removeprefix(PACKAGE), code.co_qualname) if file.startswith(PACKAGE) else ("", "")
 
 
 # --- what differs
@@ -161,14 +204,14 @@ def _folder(file: str) -> str:
 
 def differences(known: Entry, now: Entry, objective: str) -> list[str]:
     """Which figures of a case differ, and how; the price first, and whether it is dearer."""
-    price, lines = f"{'wire_bytes' if objective == 'bytes' else 'time_ps'}", list[str]()
-    for key in sorted(known.keys() | now.keys(), key=lambda each: (each != price, each == "calls", each)):
+    price, lines = "wire_bytes" if objective == "bytes" else "time_ps", list[str]()
+    for key in sorted(known.keys() | now.keys(), key=lambda each: (each != price, each)):
         before, after = known.get(key), now.get(key)
-        if key == "calls" or before == after:
+        if key == "work" or before == after:
             continue
         word = _word(key == price, before, after) if isinstance(before, int) and isinstance(after, int) else ""
         lines += [f"{key}{word}:", *_apart(before, after)]
-    return [*lines, *_work(known.get("calls") or {}, now.get("calls") or {})]
+    return [*lines, *_work(known["work"], now["work"])]
 
 
 def _word(is_price: bool, before: int, after: int) -> str:
@@ -185,10 +228,10 @@ def _apart(before: Any, after: Any) -> Iterator[str]:
 
 
 def _work(before: dict[str, int], after: dict[str, int]) -> Iterator[str]:
-    for folder in sorted(before.keys() | after.keys()):
-        one, other = before.get(folder, 0), after.get(folder, 0)
-        if abs(other - one) > FEW + MORE * one:
-            yield f"{'MORE' if other > one else 'less'} work in {folder}: {one} calls known, {other} now"
+    for name in sorted(before.keys() | after.keys()):
+        one, other = before.get(name, 0), after.get(name, 0)
+        if abs(other - one) > (MORE * one if name == "calls" else 0):
+            yield f"{'MORE' if other > one else 'less'} work: {name}, {one} known, {other} now"
 
 
 def main() -> None:
