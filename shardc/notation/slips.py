@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from shardc.errors import ShardcError, Span, nearest
-from shardc.ir.expressions import Expr, Pattern, Product, parts_of, uses
+from shardc.ir.expressions import Expr, Pattern, Product, Use, parts_of, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For, Program, Statement, every_statement, nested
 from shardc.notation import tree
@@ -161,6 +161,32 @@ def summed_early(parsed: tree.Tree, program: Program) -> Iterator[str]:
                     f"the `·` of `{name}` sums {', '.join(summed)}, and `{reader.name}` has {first} beside it; name "
                     f"the dims that it keeps, `{name}[{kept}]`, or write `·_{{{sums}}}` if it is meant"
                 )
+
+
+def kept_between(program: Program) -> Iterator[str]:
+    """A warning for a product of three that reads as two one after another, and sums no dim in the first.
+
+    `In[B, D] · Win[D, F] · Wout[F, D] → Out[B, D]` keeps D, which Wout and Out have: `In ·_D Win` sums it.
+    """
+    for statement in every_statement(program):
+        for left, right, dim in filter(None, map(_kept, parts_of(statement.expr))):
+            names = [f"`{each.name}`" if isinstance(each, Use) else "an operand" for each in (left, right)]
+            yield (
+                f"the first `·` of `{statement.name}` sums nothing: {dim} is on its last operand and its result; "
+                f"write `·_{dim}` between {' and '.join(names)} if these are multiplied first"
+            )
+
+
+def _kept(part: Expr) -> tuple[Expr, Expr, str] | None:
+    """Two operands side by side, as of a matmul, and the dim that is kept between them because of a third."""
+    match part:
+        case Product(operands=(Product(operands=(left, right)) as two, last)) if left.dims and right.dims and last.dims:
+            dim = left.dims[-1]
+            through = set(right.dims[1:]) & set(last.dims) - set(left.dims) - set(part.dims)
+            reads = dim == right.dims[0] == last.dims[-1] and dim in two.dims and dim in part.dims
+            return (left, right, dim) if reads and through else None
+        case _:
+            return None
 
 
 def _first_dims_summed(expr: Expr) -> Iterator[tuple[str, ...]]:

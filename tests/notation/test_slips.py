@@ -304,3 +304,22 @@ def test_a_batch_that_a_result_without_brackets_sums_is_named():
 )
 def test_what_a_result_sums_as_meant_is_not_named(text):
     assert not [warning for warning in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums" in warning]
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        ("In[B_X, D] · Win[D, F] · Wout[F, D] → Out[B_X, D]", True),
+        ("Out[B_X, T, D] = In[B_X, T, D] · Win[D, F] · Wout[F, D]", True),
+        ("In[B_X, D] ·_D Win[D, F] · Wout[F, D] → Out[B_X, D]", False),
+        ("A[I_X, J] · B[J, K] · C[K, L] → R[I_X, L]", False),
+        ("A[B_X, I] · W[B_X, J] · V[B_X, K] → R[B_X, I, J, K]", False),
+        ("x[B_X, D] ⊙ g[D] · W[D, F] → R[B_X, F]", False),
+        ("x[B_X, D] ⊙ g[D] ⊙ y[B_X, D] → R[B_X, D]", False),
+        ("Q[B_X, T, E] · K[B_X, S, E] · V[B_X, S, E] → O[B_X, T, E]", False),
+    ],
+)
+def test_a_chain_whose_first_product_sums_nothing_is_named(text, warns):
+    """It would be another program than two products one after another, in silence."""
+    told = [each for each in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums nothing" in each]
+    assert bool(told) == warns and all("`·_D`" in each for each in told)
