@@ -98,9 +98,21 @@ def _shape(local: tuple[int, ...]) -> str:
     return "×".join(map(str, local)) or "scalar"
 
 
-def describe(step: StepView) -> str:
-    """`AllGather_X A`, `Einsum`, `Loop_L ×32`."""
-    return f"{operation(step)} {step.operands[0].split('[')[0]}" if step.axes else operation(step)
+def describe(step: StepView, whole: bool = False) -> str:
+    """`AllGather_X A`, `Einsum`, `Loop_L ×32`; as a `whole` `AllGather_X A[I_X, J]`."""
+    if not step.axes:
+        return operation(step)
+    operand = step.operands[0]
+    return f"{operation(step)} {operand if whole else operand.split('[')[0]}"
+
+
+def instead(found: Sequence[AlternativeView]) -> list[str]:
+    """The steps of each in a line; of those that would read alike what is moved stands with its sharding."""
+    short, whole = (
+        ["; ".join(describe(step, full) for step in each.steps) or "nothing to do" for each in found]
+        for full in (False, True)
+    )
+    return [long if short.count(line) > 1 else line for line, long in zip(short, whole, strict=True)]
 
 
 def operation(step: StepView) -> str:
@@ -118,13 +130,8 @@ def _alternatives(found: Sequence[AlternativeView]) -> list[str]:
         return []
     best, *others = found
     rows = [
-        (
-            in_bytes(other.wire_bytes),
-            in_seconds(other.time_s),
-            ratio(other.time_s, best.time_s),
-            "; ".join(describe(step) for step in other.steps) or "nothing to do",
-        )
-        for other in others
+        (in_bytes(other.wire_bytes), in_seconds(other.time_s), ratio(other.time_s, best.time_s), line)
+        for other, line in zip(others, instead(others), strict=True)
     ]
     headers = ("wire bytes", "time", "× time", "instead")
     return ["", _indented(tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True))]

@@ -111,7 +111,7 @@ def _row(text: str, base: Program, point: Mapping[str, int], options: Mapping[st
     except ShardcError as error:
         return Row(sizes, error)
     cost = found.cost
-    moves = "; ".join(_move(step.op, step.axes) for step in found.steps if step.axes) or "none"
+    moves = "; ".join(_move(step.op, step.axes) for step in found.steps if step.axes and step.wire_bytes) or "none"
     parts = cost.compute_s, cost.communication_s, cost.time_s, cost.wire_bytes, cost.flops, cost.peak_bytes
     return Row(sizes, None, *parts, moves)
 

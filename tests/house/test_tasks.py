@@ -36,6 +36,26 @@ def test_there_are_thirty_each_in_at_most_two_commands() -> None:
     assert all(command.startswith("shardc ") for _, commands in tasks() for command in commands)
 
 
+ANSWERS = {  # what the output says to the question, beside that it is there
+    1: r"^ok: ",
+    3: r"^SHC204: ",
+    5: r"equal to NumPy",
+    9: r"ReduceScatter_X",
+    10: r"(?s)× time.*AllGather_X A; Einsum; Slice_X,K C",
+    11: r"AllToAll_X",
+    12: r"\(\d\.\d\d× the lower bound\)",
+    16: r"communication = compute at B",
+    17: r"\* least time: X=\d+, Y=\d+",
+    18: r"peak memory +\S+ MB of",
+    19: r"(?s)--memory.*\n.*\n.*0\.\d\d ",
+    20: r"(?s)^\"\"\".*jax.shard_map",
+    22: r"dWin\[",
+    26: r"compute",
+    27: r"as planned",
+    29: r"instead",
+}
+
+
 def cases() -> list[object]:
     """Those that compile take long."""
     compiles = re.compile("shardc (?:run|verify|compare|explain) ")
@@ -60,6 +80,8 @@ def test_a_task(
         assert status == 0, err
         if target:
             Path(target).write_text(out, encoding="utf-8")
+    place = [each for each, _ in tasks()].index(task) + 1
+    assert re.search(ANSWERS.get(place, ""), out), f"task {place} is not answered"
     made = [path.name for path in tmp_path.iterdir() if path.name != "examples"]
     written = re.findall(r"(?:-o|>) (\S+)", " ".join(commands))
     assert sorted(made) == sorted(written) and (out or written or "--check" in commands[-1] or "github" in commands[-1])

@@ -393,3 +393,12 @@ def test_the_totals_are_of_all_devices():
     assert f"{3 * 512 * 512 * 2 * 2 / 1e6:.2f} MB on all 4" in str(plan)
     totals = json.loads(plan.to_json())["totals"]
     assert totals == {"devices": 4, "wire_bytes": 4 * plan.cost.wire_bytes, "flops": 2 * 512**3}
+
+
+def test_no_two_alternatives_read_alike():
+    """Gathered over one axis, of one dim or of another; in the table and on the page."""
+    plan = shardc.plan("P = where(index_T >= index_S, A[B_X, T, S], 0)", mesh={"X": 4}, dims={"B": 8, "T": 64, "S": 64})
+    rows = re.findall(r"^ +\d.*B  .*?s  +\S+ +(index;.*)$", plan.table(top=6), re.MULTILINE)
+    assert len(rows) == len(set(rows)) > 2 and any("[T_X, S]" in row for row in rows)
+    cells = [each for each in Read(plan.page()).all("td") if each.get("class") == "wide"]
+    assert len(cells) > 2 and plan.page().count("AllGather_X P_1[T_X, S]") == 1

@@ -170,3 +170,10 @@ def test_what_cannot_be_done_is_refused_with_its_status(words, status, capsys):
     assert cli._status(["plan", "A[I_X, J] -> A[I, J]", "--mesh", "X=4", *words]) == status
     said = capsys.readouterr().err
     assert "error[" in said and "Traceback" not in said
+
+
+def test_what_moves_nothing_is_no_move() -> None:
+    """Of a gather over an axis of one device."""
+    sizes = {"B": 8192, "D": 4096, "F": 16384}
+    found = shardc.sweep("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X*Y=4", dims=sizes)
+    assert [row.moves for row in found.rows][::2] == ["AllGather_Y", "AllGather_X"]

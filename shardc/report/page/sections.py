@@ -18,7 +18,7 @@ from shardc.report.pictures import (
 from shardc.report.pictures.picture import Picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.pictures.steps import LEGEND, step_name
-from shardc.report.table import as_written, describe, on_all, operation, ratio, remark
+from shardc.report.table import as_written, describe, instead, on_all, operation, ratio, remark
 from shardc.report.units import in_bytes, in_flops, in_one_line, in_seconds
 from shardc.report.verification import verification_table
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
@@ -193,9 +193,9 @@ def _others(caption: str, found: Sequence[AlternativeView]) -> Element:
             in_seconds(other.time_s),
             ratio(other.time_s, best.time_s),
             in_bytes(other.wire_bytes),
-            "; ".join(describe(step) for step in other.steps) or "nothing to do",
+            line,
         ]
-        for other in others
+        for other, line in zip(others, instead(others), strict=True)
     ]
     keys = [
         [repr(o.time_s), repr(o.time_s / best.time_s) if best.time_s else "0", str(o.wire_bytes), ""] for o in others
