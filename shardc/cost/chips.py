@@ -6,6 +6,7 @@ figures, so that its worked problems come out; `spec` has the vendors'.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from dataclasses import dataclass, fields, replace
@@ -57,6 +58,12 @@ class Chip:
     @property
     def is_torus(self) -> bool:
         return self.torus_dims > 0
+
+    @property
+    def most_chips(self) -> float:
+        """Of the largest slice that there is, as `16×16` or `9216 chips` says it."""
+        sizes = re.findall("[0-9]+", self.largest)
+        return math.prod(map(int, sizes)) if sizes else math.inf
 
     @property
     def links(self) -> LinkKind:

@@ -172,10 +172,12 @@ def place(mesh: Mesh, shape: tuple[int, ...], wraps: tuple[bool, ...], given: Ma
 
 
 def _refused(mesh: Mesh, shape: tuple[int, ...], given: Mapping[str, tuple[int, ...]]) -> ShardcError:
+    shape_of = ", ".join(map(str, shape))
     return ShardcError(
         "SHC224",
         f"the mesh {mesh} cannot be laid on {'x'.join(map(str, shape))}" + (" as --map says" if given else ""),
-        help="sizes of mesh axes are products of parts of physical axes",
+        help="sizes of mesh axes are products of parts of physical axes"
+        + (f"; the physical axes {', '.join(map(str, range(len(shape))))} have {shape_of}" if given else ""),
     )
 
 

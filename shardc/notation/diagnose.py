@@ -222,8 +222,9 @@ def _missing(stop: _Stop) -> ShardcError | None:
 
 
 def _einsum(stop: _Stop) -> ShardcError | None:
-    """`ij,jk->ik`."""
-    found = _SPECIFICATION.fullmatch(stop.source.text)
+    """`ij,jk->ik`, and in quotes `einsum('ij,jk->ik', A, B)`."""
+    quoted = re.search(r"""(['"])([^'"]*->[^'"]*)\1""", stop.source.text)
+    found = _SPECIFICATION.fullmatch(quoted[2] if quoted else stop.source.text)
     if found is None:
         return None
     *given, result = (", ".join(letters) for letters in re.findall("[A-Za-z]+|(?<=>)$", found["all"]))
@@ -267,6 +268,8 @@ def _round_brackets(stop: _Stop) -> ShardcError | None:
         return None
     name = stop.before.text
     told = f"the dims of an array stand in square brackets: `{name}[I, J]`"
+    if name in ("P", "PartitionSpec", "NamedSharding"):
+        told = "a sharding is written at the dims of its array: `A[I_X, J]`"
     return ShardcError("SHC101", f"`(` after `{name}`", span=stop.span, help=told)
 
 

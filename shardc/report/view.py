@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shardc.cost import CostModel
-from shardc.cost.chips import Chip
+from shardc.cost import LinkModel
 from shardc.cost.kinds import by_kind
 from shardc.cost.received import received
 from shardc.io.text import json_text
@@ -146,7 +146,7 @@ class PlanView:
     memory: ByKind | None  # of a training step, by kind
 
 
-def view(planned: PlannedProgram, model: CostModel, asked: Program, asked_model: CostModel) -> PlanView:
+def view(planned: PlannedProgram, model: LinkModel, asked: Program, asked_model: LinkModel) -> PlanView:
     """`asked` is the program as it was given, `asked_model` its prices: on the mesh before any axis was cut."""
     schedule, program = planned.schedule, planned.schedule.program
     mesh, given = program.mesh, [schedule.given(number) for number in schedule.inputs]
@@ -170,7 +170,7 @@ def view(planned: PlannedProgram, model: CostModel, asked: Program, asked_model:
         model.symbols() | dict(schedule.given_mesh.axes) | dict(mesh.axes) | dict(program.sizes),
         (*program.warnings, *planned.notes),
         int(model.chip.hbm_bytes),
-        _warnings(planned.cost, model.chip),
+        tuple(_warnings(planned.cost, model)),
         memory,
     )
 
@@ -180,14 +180,20 @@ def _written(found: Written, mesh: Mesh) -> WrittenView:
     return WrittenView(found.wire_bytes, found.time_s, tuple(shown))
 
 
-def _warnings(cost: Cost, chip: Chip) -> tuple[str, ...]:
+def _warnings(cost: Cost, model: LinkModel) -> Iterator[str]:
     """What keeps the plan from being run."""
-    if cost.peak_bytes <= chip.hbm_bytes:
-        return ()
-    return (
-        f"it does not fit: a device needs {in_bytes(cost.peak_bytes)}, and chip {chip.name} has "
-        f"{in_bytes(int(chip.hbm_bytes))}; shard the arrays over more axes, or look at --pareto",
-    )
+    chip, fabric = model.chip, model.network.fabric
+    chips = 1 if fabric is None else math.prod(fabric.laid.shape)
+    if chips > chip.most_chips:
+        yield (
+            f"no slice of {chip.name} has {chips:,} chips, its largest is {chip.largest}; axes over several slices are "
+            "named by --dcn"
+        )
+    if cost.peak_bytes > chip.hbm_bytes:
+        yield (
+            f"it does not fit: a device needs {in_bytes(cost.peak_bytes)}, and chip {chip.name} has "
+            f"{in_bytes(int(chip.hbm_bytes))}; shard the arrays over more axes, or look at --pareto"
+        )
 
 
 def steps(found: Sequence[Step], values: Sequence[Array], mesh: Mesh) -> tuple[StepView, ...]:

@@ -14,6 +14,8 @@ SLIPS = [
     # Another notation than ours.
     ("A(I_X, J) * B(J, K) -> C(I_X, K)", "--mesh X=4", "SHC101", "square brackets"),
     ("ij,jk->ik", "--mesh X=4", "SHC101", "A[i, j] · B[j, k]"),
+    ("C = einsum('ij,jk->ik', A[I, J], B)", "--mesh X=4", "SHC101", "A[i, j] · B[j, k]"),
+    ("A: P('X', None) -> P(None, 'X')", "--mesh X=4", "SHC101", "`A[I_X, J]`"),
     ("A[I_X, J] x B[J, K] -> C[I_X, K]", "--mesh X=4", "SHC101", "`·`, `*` or `@`"),
     ("A[I_X, J] B[J, K] -> C[I_X, K]", "--mesh X=4", "SHC101", "`·`, `*` or `@`"),
     ("A[batch/data, J] -> A[batch, J]", "--mesh data=4", "SHC101", "`batch_data`"),
@@ -42,6 +44,7 @@ SLIPS = [
     ("A[I_X] -> A[I]", "--mesh X=4 --chip a100", "SHC223", "FILE.toml"),
     ("A[I_X] -> A[I]", "--mesh X=16 --topology v5litepod-16", "SHC224", "v5e:4x4"),
     ("A[I_X] -> A[I]", "--mesh X=64 --topology v5p-128", "SHC224", "v5p:4x4x4"),
+    ("A[I_X] -> A[I]", "--mesh X=4 --topology v5p:2x2x1 --map X=9", "SHC224", "physical axes 0, 1, 2"),
     ("A[I_X] -> A[I]", "--mesh X=64 --topology 4x4x4", "SHC224", "v5p:4x4x4"),
 ]
 
@@ -75,6 +78,12 @@ def test_an_option_of_another_command_is_found_there(capsys: pytest.CaptureFixtu
     assert "`shardc grad`, `shardc memory` have it" in capsys.readouterr().err
     assert cli._status(["compare", "A[I_X] → A[I]", "--mesh", "X=4", "--trace", "t.json"]) == 2
     assert "`shardc verify`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "warns"), [("--mesh X=1024 --topology v5e:32x32", True), ("--mesh X=256", False)])
+def test_a_slice_that_does_not_exist_is_named(options: str, warns: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli._status(["plan", "A[I_X, J] → A[I, J]", "--chip", "v5e", *shlex.split(options)]) == 0
+    assert ("its largest is 16×16" in capsys.readouterr().out) == warns
 
 
 def test_a_dim_that_lost_its_subscript_is_named_where_an_axis_is_unused(capsys: pytest.CaptureFixture[str]) -> None:
