@@ -5,78 +5,32 @@
     python tests/benchmark/best_known.py --draw 3000 --seed 1    # other cases, of so many that are drawn
 
 Of each case the table has price, memory, bound, gap, steps with their rules, forms, other strategies, a hash of the
-source, or the refusal in full; and the work: units of the budget, what `COUNTED` names, and all calls of functions.
-None of it is timed, so that it is the same everywhere. The cases are those of all that are drawn which come to the most
-parts of the code in the least time (`chosen.py`).
+source, or the refusal in full; and the work: units of the budget, and what `counted.py` names. None of it is timed, so
+that it is the same everywhere. The cases are those of all that are drawn which come to the most parts of the code in
+the least time (`chosen.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cache_keys import forget
+from counted import MORE, counted
 
 import shardc
 from shardc.cost.model import picoseconds
 from shardc.ir.legal import faults_of
 from shardc.lowering.lower import lower
 from shardc.lowering.spell import print_lowering
-from shardc.planner.budget import Meter
 from shardc.planner.planned import gaps_of
-from shardc.planner.whole import plan as whole
 from shardc.report.view import StatementView, StepView
 
 TABLE = Path(__file__).parents[1] / "golden" / "best_known.json"
-PACKAGE = f"{Path(shardc.__file__).parent}/"
-COUNTED = {  # what is counted, each time that this function is called
-    "plans": "planner/program/plan.py planned_at_once",
-    "programs seen anew": "planner/program/finer.py Finer._tried",
-    "tables": "planner/statement/nodes.py table_of",
-    "entries of tables": "planner/paths/tables.py Table.add",
-    "tables spread": "planner/paths/tables.py Table._spread",
-    "searches": "planner/paths/run.py Run.paths",
-    "shardings settled": "planner/paths/run.py Run._successors",
-    "shardings met": "planner/paths/run.py Run._meet",
-    "paths kept": "planner/paths/run.py Run._keep",
-    "moves found": "planner/paths/graph.py Graph._edge",
-    "ends compared": "planner/paths/graph.py Graph._compared",
-    "pairs bounded": "planner/paths/search.py Search._bound_at",
-    "routes": "planner/paths/graph.py EdgeCosts.route",
-    "routes along": "planner/paths/graph.py EdgeCosts.along",
-    "routes priced": "planner/paths/search.py Search._price_along",
-    "products priced": "planner/problem.py Problem.product_price",
-    "ways moved": "planner/products/ways.py Towards._priced",
-    "ways placed": "planner/products/placing.py _Placing._price",
-    "digits bounded": "planner/digits/products.py _bounded",
-    "digits priced": "planner/digits/products.py _Task.priced",
-    "moves in digits bounded": "planner/digits/bounds.py MovesBound.bound",
-    "strategies kept": "planner/statement/strategies.py _Strategies._push",
-    "strategies met": "planner/statement/strategies.py _Strategies._meet",
-    "steps built": "planner/statement/build.py Builder.append",
-    "chains of moves": "planner/program/directly.py _chains",
-    "orders": "planner/whole/rewrites.py Rewritten.of",
-    "nodes": "planner/whole/nodes.py Nodes.node",
-    "tables between nodes": "planner/whole/nodes.py Nodes.add",
-    "nodes eliminated": "planner/whole/eliminate.py _without",
-    "nodes shared": "planner/whole/prune.py _share",
-    "prices closed": "planner/whole/prices.py _close",
-    "local products": "rules/products.py local_product",
-    "arrangements": "rules/products.py arrangements",
-    "exchanges": "rules/moves.py exchange",
-    "layouts compared": "rules/routes.py _less",
-}
-ROOMS = ("planner", "rules")  # whose calls are counted all together
-MORE = 0.04  # of these that may come or go unnoticed
-INLINED = ("<module>", "<listcomp>", "<dictcomp>", "<setcomp>")  # the latter by later Pythons
-LABELS = {function: label for label, function in COUNTED.items()}
 OWN = ("share", "dear", "front")  # options that `shardc.plan` does not have
 OTHERS = 4  # strategies of a statement that are listed
 Entry = dict[str, Any]
@@ -91,8 +45,8 @@ def found(text: str, options: dict[str, Any]) -> Entry:
             plan = shardc.plan(text, **own)
             front = _front(plan, options.get("front", 0))
         except shardc.ShardcError as error:
-            return {"refused": str(error).splitlines()} | work
-    return figures(plan) | front | {key: dict(sorted(count.items())) for key, count in work.items()}
+            return {"refused": str(error).splitlines(), "work": dict(sorted(work.items()))}
+    return figures(plan) | front | {"work": dict(sorted(work.items()))}
 
 
 def figures(plan: shardc.Plan) -> Entry:
@@ -160,45 +114,6 @@ def _others(statement: StatementView) -> Iterator[str]:
         yield f"{other.wire_bytes} B, {picoseconds(other.time_s)} ps: {_named(other.steps)}"
 
 
-@contextmanager
-def counted(dear: int) -> Iterator[dict[str, Counter[str]]]:
-    """The work that is done meanwhile. Each unit is paid so many times over, so that the budget of a small program ends
-    as a large one's does."""
-    units = Counter[str]()
-    pay, solve, prune = Meter.pay, whole.solve, whole.prune
-
-    def paying(self: Meter, spent: int) -> None:
-        units["units"] += spent
-        pay(self, spent * dear)
-
-    def seen(name: str, does: Callable[..., Any]) -> Callable[..., Any]:
-        def counting(sizes: Any, factors: Any, *rest: Any, **more: Any) -> Any:
-            units[name] += sum(factor.table.size for factor in factors)
-            return does(sizes, factors, *rest, **more)
-
-        return counting
-
-    profile = cProfile.Profile(subcalls=False, builtins=False)
-    Meter.pay, whole.solve, whole.prune = paying, seen("solved", solve), seen("pruned", prune)  # type: ignore[method-assign]
-    profile.enable()
-    try:
-        yield {"work": units}
-    finally:
-        profile.disable()
-        Meter.pay, whole.solve, whole.prune = pay, solve, prune  # type: ignore[method-assign]
-        for entry in profile.getstats():  # type: ignore[attr-defined]
-            place, name = _place(entry.code)
-            if place.startswith(ROOMS) and name not in INLINED:
-                units["calls"] += entry.callcount
-                units.update({LABELS[f"{place} {name}"]: entry.callcount} if f"{place} {name}" in LABELS else {})
-
-
-def _place(code: Any) -> tuple[str, str]:
-    """A function's module within the package, and its name; of what is built in none."""
-    file = "" if isinstance(code, str) else code.co_filename
-    return (file.removeprefix(PACKAGE), code.co_qualname) if file.startswith(PACKAGE) else ("", "")
-
-
 # --- what differs
 
 
@@ -231,7 +146,8 @@ def _work(before: dict[str, int], after: dict[str, int]) -> Iterator[str]:
     for name in sorted(before.keys() | after.keys()):
         one, other = before.get(name, 0), after.get(name, 0)
         if abs(other - one) > (MORE * one if name == "calls" else 0):
-            yield f"{'MORE' if other > one else 'less'} work: {name}, {one} known, {other} now"
+            word = "another" if name.startswith("sum") else "MORE" if other > one else "less"
+            yield f"{word} work: {name}, {one} known, {other} now"
 
 
 def main() -> None:

@@ -1,0 +1,127 @@
+"""What single moves cost, and in which form: `tests/golden/known_prices.json`.
+
+    python tests/benchmark/known_prices.py             # which prices differ from the table now
+    python tests/benchmark/known_prices.py --write     # the same, and the table is written
+
+On each piece of hardware, for moves spread over all that there are of an array of two or three dims: the bytes that
+arrive; picoseconds by the form in which it is written for that block, of any block, and by the rate alone; the formula;
+the form; and what the form takes of memory, added up over whatever may be beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import shardc
+from shardc.cost import LinkModel
+from shardc.interface.hardware import Hardware
+from shardc.ir.collectives import Move
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.operations import Kind
+from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.buffers import Blocks, Take, actions
+from shardc.lowering.lower import form
+from shardc.lowering.scatters import block_of
+from shardc.lowering.spell import words
+from shardc.rules.moves import moves
+from shardc.rules.products import placements
+
+TABLE = Path(__file__).parents[1] / "golden" / "known_prices.json"
+MOVES = 36  # of each kind of array, and hardware
+SHAPES = ((3072, 1536), (384, 2304), (1536, 96, 384))
+HARDWARE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("X=4,Y=2", {"chip": "v5e"}),
+    ("X=4,Y=2", {"chip": "v5p"}),
+    ("X=4,Y=2", {"chip": "v5p", "formula": "book"}),
+    ("X=4,Y=2", {"chip": "v5p", "profile": "spec"}),
+    ("X=4,Y=2", {"chip": "v5e", "dcn": "Y=2"}),
+    ("X=4,Y=2", {"chip": "v5e", "wraparound": "X=line"}),
+    ("X=4,Y=2", {"chip": "v5e", "wraparound": "X=one-way"}),
+    ("X=2,Y=3,Z=4", {"chip": "v4"}),
+    ("X=2,Y=3,Z=4", {"chip": "v7x"}),
+    ("X=16,Y=2", {"chip": "v6e"}),
+    ("X=32", {"chip": "v3"}),
+    ("X=8,Y=2", {"chip": "H100"}),
+    ("X=4,Y=4", {"chip": "B200"}),
+    ("X=2,Y=2,Z=2", {"topology": "v5p:2x2x2"}),
+    ("X=2,Y=4", {"topology": "v5p:2x2x2"}),
+    ("X=4,Y=4", {"topology": "v5p:4x2x2", "map": {"X": (0,), "Y": (1, 2)}}),
+    ("X=4,Y=4,Z=4", {"topology": "v5p:4x4x4"}),
+    ("X=2,Y=4", {"topology": "v5e:2x4"}),
+    ("X=4,Y=2", {"topology": "v5e:2x4"}),
+    ("X=8", {"topology": "v5e:2x4"}),
+    ("X=4,Y=4", {"topology": "v5e:4x4"}),
+    ("X=16", {"topology": "v5e:4x4"}),
+    ("X=4,Y=4", {"topology": "v6e:4x4"}),
+    ("P=2,X=2,Y=4", {"topology": "v5e:2x4", "dcn": "P=2"}),
+)
+
+
+def prices(mesh: str, options: dict[str, Any]) -> list[str]:
+    asked = {name: value for name, value in options.items() if name in ("chip", "topology", "dcn")}
+    program = shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, **asked)
+    model = Hardware.of(**{name: value for name, value in options.items() if name != "topology"}).model(program)
+    return [_said(model, move, array) for shape in SHAPES for array, move in _spread(list(_every(model, shape)))]
+
+
+def _every(model: LinkModel, shape: tuple[int, ...]) -> Iterator[tuple[Array, Move]]:
+    mesh, dtypes = model.mesh, (DTYPES["bf16"], DTYPES["f32"], DTYPES["int8"])
+    for summed in ((), mesh.names[:1], mesh.names[-2:]):
+        free = tuple(axis for axis in mesh.names if axis not in summed)
+        for place, dims in enumerate(placements(free, len(shape))):
+            array = Array(
+                "A", ("I", "J", "K")[: len(shape)], shape, Sharding(dims, frozenset(summed)), dtypes[place % 3]
+            )
+            if array.sharding.divides(shape, mesh):
+                every = ((array, move) for move in moves(array.sharding, mesh, mesh.names))
+                moving = ((array, move) for array, move in every if move.facts.kind is not Kind.SLICE)
+                yield from ((array, move) for array, move in moving if move.leaves(array.sharding).divides(shape, mesh))
+
+
+def _spread(every: list[tuple[Array, Move]]) -> list[tuple[Array, Move]]:
+    return every[:: max(1, len(every) // MOVES)]
+
+
+def _said(model: LinkModel, move: Move, before: Array) -> str:
+    mesh, size, block = model.mesh, before.local_bytes(model.mesh), block_of(before, model.mesh)
+    after = Array("A", before.dims, before.shape, move.leaves(before.sharding), before.dtype)
+    written = form(move, block, model.target)
+    rates = (model.emitted(move, block, before.sharding), model.emitted(move, None, before.sharding), model.rate(move))
+    times = " ".join(str(rate.time_ps(size)) for rate in rates)
+    beside = [Blocks(before, after, mesh, *flags) for flags in product((False, True), repeat=3)]
+    taken = sum(each.size for blocks in beside for each in actions(written, blocks) if isinstance(each, Take))
+    name = f"{before} {before.dtype} → {after}"
+    how = ", ".join(words(written))
+    brings = move.wire_bytes(before.sharding, mesh, size)
+    return f"{name}: {brings} B; {times} ps; {model.formula(move, before)}; {how}; {taken} B taken"
+
+
+def known() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
+    return found
+
+
+def key(mesh: str, options: dict[str, Any]) -> str:
+    return f"{mesh} {options}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    before, now = known(), {key(mesh, options): prices(mesh, options) for mesh, options in HARDWARE}
+    for name, lines in now.items():
+        old = before.get(name, [])
+        print(*(f"{name}\n  known {line}" for line in old if line not in lines), sep="\n", end="")
+        print(*(f"{name}\n  now   {line}" for line in lines if line not in old), sep="\n")
+    if asked.write:
+        TABLE.write_text(json.dumps(now, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
