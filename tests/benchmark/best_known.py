@@ -31,6 +31,7 @@ from shardc.planner.planned import gaps_of
 from shardc.report.view import StatementView, StepView
 
 TABLE = Path(__file__).parents[1] / "golden" / "best_known.json"
+PLANNERS = ("SHC220", "SHC4")  # codes of what a planner refuses, whose texts are its own
 OWN = ("share", "dear", "front")  # options that `shardc.plan` does not have
 OTHERS = 4  # strategies of a statement that are listed
 Entry = dict[str, Any]
@@ -45,7 +46,7 @@ def found(text: str, options: dict[str, Any]) -> Entry:
             plan = shardc.plan(text, **own)
             front = _front(plan, options.get("front", 0))
         except shardc.ShardcError as error:
-            return {"refused": str(error).splitlines(), "work": dict(sorted(work.items()))}
+            return {"refused": _refused(error), "work": dict(sorted(work.items()))}
     return figures(plan) | front | {"work": dict(sorted(work.items()))}
 
 
@@ -61,7 +62,7 @@ def figures(plan: shardc.Plan) -> Entry:
         "peak_bytes": cost.peak_bytes,
         "bound_bytes": plan.bound.wire_bytes,
         "gaps": [str(gap) for each in plan._found.statements for gap in gaps_of(each)],
-        "notes": [*plan.notes, *plan.warnings],
+        "notes": [*plan._found.notes, *plan.warnings],
         "as_written": _as_written(plan),
         "totals": list(plan._view.totals),
         "cases": [statement.cases for statement in plan.statements],
@@ -70,6 +71,11 @@ def figures(plan: shardc.Plan) -> Entry:
         "others": [other for statement in plan.statements for other in _others(statement)],
         "source": _hash(plan.source()),
     }
+
+
+def _refused(error: shardc.ShardcError) -> list[str]:
+    """In full what the planner says; of what is wrong with a text, the code."""
+    return str(error).splitlines() if error.code.startswith(PLANNERS) else [error.code]
 
 
 def _front(plan: shardc.Plan, points: int) -> Entry:
