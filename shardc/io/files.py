@@ -30,8 +30,8 @@ def read_input(argument: str) -> tuple[str, str]:
 
 
 def _is_path(argument: str) -> bool:
-    """Expressions have brackets or an arrow; what has none, or ends in `.shard`, names a file."""
-    has = any(mark in argument for mark in ("[", "\n", "->", "→"))
+    """Expressions have brackets, an arrow or a `=` between; what has none, or ends in `.shard`, names a file."""
+    has = any(mark in argument for mark in ("[", "\n", "->", "→", " = "))
     return argument.endswith(".shard") or (bool(argument.strip()) and not has)
 
 

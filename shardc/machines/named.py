@@ -100,12 +100,17 @@ def _attribute(module: Any, name: str, path: str) -> Any:
     found = module
     for part in path.split("."):
         if not hasattr(found, part):
-            near = nearest(part, [known for known in dir(found) if not known.startswith("_")])
-            raise ShardcError(
-                "SHC507", f"`{name}` has no `{part}`", help=f"did you mean `{near}`?" if near else "name a function"
-            )
+            public = [known for known in dir(found) if not known.startswith("_")]
+            near, own = nearest(part, public), [known for known in public if _is_of(getattr(found, known), found)]
+            told = f"did you mean `{near}`?" if near else f"it has {', '.join(own[:8])}" if own else "name a function"
+            raise ShardcError("SHC507", f"`{name}` has no `{part}`", help=told)
         found = getattr(found, part)
     return found
+
+
+def _is_of(named: Any, module: Any) -> bool:
+    """A function, or a jitted one, that the module defines."""
+    return callable(named) and getattr(named, "__module__", None) == getattr(module, "__name__", "")
 
 
 def _own_args(jitted: Any, text: str) -> tuple[Any, ...]:

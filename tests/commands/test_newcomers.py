@@ -16,6 +16,7 @@ SLIPS = [
     ("ij,jk->ik", "--mesh X=4", "SHC101", "A[i, j] · B[j, k]"),
     ("C = einsum('ij,jk->ik', A[I, J], B)", "--mesh X=4", "SHC101", "A[i, j] · B[j, k]"),
     ("A: P('X', None) -> P(None, 'X')", "--mesh X=4", "SHC101", "`A[I_X, J]`"),
+    ("C = A @ B", "--mesh X=4", "SHC217", "write its dims"),
     ("A[I_X, J] x B[J, K] -> C[I_X, K]", "--mesh X=4", "SHC101", "`·`, `*` or `@`"),
     ("A[I_X, J] B[J, K] -> C[I_X, K]", "--mesh X=4", "SHC101", "`·`, `*` or `@`"),
     ("A[batch/data, J] -> A[batch, J]", "--mesh data=4", "SHC101", "`batch_data`"),
@@ -104,6 +105,8 @@ def test_a_file_without_a_function_is_told_those_that_it_has(capsys: pytest.Capt
     path = Path(__file__).parents[2] / "examples" / "wasteful.py"
     assert cli._status(["explain", str(path)]) == 2
     assert f"{path}:block" in capsys.readouterr().err
+    assert cli._status(["explain", f"{path}:zzzz"]) == 7
+    assert "it has argument, block, layers" in capsys.readouterr().err
 
 
 def test_what_is_no_text_or_program_is_refused_with_what_to_give(tmp_path: Path) -> None:
