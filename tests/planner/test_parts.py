@@ -29,7 +29,7 @@ from shardc.planner.paths.graph import sharding_graph
 from shardc.planner.planned import Gap, Planning
 from shardc.planner.problem import Problem
 from shardc.planner.products.placing import Movable, few_ways
-from shardc.planner.program.at_once import planned_at_once
+from shardc.planner.program.loops import planned_at_once
 from shardc.planner.statement.copies import copied
 from shardc.planner.statement.gaps import arithmetic, bound_of
 from shardc.planner.statement.strategies import root_table, searched

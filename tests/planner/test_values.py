@@ -16,8 +16,7 @@ from shardc.planner.budget import PLAN, Budget, Meter, Spent
 from shardc.planner.idle import Idle
 from shardc.planner.planned import Planning, budget_of
 from shardc.planner.problem import Environment, Problem
-from shardc.planner.program.loops import add_next
-from shardc.planner.program.at_once import planned_at_once
+from shardc.planner.program.loops import add_next, planned_at_once
 from shardc.planner.program.progress import PartialPlan
 from shardc.testing import matmuls, programs
 

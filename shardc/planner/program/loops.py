@@ -1,4 +1,4 @@
-"""A loop that is added to a plan: its body is planned once, as a program of its own.
+"""Statements, one after another, and loops: a loop's body is planned once, as a program of its own.
 
     x[B_X, D] = …                            before: x is brought to where it is carried
     for L { x = relu(x · W[L, D, F]) … }     what is fixed, carried and scanned are inputs of the body
@@ -16,16 +16,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from shardc.cost.model import picoseconds
-from shardc.cost.sums import loop_cost
+from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern, Use
-from shardc.ir.plan import Block, Einsum, Loop, Rule, StatementNumber, Step, StepCost, ValueNumber
-from shardc.ir.program import For, Input, Program, Statement, bound_by, pinned
+from shardc.ir.plan import Block, Einsum, Loop, Rule, Schedule, StatementNumber, Step, StepCost, ValueNumber
+from shardc.ir.program import For, Input, Program, Statement, bound_by, check_divisible, pinned
 from shardc.ir.sharding import Array, Sharding, with_dim
-from shardc.planner.planned import PlannedLoop, PlannedStatement
+from shardc.planner.budget import Meter
+from shardc.planner.idle import axes_to_search
+from shardc.planner.options import CHEAPEST, Objective, Options
+from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, budget_of, gaps_of
+from shardc.planner.problem import Problem, Scratch
 from shardc.planner.program.progress import PartialPlan
 from shardc.planner.statement.build import Builder
+from shardc.planner.statement.orders import order_notes
 
 MAX_TRIED = 3  # shardings of what is carried, each where the one before led to
 
@@ -256,3 +261,39 @@ class _Looped:
         price = self.progress.problem.objective.price
         costs = [(1, step) for step in trip.first] + [(self.trips, step) for step in trip.block.steps]
         return sum(times * price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for times, step in costs)
+
+
+def planned_at_once(
+    program: Program,
+    model: CostModel,
+    objective: Objective,
+    options: Options = CHEAPEST,
+    meter: Meter | None = None,
+) -> PlannedProgram:
+    """The cheapest plan that the options allow.
+
+    SHC220 where there is none. Idle axes are moved by bytes, if nothing else is asked for: what stands along them is
+    a copy of the same computation, which takes no time. Raises Spent where the budget ends first, unless `must_plan`.
+    """
+    check_divisible(program)
+    pool, notes = axes_to_search(program, objective is Objective.BYTES if options.idle is None else options.idle)
+    scratch = Scratch(budget_of(program).meter() if meter is None else meter)
+    start = PartialPlan(Problem(program, model, objective, pool, options, scratch=scratch))
+    state, statements = add_all(start, program.statements)
+    schedule = state.schedule()
+    check_bytes(schedule)
+    notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
+    notes += order_notes(program)
+    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=state.peaks)
+
+
+def check_bytes(schedule: Schedule) -> None:
+    """SHC406 for an array of 2^63 bytes or more."""
+    for array in schedule.values:
+        size = math.prod(array.shape) * array.dtype.bytes
+        if size >= 2**63:
+            raise ShardcError(
+                "SHC406",
+                f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
+                help="make its dims smaller",
+            )

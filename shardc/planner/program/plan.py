@@ -26,8 +26,8 @@ from shardc.planner.planned import (
     may_gain,
 )
 from shardc.planner.program import pareto as fronts
-from shardc.planner.program.at_once import planned_at_once
 from shardc.planner.program.finer import Finer
+from shardc.planner.program.loops import planned_at_once
 from shardc.planner.program.memory import Limited
 from shardc.planner.program.others import strategies
 
