@@ -6,6 +6,7 @@ What an expression gives is an array's expression, or a number; a function of nu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -28,9 +29,38 @@ def dims_of(operand: Operand) -> tuple[str, ...]:
 
 
 def together(operands: Sequence[Operand]) -> tuple[str, ...]:
-    """All dims of several operands, in the order of one that has them all; else of first use."""
+    """All dims of several operands, in the order of one that has them all, an array's before a mask's; else of first
+    use.
+
+    where(index_V == Token[B], Score[B, V], 0) is [B, V]: the mask by itself would be [V, B].
+    """
     every = tuple(dict.fromkeys(dim for operand in operands for dim in dims_of(operand)))
-    return next((dims_of(operand) for operand in operands if len(dims_of(operand)) == len(every)), every)
+    whole = [operand for operand in operands if len(dims_of(operand)) == len(every)]
+    return next((dims_of(operand) for operand in sorted(whole, key=_is_spread)), every)
+
+
+def _is_spread(operand: Operand) -> bool:
+    """Whether the dims are in no array's order: those of a product, of no one operand, or of what is made of such."""
+    waiting = [operand]
+    while waiting:
+        made = waiting.pop()
+        if not isinstance(made, Call | Product) or (isinstance(made, Call) and made.over):
+            return False
+        waiting += [each for each in made.operands if set(each.dims) == set(made.dims) and _is_alike(each, made)]
+    return True
+
+
+def _is_alike(operand: Expr, made: Call | Product) -> bool:
+    """Whether the dims of what is made stand as the operand's: a product may leave them in any order."""
+    return isinstance(made, Call) or operand.dims == made.dims
+
+
+def in_order(array: Expr, dims: tuple[str, ...]) -> Expr:
+    """What is spread over all these dims, in the order in which it is read: nothing has to be transposed."""
+    if array.dims == dims or set(array.dims) != set(dims) or not _is_spread(array):
+        return array
+    assert isinstance(array, Call | Product)
+    return replace(array, dims=dims, operands=tuple(in_order(each, dims) for each in array.operands))
 
 
 def applied(
@@ -50,6 +80,8 @@ def applied(
     dims = together(operands) if row.keeps_dims else tuple(dim for dim in together(operands) if dim not in over)
     stand = tuple(operand if isinstance(operand, Literal | Size | Folded) else None for operand in operands)
     kept = stand if numbers else ()
+    if row.keeps_dims:
+        arrays = [in_order(array, dims) for array in arrays]
     return Call(function, tuple(arrays), dims, result_type(row, met), over, kept, span)
 
 

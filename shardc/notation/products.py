@@ -117,7 +117,9 @@ class Expressions:
             keep = self._kept(left, operator, right, wanted)
         dims = tuple(dim for dim in both if dim in keep)
         span = _around(left, right, operator.span)
-        return Product((left, right), dims, self._product_dtype(left, right, operator.span), operator.local, span)
+        dtype = self._product_dtype(left, right, operator.span)
+        both_sides = (calls.in_order(left, dims), calls.in_order(right, dims))
+        return Product(both_sides, dims, dtype, operator.local, span)
 
     def _kept(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> frozenset[str]:
         shared = frozenset(left.dims) & frozenset(right.dims)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from shardc.errors import ShardcError, Span, nearest
-from shardc.ir.expressions import Expr, Pattern, Product, Use, parts_of, uses
+from shardc.ir.dtypes import Kind
+from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, parts_of, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For, Program, Statement, every_statement, nested
 from shardc.notation import tree
@@ -187,6 +188,24 @@ def _kept(part: Expr) -> tuple[Expr, Expr, str] | None:
             return (left, right, dim) if reads and through else None
         case _:
             return None
+
+
+def rounded_positions(program: Program, sizes: Mapping[str, int]) -> Iterator[str]:
+    """A warning for each meeting of positions with a float that does not hold them all.
+
+    `index_V == Token[B]` with Token in bf16: 257 is no bf16, so that position 257 meets token 256.
+    """
+    for statement in every_statement(program):
+        for call in (part for part in parts_of(statement.expr) if isinstance(part, Call) and len(part.operands) > 1):
+            floats = [operand for operand in call.operands if operand.dtype.kind is Kind.FLOAT]
+            for met in (operand for operand in call.operands if isinstance(operand, Call) and floats):
+                (dim, *_), held = (*met.over, ""), round(1 / max(each.dtype.unit for each in floats))
+                if met.function == "index" and sizes.get(dim, 0) - 1 > held:
+                    names = ", ".join(dict.fromkeys(use.name for each in floats for use in uses(each)))
+                    yield (
+                        f"`index_{dim}` in `{statement.name}` counts to {sizes[dim] - 1} and meets {names} in "
+                        f"{floats[0].dtype}, which holds whole numbers up to {held}; `{names}: int32[…]` holds them all"
+                    )
 
 
 def _first_dims_summed(expr: Expr) -> Iterator[tuple[str, ...]]:

@@ -323,3 +323,19 @@ def test_a_chain_whose_first_product_sums_nothing_is_named(text, warns):
     """It would be another program than two products one after another, in silence."""
     told = [each for each in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums nothing" in each]
     assert bool(told) == warns and all("`·_D`" in each for each in told)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "held"), [("bf16", 258, 256), ("f16", 2050, 2048), ("bf16", 257, None), ("int32", 65536, None)]
+)
+def test_positions_that_a_float_does_not_hold_are_named(dtype, size, held):
+    """Position 257 in bf16 is 256: the mask is then of two elements, or of none."""
+    text = f"m = where(index_V == Token: {dtype}[B_X], Score: f32[B_X, V], 0)"
+    found = parse(text, mesh=Mesh.of({"X": 2}), dims={"V": size}).warnings
+    assert [f"up to {held};" in warning and "`Token: int32[…]`" in warning for warning in found] == [True] * bool(held)
+    if held:
+        import ml_dtypes
+        import numpy as np
+
+        rounded = np.arange(size).astype({"bf16": ml_dtypes.bfloat16, "f16": np.float16}[dtype]).astype(int)
+        assert list(rounded[: held + 1]) == list(range(held + 1)) and rounded[held + 1] != held + 1
