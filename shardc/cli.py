@@ -103,7 +103,8 @@ def plan(
     if passes:
         return _show_passes(text, program, found, options.json)
     if pareto:
-        front = found.pareto()
+        with telling("looking for leaner plans") as progress:
+            front = found.pareto(say=progress)
         (_print if options.json else _show)(front.to_json() if options.json else str(front))
         return 0
     (_print if options.json else _show)(shown(found, top, options.json, prove))

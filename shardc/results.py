@@ -220,14 +220,14 @@ class Plan(Shown):
         note = f"tuned: {tuned.best.candidate.label} replays fastest of {len(tuned.tried)} candidates"
         return Tuning(Plan(replace(best, notes=(*best.notes, note)), asked), tuned)
 
-    def pareto(self, points: int = MAX_POINTS) -> Front:
+    def pareto(self, points: int = MAX_POINTS, say: Callable[[str], None] = lambda line: None) -> Front:
         """Leaner plans of the program, each slower (by bytes: of more wire bytes) than the one before it.
 
         They are what `plan` finds under every `memory` up to this plan's own limit, from the best to the leanest, at
         most `points`, less those that another equals or betters in both. The first is this plan, unless a limit
         leads to one as good that needs less. What is compared is `cost.time_s`, seconds by the cost model, or
         `cost.wire_bytes`, with `cost.peak_bytes`: per device, the buffers alive at once, inputs and outputs included;
-        where a slice is named, what the compiled program takes.
+        where a slice is named, what the compiled program takes. `say` is told how far it is.
 
         >>> from shardc import plan
         >>> found = plan("A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", mesh={"X": 4, "Y": 2}, dtype="f32")
@@ -239,12 +239,12 @@ class Plan(Shown):
         """
         count_of(points, "points", 1)
         asked = self._asked
-        found = pareto(asked.program, asked.model, asked.objective, asked.memory, points, asked.idle)
+        found = pareto(asked.program, asked.model, asked.objective, asked.memory, points, asked.idle, say)
         plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]
         return Front(plans, asked.objective, found.whole)
 
-    def _front_view(self) -> FrontView:
-        return self.pareto()._view
+    def _front_view(self, say: Callable[[str], None]) -> FrontView:
+        return self.pareto(say=say)._view
 
     def simulate(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
         """Runs the steps on virtual devices in NumPy, on whole arrays; copies that differ are an error.

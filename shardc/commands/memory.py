@@ -54,4 +54,7 @@ def _ways(program: Program, wrt: str | None, options: Options) -> dict[str, Plan
 
     names = None if wrt is None else [name.strip() for name in wrt.split(",")]
     ways = zip(("nothing", "selectively", "all"), REMATS, strict=True)
-    return {way: options.plan(grad(program, names, whole=True, remat=remat)) for way, remat in ways}
+    return {
+        way: options.plan(grad(program, names, whole=True, remat=remat), what=f"planning with {way} made again")
+        for way, remat in ways
+    }

@@ -28,7 +28,7 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
     done after it, wherever it is read."""
     from shardc.machines.progress import Progress  # with threads, which `--help` does not need
 
-    with Progress(lambda line: streams.say(f"… {line}")) as now:
+    with streams.aside() as say, Progress(lambda line: say(f"… {line}")) as now:
         if streams.is_watched():
             now(what)
         yield now
@@ -65,14 +65,14 @@ class Options:
         """What may be read: no output may take its place."""
         return [argument, self.hardware["chip"] or ""]
 
-    def plan(self, program: Program, *, small: bool = False) -> Plan:
-        """The plan; sizes that are missing become 4096, or `small` ones."""
+    def plan(self, program: Program, *, small: bool = False, what: str = "planning") -> Plan:
+        """The plan; sizes that are missing become 4096, or `small` ones. `what` is said where it takes long."""
         from shardc.api import planned
         from shardc.interface.hardware import Hardware
         from shardc.planner.program import sizes
 
         sized = sizes.small(program) if small else sizes.large(program)
-        with telling("planning"):
+        with telling(what):
             return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle, self.overlap)
 
     def first_within(self, choices: Iterable[tuple[_Choice, Program]]) -> _Choice:

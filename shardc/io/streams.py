@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TextIO
 
 _INTERRUPTED = 130
@@ -101,14 +102,27 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def say(text: str) -> None:
+@contextmanager
+def aside() -> Iterator[Callable[[str], None]]:
+    """How to say messages in the block, also while somebody catches what a compiler writes to standard error."""
+    try:
+        stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError, AttributeError):  # closed; a stand-in, from which nobody catches
+        yield say
+        return
+    with stream:
+        yield partial(say, to=stream)
+
+
+def say(text: str, to: TextIO | None = None) -> None:
     """Prints a message, or loses it."""
-    if _is_terminal(sys.stderr):
+    stream = sys.stderr if to is None else to
+    if _is_terminal(stream):
         from shardc.io import terminal
 
         text = terminal.painted(text)
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(text, file=stream, flush=True)
     except (OSError, ValueError):  # full, broken; closed
         silence("stderr")
 

@@ -49,7 +49,7 @@ class Shown(ABC):
     def compare(self, rounds: int = 15) -> Comparison: ...
 
     @abstractmethod
-    def _front_view(self) -> FrontView: ...
+    def _front_view(self, say: Callable[[str], None]) -> FrontView: ...
 
     @property
     def memory(self) -> ByKind | None:
@@ -119,8 +119,8 @@ class Shown(ABC):
         if compare is not None:
             return page_of_two(*(Reported(each._pictured(), each.source()) for each in (self, compare)))
         verified, why_not = self._verified()
+        front = self._front_view(say) if pareto else None
         say("drawing")
-        front = self._front_view() if pareto else None
         return page(Reported(self._pictured(), self.source(), front, verified, why_not))
 
     def report(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
 from pathlib import Path
 
 import pytest
 
 import shardc
 from shardc import cli
+from shardc.commands.options import telling
+from shardc.machines.stderr import caught_stderr
 
 SLIPS = [
     # Another notation than ours.
@@ -129,3 +133,24 @@ def test_the_list_of_commands_says_whole_sentences(capsys: pytest.CaptureFixture
     listed = capsys.readouterr().out.partition("Commands:")[2].partition("Exit status")[0].splitlines()
     told = [line.split(None, 1)[1] for line in listed if line.strip()]
     assert len(told) == len(cli.shardc.commands) and not [each for each in told if each.endswith("...")]
+
+
+def test_progress_is_said_while_somebody_listens_to_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is caught from standard error is the compiler's, and the line that says what takes long comes through."""
+    monkeypatch.setattr("shardc.machines.progress.SILENCE", 0.02)
+    with telling("planning") as now, caught_stderr() as caught:
+        now("compiling both programs")
+        os.write(2, b"a compiler's")
+        time.sleep(0.2)
+    assert caught.text == "a compiler's" and capfd.readouterr().err == "… compiling both programs\n"
+
+
+def test_a_front_tells_how_far_it_is() -> None:
+    plan = shardc.plan(
+        "A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", mesh={"X": 4, "Y": 2}, dims={"I": 1024, "J": 1024, "K": 1024}
+    )
+    told: list[str] = []
+    front = plan.pareto(say=told.append)
+    assert len(told) >= len(front) > 1 and f"{front[-1].cost.peak_bytes:,} bytes" in told[-1]

@@ -20,8 +20,19 @@ class Front:
     whole: bool
 
 
+Say = Callable[[str], None]
+
+
+def silent(_line: str) -> None:
+    """Nobody is told."""
+
+
 def front(
-    plan: Callable[[int | None], PlannedProgram], objective: Objective, memory: int | None, most: int = MAX_POINTS
+    plan: Callable[[int | None], PlannedProgram],
+    objective: Objective,
+    memory: int | None,
+    most: int = MAX_POINTS,
+    say: Say = silent,
 ) -> Front:
     """What is planned under every limit up to `memory`, less what another equals or betters in both.
 
@@ -32,7 +43,7 @@ def front(
     Each is planned within one byte less than the one before needs, at most `most` times, so that of a long front the
     lean end is missing. A plan is left out where one that needs less memory is as good: statements are planned one
     after another, and a limit may make a choice that does better later. A point is what is planned within its own
-    peak, so that asked for by that peak it is found again. Raises what the first plan raises.
+    peak, so that asked for by that peak it is found again. `say` is told of each. Raises what the first plan raises.
     """
     found: list[PlannedProgram] = []
     for _ in range(most):
@@ -46,6 +57,7 @@ def front(
             found.pop()
         found.append(planned)
         memory = planned.cost.peak_bytes - 1
+        say(f"looking for leaner plans: {len(found)} so far, the leanest takes {memory + 1:,} bytes")
     return Front(tuple(found), whole=False)
 
 

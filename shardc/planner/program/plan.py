@@ -89,10 +89,11 @@ def pareto(
     memory: int | None = None,
     most: int = fronts.MAX_POINTS,
     idle: Idle = Idle.USE,
+    say: fronts.Say = fronts.silent,
 ) -> fronts.Front:
     """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`."""
     planned = _OnAnyMesh.of(program, model, Planning(objective, idle, planned_at_once))
-    return fronts.front(planned.within, objective, memory, most)
+    return fronts.front(planned.within, objective, memory, most, say)
 
 
 @dataclass(frozen=True)  # without slots: the first leaner plan is kept
