@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import shardc
 from shardc import cli
-from shardc.commands.options import telling
-from shardc.machines.stderr import caught_stderr
 
+ROOT = Path(__file__).parents[2]
 SLIPS = [
     # Another notation than ours.
     ("A(I_X, J) * B(J, K) -> C(I_X, K)", "--mesh X=4", "SHC101", "square brackets"),
@@ -135,16 +134,23 @@ def test_the_list_of_commands_says_whole_sentences(capsys: pytest.CaptureFixture
     assert len(told) == len(cli.shardc.commands) and not [each for each in told if each.endswith("...")]
 
 
-def test_progress_is_said_while_somebody_listens_to_a_compiler(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+LISTENING = """
+import os, time
+from shardc.machines import progress, stderr
+from shardc.commands.options import telling
+progress.SILENCE = 0.02
+with telling("planning") as now, stderr.caught_stderr() as caught:
+    now("compiling both programs")
+    os.write(2, b"a compiler's")
+    time.sleep(0.2)
+print(caught.text)
+"""
+
+
+def test_progress_is_said_while_somebody_listens_to_a_compiler() -> None:
     """What is caught from standard error is the compiler's, and the line that says what takes long comes through."""
-    monkeypatch.setattr("shardc.machines.progress.SILENCE", 0.02)
-    with telling("planning") as now, caught_stderr() as caught:
-        now("compiling both programs")
-        os.write(2, b"a compiler's")
-        time.sleep(0.2)
-    assert caught.text == "a compiler's" and capfd.readouterr().err == "… compiling both programs\n"
+    done = subprocess.run([sys.executable, "-c", LISTENING], capture_output=True, text=True, cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("a compiler's\n", "… compiling both programs\n")
 
 
 def test_a_front_tells_how_far_it_is() -> None:
