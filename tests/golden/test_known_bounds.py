@@ -16,7 +16,7 @@ from known_bounds import bounds, known, searched
 from shardc.planner import Objective
 
 AT_ONCE = 20
-QUICK = 20  # of a plain run, so many times
+QUICK = 12  # of a plain run, so many times
 KNOWN = known()
 PROGRAMS = KNOWN["programs"][::2] + KNOWN["programs"][1::2]  # of each kind some are quick
 

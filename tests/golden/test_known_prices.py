@@ -14,6 +14,10 @@ from known_prices import HARDWARE, key, known, prices
 KNOWN = known()
 
 
-@pytest.mark.parametrize(("mesh", "options"), HARDWARE, ids=range(len(HARDWARE)))
+def marked(place, case):
+    return pytest.param(*case, id=str(place), marks=[pytest.mark.exhaustive] if place % 2 else [])
+
+
+@pytest.mark.parametrize(("mesh", "options"), [marked(*each) for each in enumerate(HARDWARE)])
 def test_moves_cost_what_they_did(mesh, options):
     assert prices(mesh, options) == KNOWN[key(mesh, options)]
