@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 import mutate
@@ -64,6 +65,29 @@ ASKED: tuple[dict[str, Any], ...] = (
     {"front": 4},
     *({"dear": dear} for dear in (10, 30, 100, 300, 1000, 10000)),
 )
+FEATURES = (  # of the notation, each where the forms and the text that is written differ
+    "W[D_X, F] · V[F, E] → U[D, E_Y]; W[D, F] = AllGather(W[D_X, F]); Z[D, E] = AllGather(W[D_X, F]) · V",
+    "B[I, J] = AllGather_X(A[I_X, J]); C[I, J] = AllGather_X(A[I_X, J]); return B, C",
+    "S[T, I_X] = where(index_T >= index_I, A[T, I_X], -inf); P[T, I_X] = softmax_I(S)",
+    "S[T_X, I] = where(A[T_X, I] < 1e-30, 1e38, inf) - maximum(A[T_X, I], -2.5)",
+    "R[I_X, J] = f32(A[I_X, J_Y]) ⊙ B[I, J]; Q[I] = mean_J(R) / sqrt(|J|)",
+    "N[I_X, J] = A[I_X, J] ⊙ rsqrt(mean_J(A ⊙ A) + 1e-6); L[I_X] = logsumexp_J(N)",
+    "M[I, J_X] = min_K(A[I, J_X, K_Y]); O[I] = max_J(M)",
+    "x[B_X, D] = In[B_X, D] ·_D Win[D, F_Y] ·_F Wout[F_Y, D]",
+    "Q[B_X, T, H_Y, E] · K[B_X, S, H_Y, E] → A[B_X, H_Y, T, S]; P[B_X, H_Y, T, S] = softmax_S(A)",
+    "for L { x[B_X, D] = x[B_X, D] + relu(x · W[L, D, F_Y]) ·_F V[L, F_Y, D]; S[L, B_X] = sum_D(x) }; return x, S",
+    "for L { for K { x[I_X, J] = tanh(x[I_X, J] + b[L, K, J]) } }; return x",
+    "C[I, K]{U_X} = A[I, J_X] · B[J_X, K]; D[I, K]{U_X} = C + E[I, K]{U_X}; F[I_X, K] = D",
+    "A[I_XY, J] → A[I_YX, J]",
+    "B[I_?, J_?] = relu(A[I_X, J]); C[I, K_X] = B · W[J, K_X]; D[J, K] = B · E[I, K]",
+    "W'[I_X, J] ·_LOCAL V[J, K] → U[I_X, K]",
+    "T[I, K] = A[I, J] · B[J_X, K]; return T, A",
+)
+PLACES: tuple[dict[str, Any], ...] = (
+    {"mesh": "X=4,Y=2", "chip": "v5p"},
+    {"mesh": "X=2,Y=4", "topology": "v5e:2x4", "overlap": "on"},
+    {"mesh": "X=2,Y=2,Z=2", "topology": "v5p:2x2x2", "objective": "bytes", "dtype": "f32"},
+)
 OTHER_NAMES = {"A": "C_1", "B": "T_1", "T": "D_1", "C": "A_1"}  # as the planner calls what it makes
 
 
@@ -81,6 +105,8 @@ def drawn(count: int, seed: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
             "objective": choice.choice(("bytes", "time")),
         }
         yield name, case.text, options | choice.choice(({"chip": "v5e"}, {"chip": "v5p"}, {})) | choice.choice(ASKED)
+    for text, options in product(FEATURES, PLACES):
+        yield "feature", text, options | {"dims": dict.fromkeys("IJKTBDFHESE", 256) | {"L": 4, "K": 128}}
     for text, options in golden():
         yield "written", text, options
         yield "written", text, options | {"objective": "bytes"}
