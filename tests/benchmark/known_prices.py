@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import shardc
-from shardc.cost import LinkModel
+from shardc.cost import CHIPS, LinkModel
+from shardc.cost.model import picoseconds
 from shardc.interface.hardware import Hardware
 from shardc.ir.collectives import Move
 from shardc.ir.dtypes import DTYPES
@@ -69,6 +71,30 @@ def prices(mesh: str, options: dict[str, Any]) -> list[str]:
     return [_said(model, move, array) for shape in SHAPES for array, move in _spread(list(_every(model, shape)))]
 
 
+def chips() -> list[str]:
+    """What is known of each chip, which its source says."""
+    return [str(asdict(each)) for each in CHIPS.values()]
+
+
+def products() -> list[str]:
+    """What a device takes alone for so many additions and bytes, where that is measured: the longer, and where both
+    are as long, more."""
+    found = []
+    for topology, dtype in product(("v5e:2x4", "v5p:2x2x2", "v6e:2x4", "v4:2x2x2"), ("bf16", "f32", "int8")):
+        program = shardc.parse("A[I] → A[I]", mesh="X=8", dims={"I": 8}, topology=topology)
+        alone = Hardware.of().model(program).alone
+        for flops, size in product((10**9, 3 * 10**9, 10**10, 10**11), (10**6, 10**7, 4 * 10**7, 10**8)):
+            taken = picoseconds(alone.seconds(flops, size, size // 3, DTYPES[dtype]))
+            moved = picoseconds(alone.moving_s(size, size // 3, DTYPES[dtype]))
+            found.append(f"{topology} {dtype} {flops} FLOP, {size} B: {taken} ps, moved {moved} ps")
+    return found
+
+
+def now() -> dict[str, list[str]]:
+    moved = {key(mesh, options): prices(mesh, options) for mesh, options in HARDWARE}
+    return moved | {"chips": chips(), "products": products()}
+
+
 def _every(model: LinkModel, shape: tuple[int, ...]) -> Iterator[tuple[Array, Move]]:
     mesh, dtypes = model.mesh, (DTYPES["bf16"], DTYPES["f32"], DTYPES["int8"])
     for summed in ((), mesh.names[:1], mesh.names[-2:]):
@@ -114,13 +140,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    before, now = known(), {key(mesh, options): prices(mesh, options) for mesh, options in HARDWARE}
-    for name, lines in now.items():
+    before, after = known(), now()
+    for name, lines in after.items():
         old = before.get(name, [])
         print(*(f"{name}\n  known {line}" for line in old if line not in lines), sep="\n", end="")
         print(*(f"{name}\n  now   {line}" for line in lines if line not in old), sep="\n")
     if asked.write:
-        TABLE.write_text(json.dumps(now, ensure_ascii=False, indent=1) + "\n", "utf-8")
+        TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
