@@ -164,9 +164,7 @@ class AsGiven:
     free: PlannedProgram  # each statement after the one before
     plans: tuple[PlannedProgram, ...]  # the best first
     budget: Budget  # what they leave
-    _leaner: Iterator[PlannedProgram] = field(
-        repr=False
-    )  # of all statements together; copied, so that each begins anew
+    _leaner: Iterator[PlannedProgram] = field(repr=False)  # of all together; copied, so that each begins anew
 
     @classmethod
     def of(cls, program: Program, model: CostModel, planning: Planning) -> AsGiven:

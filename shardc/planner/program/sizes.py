@@ -10,6 +10,7 @@ from shardc.ir.program import Input, Program, Statement, every_statement
 from shardc.ir.sizes import classes
 
 PLANNED = 4096
+LEAST = 16  # where a size that the user gave leaves no room for more, that size is what is refused
 
 
 def large(program: Program) -> Program:
@@ -18,7 +19,7 @@ def large(program: Program) -> Program:
     size, missing = PLANNED, [(same, unit_of(program, same)) for same in _missing(program)]
     while True:
         found = _filled(program, {dim: _up(size, unit) for same, unit in missing for dim in same})
-        if size == 1 or not missing or _is_counted(found):
+        if size <= LEAST or not missing or _is_counted(found):
             return found
         size //= 2
 
