@@ -23,6 +23,7 @@ def test_plans_are_executed_and_equal_on_every_shard(field, tmp_path):
     assert "plans executed that differ from NumPy" in printed.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_child_that_dies_costs_one_case(field):
     """The second case asks for a mesh that its dims do not fit: an error in the child; the others are not lost."""
     (good,) = (case for case in field.cases(0, 0, 1) if case.section == field.MATMULS)

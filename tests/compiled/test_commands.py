@@ -38,6 +38,7 @@ def test_compare_on_a_slice_finds_the_rematerialization_and_is_quiet():
 QUIET = {"TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
 
 
+@pytest.mark.exhaustive
 def test_a_quiet_environment_hides_no_warning_that_is_reported():
     """The user's log level is not the one at which the compiler's warnings are read; it hides XLA's from the user."""
     found = run("compare", REPORTED, *SIZES, "--topology", "v5p:2x2x1", "--json", **QUIET)
@@ -70,6 +71,7 @@ def test_compare_on_simulated_devices_is_timed():
     assert "measured, 3 rounds" in found.stdout and "full rematerialization" in found.stdout
 
 
+@pytest.mark.exhaustive
 def test_both_sides_of_a_plan_with_an_axis_cut_are_seen_on_their_own_mesh():
     """`--map` lays X row by row, where the plan cuts it; `jax.jit` gets X whole, and its permutes are over X."""
     found = run(

@@ -55,6 +55,7 @@ def test_both_programs_are_replayed_by_the_compilers_cycles(case):
     assert "replayed time" in str(found) and json.dumps(found.to_json())
 
 
+@pytest.mark.exhaustive
 def test_the_windowed_einsum_is_seen_to_hide_what_it_sends():
     _, found = compared(*MLP)
     assert {tally.kind for tally in found.theirs.collectives} == {"CollectivePermute"}

@@ -186,6 +186,7 @@ def wasteful_reshards(count):
             yield mesh, argument, found
 
 
+@pytest.mark.exhaustive
 def test_the_remedy_of_a_reshard_does_what_is_promised():
     seen = set()
     for mesh, argument, found in wasteful_reshards(3):

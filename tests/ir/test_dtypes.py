@@ -118,6 +118,7 @@ def planned(text):
     return shardc.plan(text, mesh="X=2,Y=4", dims={"I": 8, "J": 16, "K": 8}, objective="bytes")
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=10)
 @given(st.sampled_from(RUN), st.sampled_from(FORMS))
 def test_mixed_products_are_numpys_and_typed_as_jnp_einsum_types_them(pair, text):

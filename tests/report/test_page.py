@@ -141,6 +141,7 @@ def test_whatever_a_user_wrote_stays_text(hostile):
     }
 
 
+@pytest.mark.exhaustive
 def test_a_program_of_many_statements_keeps_the_size_and_says_what_is_left_out(monkeypatch):
     """And draws each step once, however often the page is made with less."""
     lines = "; ".join(f"T{n}[I_X, K] = A[I, J_X] · W{n}[J_X, K]" for n in range(160))
