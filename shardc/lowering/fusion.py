@@ -89,7 +89,7 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
         elif loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT, Reads.SHARES):
             loop = value  # read by several, or from memory
         elif kind is not Reads.ELEMENTS and value in sliced:
-            loop = value
+            loop = value  # done whole, before a part of it is taken
         else:
             inside[value] = step.operands
         if kind is Reads.PRODUCT and not tpu.is_computed_in_loop(products_before=loop in products):
@@ -101,7 +101,10 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
 
 
 def _sliced(steps: Sequence[Step], kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]]) -> set[int]:
-    """Values of which a Slice takes a part, or of what is made of them element by element."""
+    """Values of which a Slice takes a part, or of what is made of them element by element.
+
+    x = A · B; y = Slice_X(relu(x))          x, of whose relu a part is taken
+    """
     found = set[int]()
     for step in reversed(steps):
         for reader in readers.get(step.result, ()):

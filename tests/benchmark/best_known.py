@@ -12,13 +12,13 @@ the least time (`chosen.py`).
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from asked import asked
 from cache_keys import forget
 from counted import MORE, counted
 
@@ -157,16 +157,12 @@ def _work(before: dict[str, int], after: dict[str, int]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--draw", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    options = asked(__doc__, draws=True)
     cases = json.loads(TABLE.read_text("utf-8"))
-    if asked.draw:
+    if options.draw:
         from chosen import chosen
 
-        written(chosen(asked.draw, asked.seed, cases))
+        written(chosen(options.draw, options.seed, cases))
         return
     for case in cases:
         now = found(case["text"], case["options"])
@@ -174,7 +170,7 @@ def main() -> None:
         if lines:
             print(f"{case['name']}: {case['text']!r} {case['options']}", *lines, sep="\n  ")
         case["found"] = now
-    if asked.write:
+    if options.write:
         written(cases)
 
 

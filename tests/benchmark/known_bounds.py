@@ -11,12 +11,13 @@ and by bytes, added up.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from asked import asked
 
 import shardc
 from shardc.cost import LinkModel, chip
@@ -103,20 +104,16 @@ def drawn(count: int, seed: int) -> list[Entry]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--draw", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    options = asked(__doc__, draws=True)
     before = known()
-    if asked.draw:
-        before = {"programs": drawn(asked.draw, asked.seed), "searched": []}
+    if options.draw:
+        before = {"programs": drawn(options.draw, options.seed), "searched": []}
     after = now(before)
     for name, entries in after.items():
         for old, new in zip(before[name], entries, strict=False):
-            if old != new and not asked.draw:
+            if old != new and not options.draw:
                 print(f"known {old}\nnow   {new}")
-    if asked.write or asked.draw:
+    if options.write or options.draw:
         lines = [
             json.dumps(name) + ": [\n" + ",\n".join(map(_line, entries)) + "\n]" for name, entries in after.items()
         ]

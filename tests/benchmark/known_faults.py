@@ -9,13 +9,14 @@ out, repeated, or in another's place. What `ir.legal` says of it is in the table
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from asked import asked
 
 import shardc
 from shardc.ir.dtypes import DTYPES, DType
@@ -125,16 +126,14 @@ def _changed(value: Any, drawn: random.Random) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
+    options = asked(__doc__)
     known = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
     now = {text: said(text, options, seed) for seed, (text, options) in enumerate(TEXTS)}
     for text, lines in now.items():
         differ = [(before, after) for before, after in zip(known.get(text, ()), lines, strict=False) if before != after]
         for before, after in differ:
             print(text, f"  known {before}", f"  now   {after}", sep="\n")
-    if asked.write:
+    if options.write:
         TABLE.write_text(json.dumps(now, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 

@@ -10,13 +10,14 @@ the form; and what the form takes of memory, added up over whatever may be besid
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from asked import asked
 
 import shardc
 from shardc.cost import CHIPS, LinkModel
@@ -65,8 +66,8 @@ HARDWARE: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def prices(mesh: str, options: dict[str, Any]) -> list[str]:
-    asked = {name: value for name, value in options.items() if name in ("chip", "topology", "dcn")}
-    program = shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, **asked)
+    given = {name: value for name, value in options.items() if name in ("chip", "topology", "dcn")}
+    program = shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, **given)
     model = Hardware.of(**{name: value for name, value in options.items() if name != "topology"}).model(program)
     return [_said(model, move, array) for shape in SHAPES for array, move in _spread(list(_every(model, shape)))]
 
@@ -137,15 +138,13 @@ def key(mesh: str, options: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
+    options = asked(__doc__)
     before, after = known(), now()
     for name, lines in after.items():
         old = before.get(name, [])
         print(*(f"{name}\n  known {line}" for line in old if line not in lines), sep="\n", end="")
         print(*(f"{name}\n  now   {line}" for line in lines if line not in old), sep="\n")
-    if asked.write:
+    if options.write:
         TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
