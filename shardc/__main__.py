@@ -1,5 +1,8 @@
 """`python -m shardc`, and the command `shardc`."""
 
+import atexit
+import gc
+
 try:
     from shardc.io.streams import prepare
 except KeyboardInterrupt:
@@ -7,8 +10,14 @@ except KeyboardInterrupt:
 
 
 def main() -> None:
-    """The entry point. It answers interrupts before the rest is imported, which takes longer than many a command."""
+    """The entry point. It answers interrupts before the rest is imported, which takes longer than many a command.
+
+    Most of what a command makes it keeps, so that looking for garbage finds little, and nothing that is of use to a
+    process that ends: without that, a short command takes a quarter less.
+    """
     prepare()
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)
     from shardc.cli import main as run
 
     run()
