@@ -1,14 +1,19 @@
 """What the module's text does at the width that the formatter keeps."""
 
 import ast
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 
 import shardc
+from shardc.emit import source
 from shardc.emit.allowed import ALIKE, MAPPED, PARTED, TABLES, TAKEN
 from shardc.emit.steps.variables import taken_names
 from shardc.emit.text.source import lay_out_return
+from shardc.ir.plan import How
+from shardc.lowering.together import candidates
+from shardc.proving.prove import prove
 from shardc.testing import partial_programs
 
 
@@ -49,3 +54,17 @@ def test_a_variable_named_as_a_table_is_called_otherwise_and_a_prime_is_spelled(
     even = shardc.plan(f"{first}[I_X, J_Y] → {first}[I_Y, J_X]", mesh="X=4,Y=4", **asked).source()
     assert f"def program({first})" in even
     assert "def program(W_prime)" in shardc.plan("W'[I_X, J] → V[I, J]", mesh="X=4", **asked).source()
+
+
+LONG = "a_name_that_is_cut_where_they_differ"
+
+
+@pytest.mark.parametrize("how", [How.RING, How.CHUNKS])
+def test_what_is_left_piece_by_piece_takes_no_name_of_what_is_still_read(how):
+    """A result is called as its operand was, where that is read no more: not in a ring, which reads it in each turn."""
+    text = f"{LONG}_2[I_Y, J_X] = {LONG}_1[I_Y, K] · E[K_Y, J_X]"
+    schedule = shardc.plan(text, mesh="X=2,Y=2", dims=dict.fromkeys("IJK", 64), chip="v5e", idle="keep").schedule
+    found = [replace(ordered, together=(group,)) for ordered, group in candidates(schedule) if group.how is how]
+    assert found
+    for each in found:
+        assert prove(each, source(each, "v5e")).holds

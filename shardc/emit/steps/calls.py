@@ -60,7 +60,7 @@ class Body:
 
 def body(schedule: Schedule, lowering: Lowering | None = None) -> Body:
     """What each device does, as lines of Python: the steps in their forms."""
-    names = variables(schedule.block, taken_names(schedule))
+    names = variables(schedule.block, taken_names(schedule), together=schedule.together)
     return with_names(schedule, names, lower(schedule) if lowering is None else lowering)
 
 

@@ -64,7 +64,7 @@ def parts(schedule: Schedule) -> Parts:
     if schedule.by_xla:
         body = whole_body(schedule)
         return Parts(body.parameters, (Part(WHOLE, schedule, body, True),), body.results)
-    names = variables(schedule.block, taken_names(schedule))
+    names = variables(schedule.block, taken_names(schedule), together=schedule.together)
     counts, found = {RUN: 0, PRODUCT: 0}, list[Part]()
     for each in segments(schedule):
         kind = PRODUCT if each.left else RUN

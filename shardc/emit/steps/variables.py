@@ -11,25 +11,37 @@ from collections.abc import Sequence
 from shardc.emit.allowed import ALIKE, BORDER, MAPPED, MEETING, PARTED, RING, TABLES, TAKEN, check_variable, part_names
 from shardc.ir.collectives import UnevenExchange
 from shardc.ir.names import check_name
-from shardc.ir.plan import Block, How, Schedule, ValueNumber, last_uses
+from shardc.ir.plan import Block, How, Schedule, Together, ValueNumber, last_uses
 
 # Longer names are cut, so that an assignment always has room for its function.
 LONGEST = 24
 
 
-def variables(block: Block, taken: frozenset[str], fixed: Sequence[str] = ()) -> tuple[str, ...]:
-    """The variable of each value, by number. The first inputs are fixed: variables of these names, from around."""
-    last = last_uses(block)
+def variables(
+    block: Block, taken: frozenset[str], fixed: Sequence[str] = (), together: Sequence[Together] = ()
+) -> tuple[str, ...]:
+    """The variable of each value, by number. The first inputs are fixed: variables of these names, from around.
+
+    What is done together leaves its result piece by piece, while it still reads what it was given.
+    """
+    last, given = last_uses(block), {group.last: _given(block, group) for group in together}
     names = dict(zip(block.inputs, fixed, strict=False))
     held = dict.fromkeys(fixed, len(block.steps))  # by variable: the last step that needs what it holds
     for value in block.inputs[len(fixed) :]:
         names[value] = _choose(block.values[value].name, held, -1, taken)
         held[names[value]] = last.get(value, -1)
     for number, step in enumerate(block.steps):
+        read = {names[value] for value in given.get(number, ())}
         for value in step.results:
-            names[value] = _choose(block.values[value].name, held, number, taken)
+            names[value] = _choose(block.values[value].name, held, number, taken | read)
             held[names[value]] = max(last.get(value, number), number + (len(step.results) > 1))
     return tuple(names.get(ValueNumber(value), "") for value in range(len(block.values)))
+
+
+def _given(block: Block, group: Together) -> set[ValueNumber]:
+    """What a group reads that it does not make."""
+    steps = block.steps[group.first : group.last + 1]
+    return {value for step in steps for value in step.operands}.difference(*(step.results for step in steps))
 
 
 def taken_names(schedule: Schedule) -> frozenset[str]:
