@@ -21,6 +21,7 @@ from typing import Any
 from asked import asked
 from cache_keys import forget
 from counted import MORE, counted
+from traced import called_otherwise
 
 import shardc
 from shardc.cost.model import picoseconds
@@ -53,6 +54,8 @@ def found(text: str, options: dict[str, Any]) -> Entry:
 def figures(plan: shardc.Plan) -> Entry:
     schedule, cost = plan.schedule, plan.cost
     assert not list(faults_of(schedule)), "a plan that is not legal"
+    text = plan.source()
+    assert not (apart := called_otherwise(schedule, text)), "\n".join(["called otherwise than written", *apart])
     lowered = print_lowering(schedule, lower(schedule)).splitlines()
     return {
         "time_ps": picoseconds(cost.time_s),
@@ -69,7 +72,7 @@ def figures(plan: shardc.Plan) -> Entry:
         "steps": list(_steps(plan.steps)),
         "forms": [line.partition(" = ")[2] or line for line in lowered if not line.endswith(": plain")],
         "others": [other for statement in plan.statements for other in _others(statement)],
-        "source": _hash(plan.source()),
+        "source": _hash(text),
     }
 
 
