@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -13,6 +14,7 @@ import shardc
 from shardc import simulate
 from shardc.cost import LinkModel, chip, topology
 from shardc.cost.topology import Part, place
+from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
 from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.program import progress
@@ -170,6 +172,23 @@ def test_past_its_budget_a_plan_means_the_program_and_says_how_far_it_may_be(cas
     rounded = len(best.schedule.steps) if objective is Objective.TIME else 0  # each step up, to a picosecond
     assert gaps[0].bound <= price * scale + rounded
     assert math.isclose(gaps[0].price, own * scale, rel_tol=1e-6, abs_tol=len(found.schedule.steps))
+
+
+@settings(max_examples=15, deadline=None)
+@given(programs(), st.sampled_from([0, 300, 3000]))
+@example(Case("B[I_X, J] = A[I_?, J_?] ⊙ A", Mesh.of({"X": 2, "Y": 2}), {"I": 8, "J": 8}), 0)
+@example(Case("B[I, J] = A[I_?, J_?] ⊙ (C[I_X, J] - sum_J(A ⊙ C))", Mesh.of({"X": 2, "Y": 2}), {"I": 8, "J": 8}), 300)
+@example(
+    Case("B[I, J_X] = A[I_?, J_?] ⊙ C[I_?, J_?] + A / C", Mesh.of({"X": 2, "Y": 2}), {"I": 8, "J": 8}), progress.PLAN
+)
+def test_inputs_that_are_left_open_lie_some_way(case, units):
+    """As those of a backward program, whose forward part left them where it liked. One that a statement uses twice
+    lies one way, also where it uses another twice, or where the search for that way ended with its budget."""
+    program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims, dtype="f32")
+    left_open = tuple(replace(given, pattern=Pattern.free(len(given.dims))) for given in program.inputs)
+    program = replace(program, inputs=left_open)
+    model = LinkModel.of(program.mesh, chip("v5p"))
+    assert_means_the_program(with_budget(units, lambda: plan_program(program, model, Objective.TIME)).schedule)
 
 
 def test_the_gap_is_in_the_notes_the_table_and_the_json():

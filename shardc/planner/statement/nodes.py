@@ -163,8 +163,8 @@ def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[Sharding
     values = there.held.get(use.name)
     wanted = use.pattern.exact if use.pattern is not None else None
     if values is None:
-        assert use.pattern is not None
-        yield from ((number, 0, Held(None)) for number in choices_of(problem, use.pattern, search))
+        left_open = use.pattern or _given_as(problem, use.name)
+        yield from ((number, 0, Held(None)) for number in choices_of(problem, left_open, search))
     elif wanted is None:
         newest = {search.graph.number(there.values[value].sharding): value for value in values}
         yield from ((number, 0, Held(value)) for number, value in newest.items())
@@ -178,6 +178,11 @@ def _leaf(problem: Problem, use: Use, search: Search) -> Iterator[tuple[Sharding
         price = held.paths(number).price.get(number)
         if price is not None:
             yield number, price, Waypoint(held, number)
+
+
+def _given_as(problem: Problem, name: str) -> Pattern:
+    """How an input was first written that is used again before it lies anywhere: another is being placed."""
+    return next(given.pattern for given in problem.program.inputs if given.name == name)
 
 
 def choices_of(problem: Problem, pattern: Pattern, search: Search) -> Iterator[ShardingNumber]:

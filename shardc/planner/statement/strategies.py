@@ -292,7 +292,8 @@ def _price_with(problem: Problem, array: Array, statement: Statement) -> float:
     trial = problem.afresh().given(problem.environment.with_value(array))
     try:
         root = root_table(trial, statement)
-        return root.paths().price[cheapest(root, statement)]
+        price = root.price(cheapest(root, statement), None)
+        return math.inf if price is None else price
     except ShardcError:
         return math.inf
 
