@@ -197,8 +197,10 @@ def main() -> None:
     before, after = known(), now()
     for name, lines in after.items():
         old = before.get(name, [])
-        print(*(f"{name}\n  known {line}" for line in old if line not in lines), sep="\n", end="")
-        print(*(f"{name}\n  now   {line}" for line in lines if line not in old), sep="\n")
+        apart = [f"  known {line}" for line in old if line not in lines]
+        apart += [f"  now   {line}" for line in lines if line not in old]
+        if apart:
+            print(name, *apart, sep="\n")
     if options.write:
         TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
