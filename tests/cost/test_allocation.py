@@ -100,22 +100,60 @@ def test_what_is_done_as_one_is_in_memory_by_hand(text, mebibytes):
     assert mebibytes * 2**20 <= found <= mebibytes * 2**20 + 2**17
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=60))
-def test_buffers_alive_together_do_not_overlap(orders):
-    heap, alive, most = Heap(), {}, 0
+def room_of(taken):
+    """The runs of free units below the last that was ever taken, as where each begins and ends."""
+    edges = [0, *(place for place in range(1, len(taken)) if taken[place] != taken[place - 1]), len(taken)]
+    return [(start, end) for start, end in pairwise(edges) if end > start and not taken[start]]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 7)), max_size=60))
+def test_a_buffer_takes_the_smallest_gap_that_holds_it_else_the_end(orders):
+    """Beside a plain model: a row of units, each taken or free, that grows. Of gaps alike one may choose any."""
+    heap, taken, alive = Heap(), list[bool](), dict[int, tuple[int, int]]()
     for takes, size in orders:
         if takes or not alive:
-            alive[heap.take(size)] = size
+            number = heap.take(512 * size - 511 if size else 0)  # of part of a unit the whole
+            start, end = (place // 512 for place in heap._taken[number])
+            fitting = [gap for gap in room_of(taken) if gap[1] - gap[0] >= size]
+            last = [gap for gap in room_of(taken) if gap[1] == len(taken)]
+            least = min((high - low for low, high in fitting), default=None)
+            starts = {low for low, high in fitting if high - low == least} or {(last or [(len(taken), 0)])[0][0]}
+            assert end - start == size and (start in starts or not size)
+            taken += [False] * (end - len(taken))
+            alive[number] = start, end
         else:
-            number = sorted(alive)[size % len(alive)]
-            del alive[number]
+            start, end = alive.pop(number := sorted(alive)[size % len(alive)])
             heap.give_back(number)
-        most = max(most, sum(alive.values()))
-        spans = sorted(heap._taken[number] for number in alive if alive[number])
-        assert all(before[1] <= after[0] for before, after in pairwise(spans))
-        assert all(end - start >= alive[n] for n, (start, end) in heap._taken.items())
-    assert heap.size >= most
-    assert heap.lost >= 0
+        taken[start:end] = [takes or (start, end) in alive.values()] * (end - start)
+        assert (heap.size, heap.used) == (512 * len(taken), 512 * sum(taken))
+        assert sorted(heap._gaps) == [(512 * low, 512 * high) for low, high in room_of(taken)], (
+            "gaps that touch are one"
+        )
+
+
+def test_what_lies_in_outputs_chooses_the_largest_first_and_the_first_output_that_has_room():
+    """Outputs of 4 and 2, written last; before them buffers of 3, 2 and 2 at once: 3 lies in the first, a 2 in the
+    second, and the other 2, for which no output has room, is a temporary; so is one of 5, and one that lives on."""
+    buffers = Buffers()
+    early = [buffers.take(512 * size) for size in (2, 2, 3, 5)]
+    for number in early:
+        buffers.give_back(number)
+    for size in (4, 2):
+        buffers.becomes_output(buffers.take(512 * size))
+    assert buffers.temporary_bytes == 512 * (2 + 5)
+    assert list(buffers.since(early[1])) == [2, 3, 4, 5] and not buffers.is_apart(early[0])
+
+
+def test_a_buffer_that_lives_while_an_output_is_written_does_not_lie_in_it():
+    for ends_before, temporary in ((True, 0), (False, 1024)):
+        buffers = Buffers()
+        first = buffers.take(1024)
+        if ends_before:
+            buffers.give_back(first)
+        buffers.becomes_output(buffers.take(1024))
+        if not ends_before:
+            buffers.give_back(first)
+        assert buffers.temporary_bytes == temporary
 
 
 def test_an_output_holds_others_before_it_is_written_but_not_what_collectives_leave():
