@@ -6,7 +6,7 @@ The mesh is of a named TPU that nobody has; nothing is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from difflib import unified_diff
 from typing import Any
 
@@ -21,28 +21,38 @@ DEVICE = jax.sharding.AbstractDevice("TPU v5p", 1, "tpu")  # a CPU's products ar
 SHOWN = 12  # lines that differ
 
 
-def called_otherwise(schedule: Schedule, text: str) -> list[str]:
-    """The lines of the traced text that the traced callable has not, and the other way round; none where axes are cut,
-    for which there have to be devices."""
-    if schedule.by is not None:
+def called_otherwise(schedule: Schedule, text: str, mesh: jax.sharding.Mesh | None = None) -> list[str]:
+    """The lines of the traced text that the traced callable has not, and the other way round. Where axes are cut there
+    has to be a mesh of devices; none without one."""
+    if schedule.by is not None and mesh is None:
         return []
     names: dict[str, Any] = {}
     exec(compile(text, "emitted", "exec"), names)
-    mesh = schedule.given_mesh
-    explicit = (jax.sharding.AxisType.Explicit,) * len(mesh.axes)
     with jax.enable_x64(any(array.dtype.is_wide for array in schedule.values)):
-        where = jax.sharding.AbstractMesh(mesh.sizes, mesh.names, axis_types=explicit, abstract_device=DEVICE)
-        written, called = (traced(each, schedule, where) for each in (names["program"], CompiledProgram(schedule)))
+        written, called = (traced(each, schedule, mesh) for each in (names["program"], CompiledProgram(schedule)))
     return [*unified_diff(written.splitlines(), called.splitlines(), "written", "called", lineterm="", n=0)][:SHOWN]
 
 
-def traced(program: Callable[..., Any], schedule: Schedule, mesh: jax.sharding.AbstractMesh) -> str:
+def traced(program: Callable[..., Any], schedule: Schedule, mesh: jax.sharding.Mesh | None) -> str:
     """With the schedule's inputs, as they lie."""
     arrays = [schedule.given(number) for number in schedule.inputs]
-    lie = [jax.NamedSharding(mesh, spec_of(array.sharding)) if mesh.axis_names else None for array in arrays]
+    where = mesh or jax.sharding.AbstractMesh(
+        schedule.given_mesh.sizes,
+        schedule.given_mesh.names,
+        axis_types=(jax.sharding.AxisType.Explicit,) * len(schedule.given_mesh.axes),
+        abstract_device=DEVICE,
+    )
+    lie = [jax.NamedSharding(where, spec_of(array.sharding)) if where.axis_names else None for array in arrays]
     given = [
         jax.ShapeDtypeStruct(array.shape, jnp.dtype(array.dtype.jax), sharding=lies)
         for array, lies in zip(arrays, lie, strict=True)
     ]
-    with jax.sharding.use_abstract_mesh(mesh) if mesh.axis_names else nullcontext():
+    with _in_force(where):
         return str(jax.make_jaxpr(program)(*given))
+
+
+def _in_force(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh) -> AbstractContextManager[Any]:
+    if isinstance(mesh, jax.sharding.Mesh):
+        found: AbstractContextManager[Any] = jax.set_mesh(mesh)
+        return found
+    return jax.sharding.use_abstract_mesh(mesh) if mesh.axis_names else nullcontext()

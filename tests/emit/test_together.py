@@ -202,19 +202,6 @@ def test_what_does_not_divide_is_in_no_chunks():
     assert not done_as(How.CHUNKS, *CHUNKS[0], size=12)[1]
 
 
-def test_the_text_is_what_is_applied():
-    plan = planned("X=4,Y=2", PRODUCTS[0][1])
-    given = inputs(plan)
-    for ordered, group in candidates(plan.schedule):
-        for schedule in (replace(ordered, together=(group,)), replace(ordered, by_xla=True)):
-            names = {}
-            exec(source(schedule, "v5e"), names)
-            with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
-                values = [plan.schedule.values[number] for number in plan.schedule.inputs]
-                placed = [jax.device_put(x, placing.spec_of(v.sharding)) for x, v in zip(given, values, strict=True)]
-                holds_the_reference(names["program"](*placed), plan, given)
-
-
 @pytest.mark.parametrize("text, size", EVERY_RING)
 def test_rings_are_proved_and_written_as_ruff_leaves_them(text, size, tmp_path):
     options = {"mesh": {"X": size}, "dims": dict.fromkeys("IJK", 4096 * size), "idle": "keep", "chip": "v5e"}
