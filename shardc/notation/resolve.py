@@ -317,6 +317,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
     yield from slips.gathered_in_vain(program)
     yield from slips.summed_early(parsed, program)
     yield from slips.kept_between(program)
+    yield from slips.kept_below(parsed, program)
     yield from slips.rounded_positions(program, scope.sizes)
     yield from slips.unused_sizes(scope.sizes, program)
     yield from slips.unused_dtypes(options.dtypes, scope.arrays)

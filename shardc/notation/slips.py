@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.dtypes import Kind
-from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, parts_of, uses
+from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, operands, parts_of, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For, Program, Statement, every_statement, nested
 from shardc.notation import tree
@@ -105,9 +105,26 @@ def lone_dims(parsed: tree.Tree, program: Program) -> Iterator[str]:
             mentioned.update({word, *word})
     kept = {dim for number in program.outputs for dim in program.results[number].dims}
     kept |= {each.dim for each in nested(program.statements) if isinstance(each, For)}
-    for dim, name in _dims_of_uses(program).items():
-        if mentioned[dim] == 1 and dim not in kept:
-            yield f"dim `{dim}` is on `{name}` alone, and is summed there" + _asked(dim, program.dims)
+    lone = {dim: name for dim, name in _dims_of_uses(program).items() if mentioned[dim] == 1 and dim not in kept}
+    for dim, name in lone.items():
+        yield f"dim `{dim}` is on `{name}` alone, and is summed there" + _asked(dim, program.dims)
+    yield from _summed_alone(parsed, program, lone)
+
+
+def _summed_alone(parsed: tree.Tree, program: Program, known: Collection[str]) -> Iterator[str]:
+    """A warning for each dim that a `·` sums of one operand alone, though other statements mention it.
+
+    `U[D, F] = G[D, K] · R[F, K2]`, where K and K2 are two dims of one size and one was meant.
+    """
+    for statement, written in zip(every_statement(program), statements(parsed), strict=True):
+        named = {each for word in labels(written.expr) for each in (word, *word)}.union(known)
+        for part in parts_of(statement.expr):
+            pair = part.operands if isinstance(part, Product) and len(part.operands) == 2 else ()
+            for one, other in zip(pair, reversed(pair), strict=True):
+                for dim in sorted({*one.dims}.difference(part.dims, other.dims, named)):
+                    whose = f"`{one.name}`" if isinstance(one, Use) else "one operand"
+                    meant = f"sum_{{{dim}}}(…)" if "_" in dim else f"sum_{dim}(…)"
+                    yield f"a `·` of `{statement.name}` sums `{dim}` of {whose} alone; write `{meant}` if that is meant"
 
 
 def _dims_of_uses(program: Program) -> dict[str, str]:
@@ -176,6 +193,46 @@ def kept_between(program: Program) -> Iterator[str]:
                 f"the first `·` of `{statement.name}` sums nothing: {dim} is on its last operand and its result; "
                 f"write `·_{dim}` between {' and '.join(names)} if these are multiplied first"
             )
+
+
+def kept_below(parsed: tree.Tree, program: Program) -> Iterator[str]:
+    """A warning for each matmul below a function that sums nothing, since what it would sum is in the result again.
+
+    `y[B, D] = relu(x[B, D] · W[D, F]) · V[F, D]` keeps D, as y and V have it: the relu is then of [B, D, F]. Where the
+    result is said to have all dims of the product, or an array of the statement has them, they are meant.
+    """
+    bound = {given.name for given in program.inputs}
+    for statement, written in zip(every_statement(program), statements(parsed), strict=True):
+        said = written.result.dims is not None or statement.name in bound
+        whole = [frozenset(use.dims) for use in uses(statement.expr)] + [frozenset(statement.dims)] * said
+        for left, right, dim in dict.fromkeys(_unsummed_below(statement.expr)):
+            if dim in statement.dims and not any({*left.dims, *right.dims} <= dims for dims in whole):
+                names = " and ".join(
+                    f"`{each.name}`" if isinstance(each, Use) else "an operand" for each in (left, right)
+                )
+                yield (
+                    f"the `·` of {names} in `{statement.name}` sums nothing, as the result has {dim} too; write "
+                    f"`·_{dim}` if it is to be summed there, or a statement of its own, with all its dims, if not"
+                )
+        bound.add(statement.name)
+
+
+def _unsummed_below(expr: Expr) -> Iterator[tuple[Expr, Expr, str]]:
+    """The operands of each product below a function, or below a product element by element, that keeps what both have
+    and what each has alone; with the last dim that both have."""
+    waiting = [(expr, False)]
+    while waiting:
+        part, is_below = waiting.pop()
+        match part:
+            case Product(operands=(left, right)):
+                shared, either = {*left.dims} & {*right.dims}, {*left.dims} | {*right.dims}
+                is_nested, keeps = either in ({*left.dims}, {*right.dims}), either == {*part.dims}
+                if is_below and shared and keeps and not is_nested:
+                    yield left, right, [dim for dim in left.dims if dim in shared][-1]
+                is_below |= is_nested and keeps
+            case Call():
+                is_below = True
+        waiting += [(each, is_below) for each in reversed(operands(part))]
 
 
 def _kept(part: Expr) -> tuple[Expr, Expr, str] | None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from shardc import ShardcError, check, cli, plan
 from shardc.ir.mesh import Mesh
+from shardc.ir.program import every_statement
 from shardc.notation import parse
 from shardc.notation.slips import near_axes
 
@@ -323,6 +324,58 @@ def test_a_chain_whose_first_product_sums_nothing_is_named(text, warns):
     """It would be another program than two products one after another, in silence."""
     told = [each for each in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums nothing" in each]
     assert bool(told) == warns and all("`·_D`" in each for each in told)
+
+
+MLP = "y[B_X, T, D] = {}(x[B_X, T, D] ·{label} W[D, F]) · V[F, D]"
+GATED = "y[B_X, T, D] = z[B_X, T, D] + ({}(x[B_X, T, D] ·{label} W[D, F]) ⊙ (x ·{label} U[D, F])) · V[F, D]"
+BARE = "h = {}(x[B_X, D] ·{label} W[D, F] + b[F]) ⊙ (x ·{label} U[D, F])"
+EXPERTS = "h = {}(x[E_X, C, D] ·{label} W[E_X, D, F]) ⊙ (x ·{label} U[E_X, D, F]); y[E_X, C, D] = h · V[E_X, F, D]"
+ATTENTION = "y[B_X, T, H, D] = {}(softmax_S(q[B_X, T, H, D] ·{label} k[B_X, S, H, D] / sqrt(|D|))) · v[B_X, S, H, D]"
+
+
+@settings(LAWS, max_examples=25)
+@given(st.sampled_from([MLP, GATED, BARE, EXPERTS, ATTENTION]), st.sampled_from(["relu", "gelu", "silu", "2 ⊙ ", ""]))
+def test_a_product_below_a_function_that_keeps_what_it_would_sum_is_named(text, function):
+    """Where `·` and `·_D` do not mean the same, the one is told of, and what the warning says to write mends it."""
+
+    def told(label):
+        found = parse(text.format(function, label=label), mesh=Mesh.of({"X": 2}))
+        return found, [warning for warning in found.warnings if "sums nothing" in warning]
+
+    (bare, warnings), (mended, none) = told(""), told("_D")
+    exprs = [[statement.expr for statement in every_statement(program)] for program in (bare, mended)]
+    assert bool(warnings) == (exprs[0] != exprs[1]) and all("write `·_D`" in each for each in warnings)
+    assert not none
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h[B_X, D, F] = relu(x[B_X, D] · W[D, F])",  # the result is said to have D and F
+        "h = exp(dt[B_X, D] · A[D, N]) ⊙ h0[B_X, D, N]",  # and here an array has them
+        "s[B_X, T, S] = sum_E(tanh(q[B_X, T, E] · k[B_X, S, E]))",  # summed, and so not in the result
+        "s[B_X, T, S] = tanh(q[B_X, T, E] · k[B_X, S, E]) · v[E]",
+        "y[B_X, D] = relu(x[B_X, D] · g[D])",
+        "Q[B_X, T, E] · K[B_X, S, E] · V[B_X, S, E] → O[B_X, T, E]",  # an einsum of three
+    ],
+)
+def test_a_product_that_keeps_what_it_should_is_not_named(text):
+    assert not [each for each in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums nothing" in each]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("L[D, D2] = G[D_X, F] · G[D2, F]; U[D, F] = G[D, F2] · R[F, F2]; V = relu(R)", None),
+        ("L[F2, F] = S[F_X, F2] + S; U[D, F] = G[D, K] · L[K, F] · R[F, F2]", "sums `F2` of `R` alone; write `sum_F2("),
+        ("L[F2, F] = S[F_X, F2] + S; U[D, F] = G[D, K] · L[K, F] · sum_F2(R[F, F2])", None),
+        ("A[I_X, J] · B[M, K] → C[I, K]", None),  # each is told of already, as a dim of one array alone
+    ],
+)
+def test_a_dim_that_a_product_sums_of_one_operand_alone_is_named(text, told):
+    """Two names of one size, of which one was meant: the shapes do not tell."""
+    found = [each for each in parse(text, mesh=Mesh.of({"X": 2})).warnings if " alone; write" in each]
+    assert len(found) == bool(told) and all(told in each for each in found)
 
 
 @pytest.mark.parametrize(
