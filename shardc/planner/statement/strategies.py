@@ -292,7 +292,9 @@ def _price_with(problem: Problem, array: Array, statement: Statement) -> float:
     trial = problem.afresh().given(problem.environment.with_value(array))
     try:
         root = root_table(trial, statement)
-        price = root.price(cheapest(root, statement), None)
+        found = cheapest(root, statement)
+        known = root.paths().price.get(found)
+        price = root.price(found, None) if known is None else known  # by routes, paths may lead elsewhere
         return math.inf if price is None else price
     except ShardcError:
         return math.inf
