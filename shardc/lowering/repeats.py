@@ -20,8 +20,12 @@ for equal calls the last time, so that simulated devices do them once; what is l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from shardc.ir.plan import Apply, Block, Loop, Op, last_uses
+from shardc.ir.sharding import Sharding
+
+_Done: TypeAlias = tuple[Op, tuple[int, ...], tuple[tuple[tuple[str, ...], Sharding], ...]]
 
 
 def repeats(block: Block) -> dict[int, tuple[int, ...]]:
@@ -30,14 +34,15 @@ def repeats(block: Block) -> dict[int, tuple[int, ...]]:
     Planners do a step twice only where the text names it twice.
     """
     found: dict[int, tuple[int, ...]] = {}
-    done: dict[tuple[Op, tuple[int, ...]], int] = {}
+    done: dict[_Done, int] = {}
     for place, step in enumerate(block.steps):
         if isinstance(step.op, Loop) or not step.operands:  # positions come of nothing, and move nothing
             continue
         if is_again(step.op):
             found[place] = tuple(_made_last(block, place))
             continue
-        key = (step.op, step.operands)
+        made = tuple((block.values[number].dims, block.values[number].sharding) for number in step.results)
+        key = (step.op, step.operands, made)  # of two sums of one array, each may be over another dim
         if key in done:
             found[place] = tuple(_after(block, done[key], place))
         done[key] = place

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
 
 import shardc
 from shardc.ir.legal import faults_of
+from shardc.ir.mesh import Mesh
 from shardc.lowering.lower import lower
 from shardc.lowering.repeats import repeats
 from shardc.simulate import reference, sample_inputs
+from shardc.testing import Case, programs
 
 ZERO_3 = """Win[D, F] = AllGather(Win[D_X, F])
 Tmp[B_X, F] = In[B_X, D] ·_D Win[D, F]
@@ -175,4 +178,22 @@ def test_positions_counted_twice_are_no_repeats():
     text = "P[V] = A[V] + index_V\nQ[V_X] = B[V_X] + index_V\nR[U] = C[U] + index_U"
     plan = shardc.plan(text, mesh={"X": 4}, dims={"V": 8, "U": 6}, dtype="f32", chip="v5e")
     assert sum(step.name == "index" for step in plan.schedule.steps) > 1
+    assert repeats(plan.schedule.block) == {}
+
+
+SUMS = [
+    "r[I_X] = sum_J(A[I_X, J_Y]); c[J_Y] = sum_I(A)",
+    "L[I, I2] = A[I_X, J] · A[I2, J]; R[J, J2] = A[I_X, J] · A[I_X, J2]",
+]
+SIZES = {"I": 8, "I2": 8, "J": 8, "J2": 8}
+
+
+@settings(max_examples=20, deadline=None)
+@given(programs())
+@example(Case(SUMS[0], Mesh.of({"X": 2, "Y": 2}), SIZES))
+@example(Case(SUMS[1], Mesh.of({"X": 2, "Y": 2}), SIZES))
+def test_no_plan_repeats_what_no_text_names_twice(case: Case) -> None:
+    """Two sums of one array over different dims are none: behind a barrier, what the array is made of would be written
+    out for the second."""
+    plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims)
     assert repeats(plan.schedule.block) == {}
