@@ -44,7 +44,7 @@ def _is_spread(operand: Operand) -> bool:
     waiting = [operand]
     while waiting:
         made = waiting.pop()
-        if not isinstance(made, Call | Product) or (isinstance(made, Call) and made.over):
+        if not isinstance(made, Call | Product) or (isinstance(made, Call) and not FUNCTIONS[made.function].keeps_dims):
             return False
         waiting += [each for each in made.operands if set(each.dims) == set(made.dims) and _is_alike(each, made)]
     return True

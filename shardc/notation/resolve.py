@@ -14,7 +14,7 @@ from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Bound, For, Input, Program, Statement, check_divisible, every_statement
 from shardc.ir.sizes import shared_sizes
-from shardc.notation import slips, tree
+from shardc.notation import calls, slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
 from shardc.notation.declared import DEFAULT_DTYPE, check_axes, declared, dtype, word
@@ -176,6 +176,7 @@ def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array) -> Expr:
     for dim in dims:
         if dim not in have:
             raise _on_no_input(dim, expr, result)
+    expr = calls.in_order(expr, dims)
     if expr.dims == dims:
         return expr
     match expr:

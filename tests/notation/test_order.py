@@ -50,3 +50,24 @@ def test_what_has_all_dims_has_them_in_one_order_below_an_array_of_them(order, o
     for expr in all_of(order_of(f"C = where({mask}, {met}, 0)")):
         if isinstance(expr, Call | Product) and len(expr.dims) == 3:
             assert "".join(expr.dims) == "".join(order)
+
+
+PRODUCT = "(x[B_X, T, E] ·_E W[V, E])"
+MADE = [
+    "relu({0})",
+    "softmax_V({0})",
+    "where(M: bool[B, T], {0}, 0)",
+    "{0} / 2 + {0} ⊙ sqrt({0})",
+    "f32({0})",
+    "-{0} - 1",
+]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.permutations("BTV"), st.sampled_from(MADE))
+def test_what_a_statement_makes_of_a_product_is_made_in_its_own_order(order, made):
+    """So that the product leaves it, and nothing is transposed after."""
+    for expr in all_of(order_of(f"y[{', '.join(order)}] = {made.format(PRODUCT)}")):
+        if isinstance(expr, Call | Product) and len(expr.dims) == 3:
+            assert "".join(expr.dims) == "".join(order)
+            assert isinstance(expr, Call) or len(expr.operands) == 2
