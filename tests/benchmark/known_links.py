@@ -27,7 +27,7 @@ from shardc.cost.carried import carried
 from shardc.cost.layout import SHAPES
 from shardc.cost.links import Level
 from shardc.cost.links.level import exchanges, gathers
-from shardc.cost.wiring import wiring
+from shardc.cost.wiring import along_of, wiring
 from shardc.interface.hardware import Hardware
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
@@ -43,9 +43,13 @@ SHAPES_OF = {  # of slices of each chip; of those without a torus the numbers of
     "v5p": ("2x2x1", "2x2x2", "4x2x2", "4x4x4", "2x2x4", "4x4x8", "2x3x4", "8x4x2", "4x1x1"),
     "v6e": ("2x2", "2x4", "4x4", "8x2", "16x4"),
     "v7x": ("2x2x1", "2x2x2", "2x2x4", "4x4x4", "2x2x8"),
-    "H100": ("8", "16", "64", "24"),
+    "H100": ("8", "16", "64", "24", "4x2", "4x4"),
     "GB200-NVL72": ("8", "144", "72"),
 }
+NAMES = (  # of slices, some as a cloud has them, which counts cores
+    *("v5litepod-16", "v5e-8", "v5litepod-4", "v6e-32", "v3-8", "v3-32", "v4-8", "v4-32", "v5p-8", "v5p-64", "v5p-128"),
+    *("v5p-12", "v5e-1", "v4-1", "v4-2", "v9-8", "v5p", "H100:4x2", "H100:3x2", "v5p:2x2x2x1", "v5e:2x2x2", "v5p:0x2"),
+)
 MOVED = (Kind.GATHER, Kind.SCATTER, Kind.SUM, Kind.EXCHANGE, Kind.PERMUTE)
 BLOCK = 1_000_003  # bytes
 Layout = tuple[str, dict[str, Any]]
@@ -54,7 +58,7 @@ Layout = tuple[str, dict[str, Any]]
 def layouts() -> list[Layout]:
     """A mesh, and what is said of its hardware."""
     draw = random.Random(SEED)
-    return [_layout(draw) for _ in range(LAYOUTS)]
+    return [*(_layout(draw) for _ in range(LAYOUTS)), *(("X=8", {"topology": name}) for name in NAMES)]
 
 
 def _layout(draw: random.Random) -> Layout:
@@ -100,7 +104,7 @@ def said(mesh: str, options: dict[str, Any]) -> list[str]:
         program = shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, **given)
         model = Hardware.of(**{name: value for name, value in options.items() if name != "topology"}).model(program)
     except shardc.ShardcError as error:
-        return [f"{error.code} {error.message}"]
+        return [f"{error.code} {error.message}; {error.help}"]
     draw = random.Random(f"{mesh} {options}")
     lines = [*_of(model, draw)]
     for by in dict.fromkeys(_finer(draw, model.mesh) for _ in range(2)):
@@ -133,9 +137,10 @@ def _of(model: LinkModel, draw: random.Random) -> Iterator[str]:
     for count in range(1, len(mesh.names) + 1):
         for axes in combinations(mesh.names, count):
             levels = network.levels(axes)
-            links = _hash([_carried(model, axes, kind) for kind in MOVED])
+            links = _hash([_carried(model, Call(kind, Round(axes))) for kind in MOVED])
             yield f"{axes}: {'; '.join(_level(level) for level in levels)}; {_together(levels)}, links {links}"
-    yield f"groups {_hash([*_grouped(model, draw)])}"
+    parts = [_carried(model, Call(kind, each)) for each in _parts(mesh) for kind in MOVED]
+    yield f"groups {_hash([*_grouped(model, draw)])}, parts of an axis {_hash(parts)}"
 
 
 def _level(level: Level) -> str:
@@ -148,12 +153,20 @@ def _together(levels: tuple[Level, ...]) -> str:
     return _hash([f"{each.text} {each.value:.9g}" for each in every])
 
 
-def _carried(model: LinkModel, axes: tuple[str, ...], kind: Kind) -> str:
-    """What each link of the groups over these axes carries in such a collective."""
-    call, size = Call(kind, Round(axes)), model.mesh.product(axes)
-    lines = carried(kind, model.network.levels(axes), BLOCK, size)
+def _parts(mesh: Mesh) -> Iterator[Round]:
+    """Of an axis that is all of the mesh, every two parts."""
+    for major in range(2, mesh.devices // 2 + 1 if len(mesh.names) == 1 else 0):
+        if mesh.devices % major == 0:
+            split = (major, mesh.devices // major)
+            yield from (Round(mesh.names, split, is_major) for is_major in (False, True))
+
+
+def _carried(model: LinkModel, call: Call) -> str:
+    """What each link of the groups of such a collective carries."""
+    size = call.over.parts(model.mesh)
+    lines = carried(call.kind, model.levels_of(call), BLOCK, size)
     found = wiring(call, BLOCK, lines, model) if size > 1 else None
-    each = [f"{line.line} {line.busiest:.9g} {line.links} {line.is_bound}" for line in lines]
+    each = [f"{line.line} {line.busiest:.9g} {line.links} {line.is_bound} {along_of(line, call)}" for line in lines]
     if found is None:
         return f"{each}"
     wires = [f"{w.at} {w.along} {w.forward:.9g} {w.backward:.9g} {found.goes_back(w)}" for w in found.wires]

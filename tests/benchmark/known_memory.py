@@ -5,13 +5,16 @@
 
 Of programs of each kind, on slices whose compiler is foreseen and on chips where it is not, in blocks of which some
 stay on the chip and some do not: arguments, outputs and temporaries; and of a training step what each kind takes, what
-is kept, and which collectives are off the critical path.
+is kept, and which collectives are off the critical path. Of products beside collectives, in each way to do them as one:
+memory, time, and what is sent turn by turn.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,8 @@ from asked import asked
 
 import shardc
 from shardc.cost.memory import allocated_of
+from shardc.cost.together import beside, blocking_s, group_s, has_its_links, turns_of
+from shardc.lowering.together import candidates, spelled
 
 TABLE = Path(__file__).parents[1] / "golden" / "known_memory.json"
 PLACES: tuple[dict[str, Any], ...] = (
@@ -87,6 +92,46 @@ def said(text: str, options: dict[str, Any], backward: bool) -> list[str]:
     return [f"{plan.cost.peak_bytes} B at the peak; {allocated_of(plan.schedule)}", *off, *by_kind(plan)]
 
 
+PRODUCTS = (
+    "A[B_X, D_Y] · W[D_X, F_Y] → C[B_X, F_Y]",
+    "A[B, D_X] · W[D_X, F] → C[B_X, F]",
+    "A[B_Y, D_X] · W[D_X, F] → C[B_Y, F]",
+    "A[B_X, D] · W[D, F_X] → C[B, F_X]",
+    "A[B_X, D] · W[D, F_Y] → C[B, F_Y]",
+    "A[B_XY, D] · W[D, F_XY] → C[B, F_XY]",
+    "A[B, D_YX] · W[D, F_XY] → C[B, F_XY]",
+    "A[D_Y, B_X] · W[F_Y, D_X] → C[F_Y, B_X]",
+    "A[B, D_XY] · W[D_XY, F] → C[B, F]",
+)
+
+
+def as_one() -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, (text, where) in enumerate(product(PRODUCTS, PLACES)):
+        sizes = {dim: 1024 * (2 + number % 3) for dim in "BDF"}
+        asked = {"dims": sizes, "overlap": "off", "idle": "keep", "dtype": ("bf16", "f32", "int32")[number % 3]}
+        yield text, where | asked
+
+
+def ways(text: str, options: dict[str, Any]) -> list[str]:
+    """Of each way to do a product and what is beside it as one: seconds, memory, and what is sent in each turn."""
+    plan = shardc.plan(text, **options)
+    model = plan._asked.model.on(plan.schedule.by)
+    found = []
+    for ordered, group in candidates(plan.schedule):
+        schedule = replace(ordered, together=(group,))
+        turns = [turns_of(schedule, group, place, model) for place in group.places]
+        sent = [f"{turn.name}, {turn.times} times: {turn.blocks}" for each in turns for turn in each]
+        seconds = ", ".join(f"{each:.6g}" for each in beside(schedule, group, model))
+        said = f"{seconds}; {group_s(schedule, group, model):.6g} s of {blocking_s(schedule.steps):.6g} s"
+        links = [has_its_links(step.op.axes, model) for step in schedule.steps if step.is_collective]
+        found.append(f"{spelled(ordered, group)}: {said}; {allocated_of(schedule)}; {_hash(sent)} {links}")
+    return found
+
+
+def _hash(text: object) -> str:
+    return hashlib.sha256(str(text).encode()).hexdigest()[:12]
+
+
 def by_kind(plan: shardc.Plan) -> list[str]:
     """The memory of a training step by kind."""
     memory = plan.memory
@@ -102,7 +147,8 @@ def key(text: str, options: dict[str, Any], backward: bool) -> str:
 
 
 def now() -> dict[str, list[str]]:
-    return {key(*case): said(*case) for case in cases()}
+    as_they_are = {key(*case): said(*case) for case in cases()}
+    return as_they_are | {key(*case, False): ways(*case) for case in as_one()}
 
 
 def known() -> dict[str, list[str]]:

@@ -240,6 +240,17 @@ def test_a_chip_from_a_file(tmp_path):
         (('"ours"', '\'a"""\''), "`name` is not"),
         (("flops = 1e15", "flops = 1" + "0" * 400), "many digits"),
         (("link_bandwidth = 1e11", "link_bandwidth = 1e-320"), "not a positive number"),
+        (("flops = 1e15", "flops = true"), "`flops` = True is not a positive number"),
+        (("flops = 1e15", "flops = 1.1e30"), "not a positive number"),
+        (("flops = 1e15", 'flops = "1e15"'), "not a positive number"),
+        (("torus_dims = 3", "torus_dims = -1"), "`torus_dims` = -1 is not a count"),
+        (("torus_dims = 3", "torus_dims = 1000000"), "not a count"),
+        (("torus_dims = 3", "torus_dims = true"), "not a count"),
+        (("torus_dims = 3", "torus_dims = 3\ndomain = 8"), "one of the two"),
+        (("torus_dims = 3", 'torus_dims = 3\nsource = ""'), "`source` = '' is not a text"),
+        (("torus_dims = 3", "torus_dims = 3\nsource = 4"), "`source` = 4 is not a text"),
+        (('"ours"', f'"{"o" * 65}"'), "`name` is not"),
+        (('"ours"', "7"), "`name` is not"),
     ],
 )
 def test_each_fault_of_a_chips_file_is_named(tmp_path, change, reason):
@@ -249,6 +260,20 @@ def test_each_fault_of_a_chips_file_is_named(tmp_path, change, reason):
         chip(str(path))
     assert caught.value.code == "SHC223"
     assert reason in caught.value.message
+
+
+def test_what_a_chips_file_may_say(tmp_path):
+    """Each field as it stands, at the limits too; and no more than 16 kB."""
+    path = tmp_path / "ours.toml"
+    text = OURS.replace('"ours"', f'"{"o" * 64}"').replace("flops = 1e15", "flops = 1e-12").replace("64e9", "1e30")
+    text = text.replace("torus_dims = 3", 'torus_dims = 999999\nwraps_at = 0\nsource = "us"\nlargest = "4×4"')
+    path.write_text(text + "#" * (16 * 1024 - len(text)), encoding="utf-8")
+    found = chip(str(path))
+    assert (found.name, found.flops, found.hbm_bytes, found.torus_dims) == ("o" * 64, 1e-12, 1e30, 999999)
+    assert (found.source, found.most_chips, type(found.flops)) == ("us", 16, float)
+    path.write_text(text + "#" * (16 * 1024 - len(text) + 1), encoding="utf-8")
+    with pytest.raises(ShardcError, match="longer than 16384 characters"):
+        chip(str(path))
 
 
 def test_a_chips_file_that_is_not_there():

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
-from known_memory import cases, key, known, said
+from known_memory import as_one, cases, key, known, said, ways
 
 AT_ONCE = 4
-KNOWN, CASES = known(), [*cases()]
+KNOWN, CASES, AS_ONE = known(), [*cases()], [*as_one()]
 
 
 def marked(place):
@@ -26,8 +26,15 @@ def test_memory_is_as_known(place):
         assert said(*case) == KNOWN[key(*case)], case
 
 
+@pytest.mark.parametrize("place", [marked(place) for place in range(0, len(AS_ONE), AT_ONCE)])
+def test_what_is_done_as_one_takes_what_it_did(place):
+    for case in AS_ONE[place : place + AT_ONCE]:
+        assert ways(*case) == KNOWN[key(*case, False)], case
+
+
 def test_there_are_steps_with_an_optimizer_and_programs_that_are_none():
-    steps = [lines for lines in KNOWN.values() if len(lines) > 1]
-    assert len(steps) > len(KNOWN) / 3 and len(KNOWN) - len(steps) > len(KNOWN) / 4
+    found = [KNOWN[key(*case)] for case in CASES]
+    steps = [lines for lines in found if len(lines) > 1]
+    assert len(steps) > len(found) / 3 and len(found) - len(steps) > len(found) / 4
     optimizer = [line for lines in steps for line in lines if line.startswith("optimizer: ")]
     assert sum(not line.startswith("optimizer: 0,") for line in optimizer) > 5
