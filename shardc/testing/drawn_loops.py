@@ -16,7 +16,7 @@ _INSIDE = ("relu", "tanh", "neg", "sign")  # none that makes whole numbers grow
 
 @st.composite
 def loops(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3) -> Case:
-    """A product in a loop: what is carried from trip to trip, what is fixed, scanned, and stacked.
+    """A product in a loop: what is carried from trip to trip, what is fixed, scanned (and named), and stacked.
 
     `for L { x[B_X, D] = relu(x[B, D] · W[L, D, E_Y] ·_E V[E, D]); S[L, B] = sum_D(x) }`, then `return x, S`, or `x`.
     Shardings of the inputs are any; of what is carried also the planner's. Shrinks to one trip on one device.
@@ -32,8 +32,10 @@ def loops(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3) -> Case:
 
     carried = array("x", "B", "D")
     fixed = draw(st.sampled_from((("E", "D"), ("L", "E", "D"))))
-    product = f"{carried} · {array('W', 'L', 'D', 'E')} ·_E {array('V', *fixed)}"
-    inside = [f"{carried} = {draw(st.sampled_from(_INSIDE))}({product})"]
+    scanned = array("W", "L", "D", "E")
+    inside = [f"w = {scanned}"] if draw(st.booleans()) else []
+    product = f"{carried} · {'w' if inside else scanned} ·_E {array('V', *fixed)}"
+    inside.append(f"{carried} = {draw(st.sampled_from(_INSIDE))}({product})")
     is_stacked = draw(st.booleans())
     if is_stacked:
         inside.append("S[L, B] = sum_D(x)")

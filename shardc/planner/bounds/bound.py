@@ -125,7 +125,7 @@ def _values(program: Program, by_name: dict[str, _Value], along: Dims) -> Iterat
         if isinstance(statement, For):
             left = _of_loop(program, statement, by_name, along)
         else:
-            found = _value(statement.expr, by_name, program, along).seen_as(statement.dims)
+            found = _value(statement.expr, by_name, program, along).seen_as(statement.dims, along)
             left = {statement.name: found}
         yield from left.values()
         by_name |= left
