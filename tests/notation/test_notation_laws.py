@@ -6,7 +6,9 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +171,23 @@ def test_the_faults_of_any_text_come_to_an_end(text: str) -> None:
         assert (found[0].code, found[0].message) == first
         assert len(places) == len(set(places)) <= MAX_FAULTS
         assert all(one.span.source.text == found[0].span.source.text for one in found if one.span and found[0].span)
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.shard"))
+BOUND = re.compile(r"\s*(?!(?:mesh|dims)\b)\w[\w']*(?:: \w+)?(?:\[[^=]*\])?\s*=(?!=)[^#]*")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_of_one_fault_in_a_program_nothing_else_is_told(path: Path) -> None:
+    """Each statement of each example is broken by itself: what it binds and uses is then missed, which is no fault."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for place, line in enumerate(lines):
+        if not (statement := BOUND.match(line)):
+            continue
+        broken = "\n".join([*lines[:place], f"{statement[0]} + nosuch(1)", *lines[place + 1 :]])
+        with pytest.raises(ShardcError) as first:
+            parse(broken)
+        assert [error.code for error in every_fault(first.value, parse)] == ["SHC222"], line
 
 
 def _spans(node: object) -> list[tuple[object, Span]]:
