@@ -285,8 +285,14 @@ def check_nested(left: Operand, right: Operand, sign: str, span: Span | None) ->
         "SHC210",
         f"`{sign}` of {listed(mine)} and {listed(others)}: neither has all dims of the other",
         span=span,
-        help="the smaller is repeated along the dims it lacks, so the larger must have them all",
+        help="the smaller is repeated along the dims it lacks, so the larger must have them all; of each with each "
+        f"it is `{_each_with_each(sign, next(dim for dim in others if dim not in mine))}`",
     )
+
+
+def _each_with_each(sign: str, lacking: str) -> str:
+    """How A is met with B, where it lacks a dim of B and B one of A."""
+    return {"⊙": "A · B", "/": "A · (1 / B)"}.get(sign, f"where(index_{lacking} >= 0, A, 0) {sign} B")
 
 
 def name_of(operand: Operand) -> str:

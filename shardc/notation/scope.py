@@ -242,11 +242,14 @@ class Scope:
         moved = [dim for dim, before in zip(dims, own, strict=False) if dim != before and dim in own]
         if len(dims) != len(own) or moved:
             order = f", in this order, not {listed(dims)}" if moved else f", not {listed(dims)}"
+            anew = listed(f"{dim}2" for dim in own)
+            turned = f"; turned, it is `T{listed(dims)}` after `T{anew} = {array.name}{anew}`"
+            turned = turned if sorted(dims) == sorted(own) else ""
             raise ShardcError(
                 "SHC210",
                 f"`{array.name}` has dims {listed(own)}{order}",
                 span=array.span,
-                help=f"write `{array.name}[{', '.join(own)}]`, with subscripts or other names at will",
+                help=f"write `{array.name}[{', '.join(own)}]`, with subscripts or other names at will{turned}",
             )
         for dim, before in zip(dims, own, strict=True):
             sizes = [self.sizes.get(name) for name in (before, dim)]

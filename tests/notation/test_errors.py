@@ -372,3 +372,33 @@ def test_every_family_of_codes_has_an_exit_status() -> None:
 def test_controls_do_not_reach_the_terminal() -> None:
     source = Source("A\x1b[31m")
     assert "\x1b" not in ShardcError("SHC106", "", span=Span(source, 1, 2)).render()
+
+
+@pytest.mark.parametrize(
+    ("refused", "told", "instead"),
+    [
+        ("C[I, J] = A[I_X] ⊙ B[J]", "`A · B`", "C[I, J] = A[I_X] · B[J]"),
+        ("C[I, J] = A[I_X] / B[J]", "`A · (1 / B)`", "C[I, J] = A[I_X] · (1 / B[J])"),
+        (
+            "C[I, J] = A[I_X] - B[J]",
+            "`where(index_J >= 0, A, 0) - B`",
+            "C[I, J] = where(index_J >= 0, A[I_X], 0) - B[J]",
+        ),
+        (
+            "m[I, J] = index_I + index_J < 3",
+            "`where(index_J >= 0, A, 0) + B`",
+            "m[I, J] = where(index_J >= 0, index_I, 0) + index_J < 3",
+        ),
+        (
+            "S[I, J] = relu(A[I_X, J]); C[I, J] = S + S[J, I]",
+            "`T[J, I]` after `T[I2, J2] = S[I2, J2]`",
+            "S[I, J] = relu(A[I_X, J]); T[I2, J2] = S[I2, J2]; C[I, J] = S + T[J, I]",
+        ),
+    ],
+)
+def test_what_is_told_to_write_instead_is_legal(refused, told, instead):
+    sizes = {"I": 4, "J": 4}
+    with pytest.raises(ShardcError) as error:
+        shardc.parse(refused, mesh={"X": 2}, dims=sizes)
+    assert error.value.code == "SHC210" and told in error.value.help
+    shardc.parse(instead, mesh={"X": 2}, dims=sizes)
