@@ -12,31 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 
 from shardc.cost.bounds import reshard_bound
-from shardc.cost.formulas import added
-from shardc.cost.model import CostModel, picoseconds
-from shardc.cost.sums import cost_of
+from shardc.cost.model import CostModel
 from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Loop, Schedule, Step, StepCost, Strategy, ValueNumber
+from shardc.ir.plan import Loop, Schedule, Step
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
-from shardc.lowering.scatters import block_of
 from shardc.planner.options import Objective
-from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Steps one after another, each of what the one before left, that are to be one move."""
-
-    steps: tuple[Step, ...]
-    move: UnevenExchange
-    cost: StepCost
-    saved: int  # what the objective counts
+from shardc.planner.planned import PlannedProgram
+from shardc.planner.program.runs import Run, counted, ends, move_cost, with_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +39,7 @@ def directly(planned: PlannedProgram, model: CostModel, objective: Objective) ->
     schedule = planned.schedule
     found = [_best(chain, schedule, model, objective) for chain in _chains(schedule)]
     runs = [run for run, _ in found if run is not None]
-    return Directly(_with(runs, planned, objective) if runs else None, sum(unwritten for _, unwritten in found))
-
-
-def _with(runs: Sequence[_Run], planned: PlannedProgram, objective: Objective) -> PlannedProgram:
-    schedule = planned.schedule
-    changed = _replaced(schedule, runs)
-    statements = tuple(
-        _led_by(changed, each, number, objective)
-        if isinstance(each, PlannedStatement) and any(run.steps[0].statement == number for run in runs)
-        else each
-        for number, each in enumerate(planned.statements)
-    )
-    gaps = {str(gap) for each in planned.statements for gap in gaps_of(each)}
-    notes = tuple(note for note in planned.notes if note not in gaps)
-    notes += tuple(str(gap) for each in statements for gap in gaps_of(each))
-    return replace(planned, schedule=changed, statements=statements, cost=cost_of(changed), notes=notes)
+    return Directly(with_runs(runs, planned, objective) if runs else None, sum(unwritten for _, unwritten in found))
 
 
 def _chains(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
@@ -100,7 +72,7 @@ class _Part:
     at_best: int
 
 
-def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> tuple[_Run | None, int]:
+def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> tuple[Run | None, int]:
     """The part of a chain that saves most as one move, and what others would save beyond it that are too long to be
     written. Rounds are worked out of those alone that may save more."""
     best, saved, unwritten = None, 0, 0
@@ -112,8 +84,8 @@ def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective
             unwritten = max(unwritten, part.at_best)
             continue
         found = _run(part, move, schedule, model, objective)
-        if found is not None and found.saved > saved:
-            best, saved = found, found.saved
+        if found is not None and found.saved(objective) > saved:
+            best, saved = found, found.saved(objective)
     return best, max(0, unwritten - saved)
 
 
@@ -128,82 +100,19 @@ def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objectiv
             continue  # digits of dims: the moves around them lead from dims to dims
         if sum(step.cost.wire_bytes for step in steps) <= reshard_bound(before, after.sharding, schedule.mesh):
             continue  # links of one move carry as much: also by time an AllGather is no exchange of pieces
-        ideal, is_output = in_one_round(before.sharding, after.sharding.dims, schedule.mesh), _ends(steps, schedule)
-        spent = _counted(objective, (step.cost for step in steps))
-        at_best = 0 if ideal is None else spent - _counted(objective, [_cost(ideal, before, is_output, model)])
+        ideal, is_output = in_one_round(before.sharding, after.sharding.dims, schedule.mesh), ends(steps, schedule)
+        spent = counted(objective, (step.cost for step in steps))
+        at_best = 0 if ideal is None else spent - counted(objective, [move_cost(ideal, before, is_output, model)])
         if at_best > spent - objective.clearly_less(spent):
             yield _Part(steps, before, after, is_output, at_best)
 
 
-def _ends(steps: tuple[Step, ...], schedule: Schedule) -> bool:
-    return steps[-1].result in schedule.outputs
-
-
-def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> _Run | None:
+def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> Run | None:
     """These steps as one move, if it is cheaper."""
     before = part.before
     if untyped_by(move, before.sharding) and any(isinstance(step.op, Loop) for step in schedule.steps):
         return None  # what a loop takes has to say where it is equal
-    cost, spent = _cost(move, before, part.is_output, model), _counted(objective, (step.cost for step in part.steps))
-    saved = spent - _counted(objective, [cost])
-    return _Run(part.steps, move, cost, saved) if saved > spent - objective.clearly_less(spent) else None
-
-
-def _cost(move: UnevenExchange, before: Array, is_output: bool, model: CostModel) -> StepCost:
-    """Of the exchange, and of what it leaves laid anew as an output."""
-    size = before.local_bytes(model.mesh)
-    wire = move.wire_bytes(before.sharding, model.mesh, size)
-    time = model.emitted(move, block_of(before, model.mesh), before.sharding).seconds(size)
-    found = StepCost(wire, 0, time, partial(model.formula, move, before))
-    if not is_output or not model.leaves_output_apart(move):
-        return found
-    copy = StepCost(0, 0, size * model.alone.copy_s_per_byte, partial(model.alone.copy_formula, before))
-    return replace(found, time_s=time + copy.time_s, spelled=partial(added, found, copy))
-
-
-def _counted(objective: Objective, costs: Iterator[StepCost] | Sequence[StepCost]) -> int:
-    """What the objective counts of some steps."""
-    return sum(picoseconds(cost.time_s) if objective is Objective.TIME else cost.wire_bytes for cost in costs)
-
-
-def _replaced(schedule: Schedule, runs: Sequence[_Run]) -> Schedule:
-    """Each run one step, in place of its last; values on the way are no more."""
-    ends = {id(run.steps[-1]): run for run in runs}
-    gone = {id(step) for run in runs for step in run.steps[:-1]}
-    steps = [_as_one(ends[id(step)]) if id(step) in ends else step for step in schedule.steps if id(step) not in gone]
-    kept = sorted({*schedule.inputs, *(number for step in steps for number in (*step.operands, *step.results))})
-    new = {number: ValueNumber(place) for place, number in enumerate(kept)}
-    block = replace(
-        schedule.block,
-        values=tuple(schedule.values[number] for number in kept),
-        inputs=tuple(new[number] for number in schedule.inputs),
-        outputs=tuple(new[number] for number in schedule.outputs),
-        steps=tuple(
-            replace(
-                step,
-                operands=tuple(new[number] for number in step.operands),
-                results=tuple(new[number] for number in step.results),
-            )
-            for step in steps
-        ),
-    )
-    return replace(schedule, block=block)
-
-
-def _as_one(run: _Run) -> Step:
-    last = run.steps[-1]
-    rule = replace(last.rule, rounds=len(run.move.rounds))
-    return replace(last, op=run.move, operands=run.steps[0].operands, cost=run.cost, rule=rule)
-
-
-def _led_by(schedule: Schedule, planned: PlannedStatement, number: int, objective: Objective) -> PlannedStatement:
-    """A statement with what it has become as the first of its strategies."""
-    steps = tuple(step for step in schedule.steps if step.statement == number)
-    own = Strategy(
-        schedule.values, steps, sum(step.cost.wire_bytes for step in steps), sum(step.cost.time_s for step in steps)
-    )
-    gap = planned.gap
-    if gap is not None:
-        price = _counted(objective, [step.cost for step in steps])
-        gap = Gap(gap.name, price, min(price, gap.bound))
-    return planned.led_by(own, gap)
+    rule = replace(part.steps[-1].rule, rounds=len(move.rounds))
+    found = Run(part.steps, move, move_cost(move, before, part.is_output, model), rule)
+    spent = counted(objective, (step.cost for step in part.steps))
+    return found if found.saved(objective) > spent - objective.clearly_less(spent) else None

@@ -1,0 +1,110 @@
+"""Steps of a plan, one after another, that are done as one move instead: the plan so, told as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from shardc.cost.formulas import added
+from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.sums import cost_of
+from shardc.ir.collectives import Move
+from shardc.ir.plan import Rule, Schedule, Step, StepCost, Strategy, ValueNumber
+from shardc.ir.sharding import Array
+from shardc.lowering.scatters import block_of
+from shardc.planner.options import Objective
+from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps one after another, each of what the one before left, and the move that does the same."""
+
+    steps: tuple[Step, ...]
+    move: Move
+    cost: StepCost
+    rule: Rule
+
+    def saved(self, objective: Objective) -> int:
+        """What the objective counts."""
+        return counted(objective, (step.cost for step in self.steps)) - counted(objective, [self.cost])
+
+
+def ends(steps: Sequence[Step], schedule: Schedule) -> bool:
+    """Whether steps lead to an output."""
+    return steps[-1].result in schedule.outputs
+
+
+def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> StepCost:
+    """Of a move, and of what it leaves laid anew as an output."""
+    size = before.local_bytes(model.mesh)
+    wire = move.wire_bytes(before.sharding, model.mesh, size)
+    time = model.emitted(move, block_of(before, model.mesh), before.sharding).seconds(size)
+    found = StepCost(wire, 0, time, partial(model.formula, move, before))
+    if not is_output or not model.leaves_output_apart(move):
+        return found
+    copy = StepCost(0, 0, size * model.alone.copy_s_per_byte, partial(model.alone.copy_formula, before))
+    return replace(found, time_s=time + copy.time_s, spelled=partial(added, found, copy))
+
+
+def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective) -> PlannedProgram:
+    """The plan with each run as one move."""
+    schedule = planned.schedule
+    changed = _replaced(schedule, runs)
+    statements = tuple(
+        _led_by(changed, each, number, objective)
+        if isinstance(each, PlannedStatement) and any(run.steps[0].statement == number for run in runs)
+        else each
+        for number, each in enumerate(planned.statements)
+    )
+    gaps = {str(gap) for each in planned.statements for gap in gaps_of(each)}
+    notes = tuple(note for note in planned.notes if note not in gaps)
+    notes += tuple(str(gap) for each in statements for gap in gaps_of(each))
+    return replace(planned, schedule=changed, statements=statements, cost=cost_of(changed), notes=notes)
+
+
+def counted(objective: Objective, costs: Iterable[StepCost]) -> int:
+    """What the objective counts of some steps."""
+    return sum(picoseconds(cost.time_s) if objective is Objective.TIME else cost.wire_bytes for cost in costs)
+
+
+def _replaced(schedule: Schedule, runs: Sequence[Run]) -> Schedule:
+    """Each run one step, in place of its last; values on the way are no more."""
+    ends = {id(run.steps[-1]): run for run in runs}
+    gone = {id(step) for run in runs for step in run.steps[:-1]}
+    steps = [_as_one(ends[id(step)]) if id(step) in ends else step for step in schedule.steps if id(step) not in gone]
+    kept = sorted({*schedule.inputs, *(number for step in steps for number in (*step.operands, *step.results))})
+    new = {number: ValueNumber(place) for place, number in enumerate(kept)}
+    block = replace(
+        schedule.block,
+        values=tuple(schedule.values[number] for number in kept),
+        inputs=tuple(new[number] for number in schedule.inputs),
+        outputs=tuple(new[number] for number in schedule.outputs),
+        steps=tuple(
+            replace(
+                step,
+                operands=tuple(new[number] for number in step.operands),
+                results=tuple(new[number] for number in step.results),
+            )
+            for step in steps
+        ),
+    )
+    return replace(schedule, block=block)
+
+
+def _as_one(run: Run) -> Step:
+    return replace(run.steps[-1], op=run.move, operands=run.steps[0].operands, cost=run.cost, rule=run.rule)
+
+
+def _led_by(schedule: Schedule, planned: PlannedStatement, number: int, objective: Objective) -> PlannedStatement:
+    """A statement with what it has become as the first of its strategies."""
+    steps = tuple(step for step in schedule.steps if step.statement == number)
+    own = Strategy(
+        schedule.values, steps, sum(step.cost.wire_bytes for step in steps), sum(step.cost.time_s for step in steps)
+    )
+    gap = planned.gap
+    if gap is not None:
+        price = counted(objective, [step.cost for step in steps])
+        gap = Gap(gap.name, price, min(price, gap.bound))
+    return planned.led_by(own, gap)
