@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Call, Expr, Pattern, Product, operands, uses
-from shardc.ir.plan import Cost, Schedule, Strategy
+from shardc.ir.plan import Cost, Op, Schedule, Strategy
 from shardc.ir.program import For, Program, Statement, every_statement, read_by
-from shardc.ir.sharding import Axes
+from shardc.ir.sharding import Array, Axes
 from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.budget import Budget, Meter, Spent
 from shardc.planner.idle import Idle, axes_to_search, has_idle
@@ -180,11 +180,12 @@ class PlannedStatement:
 
     def led_by(self, own: Strategy, gap: Gap | None) -> PlannedStatement:
         """The same with another strategy before all."""
-        return PlannedStatement(self.text, self.cases, lambda: self._after(own), self._rank, self._shared, gap)
+        return PlannedStatement(self.text, self.cases, lambda: self._after(own), self._rank, False, gap)
 
     def _after(self, own: Strategy) -> Iterator[Strategy]:
         yield own
-        yield from (each for each in self._find() if each.steps != own.steps)
+        done, others = _done(own), chain(self.cheapest(SHARED), self._more) if self._shared else self._find()
+        yield from (each for each in others if _done(each) != done)
 
     @cached_property
     def _more(self) -> Iterator[Strategy]:
@@ -206,6 +207,11 @@ class PlannedStatement:
 
     def _sorted(self, found: Iterable[Strategy]) -> tuple[Strategy, ...]:
         return tuple(sorted(found, key=self._rank))
+
+
+def _done(strategy: Strategy) -> list[tuple[Op, tuple[Array, ...]]]:
+    """Its operations, each with what it is done to."""
+    return [(step.op, tuple(strategy.values[value] for value in step.operands)) for step in strategy.steps]
 
 
 class PlannedLoop:

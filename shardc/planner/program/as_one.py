@@ -10,13 +10,28 @@ from shardc.cost.model import LinkModel
 from shardc.cost.together import blocking_s, by_ways, group_s, has_its_links, knows_ways, time_together
 from shardc.ir.plan import Einsum, How, Schedule, Together
 from shardc.lowering.together import all_of, candidates
+from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
+from shardc.planner.program.runs import Run, with_runs
+from shardc.planner.program.scattered import scatters
 
 
 def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> PlannedProgram:
-    """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does. What is
-    priced by the ways of its blocks takes another form's place where it is that much better."""
-    model, best = model.on(found.schedule.by), dict[int, tuple[float, Schedule, Together]]()
+    """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does. Sums of
+    which each device keeps its part are done as a ReduceScatter where that gains as much more."""
+    model = model.on(found.schedule.by)
+    made, gaining = _grouped(found, model, least), list[Run]()
+    for product, run in scatters(found.schedule, model):
+        other = _grouped(with_runs([run], found, Objective.TIME), model, least)
+        if made.cost.time_s - other.cost.time_s > least * blocking_s((product, *run.steps)):
+            gaining.append(run)
+    return _grouped(with_runs(gaining, found, Objective.TIME), model, least) if gaining else made
+
+
+def _grouped(found: PlannedProgram, model: LinkModel, least: float) -> PlannedProgram:
+    """The steps as they are, with what gains by it done as one. What is priced by the ways of its blocks takes another
+    form's place where it is that much better."""
+    best = dict[int, tuple[float, Schedule, Together]]()
     for ordered, group in candidates(found.schedule):
         gain = _gain(ordered, group, model, least)
         if gain and by_ways(ordered, group, model):
