@@ -26,7 +26,7 @@ from shardc.ir.uneven import MAX_NUMBERS, MAX_ROUNDS
 from shardc.planner.budget import CUT, Budget
 from shardc.planner.idle import is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
-from shardc.planner.planned import PlannedProgram, Planning, Refused
+from shardc.planner.planned import PlannedProgram, Planning, Refused, may_gain
 from shardc.planner.program.directly import directly
 from shardc.planner.program.memory import Limited
 from shardc.rules.products import count_placements
@@ -65,8 +65,10 @@ class Finer:
         for by in factors:
             if not (by_bytes and self._is_at_bound(best)):
                 best = self._tried(best, by, Method.ROUTES)
-        for by in self._cuts(best.planned or self.whole, needed=refused is not None):
+        cuts = self._cuts(best.planned or self.whole, needed=refused is not None)
+        for by in cuts:
             best = self._tried(best, by)
+        best = self._together(best, cuts)
         for by in factors[:MAX_DEEP] if by_bytes else ():
             if not self._is_at_bound(best) and by.fine.devices << len(by.fine.axes) <= MAX_ROUTED:
                 best = self._tried(best, by, Method.ROUTES_IN_DIGITS)
@@ -115,22 +117,50 @@ class Finer:
 
     def _tried(self, best: _Best, by: Refinement, method: Method = Method.SEARCH) -> _Best:
         """The plan on a finer mesh, if it keeps the memory limit and costs less than the best so far."""
-        finer, peaks = self.model.refined(by), best.peaks
+        finer = self.model.refined(by)
         if finer is None:
             return best
-        schedule = self.whole.schedule
-        inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
-        program = refined(schedule.program, by, inputs, outputs)
+        program = self._on(by)
         options = Options(below=best.limit if is_alone(program) else None, method=method)
         every, budget = self._plans(program, finer, options, best.budget)
+        return self._bettered(replace(best, budget=budget), every, by)
+
+    def _on(self, by: Refinement) -> Program:
+        """The program on a finer mesh, its inputs and outputs where the plan has them."""
+        schedule = self.whole.schedule
+        inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
+        return refined(schedule.program, by, inputs, outputs)
+
+    def _bettered(self, best: _Best, every: Iterable[PlannedProgram], by: Refinement) -> _Best:
+        """The first of these plans that keeps the memory limit, if it costs less than the best so far."""
+        peaks = best.peaks
         for found in every:
             if self.memory is not None and found.cost.peak_bytes > self.memory:
                 peaks = (*peaks, found.cost.peak_bytes)
             elif found.measure(self.planning.objective) < best.limit:
                 placed = replace(found.schedule, by=by)
-                planned = replace(found, schedule=placed, notes=(*self.whole.notes, str(by)), whole=schedule)
-                return _Best(planned, self._below(planned), budget, peaks)
-        return replace(best, peaks=peaks, budget=budget)
+                notes = dict.fromkeys((*self.whole.notes, *found.notes, str(by)))
+                planned = replace(found, schedule=placed, notes=tuple(notes), whole=self.whole.schedule)
+                return _Best(planned, self._below(planned), best.budget, peaks)
+        return replace(best, peaks=peaks)
+
+    def _together(self, best: _Best, cuts: Sequence[Refinement]) -> _Best:
+        """All statements planned together, on the mesh whose cuts are worth it for them in turn; by bytes on the first
+        there is if none are.
+
+        `Z = H[B_X, F_Y] · V[F_Y, D]; Out[B_X, D] = relu(Z)`: alone Z may as well be scattered along D, from where it
+        has to be moved.
+        """
+        by = best.planned.schedule.by if best.planned is not None else None
+        if by is None and cuts and self.planning.objective is Objective.BYTES:
+            by = cuts[0]
+        finer = self.model.refined(by) if by is not None else None
+        if by is None or finer is None or not may_gain(program := self._on(by), self.planning):
+            return best
+        from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
+
+        every = plan_whole(program, finer, self.planning)
+        return self._bettered(best, every if self.memory is not None else islice(every, 1), by)
 
     def _plans(
         self, program: Program, finer: CostModel, options: Options, budget: Budget
