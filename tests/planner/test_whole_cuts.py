@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
-from shardc.planner import Objective, plan_program
+from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.whole.rewrites import joined
 from shardc.testing import shardings
 
@@ -98,6 +98,23 @@ SEVEN = [  # in turn, pairs turned as long as one costs less, it stays at 43,156
 @given(cuts(({"X": 2, "Y": 2}, {"X": 4, "Y": 2}, {"X": 2, "Y": 2, "Z": 2}), 8), st.sampled_from(Objective))
 def test_where_statements_end_changes_no_price_over_more(case, objective):
     assert_cuts_change_no_price(case, objective)
+
+
+ON_X0_X1 = [  # 2,816 bytes in one statement, and 3,072 where it ended anywhere, since in turn a cut gained nothing
+    "S[I, L] = neg(((A[I, J_X]) · B[J_X, K]) · C[K, L])",
+    "T0 = (A[I, J_X]) · B[J_X, K]; T1 = (T0) · C[K, L]; S[I, L] = neg(T1)",
+]
+
+
+@pytest.mark.exhaustive
+@example((Mesh.of({"X": 4}), ON_X0_X1))
+@settings(max_examples=20, deadline=None)
+@given(cuts(({"X": 4}, {"X": 8}, {"X": 4, "Y": 2})))
+def test_where_statements_end_changes_no_bytes_where_axes_are_cut(case):
+    mesh, texts = case
+    programs, model = [parsed(text, mesh, DIMS) for text in texts], model_of(mesh)
+    found = {plan_with_subaxes(program, model, Objective.BYTES).cost.wire_bytes for program in programs}
+    assert len(found) == 1, texts
 
 
 def test_only_chains_of_more_orders_than_tables_go_through_are_joined_beside_them():

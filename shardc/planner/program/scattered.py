@@ -32,9 +32,9 @@ def scatters(schedule: Schedule, model: CostModel) -> Iterator[tuple[Step, Run]]
 
 def _as_one(whole: Step, kept: Step) -> ReduceScatter | None:
     """An AllReduce of which each device keeps its part by the same axes; not where the text names one of the two."""
-    match whole.op, kept.op:
-        case AllReduce(axes, reduction), Slice(by, dim) if reduction == SUM and {*axes} == {*by}:
-            told = whole.rule.is_named or kept.rule.is_named or whole.seen or kept.seen
-            return None if told or kept.operands != whole.results else ReduceScatter(by, dim)
-        case _:
-            return None
+    if not isinstance(whole.op, AllReduce) or not isinstance(kept.op, Slice):
+        return None
+    told = whole.rule.is_named or kept.rule.is_named or whole.seen or kept.seen
+    if told or whole.op.reduction != SUM or {*whole.op.axes} != {*kept.op.axes} or kept.operands != whole.results:
+        return None
+    return ReduceScatter(kept.op.axes, kept.op.dim)
