@@ -54,13 +54,17 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
 
 
 def _wanted(program: Program, wrt: Sequence[str] | None) -> tuple[Input, ...]:
-    floats = {array.name: array for array in program.inputs if array.dtype.kind is Kind.FLOAT}
+    floats = {each.name: each for each in program.inputs if each.dtype.kind is Kind.FLOAT and not each.dtype.moves}
     if wrt is None:
         return tuple(floats.values())
     for name in wrt:
         if name not in floats:
             near = nearest(name, floats)
-            what = "an input of integers" if name in {array.name for array in program.inputs} else "no input"
-            help = f"did you mean `{near}`?" if near else f"inputs of floats are {', '.join(floats) or 'none'}"
+            what = next((f"an input of {each.dtype}" for each in program.inputs if each.name == name), "no input")
+            help = (
+                f"did you mean `{near}`?"
+                if near
+                else f"inputs of floats to compute in are {', '.join(floats) or 'none'}"
+            )
             raise ShardcError("SHC217", f"`{name}` is {what}, and has no gradient", help=help)
     return tuple(floats[name] for name in dict.fromkeys(wrt))

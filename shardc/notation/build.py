@@ -11,6 +11,7 @@ from lark.exceptions import VisitError
 
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.collectives import COLLECTIVE_NAMES
+from shardc.ir.dtypes import is_dtype
 from shardc.ir.names import KEYWORDS, check_name
 from shardc.notation import tree
 from shardc.notation.declarations import Declarations
@@ -197,7 +198,8 @@ class _Builder(Declarations):
 
     def call(self, kids: Kids) -> tree.Expr:
         place = self._span(kids[0])
-        function, _, over = self._name(kids[0]).removeprefix("\\").partition("_")
+        name = self._name(kids[0]).removeprefix("\\")
+        function, _, over = (name, "", "") if is_dtype(name) else name.partition("_")  # `f8_e5m2(A)` is a cast
         labels: tuple[str, ...] = (over,) if over else ()
         if isinstance(kids[1], _Names):
             labels += kids[1].names

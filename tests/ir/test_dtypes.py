@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc import simulate
 from shardc.errors import ShardcError
-from shardc.ir.dtypes import DTYPES, accumulator, promoted
+from shardc.ir.dtypes import DTYPES, Kind, accumulator, promoted
 from shardc.machines.run import Verdict, report_of, run
 
 pytestmark = pytest.mark.devices
@@ -235,3 +235,17 @@ def test_gradients_have_the_types_of_the_operands():
     assert (dx.dtype, dw.dtype) == (jnp.bfloat16, jnp.float32)
     np.testing.assert_array_equal(np.asarray(dx, np.float64), a @ b @ b.T)
     np.testing.assert_array_equal(np.asarray(dw), a.T @ (a @ b))
+
+
+CAST = [row for row in DTYPES.values() if row.kind is not Kind.COMPLEX]
+
+
+@pytest.mark.parametrize("row", CAST, ids=lambda row: row.name)
+def test_an_array_has_a_gradient_where_there_is_a_cast_to_its_type(row):
+    """Which ends it: `dA = f8_e5m2(…)`, a name with an underscore as any other. What only moves has none."""
+    text = f"C[I_X, K] = f32(A: {row.name}[I_X, J]) · B: f32[J, K]"
+    found = shardc.grad(shardc.parse(text, mesh={"X": 2}, dims={"I": 4, "J": 4, "K": 4}))
+    names = [found.results[number].name for number in found.outputs]
+    assert names == (["dA", "dB"] if row in COMPUTES and row.kind is Kind.FLOAT else ["dB"])
+    if row in COMPUTES:
+        assert shardc.parse(f"C[I] = {row.name}(A: f64[I])").statements[0].dtype == row
