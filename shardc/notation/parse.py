@@ -12,6 +12,7 @@ from shardc.ir.mesh import Mesh, check_size
 from shardc.ir.names import check_name
 from shardc.ir.program import Input, Program
 from shardc.notation import tree
+from shardc.notation.declared import declared
 from shardc.notation.paste import taken_off
 from shardc.notation.resolve import Options, given, resolve
 from shardc.notation.scan import scan, source_of
@@ -73,8 +74,16 @@ def inputs_of(text: str, mesh: Mesh) -> tuple[Input, ...]:
     """
     parsed = with_names(_tree(source_of(text, "<expression>")))
     if any(isinstance(item, tree.For) for item in parsed.items):
-        return parse(text, mesh=mesh).inputs
+        return by_itself(text, mesh).inputs
     return given(parsed, mesh)
+
+
+def by_itself(text: str, mesh: Mesh, dtype: str | None = None) -> Program:
+    """The program before sizes are taken from arrays: a loop along a dim whose size it does not say has one trip."""
+    parsed = _tree(source_of(text, "<expression>"))
+    known = declared(parsed)[1]
+    trips = {loop.dim: 1 for loop in tree.loops(parsed.items) if loop.dim not in known}
+    return parse(text, mesh=mesh, dims=trips, dtype=dtype)
 
 
 def parse_tree(text: str, name: str = "<expression>") -> tree.Tree:

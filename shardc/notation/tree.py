@@ -211,6 +211,14 @@ def statements(items: Iterable[Item]) -> Iterator[Statement]:
             yield from statements(item.body)
 
 
+def loops(items: Iterable[Item]) -> Iterator[For]:
+    """Every loop, those inside others too."""
+    for item in items:
+        if isinstance(item, For):
+            yield item
+            yield from loops(item.body)
+
+
 def below(expr: Expr) -> tuple[Expr, ...]:
     """The expressions directly below one, from the left."""
     match expr:

@@ -297,6 +297,17 @@ def test_compile_refuses_what_does_not_fit():
     refused("SHC216", shardc.plan(TEXT, **(PLAN | {"dtype": "f64"})).compile)
 
 
+def test_a_loop_goes_round_as_often_as_its_arrays_have_rows(mesh):
+    """No size is declared, and that of a loop is none to declare; each trip's rows have a gradient of their own."""
+    text = "for L { x = x[B_X, D_Y] + w[B_X] · R[L, D_Y] }"
+    x, w, rows = put(X, "X", "Y"), put(X[:, 0], "X"), put(W.T[:3], None, "Y")
+    shards_equal(
+        jax.jit(lambda *arrays: shardc.einsum(text, *arrays))(x, w, rows), X + np.outer(X[:, 0], W.T[:3].sum(0))
+    )
+    slope = jax.jit(jax.grad(lambda rows: shardc.einsum(text, x, w, rows).sum()))(rows)
+    shards_equal(slope, np.full((3, 8), X[:, 0].sum()))
+
+
 def test_four_ways_agree():
     """NumPy reference, NumPy simulator, compiled callable; the emitted file is held against it in test_run."""
     plan = shardc.plan(TEXT, **PLAN)

@@ -74,3 +74,14 @@ def test_what_is_wrong_with_an_input_is_told_as_the_whole_reading_tells_it(text)
             read(text, XY)
         raised.append((caught.value.code, caught.value.message, caught.value.span))
     assert raised[0] == raised[1]
+
+
+@pytest.mark.parametrize(
+    "inner", ["x = relu(x[B_X, D] · W[L, D, E] ·_E V[E, D])", "for M { x = x[B_X, D] + W[L, M, D] }"]
+)
+def test_how_often_a_loop_goes_round_an_array_says(inner):
+    """So that it need not be declared, as no other size does; and where no array says it, that is told."""
+    text, mesh = f"for L {{ {inner} }}", Mesh.of({"X": 2})
+    assert inputs_of(text, mesh) == inputs_of(f"dims L=3, M=5; {text}", mesh)
+    with pytest.raises(ShardcError, match="whose size is not known"):
+        parse(text, mesh=mesh)

@@ -22,7 +22,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
-from shardc.notation import inputs_of, parse
+from shardc.notation import by_itself, inputs_of, parse
 
 check_jax()
 
@@ -89,7 +89,7 @@ def _einsum(
 
 def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:
     if here.taken:
-        here.check_free(parse(text, mesh=here.whole).axes_written, "the text")
+        here.check_free(by_itself(text, here.whole).axes_written, "the text")
     return _bound(text, here.free, shapes, dtypes), here
 
 
@@ -111,7 +111,7 @@ def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Pr
         kinds = {array.name: kind for array, kind in zip(inputs, dtypes, strict=True)}
         return parse(text, mesh=mesh, dims=sizes, dtype=dtype, dtypes=kinds, exact=True)
     except ShardcError:
-        parse(text, mesh=mesh, dtype=dtype)  # of two faults that of the text by itself is told, whatever the arrays
+        by_itself(text, mesh, dtype)  # of two faults that of the text by itself is told, whatever the arrays
         raise
 
 
