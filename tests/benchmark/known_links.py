@@ -50,6 +50,15 @@ NAMES = (  # of slices, some as a cloud has them, which counts cores
     *("v5litepod-16", "v5e-8", "v5litepod-4", "v6e-32", "v3-8", "v3-32", "v4-8", "v4-32", "v5p-8", "v5p-64", "v5p-128"),
     *("v5p-12", "v5e-1", "v4-1", "v4-2", "v9-8", "v5p", "H100:4x2", "H100:3x2", "v5p:2x2x2x1", "v5e:2x2x2", "v5p:0x2"),
 )
+WALKED = {  # slices on which some meshes are walks
+    "v5e:4x4": ("X=16", "X=4,Y=4", "X=2,Y=8"),
+    "v5e:2x4": ("X=8", "X=2,Y=4", "X=4,Y=2"),
+    "v6e:2x2": ("X=4", "X=2,Y=2"),
+    "v7x:2x2x2": ("X=8", "X=2,Y=4"),
+    "v7x:2x2x4": ("X=16", "X=4,Y=4"),
+    "v3:4x2": ("X=8", "X=2,Y=4"),
+    "v3:4x4": ("X=16", "X=2,Y=8"),
+}
 MOVED = (Kind.GATHER, Kind.SCATTER, Kind.SUM, Kind.EXCHANGE, Kind.PERMUTE)
 BLOCK = 1_000_003  # bytes
 Layout = tuple[str, dict[str, Any]]
@@ -58,7 +67,9 @@ Layout = tuple[str, dict[str, Any]]
 def layouts() -> list[Layout]:
     """A mesh, and what is said of its hardware."""
     draw = random.Random(SEED)
-    return [*(_layout(draw) for _ in range(LAYOUTS)), *(("X=8", {"topology": name}) for name in NAMES)]
+    walks = [(mesh, {"topology": name}) for name, meshes in WALKED.items() for mesh in meshes]
+    drawn = [_layout(draw) for _ in range(LAYOUTS)]
+    return [*walks, *(("X=8", {"topology": name}) for name in NAMES), *(each for each in drawn if each not in walks)]
 
 
 def _layout(draw: random.Random) -> Layout:

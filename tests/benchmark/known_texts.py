@@ -56,6 +56,7 @@ PROGRAMS = (
     "C[I, K]{U_X} = A[I, J_X] · B[J_X, K]; D[I, K]{U_X} = C + E[I, K]{U_X}; H[I_X, K] = D",
     "R[I_X, J] = f32(A[I_X, J_Y]) ⊙ B[I, J]; Q[I] = mean_J(R) / sqrt(|J|)",
     "H[I_X, J] = (A[I_X, J] - 0.25) ⊙ B[I, J] + E[I, J] / (A ⊙ A + B ⊙ B + 2.5) - (E ⊙ B - A); C[I_X] = mean_J(H)",
+    "H[I_X, K_?] = A[I_X, J_Y] · B[J_Y, K]; C[K, I_X] = relu(H); D[I_?, K_X] = H",
     "A[I_X, J_Y] → A[I_Y, J_X]",
     "A[I_XY, J] → B[J, I_YX]",
     "A[I, J]{U_XY} → A[I_X, J]{U_Y}",
