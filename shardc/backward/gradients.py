@@ -55,6 +55,8 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
 
 def _wanted(program: Program, wrt: Sequence[str] | None) -> tuple[Input, ...]:
     floats = {each.name: each for each in program.inputs if each.dtype.kind is Kind.FLOAT and not each.dtype.moves}
+    if not (floats if wrt is None else wrt):
+        raise ShardcError("SHC217", "no input has a gradient", help="give one a type of floats to compute in, say bf16")
     if wrt is None:
         return tuple(floats.values())
     for name in wrt:

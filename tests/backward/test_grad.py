@@ -391,6 +391,14 @@ def test_a_name_without_a_gradient_is_a_coded_error(wrt, said):
     assert caught.value.code == "SHC217" and said in caught.value.message and caught.value.help
 
 
+@pytest.mark.parametrize(
+    "text", ["C[I] = not(A: bool[I])", "C[I] = A: int8[I] + 1", "A: f8_e4m3[I_X] → A[I]", "C = index_I"]
+)
+def test_where_no_input_has_a_gradient_that_is_told(text):
+    with pytest.raises(shardc.ShardcError, match="no input has a gradient"):
+        shardc.grad(parsed(text))
+
+
 def test_an_input_that_nothing_depends_on_has_a_gradient_of_zeros():
     program = parsed("C[I] = A[I]\nD[I] = where(B[I] > 0, 1, 2)")
     backward = shardc.grad(program)
