@@ -10,6 +10,7 @@ from shardc.ir.dtypes import Kind
 from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, operands, parts_of, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For, Program, Statement, every_statement, nested
+from shardc.ir.sharding import spell_dim
 from shardc.notation import tree
 
 
@@ -158,7 +159,12 @@ def gathered_in_vain(program: Program) -> Iterator[str]:
             better = Pattern(tuple(kept), use.pattern.unreduced)
             if better != use.pattern:
                 asked, other = (use.name + pattern.spell(use.dims) for pattern in (use.pattern, better))
-                yield f"`{asked}` gathers what `{statement.name}` has as it lay; `{other}` does not"
+                dims = [dim for dim, mine, asks in zip(use.dims, kept, use.pattern.dims, strict=True) if mine != asks]
+                parts = ", ".join(f"`{spell_dim(dim, results[dim] or ())}`" for dim in dims)
+                yield (
+                    f"`{asked}` gathers {', '.join(dims)}, and `{statement.name}` has {parts} again, as `{use.name}` "
+                    f"lies; `{other}` moves none of it"
+                )
         lies[statement.name] = statement.pattern
 
 

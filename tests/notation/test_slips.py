@@ -259,7 +259,8 @@ IN_VAIN = [
 @pytest.mark.parametrize(("text", "asked", "better"), IN_VAIN)
 def test_what_is_gathered_in_vain_is_named_and_its_remedy_moves_no_more(text, asked, better):
     (warning,) = gathered(text)
-    assert f"`{asked}`" in warning and f"`{better}`" in warning
+    assert f"`{asked}` gathers " in warning and f"; `{better}` moves none of it" in warning
+    assert " has `B_X`" in warning and " again, as `" in warning
     mended = better.join(text.rsplit(asked, 1))
     assert not gathered(mended)
     moved = [
