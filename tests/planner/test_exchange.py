@@ -22,7 +22,7 @@ from shardc.ir.operations import IllegalMove
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program
-from shardc.rules.moves import exchange
+from shardc.rules.moves import MAX_ARRANGEMENTS, MAX_PERMUTED, exchange, permutes, pieces_exchanged
 from shardc.rules.products import arrangements, placements
 from shardc.rules.routes import route
 from shardc.simulate import IllegalStep, step
@@ -298,3 +298,17 @@ def test_digits_are_in_the_table_and_formulas_are_of_dims():
     for found in plan.steps:
         assert evaluate(found.formula, plan.symbols) == pytest.approx(found.time_s)
     assert plan.cost.wire_bytes == plan.bound.wire_bytes
+
+
+@pytest.mark.parametrize(("axes", "rank"), [(axes, rank) for axes in range(2, 6) for rank in range(1, 5)])
+def test_all_permutes_and_pieces_are_offered_where_there_are_few_and_none_where_there_are_many(axes, rank):
+    """Of as many as there are ways to put the axes on the dims, each in every order."""
+    mesh = Mesh(tuple((f"X{place}", 2) for place in range(axes)))
+    ways = list(arrangements(mesh.names, rank))
+    before = Sharding((mesh.names, *[()] * (rank - 1)))
+    assert len(ways) == len(set(ways)) and before.dims in ways
+    permuted = {move.dims for move in permutes(before, mesh, mesh.names)}
+    wanted = {dims for dims in ways if dims != before.dims and len(dims[0]) == axes}
+    assert permuted == (wanted if len(ways) <= MAX_PERMUTED else set())
+    pieces = list(pieces_exchanged(before, mesh, mesh.names))
+    assert bool(pieces) == (rank > 1 and len(ways) <= MAX_ARRANGEMENTS)
