@@ -241,3 +241,11 @@ def test_the_time_of_groups_is_counted_once():
 def test_another_word_is_refused():
     with pytest.raises(ShardcError, match="unknown overlap `yes`"):
         planned(SCATTERED, "yes")
+
+
+def test_a_loop_may_leave_several_arrays_before_a_sum_that_is_sliced():
+    loop = "for M { y[M, B_X] = sum_D(x[M, B_X, D]); g[D]{U_X} = g[D]{U_X} + sum_B(x) }"
+    text = f"{loop}; h[D_X] = g; z = tanh(h); return y, z"
+    dims = {"M": 2, "B": 8, "D": 32}
+    plan = shardc.plan(text, mesh="X=2,Y=4", dims=dims, topology="v5e:2x4", overlap="on")
+    assert len(plan.schedule.steps[0].results) == 2

@@ -23,9 +23,10 @@ def scatters(schedule: Schedule, model: CostModel) -> Iterator[tuple[Step, Run]]
     last = last_uses(schedule.block)
     in_threes = zip(schedule.steps, schedule.steps[1:], schedule.steps[2:], strict=False)
     for place, (product, whole, kept) in enumerate(in_threes):
-        move = _as_one(whole, kept)
-        alone = last.get(product.result) == place + 1 and last.get(whole.result) == place + 2
-        if isinstance(product.op, Einsum) and move is not None and alone and whole.operands == product.results:
+        move = _as_one(whole, kept) if isinstance(product.op, Einsum) else None
+        if move is None or whole.operands != product.results:
+            continue
+        if last.get(product.result) == place + 1 and last.get(whole.result) == place + 2:
             before, rule = schedule.values[product.result], Rule("reduce and scatter the result", whole.rule.case)
             yield product, Run((whole, kept), move, move_cost(move, before, ends((kept,), schedule), model), rule)
 
