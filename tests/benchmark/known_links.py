@@ -35,7 +35,7 @@ from shardc.ir.refine import Refinement
 from shardc.lowering.forms import Call, Round
 
 TABLE = Path(__file__).parents[1] / "golden" / "known_links.json"
-LAYOUTS, SEED = 240, 5
+LAYOUTS, SEED = 160, 5
 SHAPES_OF = {  # of slices of each chip; of those without a torus the numbers of devices
     "v3": ("2x2", "4x2", "4x4", "8x4", "32x2"),
     "v4": ("2x2x1", "2x2x2", "4x2x2", "4x4x4", "2x2x4", "4x4x8"),

@@ -1,7 +1,7 @@
 """Reshards at their lower bound: exchanges in pieces, dims as digits, and the routes made of them."""
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program
 from shardc.rules.moves import MAX_ARRANGEMENTS, MAX_PERMUTED, exchange, permutes, pieces_exchanged
-from shardc.rules.products import arrangements, placements
+from shardc.rules.products import arrangements, count_arrangements, count_placements, placements
 from shardc.rules.routes import route
 from shardc.simulate import IllegalStep, step
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, needed_bytes, reshape_law
@@ -312,3 +312,10 @@ def test_all_permutes_and_pieces_are_offered_where_there_are_few_and_none_where_
     assert permuted == (wanted if len(ways) <= MAX_PERMUTED else set())
     pieces = list(pieces_exchanged(before, mesh, mesh.names))
     assert bool(pieces) == (rank > 1 and len(ways) <= MAX_ARRANGEMENTS)
+
+
+def test_placements_and_arrangements_are_as_many_as_are_counted():
+    for axes, rank in product(range(5), range(4)):
+        names = "UVWXY"[:axes]
+        assert count_arrangements(axes, rank) == len(list(arrangements(tuple(names), rank)))
+        assert count_placements(axes, rank) == len(list(placements(tuple(names), rank)))
