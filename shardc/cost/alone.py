@@ -27,12 +27,14 @@ _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
 
 
 class Amount(NamedTuple):
-    """Of a product: operations of a type, and bytes read and written."""
+    """Of a product: operations of a type, bytes read and written, and bytes gone through so often to sum them."""
 
     flops: int
     read: int
     written: int
     dtype: DType
+    passes: Passes = Passes()
+    summed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,19 @@ class Alone:
 
     def seconds(self, flops: int, read: int, written: int, dtype: DType) -> float:
         """Of operations of a type, and of so many bytes read and written."""
-        computing, moving = flops / self.flops_per_s(dtype), self.moving_s(read, written, dtype)
+        return self.product_s(Amount(flops, read, written, dtype))
+
+    def product_s(self, amount: Amount) -> float:
+        """Of a product."""
+        computing, moving = self._computing_s(amount), self._memory_s(amount)
         return max(computing, moving) * self._slowed(computing, moving)
+
+    def _computing_s(self, amount: Amount) -> float:
+        return amount.flops / self.flops_per_s(amount.dtype)
+
+    def _memory_s(self, amount: Amount) -> float:
+        summing = self.function_s(amount.passes, amount.summed, amount.dtype)
+        return summing + self.moving_s(amount.read, amount.written, amount.dtype)
 
     def moving_s(self, read: int, written: int, dtype: DType) -> float:
         """Of so many bytes of a type read and written, and nothing else."""
@@ -68,17 +81,16 @@ class Alone:
 
     def written_after_s(self, amount: Amount) -> float:
         """Of a product that writes while it computes nothing, beyond what it takes anyway."""
-        computing, writing = amount.flops / self.flops_per_s(amount.dtype), self.moving_s(0, *amount[2:])
-        return max(0.0, computing + min(writing, computing * _WRITTEN_AFTER) - self.seconds(*amount))
+        computing, writing = self._computing_s(amount), self.moving_s(0, amount.written, amount.dtype)
+        return max(0.0, computing + min(writing, computing * _WRITTEN_AFTER) - self.product_s(amount))
 
     def waits_for_memory(self, amount: Amount) -> bool:
         """Whether bytes take longer than operations."""
-        return self.moving_s(amount.read, amount.written, amount.dtype) > amount.flops / self.flops_per_s(amount.dtype)
+        return self._memory_s(amount) > self._computing_s(amount)
 
     def formula(self, amount: Amount, by_operations: Callable[[], str], by_bytes: Callable[[], str]) -> str:
         """`2·I·J·K / C_bf16·1.2`: the longer time, and how many times that is taken, if more than once."""
-        computing = amount.flops / self.flops_per_s(amount.dtype)
-        times = self._slowed(computing, self.moving_s(amount.read, amount.written, amount.dtype))
+        times = self._slowed(self._computing_s(amount), self._memory_s(amount))
         found = by_bytes() if self.waits_for_memory(amount) else by_operations()
         return found if times == 1 else formulas.longer(found, times)
 
@@ -87,12 +99,15 @@ class Alone:
         """Of what is copied from one layout to another; by the data sheet nothing is known to be."""
         return 0.0 if self.measured is None else 1 / self.measured.copy_bandwidth
 
-    def memory_formula(self, read: Sequence[Array], written: Array, dtype: DType) -> str:
-        """`(2·I·J + 2·J·K) / W_hbm`; as measured, `(2·I·J) / W_read + 2·J·K / W_write`."""
+    def memory_formula(self, read: Sequence[Array], written: Sequence[Array], amount: Amount) -> str:
+        """`(2·I·J + 2·J·K) / W_hbm`; as measured, `(2·I·J) / W_read + 2·J·K / W_write`, or of a sum
+        `2·I·J / W_pass + 2·I / W_write`: of the arrays that are read, or gone through, and what is written."""
         if self.measured is None:
-            return f"({formulas.sizes((*read, written))}) / W_hbm"
-        kind = _kind(dtype)
-        return f"({formulas.sizes(read)}) / W_read{kind} + {formulas.local_bytes(written)} / W_write{kind}"
+            return f"({formulas.sizes((*read, *written))}) / W_hbm"
+        kind = _kind(amount.dtype)
+        terms = [self.function_formula(amount.passes, read[0])] if any(amount.passes) else []
+        terms += [f"({formulas.sizes(read)}) / W_read{kind}"] if read and not terms else []
+        return " + ".join([*terms, *(f"{formulas.local_bytes(array)} / W_write{kind}" for array in written)])
 
     def function_s(self, passes: Passes, size: int, dtype: DType) -> float:
         """Of a function that goes so often through so many bytes of a type; by the data sheet nothing is known."""

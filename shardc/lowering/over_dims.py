@@ -91,7 +91,7 @@ class _Walk:
             passes = Passes(*self._counted(expr, by_products))
             self.found[_met(expr)] = passes.joined(self.found.get(_met(expr), Passes()))
         for below in operands(expr):
-            self.read(below, _is_product(expr) or (by_products and _is_of_elements(expr)))
+            self.read(below, is_product(expr) or (by_products and is_of_elements(expr)))
 
     def _counted(self, call: Call, by_products: bool) -> Iterator[int]:
         loops, made = FUNCTIONS[call.function].through, self._made(call.operands[0])
@@ -103,24 +103,24 @@ class _Walk:
         if isinstance(expr, Use):
             made = self.bound.get(expr.name)
             return _Made.MEMORY if made is None else self._made(made)
-        if _is_product(expr):
+        if is_product(expr):
             return _Made.PRODUCT
-        if not _is_of_elements(expr):
+        if not is_of_elements(expr):
             return _Made.MEMORY
         whole = [each for each in operands(expr) if set(each.dims) == set(expr.dims)]
         is_tiles = any(self._made(each) is _Made.PRODUCT for each in whole)
         return _Made.PRODUCT if is_tiles and tpu.is_computed_in_loop(products_before=False) else _Made.ELEMENTS
 
 
-def _is_product(expr: Expr) -> bool:
+def is_product(expr: Expr) -> bool:
     """Of two arrays that each have a dim of their own, and one that is summed; others multiply elements."""
-    if not isinstance(expr, Product) or len(expr.operands) < 2 or _is_of_elements(expr):
+    if not isinstance(expr, Product) or len(expr.operands) < 2 or is_of_elements(expr):
         return False
     left, right = (set(operand.dims) for operand in expr.operands)
     return bool(left - right and right - left)
 
 
-def _is_of_elements(expr: Expr) -> bool:
+def is_of_elements(expr: Expr) -> bool:
     """Each element of the result from one of each operand."""
     match expr:
         case Call():

@@ -16,6 +16,7 @@ from shardc.ir.plan import ValueNumber
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.over_dims import Passes, passes_of
+from shardc.lowering.streams import streams_of
 from shardc.planner.budget import QUICK, Meter
 from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
@@ -126,14 +127,19 @@ class Problem:
         found = self.afresh(Meter(QUICK, QUICK, is_soft=True))
         return replace(found, options=replace(found.options, method=Method.ROUTES))
 
-    def product_price(self, work: Work, parts: int, read: int, written: int) -> int:
-        """Of a local product alone, shared by so many devices, that reads and writes so many bytes on each."""
-        seconds = self.model.alone.seconds(work.total // parts, read, written, work.dtype)
+    def work(self, product: Product) -> Work:
+        """The arithmetic of a product, and what of it passes through memory."""
+        found = Work.of(self.program, product)
+        return found if self.model.alone.measured is None else replace(found, streams=streams_of(self.program, product))
+
+    def product_price(self, work: Work, parts: int, read: Sequence[int], written: int) -> int:
+        """Of a local product alone, shared by so many devices: operands and a result of so many bytes on each."""
+        seconds = self.model.alone.product_s(work.amount(work.total // parts, read, written))
         return self.objective.price(picoseconds(seconds), 0)
 
     def way_price(self, work: Work, way: Way, operands: Sequence[Search], result: Search) -> int:
         """The same of a way, whose operands and result are the arrays of these searches."""
-        read = sum(search.local_bytes(number) for search, number in zip(operands, way.at, strict=True))
+        read = [search.local_bytes(number) for search, number in zip(operands, way.at, strict=True)]
         return self.product_price(work, way.parts, read, result.local_bytes(way.result))
 
     def graph(self, rank: int) -> Graph:

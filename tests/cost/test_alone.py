@@ -116,6 +116,10 @@ OVER_DIMS = [
     "C[I] = max_J(square(A[I, J]))",
     f"{SCORES}; C[I] = logsumexp_J(S)",
     f"{SCORES}; C[I] = max_J(S)",
+    "C[I] = sum_J(A[I, J])",
+    "C[J] = sum_I(relu(A[I, J]))",
+    "C[I, J] = A[I, J] ⊙ rsqrt(mean_J(A ⊙ A) + 1e-6) ⊙ G[J]",
+    "C[I, J] = A[I, J] ⊙ G[J] ⊙ H[I]",
 ]
 
 

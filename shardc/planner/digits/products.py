@@ -219,7 +219,7 @@ class _Task:
         for (dims, lies), split, dtype in zip(whole, splits, kinds, strict=True):
             placed.append((dims, reshaped(split, lies, problem.mesh)))
             searches.append(problem.search_of(shape_after(split, problem.program.shape(dims)), dtype))
-        found = cls(problem, expr, digits, placed, tuple(searches), Work.of(problem.program, expr))
+        found = cls(problem, expr, digits, placed, tuple(searches), problem.work(expr))
         found.reshapes = sum(map(found._reshape, whole, splits, kinds))
         return found
 
@@ -247,14 +247,14 @@ class _Task:
     def arithmetic(self, parts: int) -> int:
         """The least price of the product itself, shared by so many devices."""
         if parts not in self._arithmetic:
-            self._arithmetic[parts] = self.problem.product_price(self.work, parts, 0, 0)
+            self._arithmetic[parts] = self.problem.product_price(self.work, parts, [0] * len(self.expr.operands), 0)
         return self._arithmetic[parts]
 
     def _product(self, placement: Placement) -> int:
         shardings = [placement.operand(dims) for dims, _ in self.placed[:-1]]
         blocks = [*shardings, placement.result(self.expr.dims)]
         *read, written = (s.local_bytes(s.graph.number(block)) for s, block in zip(self.searches, blocks, strict=True))
-        return self.problem.product_price(self.work, self.work.parts(shardings, self.problem.mesh), sum(read), written)
+        return self.problem.product_price(self.work, self.work.parts(shardings, self.problem.mesh), read, written)
 
     def priced(self, placement: Placement, bounds: tuple[int, ...], below: int) -> InDigits | None:
         """A placement with its moves; None if an exchange does not fit, or needs digits of digits, or it is no cheaper.

@@ -10,16 +10,18 @@ taken in the order of that bound, and none is searched whose bound is above the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple, Protocol
 
+from shardc.cost.alone import Amount
 from shardc.ir.dtypes import DType, multiplied
 from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
-from shardc.ir.sharding import Dims, Sharding, ShardingNumber
+from shardc.ir.sharding import Array, Dims, Sharding, ShardingNumber
+from shardc.lowering.streams import Streams
 from shardc.planner.budget import BOUND, Meter, Spent
 from shardc.planner.paths.graph import Graph
 from shardc.rules.products import local_products
@@ -61,6 +63,7 @@ class Work:
     total: int
     contracts: bool
     dtype: DType
+    streams: Streams | None = None  # where it is known what passes through memory; else all does, once
 
     @classmethod
     def of(cls, program: Program, expr: Product) -> Work:
@@ -70,6 +73,20 @@ class Work:
         sums = len(below) > 1 or len(dims) > len(expr.dims)  # a transposition does no arithmetic
         total = math.prod(program.shape(dims)) * (2 if contracts else int(sums))
         return cls(dims, below, total, contracts, multiplied(operand.dtype for operand in expr.operands))
+
+    def amount(self, flops: int, read: Sequence[int], written: int) -> Amount:
+        """Of so many operations, and of operands and a result of so many bytes."""
+        if self.streams is None:
+            return Amount(flops, sum(read), written, self.dtype)
+        return Amount(flops, *self.streams.taken(read, written), self.dtype, self.streams.passes, read[0])
+
+    def in_memory(self, read: Sequence[Array], written: Array) -> tuple[list[Array], list[Array]]:
+        """The operands that are read from memory, or gone through there, and the result if it is written."""
+        if self.streams is None:
+            return [*read], [written]
+        streams = self.streams
+        taken = [array for array, is_read in zip(read, streams.read, strict=True) if is_read or any(streams.passes)]
+        return taken, [written] * streams.written
 
     def parts(self, shardings: Iterable[Sharding], mesh: Mesh) -> int:
         """Into how many it is shared, for operands in these shardings."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
@@ -164,8 +165,8 @@ class _Looped:
         sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
         after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
         alone, size = progress.problem.model.alone, before.local_bytes(self.program.mesh)
-        formula = partial(alone.memory_formula, [before], after, before.dtype)
-        cost = StepCost(0, 0, alone.seconds(0, size, size, before.dtype), formula)
+        amount = Amount(0, size, size, before.dtype)
+        cost = StepCost(0, 0, alone.product_s(amount), partial(alone.memory_formula, [before], [after], amount))
         rule = Rule(f"rows along {self.loop.dim}")
         progress, (turned,) = progress.append(Einsum(), (value,), [after], self.number, cost, rule)
         return progress, turned

@@ -27,7 +27,6 @@ from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
-from shardc.planner.products.ways import Work
 from shardc.planner.statement.copies import copied, waiting
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
@@ -241,14 +240,14 @@ class Builder:
     def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
         """`arrays` are the operands and the result."""
         mesh, alone = self.problem.mesh, self.problem.model.alone
-        work, (*read, written) = Work.of(self.problem.program, expr), arrays
+        work, (*read, written) = self.problem.work(expr), arrays
         flops = work.flops([array.sharding for array in read], mesh)
-        amount = Amount(flops, sum(each.local_bytes(mesh) for each in read), written.local_bytes(mesh), work.dtype)
+        amount = work.amount(flops, [each.local_bytes(mesh) for each in read], written.local_bytes(mesh))
         axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
         by_operations = partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype)
-        by_bytes = partial(alone.memory_formula, read, written, work.dtype)
+        by_bytes = partial(alone.memory_formula, *work.in_memory(read, written), amount)
         formula = partial(alone.formula, amount, by_operations, by_bytes)
-        return StepCost(0, flops, alone.seconds(*amount), formula, alone.waits_for_memory(amount))
+        return StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
 
     def move(
         self, value: ValueNumber, move: Move, name: str, rule: Rule, whole: tuple[str, ...] | None = None

@@ -42,7 +42,7 @@ from shardc.planner.paths.tables import (
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
 from shardc.planner.products.placing import Movable, few_ways
-from shardc.planner.products.ways import Towards, Way, Work, every_way
+from shardc.planner.products.ways import Towards, Way, every_way
 from shardc.planner.statement.refusals import impossible
 from shardc.rules.products import count_placements, placements
 
@@ -212,7 +212,7 @@ def _products(
     proved = 0
     if not problem.options.searches and not expr.local:
         below = [table.search for table in tables]
-        price = partial(problem.way_price, Work.of(problem.program, expr), operands=below, result=search)
+        price = partial(problem.way_price, problem.work(expr), operands=below, result=search)
         found = few_ways([*map(_movable, tables)], _wanted(expr, search, goal), price, problem.meter)
     elif goal is None:
         found = _every_price(local_products(problem, expr, usable, search), usable)
@@ -271,7 +271,7 @@ def _priced_products(
     problem.meter.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
     graphs = tuple(table.search.graph for table in tables)
     ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
-    work = Work.of(problem.program, expr)
+    work = problem.work(expr)
     below = [table.search for table in tables]
     return [(way, problem.way_price(work, way, below, search)) for way in ways]
 

@@ -16,7 +16,7 @@ from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
-from shardc.planner.products.ways import Way, Work, every_way
+from shardc.planner.products.ways import Way, every_way
 from shardc.planner.whole.prices import Places, PriceArray, Scale, States, states
 from shardc.rules.products import placements
 
@@ -61,7 +61,10 @@ class LocalWays:
 def alike(problem: Problem, expr: Product | Call, below: _Below) -> Hashable:
     """What the ways of an operation are told by, in one order of the products or in another."""
     given = tuple((operand.dims, operand.dtype, sums) for operand, (_, sums) in zip(expr.operands, below, strict=True))
-    own = (expr.function, expr.over, expr.numbers, problem.passes(expr)) if isinstance(expr, Call) else ()
+    if isinstance(expr, Call):
+        own: Hashable = (expr.function, expr.over, expr.numbers, problem.passes(expr))
+    else:
+        own = problem.work(expr).streams
     return type(expr), own, given, expr.dims, expr.dtype
 
 
@@ -83,7 +86,7 @@ def _products(problem: Problem, expr: Product, search: Search, below: _Below) ->
     ways = every_way(dims, expr.dims, spaces, around, sums)
     if len(ways) > MOST_WAYS:
         ways = every_way(dims, expr.dims, spaces, around, (frozenset[str](),) * len(below))
-    work = Work.of(problem.program, expr)
+    work = problem.work(expr)
     partial = frozenset(around.pool) if len({dim for some in dims for dim in some}) > len(expr.dims) else frozenset()
     return [(way, problem.way_price(work, way, [one for one, _ in below], search)) for way in ways], partial.union(
         *sums
