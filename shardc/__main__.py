@@ -1,9 +1,9 @@
 """`python -m shardc`, and the command `shardc`."""
 
-import atexit
-import gc
-
 try:
+    import atexit
+    import gc
+
     from shardc.io.streams import prepare
 except KeyboardInterrupt:
     raise SystemExit(130) from None

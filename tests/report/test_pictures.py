@@ -541,7 +541,7 @@ def test_a_plan_that_does_not_fit_is_drawn_over_the_chips_memory():
     ("text", "mesh", "objective"),
     [
         ("A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]", {"X": 4, "Y": 2}, "time"),
-        ("A[I_X, J] · B[J_X, K] · C[K_X, L] → D[I_X, L]", {"X": 4}, "bytes"),
+        ("T = A[I_X, J] · B[J_X, K]; D[I_X, L] = T · C[K_X, L]; E[I_X, K] = relu(T)", {"X": 4}, "bytes"),
     ],
 )
 def test_a_front_has_a_dot_for_each_plan_each_lower_than_the_one_before(text, mesh, objective):

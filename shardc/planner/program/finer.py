@@ -12,10 +12,11 @@ links, where a cut seldom saves more than a few hundredths.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, pairwise, product
+from typing import TypeAlias
 
 from shardc.cost.model import CostModel
 from shardc.ir.mesh import MAX_AXES
@@ -26,12 +27,13 @@ from shardc.ir.uneven import MAX_NUMBERS, MAX_ROUNDS
 from shardc.planner.budget import CUT, Budget
 from shardc.planner.idle import is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
-from shardc.planner.planned import PlannedProgram, Planning, Refused, may_gain
+from shardc.planner.planned import PlannedProgram, Planning, Refused, computed, may_gain
 from shardc.planner.program.directly import directly
 from shardc.planner.program.memory import Limited
 from shardc.rules.products import count_placements
 from shardc.rules.routes import route
 
+SMALL = 4  # products and functions of a program whose statements are planned together on every mesh that is tried
 MAX_DEEP = 3  # meshes are searched in digits, if links of few enough groups are to be worked out,
 MAX_ROUTED = 5000  # of so many devices together
 _NO_LIMIT = 1 << 90
@@ -48,6 +50,9 @@ class _Best:
     peaks: tuple[int, ...] = ()
 
 
+Together: TypeAlias = Callable[[Program, CostModel, Planning], Iterator[PlannedProgram]]
+
+
 @dataclass(frozen=True, slots=True)
 class Finer:
     """A plan on the mesh as it is, to be bettered on finer ones; it keeps no memory limit if the search had to end."""
@@ -56,6 +61,7 @@ class Finer:
     model: CostModel
     planning: Planning
     memory: int | None
+    together: Together | None = None  # plans all statements together, the cheapest first
 
     def best(self, refused: Refused | None, budget: Budget) -> PlannedProgram | Refused:
         """The best plan on any mesh; `refused` if the one on the mesh as it is does not keep the memory limit."""
@@ -145,22 +151,26 @@ class Finer:
         return replace(best, peaks=peaks)
 
     def _together(self, best: _Best, cuts: Sequence[Refinement]) -> _Best:
-        """All statements planned together, on the mesh whose cuts are worth it for them in turn; by bytes on the first
-        there is if none are.
+        """All statements planned together, on the mesh whose cuts are worth it for them in turn. By bytes on the first
+        there is if none are, and on each for a few operations.
 
         `Z = H[B_X, F_Y] · V[F_Y, D]; Out[B_X, D] = relu(Z)`: alone Z may as well be scattered along D, from where it
         has to be moved.
         """
-        by = best.planned.schedule.by if best.planned is not None else None
-        if by is None and cuts and self.planning.objective is Objective.BYTES:
-            by = cuts[0]
-        finer = self.model.refined(by) if by is not None else None
-        if by is None or finer is None or not may_gain(program := self._on(by), self.planning):
+        if self.together is None:
             return best
-        from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
-
-        every = plan_whole(program, finer, self.planning)
-        return self._bettered(best, every if self.memory is not None else islice(every, 1), by)
+        found = best.planned.schedule.by if best.planned is not None else None
+        meshes = [*cuts[:1]] if found is None else [found]
+        if self.planning.objective is not Objective.BYTES:
+            meshes = [] if found is None else meshes
+        elif computed(self.whole.schedule.program) <= SMALL:
+            meshes = [*dict.fromkeys([*meshes, *cuts])]
+        for by in meshes:
+            finer, program = self.model.refined(by), self._on(by)
+            if finer is not None and may_gain(program, self.planning):
+                every = self.together(program, finer, self.planning)
+                best = self._bettered(best, every if self.memory is not None else islice(every, 1), by)
+        return best
 
     def _plans(
         self, program: Program, finer: CostModel, options: Options, budget: Budget

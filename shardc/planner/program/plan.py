@@ -106,7 +106,7 @@ class _OnAnyMesh:
     @classmethod
     def of(cls, program: Program, model: CostModel, planning: Planning) -> _OnAnyMesh:
         as_given = AsGiven.of(program, model, planning)
-        free = Finer(as_given.best, model, planning, None).best(None, as_given.budget)
+        free = Finer(as_given.best, model, planning, None, _whole).best(None, as_given.budget)
         assert isinstance(free, PlannedProgram), "nothing is refused without a limit"
         return cls(as_given, free)
 
@@ -144,7 +144,7 @@ class _OnAnyMesh:
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found
-        return Finer(whole, here.model, here.planning, memory).best(refused, here.budget)
+        return Finer(whole, here.model, here.planning, memory, _whole).best(refused, here.budget)
 
     def _leanest(self, memory: int, refused: Refused) -> PlannedProgram | Refused:
         """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
@@ -201,6 +201,13 @@ class AsGiven:
         if leaner is None or isinstance(in_turn, Refused):
             return leaner or in_turn
         return min(in_turn, leaner, key=lambda each: each.price(self.planning.objective))
+
+
+def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
+    """All statements together."""
+    from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
+
+    return plan_whole(program, model, planning)
 
 
 def too_large(program: Program, memory: int, refused: Refused) -> ShardcError:
