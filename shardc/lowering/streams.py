@@ -1,6 +1,7 @@
-"""What the TPU's compiler reads and writes of a product of elements, and of a sum, by what stands around them.
+"""What the TPU's compiler reads and writes of products and functions of elements, and of sums, by what stands around.
 
     n = x ⊙ r ⊙ g                  one loop: x is read and n written; x ⊙ r lies nowhere
+    y = x + relu(z)                one loop: x and z are read, y is written
     s = sum_D(x ⊙ x)               one loop, which computes each element as it reads x; x ⊙ x lies nowhere
     s = sum_D(x)                   what lies in memory is summed at a lower rate
     y = (A · B) ⊙ g                done with the tiles of the product, which writes y
@@ -12,33 +13,42 @@ nothing depends on where statements end; what is used several times lies in memo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
-from shardc.ir.expressions import Call, Expr, Product, Use, operands, uses
+from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands, uses
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.lowering.over_dims import Passes, is_of_elements, is_product
 
 
 class Streams(NamedTuple):
-    """Which operands of a product are read from memory, whether its result is written there, and how often the first is
-    gone through to sum it."""
+    """Which operands are read from memory, whether the result is written there, and how often the first operand is gone
+    through to sum it."""
 
     read: tuple[bool, ...]
     written: bool = True
     passes: Passes = Passes()
 
-    @classmethod
-    def all_of(cls, product: Product) -> Streams:
-        return cls((True,) * len(product.operands))
-
     def taken(self, read: Sequence[int], written: int) -> tuple[int, int]:
         """Of the bytes of operands and of the result those that are read and written."""
         return sum(size for size, is_read in zip(read, self.read, strict=True) if is_read), written * self.written
+
+
+class Loops(NamedTuple):
+    """How often a function goes through its operand, and of one of elements what it reads and writes, if known."""
+
+    passes: Passes
+    streams: Streams | None
+
+
+def widest(call: Call) -> DType:
+    """The widest type that a function reads, by which its loop is as slow as it is."""
+    return max((each.dtype for each in call.operands), key=lambda dtype: dtype.bytes)
 
 
 class _Made(Enum):
@@ -49,7 +59,7 @@ class _Made(Enum):
     MEMORY = auto()
 
 
-_Met: TypeAlias = frozenset[tuple[Expr, int]]  # what a product of elements multiplies, and how often; or what is summed
+_Met: TypeAlias = Hashable  # an expression, the same in whatever order its products are taken
 
 
 class _Within(NamedTuple):
@@ -60,35 +70,47 @@ class _Within(NamedTuple):
     counted: bool = False
 
 
-def streams_of(program: Program, product: Product) -> Streams:
-    """Of a product in a statement of a program, in whatever order products of elements are taken: what another order
-    makes on the way lies nowhere."""
-    if not _is_one(product):
-        return Streams.all_of(product)
+def streams_of(program: Program, expr: Product | Call) -> Streams | None:
+    """Of an operation in a statement of a program, in whatever order products are taken: what another order makes on
+    the way lies nowhere. None of a function over dims, which `over_dims` tells."""
+    if isinstance(expr, Call) and not is_of_elements(expr):
+        return None
+    if not _is_one(expr):
+        return Streams((True,) * len(expr.operands))
     walk = _walked(program)
-    return walk.streams(product, walk.around.get(_met(product), _Within(inside=True)))
+    return walk.streams(expr, walk.around.get(_met(expr), _Within(inside=True)))
 
 
-def _is_one(expr: Expr) -> bool:
-    """A product of elements, or a sum: what may be part of a loop."""
-    return isinstance(expr, Product) and (is_of_elements(expr) or len(expr.operands) == 1)
+def _is_one(expr: Expr) -> TypeGuard[Product | Call]:
+    """A product or a function of elements, or a sum: what may be part of a loop."""
+    return is_of_elements(expr) or _is_sum(expr)
 
 
-def _is_sum(product: Product) -> bool:
-    return len(product.operands) == 1 and not is_of_elements(product)
+def _is_sum(expr: Expr) -> bool:
+    return isinstance(expr, Product) and len(expr.operands) == 1 and not is_of_elements(expr)
 
 
-def _met(product: Product) -> _Met:
-    """The same for every order of a chain: of `x ⊙ r ⊙ g` x, r and g."""
-    return frozenset(Counter([product] if _is_sum(product) else _factors(product)).items())
+def _met(expr: Expr) -> _Met:
+    match expr:
+        case Use():
+            return expr.name, expr.dims
+        case Product():
+            return expr.dims, frozenset(Counter(map(_met, _factors(expr))).items())
+        case Call():
+            return expr.function, expr.over, expr.numbers, expr.dims, tuple(map(_met, expr.operands))
+        case Named():
+            return expr
+        case _:
+            assert_never(expr)
 
 
-def _factors(expr: Expr) -> Iterator[Expr]:
-    if not isinstance(expr, Product) or not is_of_elements(expr):
-        yield expr
-        return
-    for below in expr.operands:
-        yield from _factors(below)
+def _factors(product: Product) -> Iterator[Expr]:
+    """What a chain multiplies: of `x ⊙ r ⊙ g` x, r and g."""
+    for below in product.operands:
+        if isinstance(below, Product):
+            yield from _factors(below)
+        else:
+            yield below
 
 
 @lru_cache(maxsize=64)
@@ -122,31 +144,31 @@ class _Walk:
         """An expression and all below it."""
         if isinstance(expr, Use) and expr.name in self.once:
             self.wanted[expr.name] = within
-        if isinstance(expr, Product) and _is_one(expr):
+        if _is_one(expr):
             self.around[_met(expr)] = within
             counts = within.counted and not any(self._is_whole_in_memory(each, expr) for each in expr.operands)
             within = _Within(inside=True, counted=_is_sum(expr) or counts)
         elif isinstance(expr, Call) and FUNCTIONS[expr.function].through:
             within = _Within(inside=True, counted=True)
-        elif not is_of_elements(expr):
+        else:
             within = _Within()
         for below in operands(expr):
             self.read(below, within)
 
-    def streams(self, product: Product, within: _Within) -> Streams:
-        made = [self._made(each) for each in product.operands]
-        if _is_sum(product):
+    def streams(self, expr: Product | Call, within: _Within) -> Streams:
+        made = [self._made(each) for each in expr.operands]
+        if _is_sum(expr):
             return Streams((False,), True, Passes(int(made[0] is _Made.MEMORY), int(made[0] is _Made.ELEMENTS)))
         read, counted = list[bool](), within.counted
-        for place, (operand, own) in enumerate(zip(product.operands, made, strict=True)):
-            takes = own is _Made.MEMORY and operand not in product.operands[:place]
-            is_counted = counted and takes and self._is_whole_in_memory(operand, product)
+        for place, (operand, own) in enumerate(zip(expr.operands, made, strict=True)):
+            takes = own is _Made.MEMORY and _met(operand) not in map(_met, expr.operands[:place])
+            is_counted = counted and takes and self._is_whole_in_memory(operand, expr)
             read.append(takes and not is_counted)
             counted = counted and not is_counted
         return Streams(tuple(read), not within.inside and _Made.TILES not in made)
 
-    def _is_whole_in_memory(self, operand: Expr, product: Product) -> bool:
-        return set(operand.dims) == set(product.dims) and self._made(operand) is _Made.MEMORY
+    def _is_whole_in_memory(self, operand: Expr, expr: Expr) -> bool:
+        return set(operand.dims) == set(expr.dims) and self._made(operand) is _Made.MEMORY
 
     def _made(self, expr: Expr) -> _Made:
         if isinstance(expr, Use):
@@ -154,6 +176,8 @@ class _Walk:
             return _Made.MEMORY if made is None else self._made(made)
         if is_product(expr):
             return _Made.TILES
+        if not operands(expr):
+            return _Made.ELEMENTS  # positions along a dim
         if not is_of_elements(expr):
             return _Made.MEMORY
         tiles = (self._made(each) for each in operands(expr) if set(each.dims) == set(expr.dims))

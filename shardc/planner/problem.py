@@ -16,7 +16,7 @@ from shardc.ir.plan import ValueNumber
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.over_dims import Passes, passes_of
-from shardc.lowering.streams import streams_of
+from shardc.lowering.streams import Loops, Streams, streams_of
 from shardc.planner.budget import QUICK, Meter
 from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
@@ -103,6 +103,10 @@ class Problem:
             return Passes()
         return passes_of(self.program, call)
 
+    def loops(self, call: Call) -> Loops:
+        """What is known of the loops of a function."""
+        return Loops(self.passes(call), self.streams(call))
+
     def given(self, environment: Environment) -> Problem:
         """The same problem, where this is there."""
         return replace(self, environment=environment, as_one=self.together)
@@ -129,8 +133,11 @@ class Problem:
 
     def work(self, product: Product) -> Work:
         """The arithmetic of a product, and what of it passes through memory."""
-        found = Work.of(self.program, product)
-        return found if self.model.alone.measured is None else replace(found, streams=streams_of(self.program, product))
+        return replace(Work.of(self.program, product), streams=self.streams(product))
+
+    def streams(self, expr: Product | Call) -> Streams | None:
+        """What of an operation passes through memory, where that is known."""
+        return None if self.model.alone.measured is None else streams_of(self.program, expr)
 
     def product_price(self, work: Work, parts: int, read: Sequence[int], written: int) -> int:
         """Of a local product alone, shared by so many devices: operands and a result of so many bytes on each."""

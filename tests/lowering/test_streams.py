@@ -3,7 +3,7 @@
 import pytest
 
 import shardc
-from shardc.ir.expressions import Product, parts_of
+from shardc.ir.expressions import Call, Product, parts_of
 from shardc.ir.program import Statement
 from shardc.lowering.over_dims import Passes
 from shardc.lowering.streams import Streams, streams_of
@@ -34,20 +34,42 @@ CASES = {  # of each product and sum, from the outermost inwards
 }
 
 
-def found_of(program):
-    return [
+CALLS = {  # of each function of elements
+    f"C[I, J] = relu({A})": [Streams((True,))],
+    f"C[I, J] = {A} + relu({B})": [Streams((True, False)), Streams((True,), False)],
+    f"C[I, J] = {A} + A": [Streams((True, False))],
+    f"C[I, J] = relu({A} ⊙ {B})": [Streams((False,))],
+    "C[I, J] = relu(A[I, K] · B[K, J])": [Streams((False,), False)],
+    "C[I, J] = D[I, J] + A[I, K] · B[K, J]": [Streams((True, False), False)],
+    f"C[I] = sum_J(relu({A}))": [Streams((False,), False)],
+    f"C[I] = max_J({A} + {B})": [Streams((False, True), False)],
+    f"T = relu({A}); C[I, J] = T ⊙ {B}": [Streams((True,), False)],
+    f"T = relu({A}); C[I, J] = T ⊙ {B}; D[I] = max_J(T)": [Streams((True,))],
+    f"C[I, J] = where(index_I >= index_J, {A}, 0)": [Streams((False, True)), Streams((False, False), False)],
+    f"C[I, J] = softmax_J({A})": [],
+}
+
+
+def found_of(program, kind=Product):
+    every = [
         streams_of(program, part)
         for statement in program.statements
         if isinstance(statement, Statement)
         for part in parts_of(statement.expr)
-        if isinstance(part, Product)
+        if isinstance(part, kind)
     ]
+    return [each for each in every if each is not None and each.read]
 
 
 @pytest.mark.parametrize("text", CASES)
 def test_what_is_read_and_written(text):
     """As `tests/cost/test_alone.py` sees it compiled."""
     assert found_of(shardc.parse(text, mesh="X=2")) == CASES[text]
+
+
+@pytest.mark.parametrize("text", CALLS)
+def test_what_functions_read_and_write(text):
+    assert found_of(shardc.parse(text, mesh="X=2"), Call) == CALLS[text]
 
 
 @pytest.mark.parametrize("made", ["(A[I, J] ⊙ B[I, J]) ⊙ D[I, J]", "A[I, J] ⊙ (B[I, J] ⊙ D[I, J])"])

@@ -12,19 +12,20 @@ from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.sharding import Axes, Sharding
 from shardc.lowering.over_dims import Passes
+from shardc.lowering.streams import Loops, Streams, widest
 from shardc.planner.paths.search import Search
 from shardc.rules.functions import applied, reduced_across
 
 
 def function_of(
-    expr: Call, below: Sequence[tuple[str, ...]], operand: Search, lie: Sequence[Sharding], passes: Passes
+    expr: Call, operands: Sequence[Search], lie: Sequence[Sharding], loops: Loops
 ) -> tuple[Sharding, int] | None:
-    """The sharding of the result, and the price; None if the operands may not lie so.
-
-    `below` are the operands' dims, `operand` is the first of them, `passes` how often it is gone through.
-    """
+    """The sharding of the result, and the price; None if the operands, of these searches, may not lie so."""
+    below, operand = [each.dims for each in expr.operands], operands[0]
     own = applied(expr.function, expr.over, below, expr.dims, lie, expr.numbers)
-    alone = operand.objective.price(picoseconds(_alone_s(passes, operand, lie)), 0)
+    if own is not None and loops.streams is not None:
+        return own, operand.objective.price(picoseconds(_elements_s(expr, operands, lie, own, loops.streams)), 0)
+    alone = operand.objective.price(picoseconds(_alone_s(loops.passes, operand, lie)), 0)
     if own is not None:
         return own, alone
     found = reduced_across(expr.function, expr.over, below[0], expr.dims, lie[0], operand.graph.mesh)
@@ -32,6 +33,18 @@ def function_of(
         return None
     sharding, axes = found
     return sharding, alone + _all_reduces(expr, below[0], operand, lie[0], axes)
+
+
+def _elements_s(
+    expr: Call, operands: Sequence[Search], lie: Sequence[Sharding], left: Sharding, streams: Streams
+) -> float:
+    """What each device does of a function of elements by itself."""
+    mesh, alone = operands[0].graph.mesh, operands[0].model.alone
+    named = zip(expr.operands, operands, strict=True)
+    sizes = {dim: size for each, one in named for dim, size in zip(each.dims, one.shape, strict=True)}
+    whole = math.prod(sizes[dim] for dim in expr.dims) * expr.dtype.bytes
+    read = [one.total_bytes // math.prod(own.blocks(mesh)) for one, own in zip(operands, lie, strict=True)]
+    return alone.moving_s(*streams.taken(read, whole // math.prod(left.blocks(mesh))), widest(expr))
 
 
 def _alone_s(passes: Passes, operand: Search, lie: Sequence[Sharding]) -> float:

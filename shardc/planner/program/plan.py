@@ -204,10 +204,14 @@ class AsGiven:
 
 
 def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
-    """All statements together."""
+    """All statements together; of one statement with what else is known of it alone."""
     from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
 
-    return plan_whole(program, model, planning)
+    every = plan_whole(program, model, planning)
+    if len(program.statements) > 1:
+        return every
+    in_turn = planning.attempt(program, model, Options()).planned
+    return iter(()) if in_turn is None else (_with_others(each, in_turn) for each in every)
 
 
 def too_large(program: Program, memory: int, refused: Refused) -> ShardcError:

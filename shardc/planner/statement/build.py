@@ -23,6 +23,7 @@ from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.scatters import block_of
+from shardc.lowering.streams import Streams, widest
 from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
@@ -177,8 +178,24 @@ class Builder:
     def applied(self, expr: Call, values: tuple[ValueNumber, ...], left: Sharding, name: str) -> ValueNumber:
         """A function of these values' blocks, which leaves that sharding."""
         op, seen = applied(expr, dict(self.problem.program.sizes)), tuple(each.dims for each in expr.operands)
-        cost = self.function_cost(expr, values[0]) if values else StepCost()
-        return self.append(op, values, self._array(expr, left, name), cost, Rule(), seen)
+        result, streams = self._array(expr, left, name), self.problem.streams(expr)
+        if streams is None:
+            cost = self.function_cost(expr, values[0]) if values else StepCost()
+        else:
+            arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
+            cost = self._elements_cost(expr, arrays, result, streams)
+        return self.append(op, values, result, cost, Rule(), seen)
+
+    def _elements_cost(self, expr: Call, read: list[Array], written: Array, streams: Streams) -> StepCost:
+        """Of what a function of elements reads and writes."""
+        mesh, alone = self.problem.mesh, self.problem.model.alone
+        sizes = streams.taken([array.local_bytes(mesh) for array in read], written.local_bytes(mesh))
+        if not any(sizes):
+            return StepCost()
+        amount = Amount(0, *sizes, widest(expr))
+        taken = [array for array, is_read in zip(read, streams.read, strict=True) if is_read]
+        formula = partial(alone.memory_formula, taken, [written] * streams.written, amount)
+        return StepCost(0, 0, alone.product_s(amount), formula)
 
     def function_cost(self, expr: Call, value: ValueNumber) -> StepCost:
         """Of what each device does of a function by itself."""

@@ -303,14 +303,14 @@ def _calls_at(
 ) -> Iterator[tuple[ShardingNumber, int, Applied]]:
     """Of operands that lie so; with `cheapest` those that are cheaper than all before them."""
     most: float = math.inf
-    dims, passes = [table.expr.dims for table in tables], problem.passes(expr)
+    searches, loops = [table.search for table in tables], problem.loops(expr)
     for at in every:
         prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
         moved = sum(price for price in prices if price is not None)
         if None in prices or moved >= most:
             continue
         lie = [table.sharding(number) for table, number in zip(tables, at, strict=True)]
-        found = function_of(expr, dims, tables[0].search, lie, passes)
+        found = function_of(expr, searches, lie, loops)
         if found is not None and moved + found[1] < most and search.divides(search.graph.number(found[0])):
             most = moved + found[1] if cheapest else math.inf
             yield search.graph.number(found[0]), moved + found[1], Applied(tables, at)

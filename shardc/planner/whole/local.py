@@ -62,7 +62,7 @@ def alike(problem: Problem, expr: Product | Call, below: _Below) -> Hashable:
     """What the ways of an operation are told by, in one order of the products or in another."""
     given = tuple((operand.dims, operand.dtype, sums) for operand, (_, sums) in zip(expr.operands, below, strict=True))
     if isinstance(expr, Call):
-        own: Hashable = (expr.function, expr.over, expr.numbers, problem.passes(expr))
+        own: Hashable = (expr.function, expr.over, expr.numbers, problem.loops(expr))
     else:
         own = problem.work(expr).streams
     return type(expr), own, given, expr.dims, expr.dtype
@@ -110,7 +110,7 @@ def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Pric
         if not dims:  # positions along a dim: each device counts its own
             found.append((Way((), around.number(around.refined(placed)), 1), problem.objective.price(0, 0)))
             continue
-        result = function_of(expr, dims, below[0][0], lie, problem.passes(expr))
+        result = function_of(expr, [one for one, _ in below], lie, problem.loops(expr))
         if result is not None:
             at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
             found.append((Way(at, around.number(result[0]), 1), result[1]))
