@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands, uses
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.lowering.over_dims import Passes, is_of_elements, is_product
 
@@ -54,7 +54,7 @@ def widest(call: Call) -> DType:
 class _Made(Enum):
     """Where an operand comes from."""
 
-    TILES = auto()  # of a product, at hand
+    TILES = auto()  # of a product or a softmax, at hand
     ELEMENTS = auto()  # computed as they are read
     MEMORY = auto()
 
@@ -88,6 +88,11 @@ def _is_one(expr: Expr) -> TypeGuard[Product | Call]:
 
 def _is_sum(expr: Expr) -> bool:
     return isinstance(expr, Product) and len(expr.operands) == 1 and not is_of_elements(expr)
+
+
+def _leaves_shares(expr: Expr) -> bool:
+    """A softmax: what reads its result is computed in the loop that leaves it."""
+    return isinstance(expr, Call) and Through.RESULT in FUNCTIONS[expr.function].through
 
 
 def _met(expr: Expr) -> _Met:
@@ -174,7 +179,7 @@ class _Walk:
         if isinstance(expr, Use):
             made = self.once.get(expr.name)
             return _Made.MEMORY if made is None else self._made(made)
-        if is_product(expr):
+        if is_product(expr) or _leaves_shares(expr):
             return _Made.TILES
         if not operands(expr):
             return _Made.ELEMENTS  # positions along a dim

@@ -121,7 +121,7 @@ OVER_DIMS = [
     "C[I, J] = A[I, J] ⊙ rsqrt(mean_J(A ⊙ A) + 1e-6) ⊙ G[J]",
     "C[I, J] = A[I, J] ⊙ G[J] ⊙ H[I]",
     "C[I, J] = relu(A[I, J])",
-    "C[I, J] = gelu(A[I, K] · B[K, J]) ⊙ G[J]",
+    "P = softmax_J(A[I, J]); C[I, J] = P ⊙ G[J]",
 ]
 
 

@@ -47,6 +47,8 @@ CALLS = {  # of each function of elements
     f"T = relu({A}); C[I, J] = T ⊙ {B}; D[I] = max_J(T)": [Streams((True,))],
     f"C[I, J] = where(index_I >= index_J, {A}, 0)": [Streams((False, True)), Streams((False, False), False)],
     f"C[I, J] = softmax_J({A})": [],
+    f"C[I, J] = relu(softmax_J({A}))": [Streams((False,), False)],
+    f"P = softmax_J({A}); C[I, J] = relu(P) + {B}": [Streams((False, True), False), Streams((False,), False)],
 }
 
 
