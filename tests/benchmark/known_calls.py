@@ -11,7 +11,6 @@ traces, as one version of it names them. Nothing is compiled.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from unittest.mock import patch
 import jax
 import jax.numpy as jnp
 import numpy as np
-from asked import asked
+from asked import kept, told
 from jax.extend.core import jaxprs_in_params
 
 import shardc
@@ -243,23 +242,13 @@ def now() -> dict[str, list[str]]:
 
 
 def known() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
-    return found
+    return kept(TABLE)
 
 
 def main() -> None:
-    options = asked(__doc__)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
-    before, after = known(), now()
-    for name, lines in after.items():
-        old = before.get(name, [])
-        apart = [f"  known {line}" for line in old if line not in lines]
-        apart += [f"  now   {line}" for line in lines if line not in old]
-        if apart:
-            print(name, *apart, sep="\n")
-    if options.write:
-        TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    told(__doc__, TABLE, now)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ a finer mesh; and of each collective what every link carries. What is long is to
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Iterator
 from itertools import combinations
@@ -19,7 +18,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from asked import asked
+from asked import kept, told
 
 import shardc
 from shardc.cost import LinkModel
@@ -212,21 +211,11 @@ def key(mesh: str, options: dict[str, Any]) -> str:
 
 
 def known() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
-    return found
+    return kept(TABLE)
 
 
 def main() -> None:
-    options = asked(__doc__)
-    before, after = known(), now()
-    for name, lines in after.items():
-        old = before.get(name, [])
-        apart = [f"  known {line}" for line in old if line not in lines]
-        apart += [f"  now   {line}" for line in lines if line not in old]
-        if apart:
-            print(name, *apart, sep="\n")
-    if options.write:
-        TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    told(__doc__, TABLE, now)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,13 @@ memory, time, and what is sent turn by turn.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from asked import asked
+from asked import kept, told
 
 import shardc
 from shardc.cost.memory import allocated_of
@@ -166,21 +165,11 @@ def now() -> dict[str, list[str]]:
 
 
 def known() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
-    return found
+    return kept(TABLE)
 
 
 def main() -> None:
-    options = asked(__doc__)
-    before, after = known(), now()
-    for name, lines in after.items():
-        old = before.get(name, [])
-        apart = [f"  known {line}" for line in old if line not in lines]
-        apart += [f"  now   {line}" for line in lines if line not in old]
-        if apart:
-            print(name, *apart, sep="\n")
-    if options.write:
-        TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    told(__doc__, TABLE, now)
 
 
 if __name__ == "__main__":

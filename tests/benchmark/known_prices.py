@@ -10,14 +10,13 @@ the form; and what the form takes of memory, added up over whatever may be besid
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from asked import asked
+from asked import kept, told
 
 import shardc
 from shardc.cost import CHIPS, LinkModel
@@ -129,8 +128,7 @@ def _said(model: LinkModel, move: Move, before: Array) -> str:
 
 
 def known() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
-    return found
+    return kept(TABLE)
 
 
 def key(mesh: str, options: dict[str, Any]) -> str:
@@ -138,14 +136,7 @@ def key(mesh: str, options: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    options = asked(__doc__)
-    before, after = known(), now()
-    for name, lines in after.items():
-        old = before.get(name, [])
-        print(*(f"{name}\n  known {line}" for line in old if line not in lines), sep="\n", end="")
-        print(*(f"{name}\n  now   {line}" for line in lines if line not in old), sep="\n")
-    if options.write:
-        TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    told(__doc__, TABLE, now)
 
 
 if __name__ == "__main__":

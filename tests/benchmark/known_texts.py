@@ -11,7 +11,6 @@ kept, and as the text itself names things. JAX traces of the callable what it tr
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from asked import asked
+from asked import kept, told
 from traced import called_otherwise
 
 import shardc
@@ -138,21 +137,11 @@ def now() -> dict[str, list[str]]:
 
 
 def known() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
-    return found
+    return kept(TABLE)
 
 
 def main() -> None:
-    options = asked(__doc__)
-    before, after = known(), now()
-    for name, lines in after.items():
-        old = before.get(name, [])
-        apart = [f"  known {line}" for line in old if line not in lines]
-        apart += [f"  now   {line}" for line in lines if line not in old]
-        if apart:
-            print(name, *apart, sep="\n")
-    if options.write:
-        TABLE.write_text(json.dumps(after, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    told(__doc__, TABLE, now)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from shardc.planner.program.memory import Limited
 from shardc.rules.products import count_placements
 from shardc.rules.routes import route
 
-SMALL = 4  # products and functions of a program whose statements are planned together on every mesh that is tried
+SMALL = 4  # products and functions of a program that is planned in several ways, and together on every mesh tried
 MAX_DEEP = 3  # meshes are searched in digits, if links of few enough groups are to be worked out,
 MAX_ROUTED = 5000  # of so many devices together
 _NO_LIMIT = 1 << 90

@@ -26,13 +26,12 @@ from shardc.planner.planned import (
     may_gain,
 )
 from shardc.planner.program import pareto as fronts
-from shardc.planner.program.finer import Finer
+from shardc.planner.program.finer import SMALL, Finer
 from shardc.planner.program.loops import planned_at_once
 from shardc.planner.program.memory import Limited
 from shardc.planner.program.others import strategies
 
 IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
-SMALL = 4  # products and functions of a program that is planned in several ways
 
 
 def plan_program(
