@@ -21,7 +21,7 @@ def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> Plann
     which each device keeps its part are done as a ReduceScatter where that gains as much more."""
     model = model.on(found.schedule.by)
     made, gaining = _grouped(found, model, least), list[Run]()
-    for product, run in scatters(found.schedule, model):
+    for product, run in scatters(found.schedule.block, model):
         other = _grouped(with_runs([run], found, Objective.TIME), model, least)
         if made.cost.time_s - other.cost.time_s > least * blocking_s((product, *run.steps)):
             gaining.append(run)

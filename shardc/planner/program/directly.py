@@ -100,7 +100,10 @@ def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objectiv
             continue  # digits of dims: the moves around them lead from dims to dims
         if sum(step.cost.wire_bytes for step in steps) <= reshard_bound(before, after.sharding, schedule.mesh):
             continue  # links of one move carry as much: also by time an AllGather is no exchange of pieces
-        ideal, is_output = in_one_round(before.sharding, after.sharding.dims, schedule.mesh), ends(steps, schedule)
+        ideal, is_output = (
+            in_one_round(before.sharding, after.sharding.dims, schedule.mesh),
+            ends(steps, schedule.block),
+        )
         spent = counted(objective, (step.cost for step in steps))
         at_best = 0 if ideal is None else spent - counted(objective, [move_cost(ideal, before, is_output, model)])
         if at_best > spent - objective.clearly_less(spent):

@@ -30,6 +30,7 @@ from shardc.planner.options import CHEAPEST, Objective, Options
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, budget_of, gaps_of
 from shardc.planner.problem import Problem, Scratch
 from shardc.planner.program.progress import PartialPlan
+from shardc.planner.program.scattered import with_sums_scattered
 from shardc.planner.statement.build import Builder
 from shardc.planner.statement.orders import order_notes
 
@@ -202,7 +203,9 @@ class _Looped:
                     around[ValueNumber(len(state.values))] = outer
                 state = state.holding(given)
         state, statements = add_all(state, inside.statements)
-        return self._split(state.schedule().block, state.given, around, statements)
+        problem = state.problem
+        block, statements = with_sums_scattered(state.schedule().block, statements, problem.model, problem.objective)
+        return self._split(block, state.given, around, statements)
 
     def _given(self, array: Input, before: Lies) -> Iterator[tuple[Array, ValueNumber | None]]:
         """What the body has of an array: all that is held of it around, by any name, each with its value there; what
@@ -282,6 +285,8 @@ def planned_at_once(
     start = PartialPlan(Problem(program, model, objective, pool, options, scratch=scratch))
     state, statements = add_all(start, program.statements)
     schedule = state.schedule()
+    block, statements = with_sums_scattered(schedule.block, statements, model, objective)
+    schedule = replace(schedule, block=block)
     check_bytes(schedule)
     notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
     notes += order_notes(program)

@@ -10,11 +10,11 @@ from shardc.cost.formulas import added
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import cost_of
 from shardc.ir.collectives import Move
-from shardc.ir.plan import Rule, Schedule, Step, StepCost, Strategy, ValueNumber
+from shardc.ir.plan import Block, Rule, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.scatters import block_of
 from shardc.planner.options import Objective
-from shardc.planner.planned import Gap, PlannedProgram, PlannedStatement, gaps_of
+from shardc.planner.planned import Gap, PlannedLoop, PlannedProgram, PlannedStatement, gaps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Run:
         return counted(objective, (step.cost for step in self.steps)) - counted(objective, [self.cost])
 
 
-def ends(steps: Sequence[Step], schedule: Schedule) -> bool:
+def ends(steps: Sequence[Step], block: Block) -> bool:
     """Whether steps lead to an output."""
-    return steps[-1].result in schedule.outputs
+    return steps[-1].result in block.outputs
 
 
 def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> StepCost:
@@ -50,18 +50,24 @@ def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> S
 
 def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective) -> PlannedProgram:
     """The plan with each run as one move."""
-    schedule = planned.schedule
-    changed = _replaced(schedule, runs)
-    statements = tuple(
-        _led_by(changed, each, number, objective)
-        if isinstance(each, PlannedStatement) and any(run.steps[0].statement == number for run in runs)
-        else each
-        for number, each in enumerate(planned.statements)
-    )
+    block, statements = in_block(runs, planned.schedule.block, planned.statements, objective)
+    changed = replace(planned.schedule, block=_compact(block))
     gaps = {str(gap) for each in planned.statements for gap in gaps_of(each)}
     notes = tuple(note for note in planned.notes if note not in gaps)
     notes += tuple(str(gap) for each in statements for gap in gaps_of(each))
     return replace(planned, schedule=changed, statements=statements, cost=cost_of(changed), notes=notes)
+
+
+def in_block(
+    runs: Sequence[Run], block: Block, planned: Sequence[PlannedStatement | PlannedLoop], objective: Objective
+) -> tuple[Block, tuple[PlannedStatement | PlannedLoop, ...]]:
+    """A block with each run as one move, and its statements, told so."""
+    changed, moved = _replaced(block, runs), {step.statement for run in runs for step in run.steps}
+    statements = (
+        _led_by(changed, each, number, objective) if isinstance(each, PlannedStatement) and number in moved else each
+        for number, each in enumerate(planned)
+    )
+    return changed, tuple(statements)
 
 
 def counted(objective: Objective, costs: Iterable[StepCost]) -> int:
@@ -69,39 +75,42 @@ def counted(objective: Objective, costs: Iterable[StepCost]) -> int:
     return sum(picoseconds(cost.time_s) if objective is Objective.TIME else cost.wire_bytes for cost in costs)
 
 
-def _replaced(schedule: Schedule, runs: Sequence[Run]) -> Schedule:
-    """Each run one step, in place of its last; values on the way are no more."""
-    ends = {id(run.steps[-1]): run for run in runs}
-    gone = {id(step) for run in runs for step in run.steps[:-1]}
-    steps = [_as_one(ends[id(step)]) if id(step) in ends else step for step in schedule.steps if id(step) not in gone]
-    kept = sorted({*schedule.inputs, *(number for step in steps for number in (*step.operands, *step.results))})
+def _replaced(block: Block, runs: Sequence[Run]) -> Block:
+    """Each run one step, in place of its first: of the statement that leaves what is moved."""
+    starts = {id(run.steps[0]): run for run in runs}
+    gone = {id(step) for run in runs for step in run.steps[1:]}
+    steps = (_as_one(starts[id(step)]) if id(step) in starts else step for step in block.steps if id(step) not in gone)
+    return replace(block, steps=tuple(steps))
+
+
+def _compact(block: Block) -> Block:
+    """The same without values that no step has."""
+    kept = sorted({*block.inputs, *(number for step in block.steps for number in (*step.operands, *step.results))})
     new = {number: ValueNumber(place) for place, number in enumerate(kept)}
-    block = replace(
-        schedule.block,
-        values=tuple(schedule.values[number] for number in kept),
-        inputs=tuple(new[number] for number in schedule.inputs),
-        outputs=tuple(new[number] for number in schedule.outputs),
-        steps=tuple(
+    return Block(
+        tuple(block.values[number] for number in kept),
+        tuple(new[number] for number in block.inputs),
+        tuple(new[number] for number in block.outputs),
+        tuple(
             replace(
                 step,
                 operands=tuple(new[number] for number in step.operands),
                 results=tuple(new[number] for number in step.results),
             )
-            for step in steps
+            for step in block.steps
         ),
     )
-    return replace(schedule, block=block)
 
 
 def _as_one(run: Run) -> Step:
-    return replace(run.steps[-1], op=run.move, operands=run.steps[0].operands, cost=run.cost, rule=run.rule)
+    return replace(run.steps[0], op=run.move, results=run.steps[-1].results, cost=run.cost, rule=run.rule)
 
 
-def _led_by(schedule: Schedule, planned: PlannedStatement, number: int, objective: Objective) -> PlannedStatement:
+def _led_by(block: Block, planned: PlannedStatement, number: int, objective: Objective) -> PlannedStatement:
     """A statement with what it has become as the first of its strategies."""
-    steps = tuple(step for step in schedule.steps if step.statement == number)
+    steps = tuple(step for step in block.steps if step.statement == number)
     own = Strategy(
-        schedule.values, steps, sum(step.cost.wire_bytes for step in steps), sum(step.cost.time_s for step in steps)
+        block.values, steps, sum(step.cost.wire_bytes for step in steps), sum(step.cost.time_s for step in steps)
     )
     gap = planned.gap
     if gap is not None:

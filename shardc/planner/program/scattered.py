@@ -1,6 +1,12 @@
-"""Sums of a product of which each device keeps its part, as a ReduceScatter, which a ring can take in.
+"""Sums for all of which each device keeps its part, done as a ReduceScatter.
 
-    Tmp[B, F_Y] · W[F_Y, D] → Out[B, D_Y]    Einsum; AllReduce_Y; Slice_Y,D    Einsum; ReduceScatter_Y,D
+    dW[D, F] = A[B_X, D] ·_B H[B_X, F]
+    G[D_X, F] = G[D_X, F] + dW                 AllReduce_X dW; Slice_X,D dW    ReduceScatter_X,D dW
+
+Statement by statement the sum is made for all, as the text says. If no more is done with it than that each device takes
+its part, a ReduceScatter leaves that part, in half the bytes.
+
+    Tmp[B, F_Y] · W[F_Y, D] → Out[B, D_Y]      Einsum; AllReduce_Y; Slice_Y,D    Einsum; ReduceScatter_Y,D
 
 Step by step the first may take less time: along D, which is not the first dim, a ReduceScatter copies what it takes. As
 a ring the second needs no such copies. On v5e:4x4 with Y=16, B=16384, D=8192, F=32768 the first takes 8.6 ms of the
@@ -9,26 +15,47 @@ plan, and the ring 5.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllReduce, ReduceScatter, Slice
-from shardc.ir.plan import Einsum, Rule, Schedule, Step, last_uses
+from shardc.ir.plan import Block, Einsum, Rule, Step, last_uses
 from shardc.ir.sharding import SUM
-from shardc.planner.program.runs import Run, ends, move_cost
+from shardc.planner.options import Objective
+from shardc.planner.planned import PlannedLoop, PlannedStatement
+from shardc.planner.program.runs import Run, ends, in_block, move_cost
 
 
-def scatters(schedule: Schedule, model: CostModel) -> Iterator[tuple[Step, Run]]:
+def with_sums_scattered(
+    block: Block, planned: Sequence[PlannedStatement | PlannedLoop], model: CostModel, objective: Objective
+) -> tuple[Block, tuple[PlannedStatement | PlannedLoop, ...]]:
+    """A block and its statements with each such sum scattered that costs less so."""
+    runs = [run for run in _sums_kept(block, model) if run.saved(objective) > 0]
+    return in_block(runs, block, planned, objective) if runs else (block, tuple(planned))
+
+
+def scatters(block: Block, model: CostModel) -> Iterator[tuple[Step, Run]]:
     """Each product whose sum for all is sliced next, and the two as one move."""
-    last = last_uses(schedule.block)
-    in_threes = zip(schedule.steps, schedule.steps[1:], schedule.steps[2:], strict=False)
-    for place, (product, whole, kept) in enumerate(in_threes):
-        move = _as_one(whole, kept) if isinstance(product.op, Einsum) else None
-        if move is None or whole.operands != product.results:
-            continue
-        if last.get(product.result) == place + 1 and last.get(whole.result) == place + 2:
-            before, rule = schedule.values[product.result], Rule("reduce and scatter the result", whole.rule.case)
-            yield product, Run((whole, kept), move, move_cost(move, before, ends((kept,), schedule), model), rule)
+    for run in _sums_kept(block, model):
+        whole, kept = run.steps
+        place = block.steps.index(whole)
+        ahead = block.steps[place - 1] if place else whole
+        follow = ahead.results == whole.operands and block.steps[place + 1] == kept
+        if follow and isinstance(ahead.op, Einsum) and last_uses(block)[ahead.result] == place:
+            yield ahead, run
+
+
+def _sums_kept(block: Block, model: CostModel) -> Iterator[Run]:
+    """Sums for all that are sliced, and are nothing else's, each with its Slice as one move."""
+    uses = Counter(number for step in block.steps for number in step.operands) + Counter(block.outputs)
+    sums = {step.result: step for step in block.steps if isinstance(step.op, AllReduce) and uses[step.result] == 1}
+    for kept in block.steps:
+        whole = sums.get(kept.operands[0]) if isinstance(kept.op, Slice) else None
+        move = _as_one(whole, kept) if whole is not None else None
+        if whole is not None and move is not None:
+            before, rule = block.values[whole.operands[0]], Rule("reduce and scatter the result", whole.rule.case)
+            yield Run((whole, kept), move, move_cost(move, before, ends((kept,), block), model), rule)
 
 
 def _as_one(whole: Step, kept: Step) -> ReduceScatter | None:
@@ -36,6 +63,6 @@ def _as_one(whole: Step, kept: Step) -> ReduceScatter | None:
     if not isinstance(whole.op, AllReduce) or not isinstance(kept.op, Slice):
         return None
     told = whole.rule.is_named or kept.rule.is_named or whole.seen or kept.seen
-    if told or whole.op.reduction != SUM or {*whole.op.axes} != {*kept.op.axes} or kept.operands != whole.results:
+    if told or whole.op.reduction != SUM or {*whole.op.axes} != {*kept.op.axes}:
         return None
     return ReduceScatter(kept.op.axes, kept.op.dim)
