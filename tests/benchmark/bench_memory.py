@@ -26,12 +26,23 @@ UNARY = ("relu", "gelu", "silu", "exp", "tanh", "square", "neg")
 BINARY = ("+", "-", "⊙", "/")
 
 
-def examples() -> Iterator[tuple[str, str, str]]:
+def examples() -> Iterator[tuple[str, str, list[str]]]:
     """A name, a text and the names of its axes."""
-    for path in sorted((Path(__file__).parents[2] / "examples").glob("*.shard")):
-        text = path.read_text(encoding="utf-8")
-        axes = re.findall(r"(\w+)=", next(line for line in text.splitlines() if line.startswith("mesh")))
-        yield path.stem, re.sub(r"(?m)^(mesh|chip|topology) .*$", "", text), axes
+    yield from map(named, sorted((Path(__file__).parents[2] / "examples").glob("*.shard")))
+
+
+def named(path: Path) -> tuple[str, str, list[str]]:
+    """A file's name, its text without a mesh and a chip, and the names of its axes."""
+    text = path.read_text(encoding="utf-8")
+    axes = re.findall(r"(\w+)=", next(line for line in text.splitlines() if line.startswith("mesh")))
+    return path.stem, re.sub(r"(?m)^(mesh|chip|topology) .*$", "", text), axes
+
+
+def sizes_on(topology: str, axes: list[str]) -> dict[str, int]:
+    """Of a mesh of one to three axes on a slice."""
+    devices = math.prod(SLICES[topology])
+    sizes = {1: (devices,), 2: SLICES[topology], 3: (2, 2, devices // 4)}[len(axes)]
+    return dict(zip(axes, sizes, strict=True))
 
 
 def larger(text: str, times: int) -> str:
@@ -69,9 +80,8 @@ def chains(count: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def row(name: str, text: str, axes: list[str], topology: str, backward: bool = False) -> list[object]:
-    sizes = dict(zip(axes, SLICES[topology] if len(axes) > 1 else [math.prod(SLICES[topology])], strict=True))
     try:
-        program = shardc.parse(text, mesh=sizes, topology=topology)
+        program = shardc.parse(text, mesh=sizes_on(topology, axes), topology=topology)
         found = shardc.plan(shardc.grad(program, whole=True) if backward else program).verify()
     except shardc.ShardcError as error:
         return [name, topology, None, None, None, error.code]
