@@ -50,7 +50,8 @@ MEANINGS: dict[str, Meaning] = {
         _check("A[I] % B[I] → C[I]"),
     ),
     "SHC107": Meaning(
-        "Any name is free but the notation's own words: declarations, collectives, `for`, `return`.",
+        "A name has at most 64 letters, digits and `_`. Any is free but the notation's own words: declarations, "
+        "collectives, `for`, `return`.",
         _check("A[I] → AllGather[I]"),
     ),
     "SHC108": Meaning(
@@ -213,7 +214,7 @@ MEANINGS: dict[str, Meaning] = {
         "long.shard adds 1,001 arrays",
     ),
     "SHC403": Meaning(
-        "Brackets are at most 50 deep. Name a part of the expression.",
+        "Brackets are at most 50 deep, loops at most 8. Name a part of the expression.",
         "shardc check deep.shard",
         "deep.shard has 51 brackets in one another",
     ),

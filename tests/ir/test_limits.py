@@ -1,10 +1,15 @@
 """Every limit of what may be written at its edge: so much is taken, and one more is refused with the limit's code."""
 
+import math
+import re
+
 import pytest
 
 import shardc
-from shardc.ir.mesh import MAX_AXES, MAX_DEVICES
+from shardc.commands.codes import MEANINGS
+from shardc.ir.mesh import MAX_AXES, MAX_DEVICES, Mesh
 from shardc.ir.names import MAX_NAME
+from shardc.ir.uneven import timetable
 from shardc.notation.build import MAX_LOOPS, MAX_TERMS
 from shardc.notation.scan import MAX_BYTES, MAX_DEPTH
 
@@ -37,3 +42,21 @@ def test_as_much_as_there_may_be_is_taken_and_one_more_is_refused(made, most, co
     with pytest.raises(shardc.ShardcError) as caught:
         shardc.parse(text, mesh=mesh)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(("_", "most", "code"), LIMITS.values(), ids=LIMITS)
+def test_a_limit_is_what_help_says_that_it_is(_, most, code):
+    stated = re.findall(r"at most ([\d,]+)(?:\^(\d+))?( KiB)?", MEANINGS[code].why)
+    figures = [int(base.replace(",", "")) ** int(power or 1) * (1024 if unit else 1) for base, power, unit in stated]
+    assert most in figures
+
+
+@pytest.mark.parametrize(
+    ("sizes", "numbers"),
+    [((25, 26), 32500), ((25, 27), 33750), ((4, 1023), 32736), ((4, 1025), 32800), ((128, 4), 2**15)],
+)
+def test_tables_of_an_exchange_have_at_most_2_to_the_15_numbers(sizes, numbers):
+    """`A[I_X] → A[I_Y]`: each of X·Y devices wants lcm/Y cells, has none of them, and sends and lays as many."""
+    mesh = Mesh.of(zip("XY", sizes, strict=True))
+    assert math.prod(sizes) * 2 * (math.lcm(*sizes) // sizes[1]) == numbers
+    assert (timetable((("X",),), (("Y",),), mesh) is not None) == (numbers <= 2**15)
