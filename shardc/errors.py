@@ -11,7 +11,6 @@ An error looks like this, in the terminal and, with `--json`, as fields:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -260,6 +259,8 @@ def in_lines(text: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like a mistyped one, or None if nothing is alike."""
+    import difflib  # most names are known
+
     known = list(known)
     folded = {k.lower(): k for k in reversed(known)}
     found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)

@@ -15,7 +15,6 @@ from shardc.planner import Objective, PlannedProgram, pareto
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.shown import Shown, front_in_line
-from shardc.report.tuning import Tuning
 from shardc.report.view import ArrayView, Bound, PlanView, StatementView, StepView
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from shardc.compiled.verify import Verification
     from shardc.proving import Proof
     from shardc.report.pictures import Picture
+    from shardc.report.tuning import Tuning
 
     Whole = np.ndarray[Any, Any]
 
@@ -212,6 +212,7 @@ class Plan(Shown):
         `say` is told what is compiled. Raises ShardcError: SHC224 without a topology, SHC311 without libtpu.
         """
         from shardc.compiled.tune.tune import tune
+        from shardc.report.tuning import Tuning
 
         count_of(few, "few", 0)
         asked = self._asked

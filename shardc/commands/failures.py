@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 
 import click
@@ -73,6 +72,8 @@ def _frames(error: Exception) -> list[str]:
 def _quoted(argument: str) -> str:
     """For a shell; what a terminal would act on in the spelling of bash, `$'\\x1b'`."""
     if argument.isprintable():
+        import shlex
+
         return shlex.quote(argument)
     data = os.fsencode(argument)
     return "$'" + "".join(chr(b) if 32 <= b < 127 and b not in b"\\'" else f"\\x{b:02x}" for b in data) + "'"

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shardc.cost import formulas
-from shardc.cost.calibration import Calibration
 from shardc.cost.chips import Chip
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.sharding import Array
 from shardc.lowering.over_dims import Passes
+
+if TYPE_CHECKING:
+    from shardc.cost.calibration import Calibration
 
 _HIDDEN = 1 / 3  # of the longer of the two: what takes less than this part of it takes no time beside it
 _WRITTEN_AFTER = 1 / 6  # of a product's operations, at most, in which it writes and computes nothing
@@ -41,6 +43,13 @@ class Amount(NamedTuple):
 class Alone:
     chip: Chip
     measured: Calibration | None = None
+
+    @classmethod
+    def on_slice(cls, chip: Chip) -> Alone:
+        """As the chip was measured, if it was."""
+        from shardc.cost.calibration import calibration  # most plans name no slice
+
+        return cls(chip, calibration(chip.name))
 
     def flops_per_s(self, dtype: DType) -> float:
         """Of products of a type."""

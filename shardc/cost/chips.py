@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
@@ -160,6 +159,8 @@ def from_toml(path: Path) -> Chip:
         raise ShardcError(
             "SHC401", f"`{path}` is longer than {_LONGEST} characters", help="a chip takes a line a field"
         )
+    import tomllib  # most chips are rows of this module
+
     try:
         given = tomllib.loads(text)
     except ValueError as error:  # not TOML, or a number of thousands of digits

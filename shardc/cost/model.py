@@ -27,7 +27,6 @@ from typing import Protocol, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.alone import Alone
-from shardc.cost.calibration import calibration
 from shardc.cost.chips import Chip
 from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
@@ -346,5 +345,5 @@ class LinkModel:
 
 @lru_cache(maxsize=64)
 def _model(chip: Chip, layout: Layout, book: bool, target: Target) -> LinkModel:
-    measured = calibration(chip.name) if target.names_slice and not book else None
-    return LinkModel(network(target.mesh, chip, layout), target, Alone(chip, measured), book)
+    alone = Alone.on_slice(chip) if target.names_slice and not book else Alone(chip)
+    return LinkModel(network(target.mesh, chip, layout), target, alone, book)

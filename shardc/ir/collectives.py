@@ -37,7 +37,6 @@ from shardc.ir.operations import (
     required_tails,
 )
 from shardc.ir.sharding import SUM, Axes, Sharding
-from shardc.ir.uneven import cells, timetable
 
 _Positions: TypeAlias = tuple[int, ...]
 
@@ -330,6 +329,8 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
 
 def uneven_exchange(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:
     """The one to a sharding by these axes; None where nothing moves, or it is too long to be written."""
+    from shardc.ir.uneven import timetable  # few plans have a finer mesh
+
     found, ideal = timetable(before.dims, dims, mesh), in_one_round(before, dims, mesh)
     if found is None or ideal is None:
         return None
@@ -338,8 +339,9 @@ def uneven_exchange(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> Une
 
 def in_one_round(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:
     """The same if one round were enough: no other is cheaper. None where nothing moves."""
-    parts = tails(before.dims, dims, mesh)
-    grid = cells(parts)
+    from shardc.ir.uneven import cells
+
+    grid = cells(parts := tails(before.dims, dims, mesh))
     return UnevenExchange(moved(parts, mesh), dims, grid.block, (grid.asked,)) if grid.asked else None
 
 

@@ -29,7 +29,6 @@ from shardc.ir.masks import Mask
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
-from shardc.lowering.apart import sums_apart
 from shardc.lowering.flow import AxisSet, equal_along, equal_within, waited_for
 from shardc.lowering.forms import (
     Form,
@@ -54,9 +53,15 @@ def lower(schedule: Schedule) -> Lowering:
 
 
 def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
-    apart = sums_apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
+    apart = _apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
     forms = tuple(_form(step, block, equal, apart, target) for step in block.steps)
     return Lowering(target, forms, tuple(waited_for(block, equal).items()))
+
+
+def _apart(block: Block) -> frozenset[int]:
+    from shardc.lowering.apart import sums_apart  # where no slice is named, no step is told apart
+
+    return sums_apart(block)
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

@@ -33,14 +33,13 @@ _NUMBER = re.compile(
     rf"[ \t]*(?:>[ \t]*)*(?:(?:\(?[0-9]{{1,3}}[.)]|[a-z][.)]|[*+•‣◦–—])[ \t]+)?(?=[{_LETTER}[(]|{_WORD})"
 )
 _HEAD = rf"{_NUMBER.pattern}for[ \t]+-?[ \t]*[{_LETTER}][^{{}}\n;#]*\\?\{{[ \t]*"  # of a loop
-_PART = re.compile(rf"#[^\n]*|{_HEAD}|(?:(?!\\\\)[^\n;#])+|\\\\|[\n;]")
+_PART = re.compile(rf"#[^\n]*|(?P<loop>{_HEAD})|(?:(?!\\\\)[^\n;#])+|\\\\|[\n;]")
 _CLOSED = re.compile(r"(\\?\})")
 _DASH = re.compile(r"[ \t]*-[ \t]+(?=[^→=]*=)(?!.*(?:→|->|arrow|\\to))")
 _GETS_TOO = re.compile(r"[^<=(→]*(<-)(?![^\n]*(?:=|→|->|arrow|\\to))")
 _CALLED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z][A-Za-z0-9]*)(?:_\w+)?$")  # a name before brackets, its dims apart
 _WORDS = re.compile(rf"\([ \t]*(?!{'|'.join(COLLECTIVE_NAMES)})[A-Za-z']+,?[ \t]+[A-Za-z]")
 _UNREDUCED = re.compile(r"(?:\{|<)[\s\\]*U(?:_?\{[^{}]*\}|[^][(){}<>=])*(?:\}|>)$")
-_LOOP = re.compile(_HEAD)
 _ELLIPSIS = re.compile(r"=[ \t]*(?:…|\.\.\.|\\[lc]?dots)[ \t]*$")
 
 
@@ -65,7 +64,7 @@ def _parts(text: str, left_out: list[str]) -> Iterator[str]:
         if part[0] == "#" or part in ("\\\\", "\n", ";"):
             yield part
             continue
-        if not depth and _LOOP.fullmatch(part):
+        if not depth and found["loop"]:
             yield _without_number(part)
             continue
         until = len(part) if depth else _closing(part)

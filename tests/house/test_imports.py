@@ -178,7 +178,10 @@ def test_planning_loads_neither_jax_nor_numpy():
 
 PLANNED = "import shardc; str(shardc.plan('A[I, J_X] · B[J, K] → C[I, K_X]', mesh={'X': 4}))"
 # What no plain plan asks for, and takes long to import or brings much with it.
-SELDOM = ("shardc.cost.allocation", "shardc.lowering.together", "shardc.notation.mend", "shardc.proving")
+SELDOM = (
+    *("shardc.cost.allocation", "shardc.cost.calibration", "shardc.ir.uneven", "shardc.lowering.fusion"),
+    *("shardc.lowering.together", "shardc.notation.mend", "shardc.proving", "shardc.report.tuning", "tomllib"),
+)
 
 
 def test_a_plain_plan_and_its_table_load_nothing_that_is_asked_for_seldom():

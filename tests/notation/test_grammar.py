@@ -1,10 +1,15 @@
 """The parser's table is kept by what it is made of, and reads as one that was just made."""
 
+import sys
+
 import pytest
 from lark import Lark
 from lark.exceptions import UnexpectedInput
 
+from shardc.errors import ShardcError, Source
+from shardc.ir.names import check_name
 from shardc.notation import grammar, parse
+from shardc.notation.scan import scan
 
 TEXT = grammar._text()
 READ = [
@@ -82,3 +87,20 @@ def test_a_text_that_is_read_again_with_sizes_is_parsed_once(monkeypatch):
     text = "OnlyHere[I] → Other[I]"
     assert [parse(text, dims=dims).sizes for dims in (None, {"I": 8}, {"I": 16})] == [(), (("I", 8),), (("I", 16),)]
     assert parsed == [text]
+
+
+def passes(check, *arguments: object) -> bool:
+    try:
+        check(*arguments)
+    except ShardcError:
+        return False
+    return True
+
+
+def test_of_all_that_is_scanned_the_letters_of_names_are_the_words_of_the_grammar():
+    """The grammar says `\\w`, which is every script's: the scan is what keeps the others out."""
+    scanned = {
+        char for char in map(chr, range(sys.maxunicode + 1)) if char.isalnum() and passes(scan, Source(char, ""))
+    }
+    named = {char for char in map(chr, range(0x3FF)) if char.isalnum() and passes(check_name, f"a{char}", "dim")}
+    assert scanned == named >= set("aZ09αΩ")

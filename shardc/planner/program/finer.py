@@ -23,7 +23,6 @@ from shardc.ir.mesh import MAX_AXES
 from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Axes, Sharding
-from shardc.ir.uneven import MAX_NUMBERS, MAX_ROUNDS
 from shardc.planner.budget import CUT, Budget
 from shardc.planner.idle import is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
@@ -99,6 +98,8 @@ class Finer:
         exchanged = self.whole.measure(objective) - unwritten
         if not unwritten or exchanged >= objective.clearly_less(spent):
             return planned
+        from shardc.ir.uneven import MAX_NUMBERS, MAX_ROUNDS  # few plans say so
+
         note = "an exchange in unequal pieces is too long to be written: it would take more than "
         note += f"{MAX_ROUNDS} rounds, or {MAX_NUMBERS} numbers; gap up to {spent / max(1, exchanged):.2f}"
         return replace(planned, notes=(*planned.notes, note))
