@@ -11,7 +11,6 @@ order.
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
 from pathlib import Path
 
