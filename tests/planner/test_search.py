@@ -102,6 +102,34 @@ def test_a_search_towards_a_goal_is_no_dearer_than_one_of_everything_and_keeps_i
     assert goal == source or goal not in below
 
 
+def replayed(search, paths, number, seeds):
+    """What the seed and the moves cost by which a sharding is reached."""
+    seed, moves = paths.moves_to(number)
+    return seeds[seed] + (search.price_of(search._costs.along(seed, tuple(moves)).legs, len(moves)) if moves else 0)
+
+
+@settings(max_examples=30)
+@given(searches(), st.integers(0, 8), st.integers(0, 8))
+def test_from_several_priced_shardings_each_is_reached_as_from_the_best_of_them(case, here, there):
+    """The price is that of the moves, and from no seed, nor by its route in digits, is there a cheaper way."""
+    search, one, other = case
+    assume(one != other)
+    with without_shortcuts():
+        alone = {seed: search.paths({seed: 0}).price for seed in (one, other)}
+    seeds = {one: alone[one][other] * here // 8, other: alone[one][other] * there // 8}
+    least = {n: min(start + alone[seed].get(n, math.inf) for seed, start in seeds.items()) for n in alone[one]}
+    found = search.paths(seeds)
+    for number, price in found.price.items():
+        assert price == replayed(search, found, number, seeds)
+        assert price <= least[number]
+        for seed in seeds:
+            by = search.route(seed, number) if search.graph.needs_digits(seed, number) else None
+            assert by is None or price <= seeds[seed] + by[0]
+    goal = max(found.price, key=found.price.__getitem__)
+    towards = search.paths(seeds, goal)
+    assert replayed(search, towards, goal, seeds) == towards.price[goal] <= least[goal]
+
+
 @st.composite
 def products(draw, most=3):
     mesh = draw(meshes(max_axes=most, max_size=4))
