@@ -92,7 +92,8 @@ def _wrapped(line: str, columns: int) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """A table's head and rows, cut where its columns are; `right` are columns whose cells end together."""
+    """A table's head and rows, cut where its columns are, less the empty ones; `right` are columns whose cells end
+    together."""
 
     indent: int
     rows: tuple[tuple[str, ...], ...]
@@ -100,16 +101,18 @@ class _Cells:
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> _Cells:
-        spans = [found.span() for found in re.finditer("-+", lines[1])]
-        cut = [[line[start:end] for start, end in spans] for line in (lines[0], *lines[2:])]
+        every = [found.span() for found in re.finditer("-+", lines[1])]
+        said = [*lines[:1], *lines[2:]]
+        spans = [(start, end) for start, end in every if any(line[start:end].strip() for line in said)] or every[:1]
+        cut = [[line[start:end] for start, end in spans] for line in said]
         full = [[each.ljust(end - start) for each, (start, end) in zip(row, spans, strict=True)] for row in cut]
         ends = {n for n in range(len(spans)) if all(row[n].endswith(row[n].strip()) for row in full)}
         wide = {n for n in ends if any(row[n].startswith(" ") for row in full)}
-        return cls(spans[0][0], tuple(tuple(each.strip() for each in row) for row in cut), frozenset(wide))
+        return cls(every[0][0], tuple(tuple(each.strip() for each in row) for row in cut), frozenset(wide))
 
     @property
     def widths(self) -> list[int]:
-        return [max(map(len, column)) for column in zip(*self.rows, strict=True)]
+        return [max(2, *map(len, column)) for column in zip(*self.rows, strict=True)]  # a rule's dashes
 
 
 def _table(lines: Sequence[str], columns: int) -> Iterator[str]:

@@ -21,7 +21,7 @@ words = st.text("abcIJ_X·×", min_size=1, max_size=9)
 cells = st.lists(words, max_size=6).map(" ".join)
 tables = st.integers(1, 7).flatmap(
     lambda n: st.tuples(
-        st.lists(words, min_size=n, max_size=n),
+        st.lists(st.just("") | words, min_size=n, max_size=n),
         st.lists(st.lists(cells, min_size=n, max_size=n), min_size=1, max_size=4),
     )
 )
@@ -42,6 +42,12 @@ def test_a_table_fits_and_keeps_its_words(found, columns):
     for word in words_of("\n".join(" ".join(row) for row in rows)):
         left.remove(word)
     assert fitted(text, 1000) == text
+
+
+def test_a_table_with_an_empty_column_fits():
+    text = tabulate([("a word " * 9, "", "b " * 9)], ("what it is", "", "where"), tablefmt="simple")
+    shown = fitted(text, 40).split("\n")
+    assert max(map(len, shown)) <= 40 and shown[1].count("  ") == 1, "the empty one is left out"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 132])
