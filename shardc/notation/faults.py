@@ -14,6 +14,7 @@ from shardc.errors import ShardcError, Span
 MAX_FAULTS = 20
 _WORD = re.compile(r"\w[\w']*")
 _ARRAY = re.compile(r"\w[\w']*(?=\s*(?:\[|:\s*\w+\s*\[|=(?!=)))")  # with brackets, or bound
+_DIMS = re.compile(r"\[[^][]*\]")
 _DECLARATION = re.compile(r"\s*(?:mesh|Mesh|dims|dtype|chip|topology)\b")
 _OF_ARRAYS = {"SHC206", "SHC207", "SHC210", "SHC214", "SHC218"}  # said of the dims and types that arrays have
 
@@ -54,7 +55,7 @@ def _comes_of(error: ShardcError, span: Span, lost: set[str], unknown: set[str])
             return bool(lost.intersection(_WORD.findall(span.text)[:1]))
         case code if code in _OF_ARRAYS:
             start, end = _statement(span.source.text, span.start)
-            return bool(unknown.intersection(_WORD.findall(span.source.text[start:end])))
+            return bool(unknown.intersection(_WORD.findall(_DIMS.sub("", span.source.text[start:end]))))
         case _:
             return False
 

@@ -6,6 +6,7 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,26 @@ def test_of_one_fault_in_a_program_nothing_else_is_told(path: Path) -> None:
         with pytest.raises(ShardcError) as first:
             parse(broken)
         assert [error.code for error in every_fault(first.value, parse)] == ["SHC222"], line
+
+
+# A statement with a fault of its own each: `one` is the array that it binds, `dim` has the name of another's.
+FAULTY = {
+    "SHC103": "{one}[I, {dim} = {one}b[I, {dim}]",
+    "SHC202": "{one}[I_X, {dim}_X] = {one}b[I, {dim}]",
+    "SHC207": "{one}[I, {dim}] = {one}b[I, J] · {one}c[J, K]",
+    "SHC210": "{one}[I] = softmax_{dim}({one}b[I])",
+    "SHC219": "{one}[I, {dim}_X] = AllGather_Y {one}b[I, {dim}_X]",
+    "SHC222": "{one}[I, {dim}] = nosuch({one}b[I, {dim}])",
+}
+
+
+@given(st.lists(st.sampled_from(sorted(FAULTY)), min_size=1, max_size=8))
+def test_every_fault_is_told_whatever_else_is_wrong(codes: list[str]) -> None:
+    """No statement uses what another binds; that a dim has the name of an array is no use of it."""
+    text = "\n".join(FAULTY[code].format(one=f"A{n}", dim=f"A{n - 1}") for n, code in enumerate(codes, start=1))
+    with pytest.raises(ShardcError) as first:
+        parse(text, mesh=MESH)
+    assert sorted(error.code for error in every_fault(first.value, partial(parse, mesh=MESH))) == sorted(codes)
 
 
 def _spans(node: object) -> list[tuple[object, Span]]:
