@@ -17,7 +17,7 @@ from shardc.emit.steps import local
 from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
 from shardc.proving import Proof, Verdict
-from shardc.results import Tuning
+from shardc.report.tuning import Tuning
 
 SVG = "{http://www.w3.org/2000/svg}"
 TEXT, MESH = "In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X=4,Y=4"
