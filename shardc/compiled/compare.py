@@ -16,6 +16,7 @@ from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
+from shardc.io.units import in_bytes, in_seconds
 from shardc.ir.sharding import Axes, spell_axes
 
 OURS, THEIRS = "shardc", "jax.jit"
@@ -113,20 +114,20 @@ class Comparison:
         own, other = ({tally.name: tally for tally in side.collectives} for side in (ours, theirs))
         for name in own | other:
             yield name, _tallied(own.get(name)), _tallied(other.get(name)), ""
-        yield _row("wire bytes", ours.wire_bytes, theirs.wire_bytes, _in_megabytes)
+        yield _row("wire bytes", ours.wire_bytes, theirs.wire_bytes, in_bytes)
         if self.bound_wire_bytes:
             bounds = [f"{side.wire_bytes / self.bound_wire_bytes:.2f}×" for side in (ours, theirs)]
-            yield f"of the bound, {_in_megabytes(self.bound_wire_bytes)}", bounds[0], bounds[1], ""
+            yield f"of the bound, {in_bytes(self.bound_wire_bytes)}", bounds[0], bounds[1], ""
         if ours.memory is not None and theirs.memory is not None:
             for key in ("argument", "output", "temporary"):
                 own_size, other_size = (getattr(side, f"{key}_bytes") for side in (ours.memory, theirs.memory))
-                yield _row(f"{key} bytes", own_size, other_size, _in_megabytes)
+                yield _row(f"{key} bytes", own_size, other_size, in_bytes)
         for key, label in _TIMES.items():
-            yield _row(label, getattr(ours.timeline, key), getattr(theirs.timeline, key), _in_microseconds)
+            yield _row(label, getattr(ours.timeline, key), getattr(theirs.timeline, key), in_seconds)
         if self.measured is not None:
             found = self.measured
-            times = (_in_microseconds(found.ours_s), _in_microseconds(found.theirs_s))
-            yield f"measured, {found.rounds} rounds", *times, f"{found.ratio:.2f}"
+            times = (in_seconds(found.ours_s), in_seconds(found.theirs_s))
+            yield f"measured, {found.rounds} round{'s' * (found.rounds != 1)}", *times, f"{found.ratio:.2f}"
 
 
 _ALIGNED = ("left", "right", "right", "right")
@@ -202,12 +203,4 @@ def _row(label: str, ours: float, theirs: float, spelled: Callable[[float], str]
 
 
 def _tallied(tally: Tally | None) -> str:
-    return "–" if tally is None else f"{tally.count} × {_in_megabytes(tally.wire_bytes / tally.count)}"
-
-
-def _in_megabytes(count: float) -> str:
-    return f"{count / 1e6:,.3f} MB"
-
-
-def _in_microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f} µs"
+    return "–" if tally is None else f"{tally.count} × {in_bytes(tally.wire_bytes / tally.count)}"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from tabulate import tabulate
 
 from shardc.io.text import json_text
+from shardc.io.units import in_bytes, in_seconds
 from shardc.planner import Objective
 from shardc.report.table import describe, head, ratio
-from shardc.report.units import in_bytes, in_seconds
 from shardc.report.view import VERSION, PlanView, fields
 
 _WIDEST = 72

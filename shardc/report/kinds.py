@@ -10,8 +10,8 @@ from tabulate import tabulate
 from shardc.cost.kinds.held import ByKind, Held, Kept
 from shardc.cost.kinds.playbook import SCORES_UNDROPPED, UNDROPPED, Layers
 from shardc.cost.kinds.told import Kind
+from shardc.io.units import in_bytes, in_seconds
 from shardc.ir.plan import Cost
-from shardc.report.units import in_bytes, in_seconds
 
 _BOOKED = (Kind.WEIGHTS, Kind.GRADIENTS, Kind.OPTIMIZER)  # what the books count for each parameter
 

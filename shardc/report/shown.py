@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from shardc.errors import ShardcError
 from shardc.io.files import check_output, check_page, write_output
+from shardc.io.units import in_bytes, in_one_line, in_seconds
 from shardc.report.front import FrontView
 from shardc.report.table import table
-from shardc.report.units import in_bytes, in_one_line, in_seconds
 from shardc.report.view import PlanView
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
+from shardc.io.units import in_bytes, in_flops, in_seconds
 from shardc.ir.sharding import spell_axes
-from shardc.report.units import in_bytes, in_flops, in_seconds
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView
 from shardc.rules.products import CASES
 

@@ -10,9 +10,9 @@ from tabulate import tabulate
 
 from shardc.compiled.hlo.collectives import Collective
 from shardc.compiled.verify import StepMatch, Verification
+from shardc.io.units import in_bytes, in_seconds
 from shardc.ir.sharding import spell_axes
 from shardc.report.table import describe
-from shardc.report.units import in_bytes, in_seconds
 from shardc.report.view import StepView, every_view
 
 _STEPS = ("step", "predicted", "compiled", "compiled as", "remark")

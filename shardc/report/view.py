@@ -11,12 +11,12 @@ from shardc.cost import LinkModel
 from shardc.cost.kinds import by_kind
 from shardc.cost.received import received
 from shardc.io.text import json_text
+from shardc.io.units import in_bytes
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Cost, Loop, Schedule, Step, Strategy, operands_of
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement, Written, as_written
-from shardc.report.units import in_bytes
 
 if TYPE_CHECKING:
     from shardc.cost.kinds.flow import Path

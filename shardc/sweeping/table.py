@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from shardc.report.units import in_bytes, in_seconds
+from shardc.io.units import in_bytes, in_seconds
 from shardc.sweeping.rows import Row
 
 _WIDEST = 60

@@ -667,10 +667,11 @@ def test_a_comparison_has_both_sides_and_their_ratios():
     assert fields["ours"]["wire_bytes"] == 3 * MIB and fields["theirs"]["memory"]["temporary_bytes"] == 12
     assert fields["theirs"]["replayed"]["step_s"] > fields["ours"]["replayed"]["step_s"]
     rows = {line[:24].strip(): line.split() for line in str(found).splitlines()}
-    assert rows["AllGather_X"][1:] == ["1", "×", "3.146", "MB", "2", "×", "3.146", "MB"]
-    assert rows["CollectivePermute_X"][1:] == ["–", "1", "×", "1.049", "MB"]
+    assert rows["AllGather_X"][1:] == ["1", "×", "3.15", "MB", "2", "×", "3.15", "MB"]
+    assert rows["CollectivePermute_X"][1:] == ["–", "1", "×", "1.05", "MB"]
     assert rows["wire bytes"][-1] == "2.33" and rows["temporary bytes"][-1] == "2.00"
-    assert rows["of the bound, 3.146 MB"][-2:] == ["1.00×", "2.33×"]
+    assert rows["temporary bytes"][-3:-1] == ["12", "B"], "few bytes are no nought of megabytes"
+    assert rows["of the bound, 3.15 MB"][-2:] == ["1.00×", "2.33×"]
     assert str(found).endswith("note: replicated")
 
 

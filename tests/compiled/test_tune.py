@@ -98,7 +98,7 @@ def test_a_notebook_shows_each_candidate_as_a_bar_and_the_plan_that_is_kept():
     side = Side("", (), Allocation(1, 1, 2_000_000), line)
     tuned = Tuned((Tried(candidates[0], PROVED, None, "too large"), Tried(candidates[1], PROVED, side)), 1)
     tuning = Tuning(plan, tuned)
-    assert repr(tuning) == "<Tuning: XLA, 5,000.0 µs, of 2 candidates>"
+    assert repr(tuning) == "<Tuning: XLA, 5.00 ms, of 2 candidates>"
     shown = tuning._repr_html_()
     assert shown.count("<svg") >= 2 and "<summary>the table</summary>" in shown and str(tuning).splitlines()[0] in shown
     root = ElementTree.fromstring(tuning.picture().svg)

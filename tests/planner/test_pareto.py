@@ -13,11 +13,11 @@ import shardc
 from shardc import cli, simulate
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
+from shardc.io.units import in_bytes, in_seconds
 from shardc.ir.mesh import Mesh
 from shardc.planner import Objective, pareto, plan_with_subaxes
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_table
-from shardc.report.units import in_bytes, in_seconds
 from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, matmuls, programs
 
 OBJECTIVES = st.sampled_from(list(Objective))

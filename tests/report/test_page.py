@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc import cli
+from shardc.io.units import in_seconds
 from shardc.report.page import Reported, page
 from shardc.report.page.reported import MOST
 from shardc.report.pictures import plan as pictures
 from shardc.report.pictures.plan import Pictured
-from shardc.report.units import in_seconds
 from shardc.report.view import every_view
 from shardc.testing import strategies
 

@@ -15,12 +15,14 @@ from tabulate import tabulate
 from shardc.compiled.explain.findings import Finding
 from shardc.cost.allocation import Allocation
 from shardc.io.text import preformatted
+from shardc.io.units import in_bytes, in_seconds
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, spell_axes
 
-_COLLECTIVES = ("collective", "arrays", "runs", "local MB", "wire MB", "judged MB", "µs", "", "where", "operation")
-_NOT_JUDGED = ("not judged", "arrays", "wire MB", "why")
-_TOTALS = ("over", "collectives", "wire MB", "µs")
+_SIZES = ("local bytes", "wire bytes", "judged bytes")
+_COLLECTIVES = ("collective", "arrays", "runs", *_SIZES, "time", "", "where", "operation")
+_NOT_JUDGED = ("not judged", "arrays", "wire bytes", "why")
+_TOTALS = ("over", "collectives", "wire bytes", "time")
 _LEFT = ("collective", "over", "", "where", "operation", "not judged", "why")
 _LONG = 48
 _MOST_NAMES = 4
@@ -187,9 +189,9 @@ def _head(found: Explanation) -> str:
     lines = [f"mesh {found.mesh}; compiled for {found.platform}, priced for {found.chip}; per device"]
     if found.memory is not None:
         sizes = (found.memory.argument_bytes, found.memory.output_bytes, found.memory.temporary_bytes)
-        lines.append("memory: arguments {} MB, outputs {} MB, temporary {} MB".format(*map(_mb, sizes)))
+        lines.append("memory: arguments {}, outputs {}, temporary {}".format(*map(in_bytes, sizes)))
     if found.step_s is not None:
-        lines.append(f"step: {_us(found.step_s)} µs")
+        lines.append(f"step: {in_seconds(found.step_s)}")
     return "\n".join(lines)
 
 
@@ -202,9 +204,9 @@ def _row(row: Row) -> tuple[str, ...]:
     runs = str(row.count) if row.count_known else f"{row.count} or more"
     mode = "async" if row.is_async else ""
     scope = row.scope if len(row.scope) <= _LONG else "…" + row.scope[-_LONG:]
-    sizes = (_mb(row.local_bytes), _mb(row.wire_bytes), _mb(row.judged_bytes))
+    sizes = (in_bytes(row.local_bytes), in_bytes(row.wire_bytes), in_bytes(row.judged_bytes))
     places = shortened(dict.fromkeys(_place(array.source) for array in row.arrays if array.source), 2)
-    return (row.label, str(len(row.arrays)), runs, *sizes, _us(row.time_s), mode, places, scope)
+    return (row.label, str(len(row.arrays)), runs, *sizes, in_seconds(row.time_s), mode, places, scope)
 
 
 def _totals(found: Explanation) -> str:
@@ -214,13 +216,13 @@ def _totals(found: Explanation) -> str:
         (
             "parts of axes" if total.axes is None else spell_axes(total.axes),
             str(total.collectives),
-            _mb(total.wire_bytes),
-            _us(total.time_s),
+            in_bytes(total.wire_bytes),
+            in_seconds(total.time_s),
         )
         for total in found.totals
     ]
     count = sum(total.collectives for total in found.totals)
-    return _table(_TOTALS, [*rows, ("all", str(count), _mb(found.wire_bytes), _us(found.time_s))])
+    return _table(_TOTALS, [*rows, ("all", str(count), in_bytes(found.wire_bytes), in_seconds(found.time_s))])
 
 
 def _not_judged(found: Explanation) -> str:
@@ -229,7 +231,7 @@ def _not_judged(found: Explanation) -> str:
     for left in found.not_judged:
         together.setdefault((left.collective, left.why), []).append(left)
     rows = [
-        (label, str(sum(each.arrays for each in own)), _mb(sum(each.wire_bytes for each in own)), why)
+        (label, str(sum(each.arrays for each in own)), in_bytes(sum(each.wire_bytes for each in own)), why)
         for (label, why), own in together.items()
     ]
     return _table(_NOT_JUDGED, rows) if rows else ""
@@ -252,9 +254,9 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
     yield f"   {finding.what}"
     times = f" in {finding.count:,} times" if finding.count > 1 else ""
     names = shortened(finding.collectives)
-    yield f"   costs    {_mb(finding.wire_bytes)} MB, {_us(finding.time_s)} µs{times}: {names}"
-    bound = f"; the bound is {_mb(finding.bound_bytes)} MB" if finding.bound_bytes else ""
-    better = f"{_mb(finding.better_bytes)} MB, {_us(finding.better_s)} µs" if finding.better_bytes else "nothing"
+    yield f"   costs    {in_bytes(finding.wire_bytes)}, {in_seconds(finding.time_s)}{times}: {names}"
+    bound = f"; the bound is {in_bytes(finding.bound_bytes)}" if finding.bound_bytes else ""
+    better = f"{in_bytes(finding.better_bytes)}, {in_seconds(finding.better_s)}" if finding.better_bytes else "nothing"
     yield f"   instead  {better}{bound}"
     yield from (f"            {line}" for line in finding.statement.splitlines())
     yield f"   help: {finding.remedy}"
@@ -270,14 +272,6 @@ def shortened(names: Iterable[str], most: int = _MOST_NAMES) -> str:
     every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more
-
-
-def _mb(count: int) -> str:
-    return f"{count / 1e6:,.3f}"
-
-
-def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f}"
 
 
 def _table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -11,6 +11,7 @@ from tabulate import tabulate
 from shardc.compiled.compare import Side
 from shardc.compiled.tune.plans import Candidate
 from shardc.io.text import preformatted
+from shardc.io.units import in_bytes, in_seconds
 from shardc.proving import Proof
 
 
@@ -60,7 +61,8 @@ class Tuned:
         return {"candidates": [each.to_json() for each in self.tried], "kept": self.kept, "notes": list(self.notes)}
 
     def __repr__(self) -> str:
-        return f"<Tuning: {self.best.candidate.label}, {_us(self.best.replayed_s)}, of {len(self.tried)} candidates>"
+        best = self.best
+        return f"<Tuning: {best.candidate.label}, {in_seconds(best.replayed_s)}, of {len(self.tried)} candidates>"
 
     def _repr_html_(self) -> str:
         return preformatted(str(self))
@@ -74,18 +76,14 @@ class Tuned:
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
         for place, each in enumerate(self.tried):
-            predicted = "–" if each.candidate.predicted_s is None else _us(each.candidate.predicted_s)
+            predicted = "–" if each.candidate.predicted_s is None else in_seconds(each.candidate.predicted_s)
             if each.side is None or each.side.memory is None:
                 yield each.candidate.label, predicted, "refused", "", "", "", ""
                 continue
             line, memory = each.side.timeline, each.side.memory.temporary_bytes
-            bytes_ = (f"{each.side.wire_bytes / 1e6:,.3f} MB", f"{memory / 1e6:,.3f} MB")
+            bytes_ = (in_bytes(each.side.wire_bytes), in_bytes(memory))
             kept = "kept" if place == self.kept else ""
-            yield each.candidate.label, predicted, _us(line.step_s), _us(line.exposed_s), *bytes_, kept
+            yield each.candidate.label, predicted, in_seconds(line.step_s), in_seconds(line.exposed_s), *bytes_, kept
 
 
 _COLUMNS = ("left", *["right"] * 5, "left")
-
-
-def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f} µs"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from shardc.compiled.compare import Comparison
 from shardc.compiled.replay.timeline import Timeline
+from shardc.io.units import in_bytes, in_flops, in_seconds
 from shardc.report.page import sections
 from shardc.report.page.html import Child, Element, table, tag
 from shardc.report.page.page import document, fitting, for_what, heading
@@ -14,7 +15,6 @@ from shardc.report.page.reported import Reported, Room
 from shardc.report.pictures import timeline_picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.table import ratio
-from shardc.report.units import in_bytes, in_flops, in_seconds
 from shardc.report.view import PlanView
 
 _NAMES = ("first", "second")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from shardc.io.units import in_bytes, in_flops, in_one_line, in_seconds
 from shardc.ir.plan import Done, every_step
 from shardc.report.page.html import Child, Element, drawn, scrolls, table, tag
 from shardc.report.page.reported import Reported, Room, cut
@@ -19,7 +20,6 @@ from shardc.report.pictures.picture import Picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.pictures.steps import LEGEND, step_name
 from shardc.report.table import as_written, describe, instead, on_all, operation, ratio, remark
-from shardc.report.units import in_bytes, in_flops, in_one_line, in_seconds
 from shardc.report.verification import verification_table
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
 from shardc.rules.products import CASES

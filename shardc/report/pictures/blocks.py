@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from shardc.io.units import in_bytes
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
 from shardc.report.pictures import style
 from shardc.report.pictures.held import MOST, Grid, Held, grid, held, shown
 from shardc.report.pictures.marks import Group, Line, Mark, Rect, Text, width_of
 from shardc.report.pictures.picture import Picture
-from shardc.report.units import in_bytes
 
 _HEIGHT, _MAP, _PAD, _STRIP = 26.0, 16.0, 5.0, 16.0
 _TOP = 38.0  # for name and size

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from shardc.io.units import in_seconds
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Point, Rect, Text
 from shardc.report.pictures.picture import Picture, framed
 from shardc.report.pictures.scale import Scale, apart
-from shardc.report.units import in_seconds
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT = 460.0, 240.0, 66.0, 30.0, 116.0
 _MARK = 3.5

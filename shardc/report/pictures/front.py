@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from shardc.io.units import in_bytes, in_seconds
 from shardc.planner import Objective
 from shardc.report.front import FrontView
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Text
 from shardc.report.pictures.picture import Picture, framed
 from shardc.report.pictures.scale import Scale
-from shardc.report.units import in_bytes, in_seconds
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 460.0, 230.0, 76.0, 26.0
 

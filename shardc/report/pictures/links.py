@@ -16,6 +16,7 @@ from shardc.cost.model import LinkModel
 from shardc.cost.rings import Turn
 from shardc.cost.together import knows_ways, turns_of
 from shardc.cost.wiring import along_of, sent_on, wiring
+from shardc.io.units import in_bytes
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Done, How, Loop, Schedule
 from shardc.ir.sharding import Axes, spell_axes
@@ -25,7 +26,6 @@ from shardc.lowering.scatters import Round
 from shardc.report.pictures.marks import Dot, Group, Line, Mark, Rect, Text, width_of
 from shardc.report.pictures.picture import Picture, above, framed, line_of
 from shardc.report.pictures.torus import said_of, thick, torus_picture
-from shardc.report.units import in_bytes
 
 _PITCH, _RADIUS = 84.0, 12.0
 _MOST = 8  # devices of a line that are drawn: of a longer one as many of each end

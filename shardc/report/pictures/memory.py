@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from shardc.cost.allocation import Allocation
 from shardc.cost.memory import alive_bytes, allocated_of
+from shardc.io.units import in_bytes
 from shardc.ir.plan import Schedule
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Group, Line, Mark, Rect, Text, width_of
 from shardc.report.pictures.picture import Picture, framed
 from shardc.report.pictures.scale import Scale
-from shardc.report.units import in_bytes
 
 _HEIGHT, _LEFT, _TOP = 190.0, 70.0, 24.0
 _LEAST, _WIDTH = 26.0, 560.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shardc.io.units import in_bytes, in_one_line, in_seconds
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Done, Loop, Schedule, every_step
 from shardc.report.pictures.blocks import blocks
@@ -9,7 +10,6 @@ from shardc.report.pictures.held import MOST
 from shardc.report.pictures.marks import Group, Line, Mark, Text, width_of
 from shardc.report.pictures.picture import Picture, above, beside, framed, line_of
 from shardc.report.table import operation
-from shardc.report.units import in_bytes, in_one_line, in_seconds
 from shardc.report.view import PlanView, StepView, every_view
 
 _ARROW = 96.0  # the least length

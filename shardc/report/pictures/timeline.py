@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from shardc.compiled.replay.timeline import COMPUTE, MEMORY, Event, Timeline
+from shardc.io.units import in_seconds
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Group, Line, Mark, Rect, Text, shortened, width_of
 from shardc.report.pictures.picture import Picture, framed
 from shardc.report.pictures.scale import Scale
-from shardc.report.units import in_seconds
 
 _WIDTH, _ROW = 640.0, 30.0
 _PS = 1e-12

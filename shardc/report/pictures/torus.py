@@ -15,9 +15,9 @@ from shardc.cost.layout import ONE_WAY
 from shardc.cost.links.level import Wire
 from shardc.cost.topology import Place
 from shardc.cost.wiring import Along, Wiring
+from shardc.io.units import in_bytes
 from shardc.report.pictures.marks import Anchor, Dot, Group, Line, Mark, Point, Text, extent, width_of
 from shardc.report.pictures.picture import Picture
-from shardc.report.units import in_bytes
 
 _MOST = {1: (8,), 2: (6, 6), 3: (4, 4, 4)}  # devices that are drawn along an axis: of a longer one as many of each end
 _STEPS: dict[int, tuple[Point, ...]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from shardc.io.units import in_seconds
 from shardc.report.pictures import style
 from shardc.report.pictures.marks import Group, Line, Mark, Rect, Text, shortened, width_of
 from shardc.report.pictures.picture import Picture, framed
 from shardc.report.pictures.scale import Scale
-from shardc.report.units import in_seconds
 
 if TYPE_CHECKING:
     from shardc.compiled.tune.tuned import Tried, Tuned

@@ -7,9 +7,9 @@ _FLOPS = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
-def in_bytes(count: int) -> str:
+def in_bytes(count: float) -> str:
     """`33.6 MB`; decimal units, as bandwidths are."""
-    return _scaled(float(count), _BYTES, "B")
+    return _scaled(count, _BYTES, "B")
 
 
 def in_flops(count: int) -> str:
