@@ -34,15 +34,13 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`linear` in its operand: the sum of what it leaves of partial sums is what it leaves of the sum.
+    """`is_named`: whether the notation's name may mean it. Others of its name are told from it by their dims.
 
-    `is_named`: whether the notation's name may mean it. Others of its name are told from it by their dims.
     `cuts`: whether each device begins by taking a part of its block.
     """
 
     kind: Kind
     name: str
-    linear: bool = True
     is_named: bool = True
     cuts: bool = False
 

@@ -18,7 +18,7 @@ from enum import Enum
 from functools import cached_property
 from typing import ClassVar, NewType, TypeAlias
 
-from shardc.ir.calls import holds, linear_operands, meeting, no_room, whole
+from shardc.ir.calls import holds, meeting, no_room, whole
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import Call
@@ -53,7 +53,7 @@ class Apply:
 
     @property
     def facts(self) -> Facts:
-        return Facts(Kind.LOCAL, self.function, bool(linear_operands(self.function, self.numbers)))
+        return Facts(Kind.LOCAL, self.function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Loop:
     A carried array has one sharding: before, after, and from trip to trip.
     """
 
-    facts: ClassVar[Facts] = Facts(Kind.LOOP, "Loop", linear=False)
+    facts: ClassVar[Facts] = Facts(Kind.LOOP, "Loop")
     axes: ClassVar[Axes] = ()
     on: ClassVar[tuple[int, ...]] = ()
 
