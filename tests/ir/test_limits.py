@@ -60,3 +60,12 @@ def test_tables_of_an_exchange_have_at_most_2_to_the_15_numbers(sizes, numbers):
     mesh = Mesh.of(zip("XY", sizes, strict=True))
     assert math.prod(sizes) * 2 * (math.lcm(*sizes) // sizes[1]) == numbers
     assert (timetable((("X",),), (("Y",),), mesh) is not None) == (numbers <= 2**15)
+
+
+def test_a_program_is_shown_in_a_line_of_160_characters_at_most():
+    for length in (159, 160, 161):
+        names = "A" * 64, "C" * (64 + length - 161), "I" * 7
+        text = "dtype bf16; {0}[{2}] → {1}[{2}]".format(*names)
+        assert len(text) == length
+        shown = text if length <= 160 else text[:159] + "…"
+        assert repr(shardc.parse(text)) == f"<Program: {shown}>"

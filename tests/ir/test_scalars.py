@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardc.errors import ShardcError
+from shardc.ir.calls import holds
 from shardc.ir.dtypes import DTYPES, Kind
 from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.scalars import Folded, Literal, number
@@ -45,3 +46,15 @@ def test_a_type_is_what_jax_has_by_its_name(row):
         dtype = np.dtype(getattr(jnp, row.jax))
         assert row.bytes == dtype.itemsize and jnp.issubdtype(dtype, kinds[row.kind])
         assert row.unit == (float(jnp.finfo(dtype).eps) / 2 if row.kind is Kind.FLOAT else 0)
+
+
+@pytest.mark.parametrize("row", [row for row in DTYPES.values() if not row.moves], ids=str)
+def test_a_type_holds_what_numpys_does(row):
+    """Integers up to both ends and none beyond; of floats it is not asked."""
+    if row.kind is Kind.INT:
+        ends = jnp.iinfo(row.jax)
+        assert all(holds(row, int(number)) for number in (ends.min, 0, ends.max))
+        assert not any(holds(row, number) for number in (int(ends.min) - 1, int(ends.max) + 1))
+    else:
+        assert holds(row, 10**400) and holds(row, -(10**400))
+    assert holds(row, 1e300)
