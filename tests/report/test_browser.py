@@ -82,6 +82,12 @@ Array.from(document.querySelectorAll("svg.shardc-picture")).flatMap(function (sv
   });
 })
 """
+# Pictures of which a part is to be scrolled to.
+SCROLLED = """
+Array.from(document.querySelectorAll(".scrolls")).filter(function (each) {
+  return each.querySelector("svg") && each.scrollWidth > each.clientWidth + 1;
+}).map(function (each) { return each.querySelector("svg").getAttribute("aria-label"); })
+"""
 OPENED = 'document.querySelectorAll("details").forEach(function (each) { each.open = true; })'
 
 
@@ -95,6 +101,14 @@ def test_nothing_overflows_and_no_text_is_cut_or_covered(shown, pages, name, wid
     assert shown.run(CUT) == []
     assert shown.run(OVERLAID) == []
     assert shown.requests() == [] and shown.complaints() == []
+
+
+def test_two_plans_side_by_side_are_seen_without_scrolling_where_there_is_room(shown, pages):
+    shown.open(pages / "beside.html", 1600)
+    shown.run(OPENED)
+    assert shown.run(SCROLLED) == []
+    shown.open(pages / "beside.html", 400)
+    assert shown.run(SCROLLED) != [], "the check must see one that scrolls"
 
 
 def test_the_checks_of_layout_see_what_is_wrong(shown, pages, tmp_path):

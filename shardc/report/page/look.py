@@ -14,6 +14,7 @@ CSS = """
 body{margin:0;font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
 color:var(--ink);background:var(--paper)}
 main,header,nav,footer{max-width:84rem;margin:0 auto;padding:0 1rem}
+body:has(.two) :is(main,header,nav,footer){max-width:99rem}
 h1{font:600 1.35rem/1.4 ui-monospace,Menlo,Consolas,monospace;overflow-wrap:anywhere;margin:1.2rem 0 .4rem}
 h2{font-size:1.15rem;margin:2.2rem 0 .6rem;padding-top:.6rem;border-top:1px solid var(--edge)}
 h3{font-size:1rem;margin:1.2rem 0 .4rem;overflow-wrap:anywhere}
@@ -28,7 +29,7 @@ dl.sums dd small{display:block;font-weight:400;font-size:.8rem;color:var(--soft)
 .warning{border-left:4px solid var(--alarm);padding:.2rem .8rem;background:var(--raised)}
 .scrolls{overflow-x:auto;max-width:100%;margin:.4rem 0;background:
 linear-gradient(to right,var(--paper) 30%,transparent) left/2.4rem 100% local no-repeat,
-linear-gradient(to left,var(--paper) 30%,transparent) right/2.4rem 100% local no-repeat,
+linear-gradient(to left,var(--paper) 30%,transparent) right -1px top/2.4rem 100% local no-repeat,
 linear-gradient(to right,var(--shade),transparent) left/.7rem 100% scroll no-repeat,
 linear-gradient(to left,var(--shade),transparent) right/.7rem 100% scroll no-repeat}
 .scrolls:focus-visible,button:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--link);
