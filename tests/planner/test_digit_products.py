@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -20,6 +21,7 @@ from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective
 from shardc.planner.digits.products import _Task
 from shardc.planner.problem import Problem
+from shardc.planner.whole import digits as whole_digits
 from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims
 from shardc.rules.products import placements
 from shardc.simulate import reference, run, sample_inputs
@@ -246,3 +248,24 @@ def test_a_bound_is_the_price_of_the_route_and_never_above_it(case, random):
                     and not any(isinstance(m, CollectivePermute | DirectExchange) for m in moves)
                 ):
                     assert least == price - task.problem.objective.price(0, 0, steps=len(moves))
+
+
+@pytest.mark.parametrize(("axes", "each"), [(1, 1), (3, 1), (4, 8), (5, 64)])
+def test_ways_in_digits_are_counted_by_axes_and_looked_for_while_some_are_left(axes, each, monkeypatch):
+    """Of 2 · 3 choices of where operand and result lie; of an equal product no more."""
+    monkeypatch.setattr(whole_digits.DigitWays, "_found", lambda *given: iter(["a way"]))
+    problem = SimpleNamespace(mesh=Mesh.of(dict.fromkeys("STUVW"[:axes], 2)))
+    expr = shardc.parse("A[I, J] · B[J, K] → C[I, K]").statements[0].expr
+    ends = [SimpleNamespace(search=SimpleNamespace(shape=(4, 4), dtype="bf16"), places=range(n)) for n in (2, 3)]
+    ways, none = SimpleNamespace(prices=[1]), SimpleNamespace(prices=[])
+
+    def found(left, most):
+        monkeypatch.setattr(whole_digits, "MOST_OF_ONE", most)
+        searched = whole_digits.DigitWays(problem, None, left)
+        return *(searched.of(expr, ends, some) for some in (none, ways, ways)), searched.left
+
+    count = 6 * each
+    assert found(count, count) == ([], ["a way"], ["a way"], 0)
+    assert found(2 * count, count)[-1] == count
+    assert found(count - 1, count) == found(count - 1, count - 1) == ([], [], [], count - 1)
+    assert found(count, count - 1) == ([], [], [], count)

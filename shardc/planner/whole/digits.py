@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -63,16 +64,16 @@ class DigitWays:
 
         None where there are too many to go through.
         """
-        count = OF_MORE_AXES ** max(0, len(self.problem.mesh.axes) - 3)
-        for end in ends:
-            count *= len(end.places)
-        if not len(ways.prices) or count > min(MOST_OF_ONE, self.left):
+        if not len(ways.prices):
             return []
         key = self._key(expr, ends)
-        if key not in self._known:
-            self.left -= count
-            self._known[key] = list(self._found(expr, ends, ways))
-        return self._known[key]
+        if key in self._known:
+            return self._known[key]
+        count = OF_MORE_AXES ** max(0, len(self.problem.mesh.axes) - 3) * prod(len(end.places) for end in ends)
+        if count > min(MOST_OF_ONE, self.left):
+            return []
+        self.left -= count
+        return self._known.setdefault(key, list(self._found(expr, ends, ways)))
 
     @property
     def has_any(self) -> bool:
