@@ -1,0 +1,88 @@
+"""Values are told apart by what they are: not by where a text has them, nor by what is worked out of the rest."""
+
+import inspect
+from typing import get_args
+
+import jax.numpy as jnp
+import pytest
+
+import shardc
+from shardc.ir.collectives import COLLECTIVE_NAMES, DirectExchange, JointExchange, Move, Slice, UnevenExchange
+from shardc.ir.dtypes import DTYPES, Kind
+from shardc.ir.masks import Mask
+from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Facts
+from shardc.ir.sharding import Sharding
+
+TEXT = """mesh X=2
+dims I=4, J=4, K=4, L=3
+T[I, K] = relu(A[I_X, J] · B[J, K]) + |J|
+G[I, K] = AllGather_X(T[I_X, K])
+for L { x = relu(x[I_X]) ⊙ V[L]; S[L, I_X] = neg(x) }"""
+
+
+def test_where_something_is_written_is_no_part_of_it():
+    one, other = shardc.parse(TEXT), shardc.parse("\n\n   " + TEXT.replace("\n", "\n \n    "))
+    assert one == other and one.statements[0].span != other.statements[0].span
+
+
+def test_two_plans_of_a_program_cost_the_same():
+    """Though each has its own functions by which formulas are spelled and memory is counted, if anybody asks."""
+    one, other = (shardc.plan(text) for text in (TEXT, "\n" + TEXT))
+    assert one.cost == other.cost
+    assert [step.cost for step in one.schedule.steps] == [step.cost for step in other.schedule.steps]
+
+
+@pytest.mark.parametrize("value", [Mesh.of({"X": 2, "Y": 4}), Sharding.of(["XY", ""], "Z")], ids=["mesh", "sharding"])
+def test_a_value_is_made_of_what_it_shows(value):
+    """What is worked out of it is not given, and two that are made apart are one key."""
+    names = inspect.signature(type(value)).parameters
+    again = type(value)(**{name: getattr(value, name) for name in names})
+    assert not any(name.startswith("_") for name in names)
+    assert again == value and {again: 1}[value] == 1 and repr(again) == repr(value)
+
+
+# What one collective is under a name of the notation's, and what is done under that name in other ways.
+UNNAMED = {
+    JointExchange: "an AllToAll of pieces of several dims",
+    DirectExchange: "permutes of pieces of a block",
+    UnevenExchange: "permutes of cells, by tables",
+    Mask: "what is kept of copies: no collective",
+}
+CUTS = {DirectExchange, UnevenExchange, Slice}  # of whose calls what goes, or stays, is a part that is taken first
+
+
+@pytest.mark.parametrize("kind", get_args(Move), ids=lambda kind: kind.__name__)
+def test_a_move_is_called_as_the_notation_calls_it(kind):
+    facts = kind.facts
+    assert facts.is_named == (kind not in UNNAMED) and facts.cuts == (kind in CUTS)
+    assert (facts.name in COLLECTIVE_NAMES) == (kind is not Mask) and facts.is_move
+    if facts.name in COLLECTIVE_NAMES:
+        assert COLLECTIVE_NAMES[facts.name].facts.kind is facts.kind
+    assert facts == Facts(facts.kind, facts.name, kind not in UNNAMED, kind in CUTS)
+
+
+@pytest.mark.parametrize("row", DTYPES.values(), ids=str)
+def test_there_is_arithmetic_of_real_numbers_of_whole_bytes_and_of_the_two_f8_that_chips_multiply(row):
+    match row.kind:
+        case Kind.INT:
+            computes = jnp.iinfo(row.jax).bits >= 8
+        case Kind.FLOAT:
+            computes = jnp.finfo(row.jax).bits >= 16 or row.name in ("f8_e4m3fn", "f8_e5m2")
+        case _:
+            computes = False
+    assert row.moves == (not computes)
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        ("A[I] ⊙ max_T(index_T) → C[I]", "I T"),
+        ("A[I] / |J| → C[I]", "I J"),
+        ("A[K, J] · B[J, I] → C[I, K]", "K J I"),
+        ("for L { x = relu(x[I]); S[L, I] = neg(x) }", "I L"),
+        ("C[I] = A[I] + |K|; D[J] = max_T(index_T) ⊙ B[J]", "I J K T"),
+    ],
+)
+def test_the_dims_of_a_program_are_those_of_inputs_then_those_that_statements_name(text, dims):
+    assert shardc.parse(text, dims=dict.fromkeys(dims.split(), 2)).dims == tuple(dims.split())
