@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from shardc.commands.failures import installed_version
 from shardc.commands.options import Options
 from shardc.errors import CODES, SEMANTICS, ShardcError, in_line, in_lines
 from shardc.io import streams
@@ -15,6 +16,7 @@ from shardc.io.text import json_text
 
 Format: TypeAlias = Literal["text", "json", "github", "sarif"]
 FORMATS: tuple[Format, ...] = ("text", "json", "github", "sarif")
+_OF_WARNINGS = "what is legal, and may not be meant"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -137,10 +139,10 @@ def _property(text: str) -> str:
 
 def sarif(found: Iterable[Checked]) -> dict[str, Any]:
     """One run: a rule for each code that occurs, a result for each fault and warning."""
-    found = list(found)
-    codes = sorted({fault.code for each in found for fault in each.faults})
-    driver = {"name": "shardc", "rules": [{"id": code, "shortDescription": {"text": CODES[code]}} for code in codes]}
     results = [result for each in found for result in _results(each)]
+    occurring = sorted({result["ruleId"] for result in results})
+    rules = [{"id": rule, "shortDescription": {"text": CODES.get(rule, _OF_WARNINGS)}} for rule in occurring]
+    driver = {"name": "shardc", "version": installed_version(), "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -151,7 +153,8 @@ def _results(found: Checked) -> Iterable[dict[str, Any]]:
         place = {"ruleId": fault.code, "locations": _locations(found, fault)}
         yield {"level": "error", "message": {"text": said}, **place}
     for warning in found.warnings:
-        yield {"level": found.level, "message": {"text": warning}, "locations": _locations(found, None)}
+        place = {"ruleId": "warning", "locations": _locations(found, None)}
+        yield {"level": found.level, "message": {"text": warning}, **place}
 
 
 def _locations(found: Checked, fault: ShardcError | None) -> list[dict[str, Any]]:
@@ -167,7 +170,7 @@ def _locations(found: Checked, fault: ShardcError | None) -> list[dict[str, Any]
 def _uri(path: str) -> str:
     from urllib.parse import quote
 
-    return quote(path, errors="surrogateescape")
+    return ("file://" if path.startswith("/") else "") + quote(path, errors="surrogateescape")
 
 
 def _place(fault: ShardcError) -> tuple[int, int, int, int]:

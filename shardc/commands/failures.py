@@ -38,7 +38,7 @@ def bug(error: Exception, arguments: list[str], as_json: bool) -> int:
     """What is needed to replay a fault of ours, on stderr, without a traceback."""
     facts = {
         "replay": " ".join(map(_quoted, ["shardc", *arguments])),
-        "versions": f"shardc {_version()}, Python {sys.version.split()[0]}",
+        "versions": f"shardc {installed_version()}, Python {sys.version.split()[0]}",
         "where": " > ".join(_frames(error)[-6:]),
     }
     what = error.message if isinstance(error, ShardcError) else f"{type(error).__name__}: {error}"
@@ -51,7 +51,7 @@ def bug(error: Exception, arguments: list[str], as_json: bool) -> int:
     return BUG
 
 
-def _version() -> str:
+def installed_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner, Result
@@ -99,18 +100,29 @@ def test_sarif(files: list[str]) -> None:
     [run] = log["runs"]
     assert (log["version"], run["columnKind"], result.return_value) == ("2.1.0", "unicodeCodePoints", 4)
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert rules == sorted(set(rules)) == sorted({each["ruleId"] for each in run["results"] if "ruleId" in each})
+    assert rules == sorted(set(rules)) == sorted({each["ruleId"] for each in run["results"]})
+    assert run["tool"]["driver"]["version"]
     found = {}
     for each in run["results"]:
         [place] = each["locations"]
         region = place["physicalLocation"].get("region")
-        path = place["physicalLocation"]["artifactLocation"]["uri"]
+        path = unquote(place["physicalLocation"]["artifactLocation"]["uri"].removeprefix("file://"))
         assert path in files and each["message"]["text"]
         if region is not None and region["startLine"] == region["endLine"]:
             line = Path(path).read_text(encoding="utf-8").splitlines()[region["startLine"] - 1]
             found[each["ruleId"]] = line[region["startColumn"] - 1 : region["endColumn"] - 1]
     assert found["SHC202"] == "X" and found["SHC222"] == "tanhh" and "SHC203" in found
     assert [each["level"] for each in run["results"]].count("warning") == 1
+
+
+def test_a_file_of_a_log_is_named_as_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a URI: one from the root has a scheme, since what begins with a slash is put behind another's folder."""
+    path = tmp_path / "a b.shard"
+    path.write_text("A[I", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for given, uri in ((str(path), path.as_uri()), (path.name, "a%20b.shard")):
+        [result] = json.loads(check(given, "--format", "sarif").stdout)["runs"][0]["results"]
+        assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
 def test_a_hook_runs_a_command_that_there_is() -> None:

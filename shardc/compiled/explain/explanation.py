@@ -153,7 +153,9 @@ class Explanation:
         return _text(self)
 
     def __repr__(self) -> str:
-        found = f"{len(self.collectives)} collectives, {self.wire_bytes:,} wire bytes, {len(self.findings)} findings"
+        counts = {"collective": len(self.collectives), "finding": len(self.findings)}
+        moved, wasted = (f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
+        found = f"{moved}, {self.wire_bytes:,} wire bytes, {wasted}"
         return f"<Explanation on {self.chip}, mesh {self.mesh}: {found}>"
 
     def _repr_html_(self) -> str:
