@@ -7,17 +7,19 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cost import LinkModel, chip
 from shardc.cost.memory import peak_bytes
 from shardc.ir.legal import faults_of
-from shardc.ir.plan import Loop, every_step, single_steps
-from shardc.planner import Objective, planned_at_once
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Einsum, Loop, every_step, single_steps
+from shardc.planner import Objective, plan_program, planned_at_once
 from shardc.report.steps import print_schedule
 from shardc.simulate import gather, reference, run, sample_inputs
-from shardc.testing import assert_schedule_legal
+from shardc.testing import Case, assert_schedule_legal, backward_programs, loops, programs
 
 MESH = {"X": 2, "Y": 2}
 SHARDINGS = ["B, D", "B_X, D", "B, D_X", "B_X, D_Y", "B_Y, D", "B_XY, D", "B, D_YX"]
@@ -213,3 +215,34 @@ def test_a_loop_whose_carried_array_is_left_elsewhere_is_not_legal():
     broken = replace(block.steps[0], op=replace(loop, body=body))
     schedule = replace(plan.schedule, block=replace(block, steps=(broken, *block.steps[1:])))
     assert any("after a trip" in str(fault) for fault in faults_of(schedule))
+
+
+@pytest.mark.parametrize(
+    ("text", "lie"),
+    [
+        ("for L { x = relu(x[I_X]) ⊙ V[L, I_?] ⊙ W[I_?] }", "x[I_X] V[L, I_X] W[I_X]"),
+        ("for L { x = relu(x[I_X, J]) ⊙ V[J, L, I_?] }", "x[I_X, J] V[J, L, I_X]"),
+    ],
+)
+def test_what_the_text_leaves_open_lies_as_a_trip_would_have_it(text, lie):
+    """Of a loop that is the first to use it, where statements are planned in turn."""
+    program = shardc.parse(text, mesh={"X": 2}, dims={"L": 3, "I": 8, "J": 4})
+    schedule = plan_program(program, LinkModel.of(program.mesh, chip("v5e"))).schedule
+    assert " ".join(str(schedule.values[number]) for number in schedule.inputs) == lie
+    wholes = sample_inputs(schedule.program)
+    for found, expected in zip(blocks_of(schedule, wholes).values(), reference(program, wholes), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+TURNED = Case("for L { x = relu(x[I_X]); S[I_X, L] = neg(x) }", Mesh.of({"X": 2}), {"L": 3, "I": 8})
+
+
+@example(TURNED)
+@settings(max_examples=12, deadline=None)
+@given(st.one_of(programs(), loops(), backward_programs()))
+def test_only_what_is_sent_brings_bytes_and_only_what_multiplies_or_sums_does_work(case):
+    plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims)
+    for step in (done.step for done in single_steps(plan.schedule.block)):
+        assert step.op.facts.communicates or not step.cost.wire_bytes
+        sums = isinstance(step.op, Einsum) and "rows along" not in step.rule.words
+        assert (step.cost.flops > 0) == sums, step

@@ -106,6 +106,13 @@ ON_X0_X1 = [  # 2,816 bytes in one statement, and 3,072 where it ended anywhere,
 ]
 
 
+def test_statements_are_planned_together_on_a_finer_mesh_too():
+    """And what only one statement is comes to the same."""
+    programs, model = [parsed(text, Mesh.of({"X": 4}), DIMS) for text in ON_X0_X1], model_of(Mesh.of({"X": 4}))
+    found = [plan_with_subaxes(program, model, Objective.BYTES) for program in programs]
+    assert [(each.cost.wire_bytes, str(each.schedule.by)) for each in found] == [(2816, "X = X0·X1 (4 = 2·2)")] * 2
+
+
 @pytest.mark.exhaustive
 @example((Mesh.of({"X": 4}), ON_X0_X1))
 @settings(max_examples=20, deadline=None)
