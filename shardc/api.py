@@ -95,7 +95,7 @@ def canonical(text: str, name: str = "<expression>") -> str:
     return formatted(text, name)
 
 
-class _PlanOptions(TypedDict, total=False):
+class PlanOptions(TypedDict, total=False):
     """What `plan` takes by name."""
 
     mesh: MeshLike | None
@@ -116,7 +116,7 @@ class _PlanOptions(TypedDict, total=False):
     name: str
 
 
-def check(text: str | Program, **options: Unpack[_PlanOptions]) -> Program:
+def check(text: str | Program, **options: Unpack[PlanOptions]) -> Program:
     """The program, if it is legal: parsed, divisible, and every result within reach. Options as of `plan`.
 
     >>> check("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 6, "J": 8})

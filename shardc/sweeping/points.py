@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-from shardc.api import parse, plan
+from shardc.api import PlanOptions, parse, plan
 from shardc.errors import ShardcError, nearest
 from shardc.interface.arguments import dims_of, mesh_of
 from shardc.ir.mesh import Mesh
@@ -19,9 +19,7 @@ _HALVINGS = 8
 _OF_PARSE = ("mesh", "dims", "dtype", "chip", "topology", "dcn", "name")
 
 
-def sweep(
-    text: str, *swept: str, say: Callable[[str], None] | None = None, name: str = "<expression>", **options: Any
-) -> Swept:
+def sweep(text: str, *swept: str, say: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]) -> Swept:
     """A program planned at every size, or every split of its axes: a row each, the crossings and the best.
 
     `swept` is one or two of "B=1k..16M" (doubled; also "B=1k..8k+1k", "B=512,768"), an axis in the same words, or
@@ -43,8 +41,7 @@ def sweep(
     if not 1 <= len(quantities) <= 2:
         raise ShardcError("SHC001", f"{len(quantities)} quantities to sweep", help='give one or two, as in "B=1k..16M"')
     every = points(quantities)
-    base = _base(text, quantities, {"name": name, **options})
-    options = {"name": name, **options}
+    base = _base(text, quantities, options)
     rows = []
     for number, point in enumerate(every):
         if say is not None:

@@ -36,6 +36,7 @@ front: shardc.Front = plan.pareto()
 lean: shardc.Plan = front[-1]
 print(lean.table(top=3), lean.source(), lean.to_json())
 program: shardc.Program = shardc.check("A[I_X] → A[I]", mesh={"X": 4}, chip="v5e")
+print(shardc.sweep("A[I_X] → A[I]", "I=8..64", mesh={"X": 4}, idle="keep").crossings)
 print(shardc.grad(shardc.parse("C[I] = relu(A[I_X])", mesh={"X": 4}), ["A"], whole=True))
 
 
@@ -51,6 +52,7 @@ SLIPS = {
     'objective="bytes"': 'objective="byte"',
     'chip="v5e")': 'ship="v5e")',
     'objective="time"': 'objektive="time"',
+    'idle="keep"': 'idle="kept"',
     'plan.picture("timeline")': 'plan.picture("timelin")',
     "plan.bound.wire_bytes": "plan.bound.wirebytes",
 }
