@@ -146,7 +146,8 @@ def _log(value: float) -> float:
 # NumPy's functions by its names, of one number.
 _PLAIN = SimpleNamespace(
     add=operator.add, subtract=operator.sub, multiply=operator.mul, true_divide=operator.truediv,
-    negative=operator.neg, abs=abs, square=lambda x: x * x, maximum=max, minimum=min, floor=math.floor,
+    negative=operator.neg, abs=abs, square=lambda x: x * x, maximum=max, minimum=min,
+    floor=lambda x: x if math.isinf(x) else math.floor(x),
     exp=math.exp, exp2=lambda x: 2.0**x, log=_log, log1p=lambda x: _log(1.0 + x) if x <= -1 else math.log1p(x),
     sqrt=math.sqrt, sin=math.sin, cos=math.cos, tanh=math.tanh, sign=lambda x: math.copysign(1.0, x) if x else 0.0,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from shardc.ir.dtypes import DTYPES, Kind
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Facts
+from shardc.ir.program import nested, same_array
 from shardc.ir.sharding import Sharding
 
 TEXT = """mesh X=2
@@ -86,3 +87,18 @@ def test_there_is_arithmetic_of_real_numbers_of_whole_bytes_and_of_the_two_f8_th
 )
 def test_the_dims_of_a_program_are_those_of_inputs_then_those_that_statements_name(text, dims):
     assert shardc.parse(text, dims=dict.fromkeys(dims.split(), 2)).dims == tuple(dims.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_same"),
+    [
+        ("A[I, J] = A[I_X, J]", True),
+        ("A[I, J] = AllGather_X(A[I_X, J])", True),
+        ("B[I, J] = A[I_X, J]", False),
+        ("B[J, I] = A[I_X, J]", False),
+        ("for L { x = neg(x[I]) }", False),
+    ],
+)
+def test_a_name_is_bound_to_what_it_names_already_or_to_another_array(text, is_same):
+    *_, last = nested(shardc.parse(text, mesh={"X": 2}, dims={"L": 2}).statements)
+    assert same_array(last) == is_same
