@@ -7,10 +7,11 @@
 A mutant has a comparison, a constant, an operator, a condition or two arguments changed; annotations, docstrings and
 messages stay. First the tests of `TESTS` run with every block noting that it was entered, so that of each test it is
 known where it comes, and how long it takes; `--kept FILE` keeps that for another run. A mutant is given the tests that
-come to its block, the quickest first, as many as `--seconds` of processor time allow; it is killed by the first that
+come to its block, the quickest first, until `--seconds` of processor time are over; it is killed by the first that
 fails, and by twice that time. A process that has loaded the tests is forked for each, and the functions are changed
-there; what changes as a module is loaded is written to a copy of the tree and tried in a process of its own. What
-survives is printed with its place, to be judged: a test is missing, or the mutant means the same.
+there; what changes as a module is loaded, or is in no block that a test comes to, is written to a copy of the tree and
+tried in a process of its own. What survives is printed with its place, to be judged: a test is missing, or the mutant
+means the same.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import functools
 import gc
 import importlib
 import json
+import math
 import os
 import random
 import resource
@@ -46,7 +48,7 @@ IN_FULL = "tests/golden/"  # whose exhaustive tests are taken too, each of one q
 SOONER = 4  # times: they, and the room's own tests, come before others that take as long
 ON_DEVICES = ("emit",)  # folders whose tests on simulated devices are taken too: there is little else
 TESTS = {  # of each room: folders of tests
-    "ir": "golden ir proving testing simulate planner",
+    "ir": "golden ir notation proving testing simulate planner",
     "rules": "golden proving testing planner simulate",
     "lowering": "golden lowering proving cost planner",
     "emit": "golden emit proving",
@@ -67,24 +69,34 @@ class Seen:
     entered: Reached
     fails: list[str]  # with nothing changed, and so of no use
 
+    def in_order(self, mutant: Mutant, most: float) -> list[str]:
+        """The tests for a mutant that take no longer than that, the quickest first."""
+        sooner, found = (IN_FULL, mutant.tests), [test for test in self.entering(mutant) if self.seconds[test] <= most]
+        return sorted(found, key=lambda test: self.seconds[test] / SOONER ** test.startswith(sooner))
+
     def of(self, mutant: Mutant, most: float) -> list[str]:
-        """The tests for a mutant, the quickest first."""
-        sooner = (IN_FULL, mutant.tests)
-        tests = sorted(self.entering(mutant), key=lambda test: self.seconds[test] / SOONER ** test.startswith(sooner))
-        spent = [0.0]
+        """Those that take no longer together."""
+        tests, spent = self.in_order(mutant, most), [0.0]
         for test in tests:
             spent.append(spent[-1] + self.seconds[test])
         return [test for test, until in zip(tests, spent[1:], strict=True) if until <= most]
 
     def entering(self, mutant: Mutant) -> set[str]:
-        """Those that come to its block; of what no function says, any of the module's, and all of the room's own, which
-        may look at a table and call nothing."""
+        """Those that come to its block; of what no function says, or one that only the loading module calls, any of the
+        module's, and all of the room's own, which may look at a table and call nothing."""
+        if not self.is_for_loading(mutant):
+            return set(self.entered[self._block(mutant)])
         name = str(mutant.path)
-        own = [f"{name}:{first}" for first, last in blocks(mutant.path) if first <= mutant.line <= last]
-        if own:
-            return set(self.entered.get(own[-1], []))
         every = {test for key in self.entered if key.startswith(f"{name}:") for test in self.entered[key]}
         return every | {test for test in self.seconds if test.startswith(mutant.tests)}
+
+    def is_for_loading(self, mutant: Mutant) -> bool:
+        """Whether no test comes to its block: what is there is done as the module is loaded, if ever."""
+        return mutant.is_loaded_anew or not self.entered.get(self._block(mutant))
+
+    def _block(self, mutant: Mutant) -> str:
+        inside = [first for first, last in blocks(mutant.path) if first <= mutant.line <= last]
+        return f"{mutant.path}:{inside[-1]}" if inside else ""
 
 
 def together(every: Sequence[Seen]) -> Seen:
@@ -163,18 +175,23 @@ class Tried:
                 break
 
     def verdict(self, mutant: Mutant, seen: Seen) -> str:
-        tests = seen.of(mutant, self.options.seconds)
-        if not tests:
-            return "survived by no test"
-        most = int(2 * sum(seen.seconds[test] for test in tests)) + 5
-        if mutant.is_loaded_anew:
-            return in_a_process(mutant, tests, most + 15)
-        return forked(lambda: (mutant.put_in_place(), self.failing(tests))[1], most)
+        seconds = self.options.seconds
+        if seen.is_for_loading(mutant):
+            tests = seen.of(mutant, seconds)
+            return in_a_process(mutant, tests, int(2 * sum(map(seen.seconds.__getitem__, tests))) + 20)
+        tests = seen.in_order(mutant, seconds)
+        longest = max(map(seen.seconds.__getitem__, tests), default=0)
+        most = int(2 * (seconds + longest)) + 5
+        return forked(lambda: (mutant.put_in_place(), self.failing(tests, seconds))[1], most)
 
-    def failing(self, tests: Sequence[str]) -> str | None:
-        """The first that fails."""
+    def failing(self, tests: Sequence[str], seconds: float = math.inf) -> str | None:
+        """The first that fails, of those that so many seconds allow. With what others have left in caches a test takes
+        less than it did alone."""
         forget()
+        start = time.process_time()
         for test, after in zip(tests, [*tests[1:], None], strict=True):
+            if time.process_time() - start > seconds:
+                break
             item = self.items[test]
             failed = item.session.testsfailed
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=self.items[after] if after else None)
