@@ -39,7 +39,8 @@ def compile_baseline(schedule: Schedule, mesh: Any) -> Any:
 def lower_baseline(schedule: Schedule, mesh: Any) -> Any:
     """The same before it is compiled: a `jax.stages.Lowered`."""
     automatic = with_auto_axes(mesh)
-    return jitted(schedule, automatic).lower(*arguments_of(schedule, automatic))
+    with jax.set_mesh(automatic):  # whichever a caller has in force
+        return jitted(schedule, automatic).lower(*arguments_of(schedule, automatic))
 
 
 def jitted(schedule: Schedule, mesh: Any) -> Any:

@@ -13,7 +13,7 @@ from shardc import simulate
 from shardc.emit.call import placing
 from shardc.emit.call.callable import on_steps_mesh
 from shardc.ir.plan import Schedule
-from shardc.machines.baseline import jitted, with_auto_axes
+from shardc.machines.baseline import lower_baseline, with_auto_axes
 
 Rounds = tuple[tuple[float, float], ...]
 _WARM_UPS = 2
@@ -26,11 +26,11 @@ def measured(schedule: Schedule, whole: Schedule, mesh: Any, rounds: int = 15, s
     `jax.jit` gets. SHC212 for unreduced inputs and outputs.
     """
     automatic = with_auto_axes(placing.coarser(mesh, schedule.by))
-    theirs = jitted(whole, automatic)
     ours = jax.jit(on_steps_mesh(schedule))
     wholes = simulate.sample_inputs(schedule.program, seed)
     with jax.set_mesh(mesh):
         planned = ours.lower(*_arguments(schedule, wholes, mesh)).compile()
+    theirs = lower_baseline(whole, automatic).compile()
     return interleaved(
         _call(planned, _arguments(schedule, wholes, mesh)),
         _call(theirs, _arguments(whole, wholes, automatic)),

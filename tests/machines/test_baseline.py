@@ -121,6 +121,12 @@ def test_measuring_gives_both_times_round_by_round():
     assert len(rounds) == 3 and all(ours > 0 and theirs > 0 for ours, theirs in rounds)
 
 
+def test_a_plan_is_compared_on_its_own_mesh_whichever_is_in_force():
+    with jax.set_mesh(jax.make_mesh((2, 4), ("P", "Q"))):
+        found = shardc.plan("A[I_X, J] → A[I, J_X]", mesh={"X": 4}, dims={"I": 8, "J": 8}).compare(rounds=1)
+    assert found.measured is not None and found.theirs.wire_bytes
+
+
 def test_rounds_take_turns():
     order = []
     interleaved(lambda: order.append("a"), lambda: order.append("b"), 3)
