@@ -276,13 +276,14 @@ class Einsum:
     def plan(
         self,
         text: str,
-        *arrays: ArrayLike,
+        *arrays: ArrayLike | jax.ShapeDtypeStruct,
         chip: str | None = None,
         topology: str | None = None,
         objective: ObjectiveWord = "time",
         memory: int | float | str | None = None,
     ) -> Plan:
         """The plan by which the same call goes, in the same place: eagerly, or, while it is traced, in a jitted one.
+        Of arrays that there are not yet, `jax.ShapeDtypeStruct`s.
 
         >>> import jax, jax.numpy as jnp
         >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):

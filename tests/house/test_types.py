@@ -132,6 +132,12 @@ def test_an_einsum_takes_the_options_of_a_plan_and_shows_it() -> None:
         eager = shardc.einsum.plan(text, a, b, objective="bytes")
         assert (step(a, b) == 1024).all() and [step.op for step in seen[0].steps] == [each.op for each in eager.steps]
         assert eager.cost.wire_bytes <= shardc.einsum.plan(text, a, b).cost.wire_bytes
+        shapes = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (a, b)]
+        assert str(shardc.einsum.plan(text, *shapes, objective="bytes")) == str(eager), (
+            "of arrays that there are not yet"
+        )
+        with pytest.raises(shardc.ShardcError, match="ShapeDtypeStruct"):
+            shardc.einsum(text, *shapes)  # type: ignore[arg-type]
         assert eager.dtype == "f32" and eager.dims == {"I": 64, "J": 1024, "K": 64}
         assert shardc.einsum.plan(text, a, b, topology="v5e:2x4").chip == "v5e"
         assert shardc.einsum.plan(text, a, b, chip="v6e").chip == "v6e"

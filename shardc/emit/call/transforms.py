@@ -56,15 +56,18 @@ def einsum(text: str, *arrays: Any, planner: Planner[Planned]) -> Any:
 
 
 def einsum_plan(text: str, *arrays: Any, planner: Planner[_Found]) -> _Found:
-    """The plan that it goes by."""
-    given = _given(text, arrays)
+    """The plan that it goes by; shapes are enough."""
+    given = _given(text, arrays, or_shapes=True)
     return _chosen(*_program(text, around(given), *_kinds(given)), planner)
 
 
-def _given(text: str, arrays: tuple[Any, ...]) -> list[Any]:
+def _given(text: str, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[Any]:
     if not isinstance(text, str):
         raise ShardcError("SHC001", f"the program is a {type(text).__name__}", help="give text, then the arrays")
-    return [as_array(array, f"array {place}") for place, array in enumerate(arrays, 1)]
+    return [
+        array if or_shapes and isinstance(array, jax.ShapeDtypeStruct) else as_array(array, f"array {place}")
+        for place, array in enumerate(arrays, 1)
+    ]
 
 
 def _kinds(given: list[Any]) -> tuple[Shapes, tuple[str, ...]]:
