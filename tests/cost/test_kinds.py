@@ -5,6 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from shardc.cost.kinds.told import told as kinds_told
 from shardc.cost.memory import peak_bytes
 from shardc.ir.plan import single_steps
 from shardc.report.kinds import kinds_table
+from shardc.simulate import reference, sample_inputs
 from shardc.testing import backward_programs, loops, programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -89,6 +91,34 @@ def test_the_kinds_add_up_to_the_one_figure(name, topology):
             assert evaluate(held.formula, plan.symbols) == max(held.given, held.left)
         for kept in plan.memory.kept:
             assert evaluate(kept.formula, plan.symbols) == kept.bytes
+
+
+LOOPS = [
+    "for L { S[L, I] = neg(g[I]); g = g + W[L, I] }; return S, g",
+    "for L { S[L, I] = g[I] ⊙ V[I]; g = S ⊙ W[I]; T[L, I] = W + U[L, I] }; return S, g, T",
+    "for L { for M { x = x[I] + W[I]; S[M, I] = neg(x) }; T[L, M, I] = S }; y[I] = x + Y[I]; return T, y",
+    "a[I] = exp(A[I]); for L { b = b[I] ⊙ a; c = c[I] + b }; return c",
+]
+
+
+@pytest.mark.parametrize("text", LOOPS)
+def test_a_value_is_made_of_the_inputs_that_change_it(text):
+    """Of a loop's, also by way of the trips before, as NumPy has it when one input after another is changed."""
+    plan = shardc.plan(text, mesh={"X": 2}, dims={"I": 4, "L": 3, "M": 2})
+    flow, wholes = Flow.of(plan.schedule.block), [whole**2 + 1 for whole in sample_inputs(plan.program)]
+    outputs, changed = reference(plan.program, wholes), dict.fromkeys(range(len(plan.outputs)), 0)
+    for place in range(len(wholes)):
+        others = reference(plan.program, [whole + (n == place) for n, whole in enumerate(wholes)])
+        for number, (one, other) in enumerate(zip(outputs, others, strict=True)):
+            changed[number] |= int(not np.allclose(one, other)) << place
+    reached = flow.reached()
+    assert [reached[number] for number in flow.outputs] == [*changed.values()]
+
+
+def test_rows_are_the_trips_that_made_them():
+    plan = shardc.plan(LOOPS[2], mesh={"X": 2}, dims={"I": 4, "L": 3, "M": 2})
+    flow = Flow.of(plan.schedule.block)
+    assert sorted((flow.values[number].name, rows) for number, rows in flow.rows.items()) == [("S", 2), ("T", 6)]
 
 
 # --- the books' formulas

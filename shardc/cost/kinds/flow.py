@@ -76,7 +76,6 @@ class Flow:
             self.rows.setdefault(number, loop.trips)
         for inner, outer in list(zip(left, results, strict=True))[loop.carried :]:
             self.rows[outer] = loop.trips * self.rows.get(inner, 1)
-        self.made |= {outer: self.made[inner] for inner, outer in zip(left, results, strict=True) if inner in self.made}
 
     def outside(self, value: int) -> int:
         """The value that a loop takes as this one: the one around all loops that only take it."""
