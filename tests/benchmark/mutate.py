@@ -71,15 +71,18 @@ class Seen:
 
     def in_order(self, mutant: Mutant, most: float) -> list[str]:
         """The tests for a mutant that take no longer than that, the quickest first."""
-        sooner, found = (IN_FULL, mutant.tests), [test for test in self.entering(mutant) if self.seconds[test] <= most]
-        return sorted(found, key=lambda test: self.seconds[test] / SOONER ** test.startswith(sooner))
+        found = [test for test in self.entering(mutant) if self.seconds[test] <= most]
+        return sorted(found, key=lambda test: self._counted(test, mutant))
 
     def of(self, mutant: Mutant, most: float) -> list[str]:
-        """Those that take no longer together."""
+        """Those that a process of its own is given, where most of what a test took alone is in caches after another."""
         tests, spent = self.in_order(mutant, most), [0.0]
         for test in tests:
-            spent.append(spent[-1] + self.seconds[test])
+            spent.append(spent[-1] + self._counted(test, mutant))
         return [test for test, until in zip(tests, spent[1:], strict=True) if until <= most]
+
+    def _counted(self, test: str, mutant: Mutant) -> float:
+        return self.seconds[test] / SOONER ** test.startswith((IN_FULL, mutant.tests))
 
     def entering(self, mutant: Mutant) -> set[str]:
         """Those that come to its block; of what no function says, or one that only the loading module calls, any of the

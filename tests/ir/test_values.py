@@ -1,6 +1,7 @@
 """Values are told apart by what they are: not by where a text has them, nor by what is worked out of the rest."""
 
 import inspect
+import itertools
 from typing import get_args
 
 import jax.numpy as jnp
@@ -9,11 +10,13 @@ import pytest
 import shardc
 from shardc.ir.collectives import COLLECTIVE_NAMES, DirectExchange, JointExchange, Move, Slice, UnevenExchange
 from shardc.ir.dtypes import DTYPES, Kind
+from shardc.ir.laws import product_law
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Facts
 from shardc.ir.program import nested, same_array
 from shardc.ir.sharding import Sharding
+from shardc.rules.products import placements
 
 TEXT = """mesh X=2
 dims I=4, J=4, K=4, L=3
@@ -102,3 +105,13 @@ def test_the_dims_of_a_program_are_those_of_inputs_then_those_that_statements_na
 def test_a_name_is_bound_to_what_it_names_already_or_to_another_array(text, is_same):
     *_, last = nested(shardc.parse(text, mesh={"X": 2}, dims={"L": 2}).statements)
     assert same_array(last) == is_same
+
+
+def test_a_local_product_is_of_operands_that_lie_alike_with_each_axis_on_one_dim():
+    """Of all ways that A[I, J] and B[J, K] lie over two axes."""
+    for one, other in itertools.product(placements(("X", "Y"), 2), repeat=2):
+        every = dict.fromkeys([("I", one[0]), ("J", one[1]), ("J", other[0]), ("K", other[1])])
+        axes = [axis for _, some in every for axis in some]
+        found = product_law(("IJ", "JK"), (Sharding(one), Sharding(other)), "IK")
+        assert isinstance(found, str) == (one[1] != other[0] or len(set(axes)) < len(axes)), (one, other)
+        assert isinstance(found, str) or found == Sharding((one[0], other[1]), frozenset(one[1]))
