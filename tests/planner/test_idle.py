@@ -7,8 +7,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cost import LinkModel, chip
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import single_steps
+from shardc.planner import Objective, idle, plan_program
+from shardc.planner.program.finer import common_factors
 from shardc.testing import matmuls, programs, reshards
 
 OBJECTIVES = ("time", "bytes")
@@ -135,3 +138,21 @@ def test_another_word_is_a_coded_error(word):
     with pytest.raises(shardc.ShardcError) as caught:
         shardc.plan("A[I_X] → A[I]", mesh="X=4", idle=word)
     assert caught.value.code == "SHC001" and "idle" in caught.value.message and "keep" in caught.value.help
+
+
+@pytest.mark.parametrize(
+    ("pool", "apart", "together"),
+    [("XST", 1, "ST"), ("ST", 1, "ST"), ("XS", 1, ""), ("S", 1, ""), ("XST", 10**6, "")],
+)
+def test_idle_axes_move_as_one_where_there_are_several_and_too_many_ways_apart(pool, apart, together, monkeypatch):
+    monkeypatch.setattr(idle, "MAX_APART", apart)
+    program = shardc.parse("A[I_X, J] · B[J, K] → C[I, K]", mesh=dict.fromkeys("XST", 2))
+    assert idle.idle_together(program, tuple(pool)) == tuple(together)
+
+
+def test_an_axis_that_nothing_lies_on_is_not_cut_for_its_factors():
+    """X and Y have a factor in common; Z has one too, and would be cut in vain."""
+    program = shardc.parse("A[I_X, J_W] → A[I_Y, J]", mesh={"X": 4, "Y": 6, "W": 5, "Z": 4}, dims={"I": 60, "J": 20})
+    found = plan_program(program, LinkModel.of(program.mesh, chip("v5e")), Objective.BYTES)
+    cuts = [[axis for axis, parts in by.parts if len(parts) > 1] for by in common_factors(found, Objective.BYTES)]
+    assert ["X", "Y"] in cuts and not any("Z" in axes for axes in cuts)
