@@ -8,12 +8,15 @@ import pytest
 
 from shardc.ir import collectives
 from shardc.ir.collectives import (
+    AllGather,
     AllReduce,
     AllToAll,
     DirectExchange,
+    JointExchange,
     JointGather,
     JointScatter,
     ReduceScatter,
+    UnevenExchange,
     apply,
     uneven_exchange,
 )
@@ -86,6 +89,31 @@ def test_every_reason_is_given():
     found = reasons_of(itertools.product(SHARDINGS, every)) | BY_HAND.keys()
     written = set(reasons_written("collectives", "operations", "masks"))
     assert len(written) > 12 and written <= found, written - found
+
+
+def test_no_partial_sum_is_exchanged():
+    for kind in (JointExchange, DirectExchange, UnevenExchange):
+        made = [move for sharding in WHOLE for move in moves(sharding, MESH, MESH.names) if type(move) is kind]
+        made = made or [uneven_exchange(WHOLE[1], WHOLE[-1].dims, MESH)]
+        assert reasons_of((Sharding(WHOLE[0].dims, frozenset("Z")), move) for move in made) == {
+            "partial sums are not exchanged"
+        }
+
+
+def test_what_leaves_a_dim_are_its_minor_axes():
+    """In their order: of I_XYZ, Z or YZ or XYZ, and of two dims each the dim's own."""
+    parts = [part for count in (1, 2, 3) for part in itertools.permutations(MESH.names, count)]
+    for sharding, axes in itertools.product(WHOLE, parts):
+        may = sharding.dims[0][-len(axes) :] == axes
+        both = may and sharding.dims[1][-1:] == ("Z",)
+        for move, allowed in (
+            (AllGather(axes, 0), may),
+            (AllToAll(axes, 0, 1), may),
+            (JointGather(((0, axes), (1, ("Z",)))), both),
+        ):
+            assert reasons_of([(sharding, move)]) == (
+                set() if allowed else {"the axes are not the minor axes of the dim"}
+            )
 
 
 @pytest.mark.parametrize(
