@@ -18,7 +18,7 @@ from shardc.cost import formulas
 from shardc.cost.chips import Chip
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.sharding import Array
-from shardc.lowering.over_dims import Passes
+from shardc.lowering.streams import Passes, Streams
 
 if TYPE_CHECKING:
     from shardc.cost.calibration import Calibration
@@ -29,7 +29,8 @@ _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
 
 
 class Amount(NamedTuple):
-    """Of a product: operations of a type, bytes read and written, and bytes gone through so often to sum them."""
+    """Of a product: operations of a type, bytes read and written, bytes gone through so often to sum them, and bytes
+    that one instruction writes by itself."""
 
     flops: int
     read: int
@@ -37,6 +38,19 @@ class Amount(NamedTuple):
     dtype: DType
     passes: Passes = Passes()
     summed: int = 0
+    bare: int = 0
+
+    @classmethod
+    def of(cls, streams: Streams | None, flops: int, read: Sequence[int], written: int, dtype: DType) -> Amount:
+        """Of operands and a result of so many bytes; all are read and written where nothing else is known."""
+        if streams is None:
+            return cls(flops, sum(read), written, dtype)
+        taken = streams.taken(read, written)
+        return cls(flops, *taken, dtype, streams.passes, read[0] if read else 0, taken[1] * streams.bare)
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.flops or self.read or self.written or any(self.passes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,8 @@ class Alone:
 
     def _memory_s(self, amount: Amount) -> float:
         summing = self.function_s(amount.passes, amount.summed, amount.dtype)
-        return summing + self.moving_s(amount.read, amount.written, amount.dtype)
+        bare = 0.0 if self.measured is None else amount.bare / self.measured.moving(amount.dtype).bare
+        return summing + self.moving_s(amount.read, amount.written, amount.dtype) + bare
 
     def moving_s(self, read: int, written: int, dtype: DType) -> float:
         """Of so many bytes of a type read and written, and nothing else."""
@@ -110,13 +125,18 @@ class Alone:
 
     def memory_formula(self, read: Sequence[Array], written: Sequence[Array], amount: Amount) -> str:
         """`(2·I·J + 2·J·K) / W_hbm`; as measured, `(2·I·J) / W_read + 2·J·K / W_write`, or of a sum
-        `2·I·J / W_pass + 2·I / W_write`: of the arrays that are read, or gone through, and what is written."""
+        `2·I·J / W_pass + 2·I / W_write`: of the arrays that are gone through, if any are, that are read, and written;
+        `2·I·J / W_alone` more where one instruction writes by itself."""
         if self.measured is None:
             return f"({formulas.sizes((*read, *written))}) / W_hbm"
         kind = _kind(amount.dtype)
         terms = [self.function_formula(amount.passes, read[0])] if any(amount.passes) else []
-        terms += [f"({formulas.sizes(read)}) / W_read{kind}"] if read and not terms else []
-        return " + ".join([*terms, *(f"{formulas.local_bytes(array)} / W_write{kind}" for array in written)])
+        read = read[1:] if terms else read
+        terms += [f"({formulas.sizes(read)}) / W_read{kind}"] if read else []
+        rates = ("W_write", "W_alone") if amount.bare else ("W_write",)
+        return " + ".join(
+            [*terms, *(f"{formulas.local_bytes(array)} / {rate}{kind}" for rate in rates for array in written)]
+        )
 
     def function_s(self, passes: Passes, size: int, dtype: DType) -> float:
         """Of a function that goes so often through so many bytes of a type; by the data sheet nothing is known."""
@@ -159,7 +179,7 @@ class Alone:
         found |= {"C_int8": known.int8_flops, "C_bf16": known.bf16_flops, "C_f32": known.f32_flops}
         found |= {"W_copy": known.copy_bandwidth, "W_pieces": known.exchange_bandwidth}
         for dtype in (DTYPES["bf16"], DTYPES["f32"]):
-            names = (f"W_{name}{_kind(dtype)}" for name in ("read", "write", "largest", "pass"))
+            names = (f"W_{name}{_kind(dtype)}" for name in ("read", "write", "largest", "pass", "alone"))
             found |= zip(names, known.moving(dtype), strict=True)
         return found
 

@@ -18,12 +18,13 @@ from shardc.ir.dtypes import DType
 
 class Moving(NamedTuple):
     """Bytes per second of one type: read, written, gone through for the largest as they lie, and with what is computed
-    of each element."""
+    of each element; and of what one instruction by itself writes, what it takes beyond reading and writing."""
 
     read: float
     write: float
     largest: float
     computed: float
+    bare: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class Calibration:
     bf16_write: float
     bf16_largest: float
     bf16_computed: float
+    bf16_bare: float
     f32_read: float
     f32_write: float
     f32_largest: float
     f32_computed: float
+    f32_bare: float
     copy_bandwidth: float
     exchange_bandwidth: float
     slowdown: float
@@ -55,8 +58,8 @@ class Calibration:
     def moving(self, dtype: DType) -> Moving:
         """Of a type; narrow ones as bf16, wide ones as f32."""
         if dtype.bytes > 2:
-            return Moving(self.f32_read, self.f32_write, self.f32_largest, self.f32_computed)
-        return Moving(self.bf16_read, self.bf16_write, self.bf16_largest, self.bf16_computed)
+            return Moving(self.f32_read, self.f32_write, self.f32_largest, self.f32_computed, self.f32_bare)
+        return Moving(self.bf16_read, self.bf16_write, self.bf16_largest, self.bf16_computed, self.bf16_bare)
 
 
 def calibration(chip: str) -> Calibration | None:

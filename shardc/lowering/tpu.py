@@ -245,6 +245,15 @@ def is_computed_in_loop(products_before: bool) -> bool:
     return not products_before
 
 
+_SEVERAL = frozenset({"relu", "gelu", "silu", "sigmoid", "exp2", "log1p", "sign", "where", "again"})
+
+
+@seen("0.0.42.1", "one instruction of arrays in memory, `A + B`, takes more than a loop of several: `relu(A) + B`")
+def is_one_instruction(function: str) -> bool:
+    """Whether a function of elements is one instruction, as a product of them is."""
+    return function not in _SEVERAL
+
+
 _ON_CHIP = 96 * 2**20  # bytes of the 128 MiB of a v5e
 _BESIDE = 2**15  # bytes, of each collective
 _OF_FUNCTION, _OF_PART = 2**14, 2**16  # of each function, and of each collective over a part of an axis on v5e

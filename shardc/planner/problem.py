@@ -15,8 +15,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import ValueNumber
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Axes, Sharding
-from shardc.lowering.over_dims import Passes, passes_of
-from shardc.lowering.streams import Loops, Streams, streams_of
+from shardc.lowering.loops import Account, account_of
+from shardc.lowering.streams import Loops, Passes, Streams
 from shardc.planner.budget import QUICK, Meter
 from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
@@ -83,6 +83,11 @@ class Problem:
         """Axes of the pool that move as one."""
         return idle_together(self.program, self.pool) if self.as_one is None else self.as_one
 
+    @cached_property
+    def account(self) -> Account:
+        """What its operations read and write; which program it is takes a while to see."""
+        return account_of(self.program)
+
     @property
     def mesh(self) -> Mesh:
         return self.program.mesh
@@ -101,7 +106,7 @@ class Problem:
         """How often a function over dims goes through its operand."""
         if self.model.alone.measured is None or not FUNCTIONS[call.function].through:
             return Passes()
-        return passes_of(self.program, call)
+        return self.account.passes(call)
 
     def loops(self, call: Call) -> Loops:
         """What is known of the loops of a function."""
@@ -137,7 +142,7 @@ class Problem:
 
     def streams(self, expr: Product | Call) -> Streams | None:
         """What of an operation passes through memory, where that is known."""
-        return None if self.model.alone.measured is None else streams_of(self.program, expr)
+        return None if self.model.alone.measured is None else self.account.streams(expr)
 
     def product_price(self, work: Work, parts: int, read: Sequence[int], written: int) -> int:
         """Of a local product alone, shared by so many devices: operands and a result of so many bytes on each."""

@@ -6,8 +6,8 @@
 Programs that show one kind of work alone are compiled for a slice with no TPU there, and the cycles that the compiler
 left are read from the replay: large products for each type; products that mostly read, and that mostly write; what a
 gather leaves, copied to an output; the pieces around an exchange; the largest of a block as it lies, and of what is
-computed of each element. A figure is the middle one of its programs, in units per second. Prices on a slice that is
-named are made of these (`cost.calibration`).
+computed of each element; a sum of two arrays by itself, beside one in a loop with another function. A figure is the
+middle one of its programs, in units per second. Prices on a slice that is named are made of these (`cost.calibration`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ EXCHANGES = {
     "AllToAll_XY(A[I, J_XY]) → A[I_XY, J]": 4,
 }
 LARGEST, COMPUTED = "max_J(A[I, J]) → C[I]", "max_J(square(A[I, J])) → C[I]"
+BARE, FUSED = "C[I, J] = A[I, J] + B[I, J]", "C[I, J] = relu(A[I, J]) + B[I, J]"
 # A product whose operations take about as long as its bytes, which a gather left: an input is brought near beforehand.
 NARROW = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
 NARROWS = ((8192, 8192, 256), (4096, 16384, 256), (8192, 16384, 256), (8192, 8192, 384))
@@ -66,6 +67,9 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
         for text, name in ((LARGEST, "largest"), (COMPUTED, "computed")):
             for i, j in BLOCKS:
                 yield f"{dtype}_{name}", size * i * j / replayed(text, topology, (i, j), dtype)
+        for i, j in BLOCKS:
+            alone, fused = (replayed(text, topology, (i, j), dtype) for text in (BARE, FUSED))
+            yield f"{dtype}_bare", size * i * j / (alone - fused)
     for sizes in BLOCKS:
         for text in GATHERS:
             yield "copy_bandwidth", 2 * sizes[0] * sizes[1] / replayed(text, topology, sizes)

@@ -21,8 +21,11 @@ def names(block, numbers):
     ("text", "expected"),
     [
         ("C[I_XY, K] = A[I_XY, J] · B[J_XY, K]", {"B[J, K]"}),  # gathered for a product
-        ("C[I_XY, K] = A[I_XY, J] · relu(B[J_XY, K])", {"C_1[J_XY, K]", "C_1[J, K]"}),  # computed, then gathered
-        ("E[K, J] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · E", {"E[K, J_XY]", "E[K, J]"}),  # turned, then gathered
+        (
+            "D[J_XY, K] = relu(B[J_XY, K]); E = D[J, K]; C[I_XY, K] = A[I_XY, J] · E",
+            {"D[J_XY, K]", "E[J, K]"},
+        ),  # computed, then gathered
+        ("E[K, J_XY] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · E", {"E[K, J_XY]", "E[K, J]"}),  # turned, then gathered
         ("D[J, K] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · D; E[J, K] = D + D", set()),  # read by others as well
         ("D[J, K] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · D; return C, D", set()),  # an output
     ],

@@ -76,17 +76,14 @@ class Work:
 
     def amount(self, flops: int, read: Sequence[int], written: int) -> Amount:
         """Of so many operations, and of operands and a result of so many bytes."""
-        if self.streams is None:
-            return Amount(flops, sum(read), written, self.dtype)
-        return Amount(flops, *self.streams.taken(read, written), self.dtype, self.streams.passes, read[0])
+        return Amount.of(self.streams, flops, read, written, self.dtype)
 
     def in_memory(self, read: Sequence[Array], written: Array) -> tuple[list[Array], list[Array]]:
-        """The operands that are read from memory, or gone through there, and the result if it is written."""
+        """The arrays that are read from memory, those gone through there first, and the result if it is written."""
         if self.streams is None:
             return [*read], [written]
-        streams = self.streams
-        taken = [array for array, is_read in zip(read, streams.read, strict=True) if is_read or any(streams.passes)]
-        return taken, [written] * streams.written
+        passed, (taken, left) = [*read[:1]] if any(self.streams.passes) else [], self.streams.in_memory(read, written)
+        return [*passed, *taken], left
 
     def parts(self, shardings: Iterable[Sharding], mesh: Mesh) -> int:
         """Into how many it is shared, for operands in these shardings."""

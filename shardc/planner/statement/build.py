@@ -189,12 +189,11 @@ class Builder:
     def _elements_cost(self, expr: Call, read: list[Array], written: Array, streams: Streams) -> StepCost:
         """Of what a function of elements reads and writes."""
         mesh, alone = self.problem.mesh, self.problem.model.alone
-        sizes = streams.taken([array.local_bytes(mesh) for array in read], written.local_bytes(mesh))
-        if not any(sizes):
+        sizes = [array.local_bytes(mesh) for array in read]
+        amount = Amount.of(streams, 0, sizes, written.local_bytes(mesh), widest(expr))
+        if amount.is_nothing:
             return StepCost()
-        amount = Amount(0, *sizes, widest(expr))
-        taken = [array for array, is_read in zip(read, streams.read, strict=True) if is_read]
-        formula = partial(alone.memory_formula, taken, [written] * streams.written, amount)
+        formula = partial(alone.memory_formula, *streams.in_memory(read, written), amount)
         return StepCost(0, 0, alone.product_s(amount), formula)
 
     def function_cost(self, expr: Call, value: ValueNumber) -> StepCost:

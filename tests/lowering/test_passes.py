@@ -6,7 +6,8 @@ import shardc
 from shardc.ir.expressions import Call, parts_of
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Statement
-from shardc.lowering.over_dims import Passes, passes_of
+from shardc.lowering.loops import account_of
+from shardc.lowering.streams import Passes
 
 SCORES, READ = "S[I, J] = A[I, K] · B[K, J]", "C[I, L] = P · V[J, L]"
 CASES = {
@@ -38,7 +39,7 @@ def test_a_function_goes_through_its_operand_as_often_as_it_is_compiled(text):
         for part in parts_of(statement.expr)
         if isinstance(part, Call) and FUNCTIONS[part.function].through
     ]
-    assert [passes_of(program, call) for call in calls] == [CASES[text]]
+    assert [account_of(program).passes(call) for call in calls] == [CASES[text]]
 
 
 def test_in_another_order_of_products_it_is_the_same_call():
@@ -47,4 +48,4 @@ def test_in_another_order_of_products_it_is_the_same_call():
         for made in ("(A[I, J] · B[J, K]) · D[K]", "A[I, J] · (B[J, K] · D[K])")
     )
     call = other.statements[0].expr
-    assert call != one.statements[0].expr and passes_of(one, call) == passes_of(other, call)
+    assert call != one.statements[0].expr and account_of(one).passes(call) == account_of(other).passes(call)

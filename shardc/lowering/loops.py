@@ -1,0 +1,307 @@
+"""The loops that the TPU's compiler makes of a program's text, and what they read and write.
+
+    n = x ⊙ r ⊙ g; y = n · W          n is computed as the product reads x, and lies nowhere, however often it is used
+    y = (A · B) ⊙ g                   done with the tiles of the product, which writes y in place of A · B
+    C = relu(A); D = A + B            one loop reads A and B, and writes both
+    s = sum_D(x ⊙ x); t = sum_D(x)    one loop goes through x
+    n = x ⊙ rsqrt(s)                  another, since it waits for s
+
+    softmax_J(A)                      the largest of A as it lies; the sum of exponentials; shares, written
+    x = A · B; p = softmax_J(x)       the largest with the tiles of the product; the sum; shares, written
+    x = A · B; softmax_J(x) · V       the largest with the tiles; the sum; shares as the second product reads them
+    max_J(relu(A))                    the largest of elements that are computed as they are read
+
+Read off the text alone, whichever moves are planned between and wherever statements end. What lies in memory is what a
+program is given and leaves, what products and sums leave, and what stands in a product's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, assert_never
+
+from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
+from shardc.ir.functions import FUNCTIONS, Through
+from shardc.ir.program import Program, Statement
+from shardc.lowering import tpu
+from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
+from shardc.lowering.streams import Passes, Reads, Streams
+
+
+class _Leaf(NamedTuple):
+    """An array in memory, or tiles of a product or a softmax, which are at hand to what is done with them at once."""
+
+    key: Met
+    dims: frozenset[str]
+    dtype: DType
+    is_tiles: bool = False
+
+
+@dataclass(slots=True)
+class _Loop:
+    """What is done in one loop over these dims, in order; the product or the softmax whose tiles it has, if any."""
+
+    dims: frozenset[str]
+    tiles: _Leaf | None
+    members: list[Met] = field(default_factory=list)
+    at_hand: set[Met] = field(default_factory=set)
+
+
+class _Behind(NamedTuple):
+    """What a value is made of: by elements alone, and what has to be there as a whole before."""
+
+    near: frozenset[Met] = frozenset()
+    far: frozenset[Met] = frozenset()
+
+    def joined(self, other: _Behind) -> _Behind:
+        return _Behind(self.near | other.near, self.far | other.far)
+
+
+class _Told(NamedTuple):
+    """Of what a loop leaves, or goes through: the leaves that are read for it, and the rest as of `Streams`."""
+
+    charged: frozenset[Met]
+    written: bool
+    beside: bool = False
+    passes: Passes = Passes()
+    bare: bool = False
+
+
+@lru_cache(maxsize=64)
+def account_of(program: Program) -> Account:
+    """The body of a loop is a program."""
+    return Account.of(program)
+
+
+@dataclass(slots=True)
+class Account:
+    """Of a program's operations what they read and write, and how often they go through a block."""
+
+    readers: Readers
+    made: dict[Met, tuple[_Leaf, ...]] = field(default_factory=dict)  # what is read where a value is
+    behind: dict[Met, _Behind] = field(default_factory=dict)
+    loops: list[_Loop] = field(default_factory=list)
+    told: dict[Met, _Told] = field(default_factory=dict)
+    roots: dict[Met, Product | Call] = field(default_factory=dict)  # what is in a loop, or leaves tiles
+
+    @classmethod
+    def of(cls, program: Program) -> Account:
+        account = cls(Readers.of(program))
+        for each in program.statements:
+            if isinstance(each, Statement):
+                account._leaves(each.expr)
+        for loop in account.loops:
+            account.told.update(account._charged(loop))
+        return account
+
+    # --- what is asked
+
+    def streams(self, expr: Product | Call) -> Streams | None:
+        """Of an operation in a statement, in whatever order products are taken: what another order makes on the way
+        lies nowhere. None of a function over dims, of which `passes` tells."""
+        if isinstance(expr, Call) and not is_of_elements(expr):
+            return None
+        if not _is_in_loops(expr):
+            return Streams(tuple(Reads(each.dtype, tuple(self._types(each))) for each in expr.operands))
+        told, read, seen = self.told.get(met(expr)), list[Reads](), set[Met]()
+        if told is None and self._grows(expr):
+            return Streams(tuple(Reads(each.dtype, (each.dtype,)) for each in expr.operands))
+        if told is None:
+            return Streams(tuple(Reads(each.dtype, ()) for each in expr.operands), written=False)
+        loop = _loop_dims(expr)
+        for operand in expr.operands:
+            leaves = [leaf for leaf in self._leaves(operand) if leaf.key not in seen]
+            whole = [leaf for leaf in leaves if leaf.dims == loop and leaf.key in told.charged]
+            small = [leaf for leaf in leaves if leaf.dims != loop and leaf.dims == {*operand.dims}]
+            read.append(Reads(operand.dtype, tuple(leaf.dtype for leaf in (*whole, *small))))
+            seen.update(leaf.key for leaf in whole)
+        return Streams(tuple(read), told.written, told.beside, told.passes, told.bare)
+
+    def passes(self, call: Call) -> Passes:
+        """Of a function over dims in a statement."""
+        through, operand = FUNCTIONS[call.function].through, call.operands[0]
+        leaves = self._leaves(operand)
+        has_tiles = any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
+        lies = not has_tiles and self._is_leaf(operand)
+        return Passes(
+            int(Through.LARGEST in through and lies),
+            int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through),
+            int(Through.RESULT in through and not self.readers.is_for_products(met(call))),
+        )
+
+    def _types(self, operand: Expr) -> Iterator[DType]:
+        """Of what a product reads for an operand."""
+        if self._grows(operand):
+            yield operand.dtype
+        for leaf in self._leaves(operand):
+            if leaf.dims == {*operand.dims}:
+                yield leaf.dtype
+
+    def _grows(self, expr: Expr) -> bool:
+        """Whether a value is made of smaller arrays alone: a loop computes it as it is read, and a product does not."""
+        leaves = self._leaves(expr)
+        return bool(leaves) and all(leaf.dims != {*expr.dims} for leaf in leaves)
+
+    def _is_bare(self, expr: Product | Call) -> bool:
+        """One instruction, of arrays that all lie in memory and no numbers."""
+        single = isinstance(expr, Product) or (tpu.is_one_instruction(expr.function) and set(expr.numbers) <= {None})
+        return single and all(self._is_leaf(each) and {*each.dims} == {*expr.dims} for each in expr.operands)
+
+    def _is_leaf(self, expr: Expr) -> bool:
+        """Whether a value lies in memory itself, and is not computed by the first of those that read it."""
+        key, leaves = self.readers.key(expr), self._leaves(expr)
+        return [leaf.key for leaf in leaves] == [key] and (key in self.roots or key not in self.told)
+
+    # --- what is read
+
+    def _leaves(self, expr: Expr) -> tuple[_Leaf, ...]:
+        """What is read where a value is: itself where it lies in memory, else what it is computed of."""
+        key = self.readers.key(expr)
+        if key not in self.made:
+            self.made[key] = self._lying(expr, key)
+        return self.made[key]
+
+    def _lying(self, expr: Expr, key: Met) -> tuple[_Leaf, ...]:
+        leaf = _Leaf(key, frozenset(expr.dims), expr.dtype)
+        match expr:
+            case Use():
+                made = self.readers.made_by(expr)
+                return (leaf,) if made is None else self._leaves(made)
+            case Named():
+                for below in operands(expr):
+                    self._leaves(below)
+                return (leaf,)
+            case Call() if not expr.operands:
+                return ()  # positions along a dim
+            case Call(function="again"):
+                self._leaves(expr.operands[0])
+                return (leaf,)
+            case Product() | Call():
+                return self._computed(expr, leaf)
+            case _:
+                assert_never(expr)
+
+    def _computed(self, expr: Product | Call, leaf: _Leaf) -> tuple[_Leaf, ...]:
+        leaves = {one.key: one for below in expr.operands for one in self._leaves(below)}
+        behind = _Behind()
+        for key in leaves:
+            behind = behind.joined(self.behind.get(key, _Behind()))
+        if not is_of_elements(expr):
+            leaf = leaf._replace(is_tiles=_leaves_tiles(expr))
+            self._placed(expr, leaf, leaves.values(), behind)
+            own, before = frozenset([leaf.key]), behind.near | behind.far
+            self.behind[leaf.key] = _Behind(own, before) if leaf.is_tiles else _Behind(far=own | before)
+            if reader_of(expr) is Reader.THROUGH:
+                self._gone_through(expr.operands[0])
+            return (leaf,)
+        whole = [one for one in leaves.values() if one.dims == leaf.dims]
+        is_needed = self.readers.is_needed(leaf.key, grows=bool(leaves) and not whole)
+        if is_needed or (any(one.is_tiles for one in whole) and self.readers.is_read_by_several(leaf.key)):
+            self._placed(expr, leaf, leaves.values(), behind)
+        elif len(whole) > 1 and self.readers.is_read_by_several(leaf.key):
+            self.told[leaf.key] = _Told(frozenset(one.key for one in whole[1:]), written=False)
+        else:
+            return tuple(leaves.values())
+        self.behind[leaf.key] = _Behind(behind.near | {leaf.key}, behind.far)
+        return (leaf,)
+
+    # --- in which loop
+
+    def _placed(self, expr: Product | Call, leaf: _Leaf, leaves: Iterable[_Leaf], behind: _Behind) -> None:
+        """In a loop with others, or the first of its own."""
+        self.roots.setdefault(leaf.key, expr)
+        if leaf.is_tiles:
+            self.loops.append(_Loop(leaf.dims, leaf, at_hand={leaf.key}))
+            return
+        if not _is_in_loops(expr):
+            return
+        dims = _loop_dims(expr)
+        whole = {each.key for each in leaves if each.dims == dims}
+        found = next(iter(self._open_to(dims, whole | behind.near, behind.far)), None)
+        if found is None:
+            found = _Loop(dims, None)
+            self.loops.append(found)
+        found.members.append(leaf.key)
+        found.at_hand |= whole | {leaf.key}
+
+    def _gone_through(self, operand: Expr) -> None:
+        """One of the arrays that a function over dims reads is counted by its passes, if none is at hand."""
+        dims = frozenset(operand.dims)
+        whole = [leaf for leaf in self._leaves(operand) if leaf.dims == dims]
+        has_tiles = any(leaf.is_tiles for leaf in whole)
+        read = [leaf.key for leaf in whole if not leaf.is_tiles][0 if has_tiles else 1 :]
+        if not self._is_leaf(operand):
+            self.told.setdefault(self.readers.key(operand), _Told(frozenset(read), written=False))
+
+    def _open_to(self, dims: frozenset[str], read: AbstractSet[Met], far: AbstractSet[Met]) -> list[_Loop]:
+        """Loops that have some of what is read at hand, and leave nothing that has to be there before; those with tiles
+        first."""
+        found = [
+            each
+            for each in self.loops
+            if each.dims == dims and each.at_hand & read and far.isdisjoint({*each.members, _tiles(each)})
+        ]
+        return sorted(found, key=lambda each: each.tiles is None)
+
+    # --- what a loop takes
+
+    def _charged(self, loop: _Loop) -> Iterator[tuple[Met, _Told]]:
+        """Results are written by the first, and beside it by others; sums go through what is read, or are done with
+        what else the loop does."""
+        at_hand = {*loop.members, _tiles(loop)}
+        in_place = loop.tiles is not None and not self._is_read_elsewhere(loop)
+        written, alone = loop.tiles is not None, loop.tiles is None and len(loop.members) == 1
+        elements = [key for key in loop.members if is_of_elements(self.roots[key])]
+        for key in elements:
+            new = self._new(key, loop, at_hand)
+            bare = alone and self._is_bare(self.roots[key])
+            yield key, _Told(frozenset(new), not in_place, written and not in_place, bare=bare)
+            at_hand.update(new)
+            written, in_place = True, False
+        sums = [key for key in loop.members if key not in elements]
+        passes = Passes() if written else self._passes_of_sums(sums)
+        for key in sums:
+            new = self._new(key, loop, at_hand)
+            at_hand.update(new)
+            yield key, _Told(frozenset(new[1:] if any(passes) else new), True, passes=passes)
+            passes = Passes()
+
+    def _passes_of_sums(self, sums: Iterable[Met]) -> Passes:
+        lying = all(self._is_leaf(self.roots[key].operands[0]) for key in sums)
+        return Passes(largest=int(lying), computed=int(not lying))
+
+    def _new(self, key: Met, loop: _Loop, at_hand: Collection[Met]) -> list[Met]:
+        leaves = (leaf for below in self.roots[key].operands for leaf in self._leaves(below))
+        return [*dict.fromkeys(leaf.key for leaf in leaves if leaf.dims == loop.dims and leaf.key not in at_hand)]
+
+    def _is_read_elsewhere(self, loop: _Loop) -> bool:
+        """Whether what the tiles are of is read by more than is done with them."""
+        assert loop.tiles is not None
+        return not self.readers.all_end_in(loop.tiles.key, {*loop.members})
+
+
+def _tiles(loop: _Loop) -> Met:
+    return None if loop.tiles is None else loop.tiles.key
+
+
+def _is_in_loops(expr: Product | Call) -> bool:
+    """A function of elements, or a sum: what may be part of a loop."""
+    return is_of_elements(expr) or (isinstance(expr, Product) and len(expr.operands) == 1)
+
+
+def _loop_dims(expr: Product | Call) -> frozenset[str]:
+    return frozenset(dim for each in (expr, *expr.operands) for dim in each.dims)
+
+
+def _leaves_tiles(expr: Expr) -> bool:
+    """A product of two arrays that each have a dim of their own, and one that is summed; and a softmax."""
+    if isinstance(expr, Call):
+        return Through.RESULT in FUNCTIONS[expr.function].through
+    if not isinstance(expr, Product) or len(expr.operands) < 2:
+        return False
+    left, right = (set(operand.dims) for operand in expr.operands)
+    return bool(left - right and right - left)

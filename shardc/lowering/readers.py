@@ -1,0 +1,154 @@
+"""Who reads what in a program's text, by the kind of what reads it.
+
+    n = x ⊙ r; y = n · W; s = sum_D(n)     x is read by elements, n by a product and by a sum
+
+A name stands for what the one statement binds to it, wherever statements end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeAlias, assert_never
+
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.program import For, Program, Statement, bound_by, read_by
+
+Met: TypeAlias = Hashable  # an expression, the same in whatever order its products are taken
+
+
+class Reader(Enum):
+    """What reads a value: it is computed there as it is read, but for functions that need it whole, and an end."""
+
+    ELEMENTS = auto()
+    SUM = auto()
+    THROUGH = auto()  # a function over dims
+    PRODUCT = auto()
+    WHOLE = auto()
+    END = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Of each value what reads it: a kind, and that value."""
+
+    bound: Mapping[str, Expr]  # by the one statement that binds the name
+    ends: AbstractSet[Met]  # what the program leaves, and what loops read
+    by: Mapping[Met, list[tuple[Reader, Met]]]
+
+    @classmethod
+    def of(cls, program: Program) -> Readers:
+        straight = [each for each in program.statements if isinstance(each, Statement)]
+        times = Counter(made.name for each in program.statements for made in bound_by(each))
+        given = {array.name for array in program.inputs}  # in a loop, what is carried is given, and bound anew
+        in_loops = {name for each in program.statements if isinstance(each, For) for name in read_by(each)}
+        outputs = {program.results[place].name for place in program.outputs}
+        bound = {each.name: each.expr for each in straight if times[each.name] == 1 and each.name not in given}
+        found, by = cls(bound, set(), {}), dict[Met, list[tuple[Reader, Met]]]()
+        for each in straight:
+            for reader, below in _read(each.expr):
+                by.setdefault(found.key(below), []).append((reader_of(reader), met(reader)))
+        last = in_loops | outputs
+        ends = {found.key(each.expr) for each in straight if each.name in last or times[each.name] > 1}
+        return cls(bound, ends, by)
+
+    def key(self, expr: Expr) -> Met:
+        """A name's is that of what it is bound to."""
+        if isinstance(expr, Use):
+            made = self.made_by(expr)
+            return (expr.name, expr.dims) if made is None else self.key(made)
+        return met(expr)
+
+    def made_by(self, use: Use) -> Expr | None:
+        """What a name is bound to; None of what is given, and where its dims are named anew."""
+        made = self.bound.get(use.name)
+        return made if made is not None and made.dims == use.dims else None
+
+    def is_needed(self, key: Met, grows: bool) -> bool:
+        """Whether a value is written for itself: at the end of a program, and for what needs it as a whole; products
+        so need what is made of smaller arrays."""
+        whole = (Reader.WHOLE, Reader.PRODUCT) if grows else (Reader.WHOLE,)
+        return key in self.ends or any(kind in whole for kind, _ in self.by.get(key, []))
+
+    def is_read_by_several(self, key: Met) -> bool:
+        """Whether what is computed of its elements ends in several values."""
+        waiting, seen, found = [key], {key}, set[Met]()
+        while waiting and len(found) < 2:
+            for kind, by in self.by.get(waiting.pop(), []):
+                if kind is not Reader.ELEMENTS or by in self.ends:
+                    found.add(by)
+                elif by not in seen:
+                    seen.add(by)
+                    waiting.append(by)
+        return len(found) > 1
+
+    def is_for_products(self, key: Met) -> bool:
+        """Whether products alone read a value, or what is computed of its elements."""
+        kinds = self.by.get(key, [])
+        return key not in self.ends and all(
+            kind is Reader.PRODUCT or (kind is Reader.ELEMENTS and self.is_for_products(by)) for kind, by in kinds
+        )
+
+    def all_end_in(self, key: Met, inside: AbstractSet[Met]) -> bool:
+        """Whether all that is computed of a value is among these."""
+        kinds = self.by.get(key, [])
+        return key in inside or (
+            bool(kinds)
+            and key not in self.ends
+            and all(by in inside or (kind is Reader.ELEMENTS and self.all_end_in(by, inside)) for kind, by in kinds)
+        )
+
+
+def _read(expr: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """Each part of an expression that reads another, and that."""
+    for below in operands(expr):
+        yield expr, below
+        yield from _read(below)
+
+
+def is_of_elements(expr: Expr) -> bool:
+    """Each element of the result from one of each operand."""
+    match expr:
+        case Call():
+            return not FUNCTIONS[expr.function].over_dims
+        case Product():
+            return set(expr.dims) == {dim for operand in expr.operands for dim in operand.dims}
+        case Use() | Named():
+            return False
+
+
+def reader_of(expr: Expr) -> Reader:
+    if isinstance(expr, Call) and expr.function == "again":
+        return Reader.WHOLE
+    if is_of_elements(expr):
+        return Reader.ELEMENTS
+    if isinstance(expr, Product):
+        return Reader.SUM if len(expr.operands) == 1 else Reader.PRODUCT
+    return Reader.THROUGH if isinstance(expr, Call) and FUNCTIONS[expr.function].through else Reader.WHOLE
+
+
+def met(expr: Expr) -> Met:
+    match expr:
+        case Use():
+            return expr.name, expr.dims
+        case Product():
+            return expr.dims, frozenset(Counter(map(met, _factors(expr))).items())
+        case Call():
+            return expr.function, expr.over, expr.numbers, expr.dims, tuple(map(met, expr.operands))
+        case Named():
+            return expr
+        case _:
+            assert_never(expr)
+
+
+def _factors(product: Product) -> Iterator[Expr]:
+    """What a chain multiplies: of `x ⊙ r ⊙ g` x, r and g."""
+    for below in product.operands:
+        if isinstance(below, Product):
+            yield from _factors(below)
+        else:
+            yield below
