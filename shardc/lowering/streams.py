@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shardc.ir.dtypes import DType
-from shardc.ir.expressions import Call
 from shardc.ir.sharding import Array
 
 
@@ -66,8 +65,3 @@ class Loops(NamedTuple):
 
     passes: Passes
     streams: Streams | None
-
-
-def widest(call: Call) -> DType:
-    """The widest type that a function reads, by which its loop is as slow as it is."""
-    return max((each.dtype for each in call.operands), key=lambda dtype: dtype.bytes)

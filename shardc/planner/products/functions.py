@@ -12,7 +12,7 @@ from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.sharding import Axes, Sharding
-from shardc.lowering.streams import Loops, Passes, Streams, widest
+from shardc.lowering.streams import Loops, Passes, Streams
 from shardc.planner.paths.search import Search
 from shardc.rules.functions import applied, reduced_across
 
@@ -44,7 +44,7 @@ def _elements_s(
     sizes = {dim: size for each, one in named for dim, size in zip(each.dims, one.shape, strict=True)}
     whole = math.prod(sizes[dim] for dim in expr.dims) * expr.dtype.bytes
     read = [one.total_bytes // math.prod(own.blocks(mesh)) for one, own in zip(operands, lie, strict=True)]
-    return alone.product_s(Amount.of(streams, 0, read, whole // math.prod(left.blocks(mesh)), widest(expr)))
+    return alone.product_s(Amount.of(streams, 0, read, whole // math.prod(left.blocks(mesh)), expr.dtype))
 
 
 def _alone_s(passes: Passes, operand: Search, lie: Sequence[Sharding]) -> float:

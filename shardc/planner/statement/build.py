@@ -23,7 +23,7 @@ from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.scatters import block_of
-from shardc.lowering.streams import Streams, widest
+from shardc.lowering.streams import Streams
 from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
@@ -190,7 +190,7 @@ class Builder:
         """Of what a function of elements reads and writes."""
         mesh, alone = self.problem.mesh, self.problem.model.alone
         sizes = [array.local_bytes(mesh) for array in read]
-        amount = Amount.of(streams, 0, sizes, written.local_bytes(mesh), widest(expr))
+        amount = Amount.of(streams, 0, sizes, written.local_bytes(mesh), expr.dtype)
         if amount.is_nothing:
             return StepCost()
         formula = partial(alone.memory_formula, *streams.in_memory(read, written), amount)
