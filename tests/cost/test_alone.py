@@ -150,7 +150,6 @@ LOOPS = [
     ADAM,  # one loop reads four arrays and writes four
     "C[I, J] = A[I, J] + B[I, J]",  # one instruction alone
     "C: bf16[I, J] = bf16(relu(A: f32[I, J]) + B: f32[I, J])",
-    "S = A[I, K] · B[K, J]; C[I, J] = relu(S); D[I, J] = silu(S)",  # both with the product's tiles
     "C[I, L] = silu(A[I, J]) · V[J, L]",  # computed as the product reads it
     "T = A[I, J] ⊙ B[I, J]; C[I, J] = T + exp(T); D[I] = sum_J(T)",
     "C[I] = sum_J(A[I, J]); D[I] = sum_J(square(A))",
