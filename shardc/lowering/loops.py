@@ -221,7 +221,9 @@ class Account:
             return
         dims = _loop_dims(expr)
         whole = {each.key for each in leaves if each.dims == dims}
-        found = next(iter(self._open_to(dims, whole | behind.near, behind.far)), None)
+        is_sum = not is_of_elements(expr)
+        every = (each for each in self._open_to(dims, whole | behind.near, behind.far))
+        found = next((each for each in every if not (is_sum and self._meets_others(each))), None)
         if found is None:
             found = _Loop(dims, None)
             self.loops.append(found)
@@ -246,6 +248,10 @@ class Account:
             if each.dims == dims and each.at_hand & read and far.isdisjoint({*each.members, _tiles(each)})
         ]
         return sorted(found, key=lambda each: each.tiles is None)
+
+    def _meets_others(self, loop: _Loop) -> bool:
+        """Whether a product's tiles meet another array in a loop, which then takes no sum (`lowering.apart`)."""
+        return loop.tiles is not None and any(self._new(key, loop, (loop.tiles.key,)) for key in loop.members)
 
     # --- what a loop takes
 

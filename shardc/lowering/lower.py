@@ -53,15 +53,16 @@ def lower(schedule: Schedule) -> Lowering:
 
 
 def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
-    apart = _apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
+    apart = frozenset[int]() if target.is_plain else _apart(block, target)
     forms = tuple(_form(step, block, equal, apart, target) for step in block.steps)
     return Lowering(target, forms, tuple(waited_for(block, equal).items()))
 
 
-def _apart(block: Block) -> frozenset[int]:
-    from shardc.lowering.apart import sums_apart  # where no slice is named, no step is told apart
+def _apart(block: Block, target: Target) -> frozenset[int]:
+    from shardc.lowering.apart import met_apart, sums_apart  # where no slice is named, no step is told apart
 
-    return sums_apart(block)
+    sums = sums_apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
+    return sums | met_apart(block) if tpu.sums_what_meets_tiles(target) else sums
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

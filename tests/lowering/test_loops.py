@@ -58,6 +58,7 @@ CASES = {
     f"{H}; C[I] = sum_J(h)": "11w 0w",
     f"{H}; C[I, J] = relu(h); E[I, J] = silu(h)": "11w 0+",
     f"{H}; C[I, J] = h ⊙ rsqrt(mean_J(square(h)))": "11w 11w 0w",  # which waits for the sum
+    f"{H}; y = h + {D}; C[I] = sum_J(y); E[I, J] = y ⊙ C": "11w 01 0w/10 11w",  # a sum of its own
     f"{H}; a = relu(h); C[I, L] = a · {V}; E[I, J] = where(h > 0, {D}, 0)": "11w 11w 01+",
     f"{H}; C[I, L] = relu(h) · {V}; return C, h": "11w 11w",
     # with what a softmax leaves
