@@ -21,8 +21,8 @@ words = st.text("abcIJ_X·×", min_size=1, max_size=9)
 cells = st.lists(words, max_size=6).map(" ".join)
 tables = st.integers(1, 7).flatmap(
     lambda n: st.tuples(
-        st.lists(st.just("") | words, min_size=n, max_size=n).filter(any),  # of a table some column has a name
-        st.lists(st.lists(cells, min_size=n, max_size=n), min_size=1, max_size=4),
+        st.lists(st.just("") | words, min_size=n, max_size=n).filter(any),  # some column has a name,
+        st.lists(st.lists(cells, min_size=n, max_size=n).filter(any), min_size=1, max_size=4),  # and each row says some
     )
 )
 
