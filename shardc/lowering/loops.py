@@ -29,7 +29,7 @@ from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
-from shardc.lowering.streams import Passes, Reads, Streams
+from shardc.lowering.streams import Passes, Sources, Streams
 
 
 class _Leaf(NamedTuple):
@@ -106,18 +106,18 @@ class Account:
         if isinstance(expr, Call) and not is_of_elements(expr):
             return None
         if not _is_in_loops(expr):
-            return Streams(tuple(Reads(each.dtype, tuple(self._types(each))) for each in expr.operands))
-        told, read, seen = self.told.get(met(expr)), list[Reads](), set[Met]()
+            return Streams(tuple(Sources(each.dtype, tuple(self._types(each))) for each in expr.operands))
+        told, read, seen = self.told.get(met(expr)), list[Sources](), set[Met]()
         if told is None and self._grows(expr):
-            return Streams(tuple(Reads(each.dtype, (each.dtype,)) for each in expr.operands))
+            return Streams(tuple(Sources(each.dtype, (each.dtype,)) for each in expr.operands))
         if told is None:
-            return Streams(tuple(Reads(each.dtype, ()) for each in expr.operands), written=False)
+            return Streams(tuple(Sources(each.dtype, ()) for each in expr.operands), written=False)
         loop = _loop_dims(expr)
         for operand in expr.operands:
             leaves = [leaf for leaf in self._leaves(operand) if leaf.key not in seen]
             whole = [leaf for leaf in leaves if leaf.dims == loop and leaf.key in told.charged]
             small = [leaf for leaf in leaves if leaf.dims != loop and leaf.dims == {*operand.dims}]
-            read.append(Reads(operand.dtype, tuple(leaf.dtype for leaf in (*whole, *small))))
+            read.append(Sources(operand.dtype, tuple(leaf.dtype for leaf in (*whole, *small))))
             seen.update(leaf.key for leaf in whole)
         return Streams(tuple(read), told.written, told.beside, told.passes, told.bare)
 

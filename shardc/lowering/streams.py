@@ -22,9 +22,9 @@ class Passes(NamedTuple):
     written: int = 0
 
 
-class Reads(NamedTuple):
-    """The types of the arrays that are read for an operand, each as large as that one, whose own type this is: of
-    `A + B` those of A and B, as it lies nowhere."""
+class Sources(NamedTuple):
+    """The types of the arrays that are read for an operand, each as large as that one, whose own type is `own`: for
+    `A + B` those of A and B, as the sum lies nowhere."""
 
     own: DType
     types: tuple[DType, ...]
@@ -43,7 +43,7 @@ class Streams(NamedTuple):
     writes, which takes no more than to read it; how often the first operand is gone through to sum it; and whether it
     is `bare`: an instruction by itself, which takes more than the same in a loop with others."""
 
-    read: tuple[Reads, ...]
+    read: tuple[Sources, ...]
     written: bool = True
     beside: bool = False
     passes: Passes = Passes()

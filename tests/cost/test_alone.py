@@ -106,6 +106,18 @@ def test_a_function_over_a_dim_is_shared_before_its_operand_is_gathered():
     assert all(step.time_s == 0 for step in bare.steps if step.op in ("softmax", "div"))
 
 
+LARGE = {"I": 16384, "J": 8192, "K": 512, "L": 512}
+
+
+def on_both(texts):
+    """Each text on a slice of v5p and on one of v5e; all but the first where all is run."""
+    return [
+        pytest.param(text, topology, marks=pytest.mark.exhaustive if text is not texts[0] else ())
+        for text in texts
+        for topology in ("v5p:2x2x1", "v5e:2x2")
+    ]
+
+
 SCORES, READ = "S[I, J] = A[I, K] · B[K, J]", "C[I, L] = P · V[J, L]"
 OVER_DIMS = [
     f"{SCORES}; P = softmax_J(where(index_I >= index_J, S / 3, -inf)); {READ}",
@@ -126,18 +138,10 @@ OVER_DIMS = [
 
 
 @pytest.mark.tpu
-@pytest.mark.parametrize(
-    ("text", "topology"),
-    [
-        pytest.param(text, topology, marks=pytest.mark.exhaustive if text is not OVER_DIMS[0] else ())
-        for text in OVER_DIMS
-        for topology in ("v5p:2x2x1", "v5e:2x2")
-    ],
-)
+@pytest.mark.parametrize(("text", "topology"), on_both(OVER_DIMS))
 def test_a_function_over_a_dim_is_replayed_as_it_is_priced(text, topology):
     """A loop more or less over the largest array, of which each takes at least a sixth of the time."""
-    dims = {"I": 16384, "J": 8192, "K": 512, "L": 512}
-    plan = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, topology=topology, idle="keep")
+    plan = planned(text, topology, LARGE)
     assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.08)
 
 
@@ -158,16 +162,8 @@ LOOPS = [
 
 
 @pytest.mark.tpu
-@pytest.mark.parametrize(
-    ("text", "topology"),
-    [
-        pytest.param(text, topology, marks=pytest.mark.exhaustive if text is not ADAM else ())
-        for text in LOOPS
-        for topology in ("v5p:2x2x1", "v5e:2x2")
-    ],
-)
+@pytest.mark.parametrize(("text", "topology"), on_both(LOOPS))
 def test_what_one_loop_does_is_priced_once(text, topology):
     """An array more that is read, or a result that is written apart, takes at least a sixth of the time."""
-    dims = {"I": 16384, "J": 8192, "K": 512, "L": 512}
-    plan = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, topology=topology, idle="keep")
+    plan = planned(text, topology, LARGE)
     assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.12)
