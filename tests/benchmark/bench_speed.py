@@ -2,6 +2,7 @@
 
     python tests/benchmark/bench_speed.py                     # beside what is aimed at, and beside jnp.einsum
     python tests/benchmark/bench_speed.py --beside TREE       # beside another checkout
+    python tests/benchmark/bench_speed.py --beside TREE --cold      # the front door alone: a tree that knows no layers
 
 Not a timed test. Times are of the processor. A process stands beside an empty Python process of the same run, as a
 ratio; plans in this process, by class, beside what they aim at. Two trees are compared program by program, in two
@@ -195,8 +196,9 @@ def answer() -> None:
         print(plan_seconds(text, mesh, Objective(objective)), flush=True)
 
 
-def beside(other: Path) -> None:
-    """This checkout and another: medians over a class, their ratio, and that of all of the class together."""
+def beside(other: Path, cold: bool) -> None:
+    """This checkout and another: medians over a class, their ratio, and that of all of the class together. `cold`: of
+    new processes alone."""
     trees = {"other": other, "this": HERE}
     tasks = {
         (name, side): process(*arguments, tree=tree)
@@ -204,17 +206,24 @@ def beside(other: Path) -> None:
         for side, tree in trees.items()
     }
     times = medians({f"{name}, {side}": task for (name, side), task in tasks.items()}, 15)
-    rows = [(name, 15, *ratio([times[f"{name}, other"]], [times[f"{name}, this"]])) for name in FRONT_DOOR]
+    rows: list[tuple[object, ...]] = [
+        (name, 15, *ratio([times[f"{name}, other"]], [times[f"{name}, this"]])) for name in FRONT_DOOR
+    ]
+    if not cold:
+        rows += _planned_beside(trees)
+    print(tabulate(rows, headers=("", "programs", "other", "this", "ratio", "of sums"), disable_numparse=True))
+
+
+def _planned_beside(trees: dict[str, Path]) -> Iterator[tuple[object, ...]]:
     sides = [Planning(tree) for tree in trees.values()]
     for name, mesh, arrays, count, _ in CLASSES:
         for objective in ("time", "bytes"):
             texts = list(drawn(mesh, arrays, count, "idle" in name))
             found = [in_turns(sides, (text, mesh, objective), place) for place, text in enumerate(texts)]
-            rows.append((f"{name}, by {objective}, {mesh.count('=')} axes", count, *ratio(*zip(*found, strict=True))))
+            yield f"{name}, by {objective}, {mesh.count('=')} axes", count, *ratio(*zip(*found, strict=True))
     for name, example, mesh, _ in LAYERS:
         pairs = [[layer_planned(example, mesh, tree) for tree in trees.values()] for _ in range(3)]
-        rows.append((f"{name}, {mesh}", 3, *ratio(*zip(*pairs, strict=True))))
-    print(tabulate(rows, headers=("", "programs", "other", "this", "ratio", "of sums"), disable_numparse=True))
+        yield f"{name}, {mesh}", 3, *ratio(*zip(*pairs, strict=True))
 
 
 def in_turns(sides: Sequence[Planning], asked: tuple[str, str, str], place: int) -> list[float]:
@@ -237,6 +246,7 @@ def tracing() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beside", type=Path, metavar="TREE")
+    parser.add_argument("--cold", action="store_true")
     parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--layer", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -245,7 +255,7 @@ def main() -> None:
     elif asked.layer:
         print(layer_seconds(*asked.layer))
     elif asked.beside is not None:
-        beside(asked.beside.resolve())
+        beside(asked.beside.resolve(), asked.cold)
     else:
         processes()
         print()
