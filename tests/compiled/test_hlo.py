@@ -170,6 +170,16 @@ def test_a_gather_that_is_cut_into_several_fusions_is_one():
     assert reader.collective(entry, entry.by_name["async-collective-done"]) is None
 
 
+@pytest.mark.parametrize(("name", "mesh"), [("chain_v5e", {"X": 8}), ("cut_v5e", {"X": 4, "Y": 2})])
+def test_each_asynchronous_collective_is_awaited_by_an_end_of_its_own(name, mesh):
+    """The compiler may give several one channel; that of the first alone was awaited, and products ran too early."""
+    reader = Reader(read_hlo(saved(name)), Mesh.of(mesh))
+    begun = [collective.name for collective in reader.all() if collective.is_async]
+    entry = reader.module.entry
+    ended = [reader.ends(entry, i) for i in entry.instructions if i.opcode == "fusion" and reader.ends(entry, i)]
+    assert begun and ended == begun
+
+
 def test_gathers_that_another_core_does_are_asynchronous():
     """v6e's sparse core: `custom-call-start`, `-update` and `-done` of a computation that gathers."""
     reader = Reader(read_hlo(saved("offloaded_v6e")), FOUR_TWO)

@@ -145,11 +145,28 @@ class Reader:
         """The name of the instruction whose asynchronous collective this one waits for; empty if it waits for none."""
         if instruction.opcode.endswith("-done"):
             return instruction.operands[0]
-        channels = self._custom(instruction, "AsyncCollectiveDone")
-        if not channels:
+        return self._begun(computation, instruction.operands[0]) if self._is(instruction, "AsyncCollectiveDone") else ""
+
+    def _begun(self, computation: Computation, name: str) -> str:
+        """The start whose result it is, handed on from fusion to fusion that does a part; empty if it is none's.
+
+            start = fusion(w)                      AsyncCollectiveStart
+            T, w1, … = fusion(x, start[0], …)      a product, and a part; w1 is the start[0] that it was given
+            done = fusion(w1, …)                   AsyncCollectiveDone
+
+        Their channels do not tell: the compiler gives many collectives one.
+        """
+        found = computation.by_name[name]
+        if found.opcode != "get-tuple-element":
             return ""
-        starts = (i for i in computation.instructions if channels & self._custom(i, "AsyncCollectiveStart"))
-        return next((start.name for start in starts), "")
+        made = computation.by_name[found.operands[0]]
+        if self._is(made, "AsyncCollectiveStart"):
+            return made.name
+        if made.opcode != "fusion":
+            return ""
+        inner = self.module.computation(made.called()[0])
+        given = inner.by_name[inner.root.operands[int(found.attributes["index"])]]
+        return self._begun(computation, made.operands[int(given.literal)]) if given.opcode == "parameter" else ""
 
     def _wrapped(self, start: Instruction, callers: Callers = ()) -> Iterator[Met]:
         """Those of the computations that an asynchronous start runs; it may run several at once."""
@@ -159,7 +176,7 @@ class Reader:
 
     def _cut(self, fusion: Instruction) -> Collective | None:
         """The fusion that starts an asynchronous collective, of which later fusions do a part each."""
-        if not self._custom(fusion, "AsyncCollectiveStart"):
+        if not self._is(fusion, "AsyncCollectiveStart"):
             return None
         inner = self.module.computation(fusion.called()[0])
         begun = (i for i in inner.instructions if i.opcode in KINDS)
@@ -177,15 +194,18 @@ class Reader:
     @cached_property
     def _cut_channels(self) -> frozenset[str]:
         every = (i for computation in self.module.computations.values() for i in computation.instructions)
-        return frozenset().union(*(self._custom(i, "AsyncCollectiveStart") for i in every if i.opcode == "fusion"))
+        return frozenset().union(*(self._channels(i) for i in every if self._is(i, "AsyncCollectiveStart")))
 
-    def _custom(self, fusion: Instruction, target: str) -> frozenset[str]:
-        """The channels of the collectives in a fusion that holds such a custom call."""
+    def _is(self, fusion: Instruction, target: str) -> bool:
+        """Whether it is a fusion that holds such a custom call."""
         if fusion.opcode != "fusion":
-            return frozenset()
+            return False
         inner = self.module.computation(fusion.called()[0]).instructions
-        if not any(i.attributes.get("custom_call_target") == f'"{target}"' for i in inner):
-            return frozenset()
+        return any(i.attributes.get("custom_call_target") == f'"{target}"' for i in inner)
+
+    def _channels(self, fusion: Instruction) -> frozenset[str]:
+        """Those of the collectives in a fusion."""
+        inner = self.module.computation(fusion.called()[0]).instructions
         return frozenset(i.attributes.get("channel_id", "") for i in inner if i.opcode in KINDS)
 
     def _fused(self, fusion: Instruction) -> Collective | None:
