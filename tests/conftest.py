@@ -3,8 +3,10 @@
 
 Tests marked `exhaustive` go through a whole space, or draw much more than their quick siblings do. They run with
 `--exhaustive`, as CI does. Tests marked `devices` use eight simulated devices, started here before any of them touches
-JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither. Whatever compiles takes long: of one
-such test's many cases a run without `--exhaustive` takes one in `ONE_IN`, spread over all of them.
+JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither.
+
+Of one test's many cases a run takes some, spread over all of them, and of a law's examples a part, so that CI ends in
+a quarter of an hour, and `pytest` in five minutes. `--every-case` takes all.
 """
 
 import functools
@@ -23,7 +25,7 @@ import shardc
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
-ONE_IN = 8  # of a compiled test's cases, in a run without --exhaustive
+FEW, MANY = 4, 24  # cases of a test that are always taken
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=DRAWN)
@@ -32,29 +34,54 @@ settings.load_profile("repeated")
 
 def pytest_addoption(parser):
     parser.addoption("--exhaustive", action="store_true", help="also run the tests marked exhaustive")
+    parser.addoption("--every-case", action="store_true", help="run every case of every test")
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--exhaustive"):
+    if config.getoption("--every-case"):
         return
-    taken = taken_quickly([item for item in items if not item.get_closest_marker("exhaustive")])
+    exhaustive = config.getoption("--exhaustive")
+    left = items if exhaustive else [item for item in items if not item.get_closest_marker("exhaustive")]
+    taken = set(taken_of(left, one_in_long if exhaustive else one_in_quick))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
     items[:] = [item for item in items if item.nodeid in taken]
+    if not exhaustive:
+        draw_half(items)
 
 
-def taken_quickly(items):
-    """The tests of a quick run; of each that compiles, its first case and every `ONE_IN`-th after."""
-    seen, taken = Counter(), set()
+def taken_of(items, one_in):
+    """Of each test the first case and every n-th after, where `one_in` says n, by its marks and how many it has."""
+    tests = Counter(test_of(item) for item in items)
+    seen = Counter()
     for item in items:
-        test = item.nodeid.partition("[")[0]
-        if seen[test] % ONE_IN == 0 or not compiles(item):
-            taken.add(item.nodeid)
+        test = test_of(item)
+        if seen[test] % one_in(item, tests[test]) == 0:
+            yield item.nodeid
         seen[test] += 1
-    return taken
+
+
+def test_of(item):
+    return item.nodeid.partition("[")[0]
+
+
+def one_in_quick(item, cases):
+    return 8 if compiles(item) else 3 if cases > MANY else 1
+
+
+def one_in_long(item, cases):
+    return 3 if compiles(item) and cases > FEW else 1
 
 
 def compiles(item):
     return any(item.get_closest_marker(name) for name in ("devices", "tpu"))
+
+
+def draw_half(items):
+    """Hypothesis lets a test's settings be made once; what it keeps of them is replaced here."""
+    for law in {item.obj for item in items if hasattr(item.obj, "hypothesis")}:
+        kept = getattr(law, "_hypothesis_internal_use_settings", None)
+        if kept is not None and kept.max_examples > FEW:
+            law._hypothesis_internal_use_settings = settings(kept, max_examples=max(FEW, kept.max_examples // 2))
 
 
 def pytest_collection_finish(session):
