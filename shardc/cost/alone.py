@@ -30,7 +30,7 @@ _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
 
 class Amount(NamedTuple):
     """Of a product: operations of a type, bytes read and written, bytes gone through so often to sum them, and bytes
-    that one instruction writes by itself."""
+    that one instruction writes by itself. `leaves` is the type of what is written, where it is another."""
 
     flops: int
     read: int
@@ -39,6 +39,11 @@ class Amount(NamedTuple):
     passes: Passes = Passes()
     summed: int = 0
     bare: int = 0
+    leaves: DType | None = None
+
+    @property
+    def left(self) -> DType:
+        return self.leaves or self.dtype
 
     @classmethod
     def of(cls, streams: Streams | None, flops: int, read: Sequence[int], written: int, dtype: DType) -> Amount:
@@ -86,15 +91,14 @@ class Alone:
 
     def _memory_s(self, amount: Amount) -> float:
         summing = self.function_s(amount.passes, amount.summed, amount.dtype)
-        bare = 0.0 if self.measured is None else amount.bare / self.measured.moving(amount.dtype).bare
-        return summing + self.moving_s(amount.read, amount.written, amount.dtype) + bare
+        bare = 0.0 if self.measured is None else amount.bare / self.measured.moving(amount.left).bare
+        return summing + self.moving_s(amount.read, amount.written, amount.dtype, amount.left) + bare
 
-    def moving_s(self, read: int, written: int, dtype: DType) -> float:
-        """Of so many bytes of a type read and written, and nothing else."""
+    def moving_s(self, read: int, written: int, dtype: DType, left: DType | None = None) -> float:
+        """Of so many bytes of a type read, and written, of the same or of that which is left; and nothing else."""
         if self.measured is None:
             return (read + written) / self.chip.hbm_bandwidth
-        known = self.measured.moving(dtype)
-        return read / known.read + written / known.write
+        return read / self.measured.moving(dtype).read + written / self.measured.moving(left or dtype).write
 
     def _slowed(self, computing: float, moving: float) -> float:
         """How many times the longer of the two is taken: most where both are equal. More of either takes no less."""
@@ -105,7 +109,7 @@ class Alone:
 
     def written_after_s(self, amount: Amount) -> float:
         """Of a product that writes while it computes nothing, beyond what it takes anyway."""
-        computing, writing = self._computing_s(amount), self.moving_s(0, amount.written, amount.dtype)
+        computing, writing = self._computing_s(amount), self.moving_s(0, amount.written, amount.dtype, amount.left)
         return max(0.0, computing + min(writing, computing * _WRITTEN_AFTER) - self.product_s(amount))
 
     def waits_for_memory(self, amount: Amount) -> bool:
@@ -133,10 +137,8 @@ class Alone:
         terms = [self.function_formula(amount.passes, read[0])] if any(amount.passes) else []
         read = read[1:] if terms else read
         terms += [f"({formulas.sizes(read)}) / W_read{kind}"] if read else []
-        rates = ("W_write", "W_alone") if amount.bare else ("W_write",)
-        return " + ".join(
-            [*terms, *(f"{formulas.local_bytes(array)} / {rate}{kind}" for rate in rates for array in written)]
-        )
+        rates = [f"{rate}{_kind(amount.left)}" for rate in ("W_write", "W_alone")][: 2 if amount.bare else 1]
+        return " + ".join([*terms, *(f"{formulas.local_bytes(array)} / {rate}" for rate in rates for array in written)])
 
     def function_s(self, passes: Passes, size: int, dtype: DType) -> float:
         """Of a function that goes so often through so many bytes of a type; by the data sheet nothing is known."""

@@ -62,7 +62,8 @@ class Work:
     operand_dims: tuple[tuple[str, ...], ...]
     total: int
     contracts: bool
-    dtype: DType
+    dtype: DType  # in which it multiplies
+    leaves: DType
     streams: Streams | None = None  # where it is known what passes through memory; else all does, once
 
     @classmethod
@@ -72,11 +73,11 @@ class Work:
         contracts = len(below) > 1 and any(dim not in expr.dims for dim in dims)
         sums = len(below) > 1 or len(dims) > len(expr.dims)  # a transposition does no arithmetic
         total = math.prod(program.shape(dims)) * (2 if contracts else int(sums))
-        return cls(dims, below, total, contracts, multiplied(operand.dtype for operand in expr.operands))
+        return cls(dims, below, total, contracts, multiplied(operand.dtype for operand in expr.operands), expr.dtype)
 
     def amount(self, flops: int, read: Sequence[int], written: int) -> Amount:
         """Of so many operations, and of operands and a result of so many bytes."""
-        return Amount.of(self.streams, flops, read, written, self.dtype)
+        return Amount.of(self.streams, flops, read, written, self.dtype)._replace(leaves=self.leaves)
 
     def in_memory(self, read: Sequence[Array], written: Array) -> tuple[list[Array], list[Array]]:
         """The arrays that are read from memory, those gone through there first, and the result if it is written."""

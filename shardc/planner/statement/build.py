@@ -133,7 +133,7 @@ class Builder:
         *read, written = (self.values[value] for value in (*step.operands, step.result))
         sizes = [array.local_bytes(self.problem.mesh) for array in read]
         wide = max((array.dtype for array in read), key=lambda dtype: dtype.bytes)
-        amount = Amount(step.cost.flops, sum(sizes), written.local_bytes(self.problem.mesh), wide)
+        amount = Amount(step.cost.flops, sum(sizes), written.local_bytes(self.problem.mesh), wide, leaves=written.dtype)
         cost, more = step.cost, alone.written_after_s(amount)
         if more:
             spelled = partial(_longer, cost, 1 + more / cost.time_s)
