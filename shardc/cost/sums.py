@@ -1,4 +1,4 @@
-"""The cost of a block: the sum over its steps, a loop's as often as it is done, without overlap."""
+"""The cost of a block: the sum over its steps, a loop's as often as it is done, less what the compiler does at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardc.cost.memory import peak_of
+from shardc.cost.model import CostModel
 from shardc.ir.plan import Block, Cost, Schedule, StepCost, single_steps
 
 
-def cost_of(schedule: Schedule) -> Cost:
-    """Per device, of the whole program."""
+def cost_of(schedule: Schedule, model: CostModel) -> Cost:
+    """Per device, of the whole program, each step by itself."""
     wire = flops = 0
     compute = communication = 0.0
     for done in single_steps(schedule.block):
@@ -20,7 +21,15 @@ def cost_of(schedule: Schedule) -> Cost:
             communication += times * cost.time_s
         else:
             compute += times * cost.time_s
-    return Cost(wire, flops, compute, communication, compute + communication, partial(peak_of, schedule))
+    prefetched = _prefetched_s(schedule, model) if model.target.names_slice else 0.0
+    time = compute + communication - prefetched
+    return Cost(wire, flops, compute, communication, time, partial(peak_of, schedule), prefetched)
+
+
+def _prefetched_s(schedule: Schedule, model: CostModel) -> float:
+    from shardc.cost.prefetch import prefetched_s  # with what prices rings, which a plan for no slice needs not
+
+    return prefetched_s(schedule, model)
 
 
 def loop_cost(dim: str, trips: int, body: Block) -> StepCost:

@@ -1,6 +1,7 @@
 """The time of a product done as one with collectives beside it.
 
-    ring       what is not hidden + max(product / EFFICIENCY, what is hidden) + one hop
+    ring       what is not hidden + max(product / EFFICIENCY, what is hidden + a partial product) + one hop; what is
+               scattered is added up at last
     chunks     max((product + copies) / OF_CHUNKS, gather) + a chunk of each, which nothing hides
 
 In a ring hidden is one collective, that next to the product; of a sum for all the half that scatters. Partial products
@@ -17,6 +18,8 @@ laid so that neighbours on it are none on the slice.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from shardc.cost.model import CostModel
 from shardc.cost.rings import (
@@ -36,7 +39,8 @@ from shardc.ir.plan import Einsum, How, Schedule, Step, Together
 from shardc.ir.sharding import Axes
 from shardc.lowering.chunks import COUNT
 from shardc.lowering.meeting import meeting_of
-from shardc.lowering.rings import ring_of
+from shardc.lowering.rings import Ring, ring_of
+from shardc.lowering.timed import hides_permutes
 
 OF_CHUNKS = 0.85
 
@@ -51,7 +55,8 @@ def time_together(schedule: Schedule, model: CostModel) -> float:
 def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
     """Seconds of a group."""
     before, computing, hidden, left = beside(schedule, group, model)
-    return before + max(computing, hidden) + left
+    at_once = group.how is How.CHUNKS or hides_permutes(model.target)
+    return before + (max(computing, hidden) if at_once else computing + hidden) + left
 
 
 def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
@@ -67,7 +72,19 @@ def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
     if found is not None:
         return found
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
-    return Beside(sum(moves[:-1]), product / EFFICIENCY, hidden, moves[-1] - hidden + hop_s)
+    ring, computing = ring_of(schedule, group) if group.how is How.RING else None, product / EFFICIENCY
+    part = 0.0 if ring is None else computing / ring.size
+    left = moves[-1] - hidden + hop_s + (0.0 if ring is None else _added_s(schedule, steps, ring, model))
+    return Beside(sum(moves[:-1]), computing, hidden + part, left)
+
+
+def _added_s(schedule: Schedule, steps: Sequence[Step], ring: Ring, model: CostModel) -> float:
+    """Seconds of the last sum of what goes round, which nothing is beside."""
+    if ring.gathers or model.alone.measured is None:
+        return 0.0
+    moved = next(step for step in steps if not isinstance(step.op, Einsum))
+    size = block_round(schedule, moved, ring, model.mesh)
+    return model.alone.moving_s(2 * size, size, schedule.values[moved.result].dtype)
 
 
 def by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | None:

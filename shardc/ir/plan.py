@@ -6,8 +6,7 @@
     operation  = a move of `ir.collectives` | Einsum | Apply | Reshape | Loop of a block
 
 The values of a block are numbered; a value is written once. `values[i]` is an Array: its name, dims, global shape,
-sharding and dtype, from which local shapes and bytes follow. What goes through all blocks is a fold, said at the end of
-this file: every step with how often it is done, every value with its last use.
+sharding and dtype, from which local shapes and bytes follow. Folds over all blocks stand at the end of this file.
 """
 
 from __future__ import annotations
@@ -181,7 +180,7 @@ def operands_of(step: Step, values: Sequence[Array]) -> tuple[Array, ...]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Sums over the steps, per device; `peak_bytes` is what `cost.memory.peak_of` counts, when somebody asks."""
+    """Sums over the steps, per device, less what `cost.prefetch` says; `peak_bytes` is counted when somebody asks."""
 
     wire_bytes: int
     flops: int
@@ -189,6 +188,7 @@ class Cost:
     communication_s: float
     time_s: float
     peak: Callable[[], int] = field(repr=False, compare=False)
+    prefetched_s: float = 0.0
 
     @cached_property
     def peak_bytes(self) -> int:

@@ -244,7 +244,7 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "outputs": [asdict(array) for array in plan.outputs],
         "statements": [_statement_fields(statement, top) for statement in plan.statements],
         "steps": [step_fields(step) for step in plan.steps],
-        "cost": {name: getattr(plan.cost, name) for name in _COST},
+        "cost": {name: getattr(plan.cost, name) for name in _COST} | _prefetched(plan),
         "bound": asdict(plan.bound),
         "totals": plan.totals._asdict(),
         "as_written": None if plan.written is None else _written_fields(plan.written),
@@ -254,6 +254,10 @@ def fields(plan: PlanView, top: int | None = None) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         **_memory(plan),
     }
+
+
+def _prefetched(plan: PlanView) -> dict[str, float]:
+    return {"prefetched_s": plan.cost.prefetched_s} if plan.cost.prefetched_s else {}
 
 
 def _memory(plan: PlanView) -> dict[str, Any]:

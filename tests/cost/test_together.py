@@ -28,9 +28,9 @@ def timed(*steps):
     ("steps", "seconds"),
     [
         ([(PRODUCT, 7.6), (SCATTER, 4.0)], 10 + HOP),  # the collective is hidden by 10 s of products
-        ([(PRODUCT, 0.76), (SCATTER, 4.0)], 4 + HOP),  # the products by the collective
+        ([(PRODUCT, 0.76), (SCATTER, 4.0)], 4 + 0.5 + HOP),  # of the products half by the collective
         ([(PRODUCT, 7.6), (SUM, 4.0)], 2 + 10 + HOP),  # of a sum the half that scatters; what gathers comes after
-        ([(PRODUCT, 0.76), (SUM, 4.0)], 2 + 2 + HOP),
+        ([(PRODUCT, 0.76), (SUM, 4.0)], 2 + 0.5 + 2 + HOP),
         ([(GATHER, 3.0), (GATHER, 4.0), (PRODUCT, 7.6)], 3 + 10 + HOP),  # of several the last
         ([(GATHER, 3.0), (GATHER, 4.0), (PRODUCT, 0.76)], 3 + 4 + HOP),
     ],

@@ -71,6 +71,11 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.waits_for_gather, [
         ((723, 745, V5E), True), ((723, 1118, V5E), False), ((1446, 1118, V5P), True), ((1446, 1118, UNNAMED), False),
     ]),
+    (timed.hides_permutes, [
+        ((V5E,), True), ((target("v5e:4x8", X=4, Y=8),), False), ((target("v5p:4x4x4", X=4, Y=16),), True),
+        ((target("v5e", X=32),), True),
+    ]),
+    (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),
     (tpu.pieces_off_chip, [((4, 8 * MIB, False), 0), ((4, 8 * MIB, True), 3), ((8, 8 * MIB, False), 4)]),

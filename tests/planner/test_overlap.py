@@ -53,7 +53,7 @@ def test_by_itself_a_plan_takes_rings_that_clearly_save_time():
 
 def test_what_is_done_as_one_keeps_a_memory_limit():
     asked = {"mesh": "X=4,Y=4", "dims": "I=16384,J=8192,K=16384", "topology": "v5e:4x4", "dtype": "bf16"}
-    text = "A[I, J_Y] · B[J_Y, K_X] → C[I, K_X]"
+    text = "A[I_Y, J] · B[J, K_X] → C[I, K_X]"
     free = shardc.plan(text, **asked)
     peak = free.cost.peak_bytes
     assert free.schedule.together and shardc.plan(text, memory=peak, **asked).source() == free.source()
@@ -80,8 +80,8 @@ def test_a_ring_is_chosen_where_its_price_is_less():
     plan, blocking = planned(SCATTERED, "on"), planned(SCATTERED, "off")
     assert groups(plan) == [(How.RING, ["Einsum", "ReduceScatter"])]
     product, scatter = blocking.steps
-    least = max(product.time_s / EFFICIENCY, scatter.time_s)
-    assert least < plan.cost.time_s < 1.01 * least < blocking.cost.time_s
+    least = max(product.time_s / EFFICIENCY, scatter.time_s)  # and the last sum, which is hidden beside nothing
+    assert least < plan.cost.time_s < 1.08 * least < blocking.cost.time_s
     assert [step["form"] for step in json.loads(plan.to_json())["steps"]] == ["ring", "ring"]
     assert "as one: ring" in str(plan) and "ppermute" in plan.source()
 
@@ -188,7 +188,7 @@ def test_of_plans_that_cost_about_the_same_one_of_few_collectives_is_taken():
 
 def test_a_ring_is_not_given_up_for_a_collective_less():
     """The steps of both plans cost the same within a hundredth, and one of them gains as a ring."""
-    text, dims = "A[I_YX, J] · B[J_X, K_Y] · C[K, L_YX] → D[I_Y, L]", {"I": 8192, "J": 48, "K": 480, "L": 96}
+    text, dims = "A[I_YX, J] · B[J_X, K_Y] · C[K, L_YX] → D[I_Y, L]", {"I": 32768, "J": 2048, "K": 480, "L": 96}
     auto, off = (
         shardc.plan(text, mesh="X=4,Y=4", dims=dims, dtype="bf16", topology="v5e:4x4", overlap=overlap)
         for overlap in ("auto", "off")

@@ -1,19 +1,22 @@
-"""A plan as a timeline: its steps one after another, each as long as it is priced; no compiler is asked.
+"""A plan as a timeline: its steps as they are priced, each as long; no compiler is asked.
 
-A product and a collective that are done as one stand beside each other, as `cost.together` prices them.
+They stand one after another, but for gathers that the compiler begins early (`cost.prefetch`). A product and a
+collective that are done as one stand beside each other, as `cost.together` prices them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
 from shardc.compiled.replay.tracks import in_order, tracks
 from shardc.cost.model import LinkModel, picoseconds
+from shardc.cost.prefetch import in_order as as_taken
 from shardc.cost.rings import Beside
 from shardc.cost.together import beside
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Done, Einsum, How, Loop, Schedule, Together, single_steps
+from shardc.ir.plan import Done, Einsum, How, Loop, Schedule, Together
 from shardc.lowering.lower import form
 from shardc.lowering.pairs import NOTHING, pairs_of, sent_by
 from shardc.lowering.scatters import block_of
@@ -23,16 +26,21 @@ def predicted(schedule: Schedule, model: LinkModel) -> Timeline:
     """Products occupy `compute`, a collective the ways along its axes; what a loop repeats stands once, as long as all
     trips."""
     made = _Made(model)
-    groups = {group.first: group for group in schedule.together}
-    grouped = {place for group in schedule.together for place in group.places}
-    for done in single_steps(schedule.block):
-        if done.path[0] not in grouped:
-            made.add(done)
-        elif (group := groups.get(done.path[0])) is not None:
-            add = made.add_at_once if group.how is How.RINGS else made.add_as_one
-            add(_steps_of(schedule, group), beside(schedule, group, model))
+    made.add_all(schedule, Around())
     shown = (track for event in made.events for track in event.tracks)
-    return Timeline(tuple(made.events), in_order(shown, (COMPUTE,), schedule.mesh), made.now)
+    end = max((event.end_ps for event in made.events), default=0)
+    return Timeline(tuple(made.events), in_order(shown, (COMPUTE,), schedule.mesh), max(end, made.end))
+
+
+class Around(NamedTuple):
+    """The loops around a block: how often it is done, since when, in picoseconds, and their places."""
+
+    times: int = 1
+    since: int = 0
+    path: tuple[int, ...] = ()
+
+    def at(self, seconds: float) -> int:
+        return self.since + self.times * picoseconds(seconds)
 
 
 class _Made:
@@ -41,37 +49,48 @@ class _Made:
     def __init__(self, model: LinkModel) -> None:
         self.model = model
         self.events: list[Event] = []
-        self.now = 0
+        self.end = 0
 
-    def add(self, done: Done) -> None:
-        self.now += self._begin(done, done.step.cost.time_s)
+    def add_all(self, schedule: Schedule, around: Around) -> None:
+        groups = {group.first: group for group in schedule.together}
+        for taken in as_taken(schedule, self.model):
+            place, start = taken.work.places[0], around.at(taken.start_s)
+            done = Done(schedule.steps[place], schedule.block, around.times, (*around.path, place))
+            if (group := groups.get(place)) is not None:
+                add = self._add_at_once if group.how is How.RINGS else self._add_as_one
+                add(_steps_of(schedule, group), beside(schedule, group, self.model), start)
+            elif isinstance(done.step.op, Loop):
+                inside = Around(around.times * done.step.op.trips, start, done.path)
+                self.add_all(schedule.inside(done.step.op), inside)
+            else:
+                self._add(done, start, done.step.cost.time_s)
+            self.end = max(self.end, around.at(taken.end_s))
 
-    def _begin(self, done: Done, seconds: float) -> int:
-        """How long it takes."""
-        step, op, time = done.step, done.step.op, done.times * picoseconds(seconds)
-        if time and not isinstance(op, Loop):
+    def _add(self, done: Done, start: int, seconds: float) -> int:
+        """When it ends."""
+        step, time = done.step, done.times * picoseconds(seconds)
+        if time:
             wire = done.times * step.cost.wire_bytes
             name = str(done.block.values[step.result])
-            self.events.append(Event(name, step.name, _tracks(done, self.model), self.now, time, wire))
-        return time
+            self.events.append(Event(name, step.name, _tracks(done, self.model), start, time, wire))
+        return start + time
 
-    def add_as_one(self, steps: Sequence[Done], parts: Beside) -> None:
+    def _add_as_one(self, steps: Sequence[Done], parts: Beside, start: int) -> None:
         """The collectives before the last, then the last beside the product, then what nothing hides."""
         [product] = [done for done in steps if isinstance(done.step.op, Einsum)]
         *others, last = [done for done in steps if done.step.op.facts.communicates]
         for done in others if parts.before else ():
-            self.add(done)
-        self.now += max(self._begin(product, parts.computing), self._begin(last, parts.hidden))
+            start = self._add(done, start, done.step.cost.time_s)
+        end = max(self._add(product, start, parts.computing), self._add(last, start, parts.hidden))
         if last.step.op.facts.kind is Kind.SUM:
-            self._begin(last, last.step.cost.time_s - parts.hidden)
-        self.now += picoseconds(parts.left)
+            self._add(last, end, last.step.cost.time_s - parts.hidden)
 
-    def add_at_once(self, steps: Sequence[Done], parts: Beside) -> None:
+    def _add_at_once(self, steps: Sequence[Done], parts: Beside, start: int) -> None:
         """Both collectives beside the product, and before it what turns their blocks."""
         *others, product = steps
-        ends = [self.now + self._begin(done, parts.before + parts.hidden) for done in others]
-        self.now += picoseconds(parts.before)
-        self.now = max(*ends, self.now + self._begin(product, parts.computing))
+        for done in others:
+            self._add(done, start, parts.before + parts.hidden)
+        self._add(product, start + picoseconds(parts.before), parts.computing)
 
 
 def _steps_of(schedule: Schedule, group: Together) -> list[Done]:

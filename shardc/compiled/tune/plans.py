@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from shardc.cost.together import blocking_s, time_together
+from shardc.cost.prefetch import time_of
+from shardc.cost.together import blocking_s
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
 from shardc.ir.plan import Schedule, Together
@@ -75,7 +76,7 @@ def together(plan: Candidate, schedule: Schedule, asked: Asked) -> Candidate:
     """A plan with the groups of this schedule."""
     found = replace(plan.found, schedule=schedule)
     how = "; ".join(spelled(schedule, group) for group in schedule.together)
-    return Candidate(plan.name, how, found, time_together(schedule, asked.model.on(schedule.by)))
+    return Candidate(plan.name, how, found, time_of(schedule, asked.model.on(schedule.by)))
 
 
 def _every(found: PlannedProgram, asked: Asked) -> Iterator[tuple[str, PlannedProgram]]:
@@ -83,7 +84,7 @@ def _every(found: PlannedProgram, asked: Asked) -> Iterator[tuple[str, PlannedPr
     program = (found.whole or found.schedule).program
     yield "the plan", found
     yield from _made("idle axes used", lambda: _with_idle(program, asked)) if asked.idle is Idle.USE else ()
-    yield from ((f"strategy {n}", each) for n, each in enumerate(strategies(found), 2))
+    yield from ((f"strategy {n}", each) for n, each in enumerate(strategies(found, asked.model), 2))
     yield from _made("on whole axes", lambda: plan_program(program, asked.model, asked.objective, idle=asked.idle))
     other = Objective.BYTES if asked.objective is Objective.TIME else Objective.TIME
     yield from _made(f"by {other.value}", lambda: plan_program(program, asked.model, other, idle=asked.idle))

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from shardc.cost.memory import peak_of
 from shardc.cost.model import LinkModel
-from shardc.cost.together import blocking_s, by_ways, group_s, has_its_links, knows_ways, time_together
+from shardc.cost.prefetch import prefetched_s, time_of
+from shardc.cost.together import blocking_s, by_ways, group_s, has_its_links, knows_ways
 from shardc.ir.plan import Einsum, How, Schedule, Together
+from shardc.lowering.timed import gathers_beside_products
 from shardc.lowering.together import all_of, candidates
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
 from shardc.planner.program.runs import Run, with_runs
 from shardc.planner.program.scattered import scatters
+
+
+class _Choice(NamedTuple):
+    """A product done as one with collectives, in an order of the steps that lets it, and the seconds that it gains."""
+
+    gain: float
+    ordered: Schedule
+    group: Together
 
 
 def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> PlannedProgram:
@@ -22,35 +34,60 @@ def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> Plann
     model = model.on(found.schedule.by)
     made, gaining = _grouped(found, model, least), list[Run]()
     for product, run in scatters(found.schedule.block, model):
-        other = _grouped(with_runs([run], found, Objective.TIME), model, least)
+        other = _grouped(with_runs([run], found, Objective.TIME, model), model, least)
         if made.cost.time_s - other.cost.time_s > least * blocking_s((product, *run.steps)):
             gaining.append(run)
-    return _grouped(with_runs(gaining, found, Objective.TIME), model, least) if gaining else made
+    return _grouped(with_runs(gaining, found, Objective.TIME, model), model, least) if gaining else made
 
 
 def _grouped(found: PlannedProgram, model: LinkModel, least: float) -> PlannedProgram:
     """The steps as they are, with what gains by it done as one. What is priced by the ways of its blocks takes another
     form's place where it is that much better."""
-    best = dict[int, tuple[float, Schedule, Together]]()
+    best = dict[int, _Choice]()
     for ordered, group in candidates(found.schedule):
         gain = _gain(ordered, group, model, least)
         if gain and by_ways(ordered, group, model):
             gain -= min(gain / 2, least * group_s(ordered, group, model))
         product = next(s.result for s in ordered.steps[group.first : group.last + 1] if isinstance(s.op, Einsum))
-        if gain > best.get(product, (0.0,))[0]:
-            best[product] = (gain, ordered, group)
-    if not best:
+        if gain > (best[product].gain if product in best else 0.0):
+            best[product] = _Choice(gain, ordered, group)
+    chosen = _chosen(found.schedule, sorted(best.values(), key=lambda each: -each.gain), model, least)
+    if not chosen:
         return found
-    grouped = all_of(found.schedule, [(ordered, group) for _, ordered, group in best.values()])
-    schedule, saved = _with_turned(grouped), found.cost.time_s - time_together(grouped, model)
+    grouped = _with(found.schedule, chosen)
+    schedule = _with_turned(grouped)
     more = sum(step.cost.wire_bytes for step in schedule.steps) - sum(step.cost.wire_bytes for step in grouped.steps)
     cost = replace(
         found.cost,
         wire_bytes=found.cost.wire_bytes + more,
-        time_s=found.cost.time_s - saved,
+        time_s=time_of(grouped, model),
+        prefetched_s=prefetched_s(grouped, model),
         peak=partial(peak_of, schedule),
     )
     return replace(found, schedule=schedule, cost=cost)
+
+
+def _chosen(schedule: Schedule, every: Sequence[_Choice], model: LinkModel, least: float) -> list[_Choice]:
+    """Those with which the plan takes least: what they would hide, the compiler may hide as well (`cost.prefetch`)."""
+    if not gathers_beside_products(model.target):
+        return list(every)
+
+    def gains(choice: _Choice, others: list[_Choice]) -> bool:
+        steps = choice.ordered.steps[choice.group.first : choice.group.last + 1]
+        saved = time_of(_with(schedule, others), model) - time_of(_with(schedule, [*others, choice]), model)
+        return saved > least * blocking_s(steps)
+
+    up, down = list[_Choice](), list(every)
+    for choice in every:
+        up += [choice] if gains(choice, up) else []
+    for choice in reversed(every):
+        others = [each for each in down if each is not choice]
+        down = down if gains(choice, others) else others
+    return min(up, down, key=lambda choices: time_of(_with(schedule, choices), model))
+
+
+def _with(schedule: Schedule, choices: Sequence[_Choice]) -> Schedule:
+    return all_of(schedule, [(each.ordered, each.group) for each in choices]) if choices else schedule
 
 
 def _with_turned(schedule: Schedule) -> Schedule:

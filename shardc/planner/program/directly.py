@@ -39,7 +39,9 @@ def directly(planned: PlannedProgram, model: CostModel, objective: Objective) ->
     schedule = planned.schedule
     found = [_best(chain, schedule, model, objective) for chain in _chains(schedule)]
     runs = [run for run, _ in found if run is not None]
-    return Directly(with_runs(runs, planned, objective) if runs else None, sum(unwritten for _, unwritten in found))
+    return Directly(
+        with_runs(runs, planned, objective, model) if runs else None, sum(unwritten for _, unwritten in found)
+    )
 
 
 def _chains(schedule: Schedule) -> Iterator[tuple[Step, ...]]:

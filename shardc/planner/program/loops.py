@@ -290,7 +290,7 @@ def planned_at_once(
     check_bytes(schedule)
     notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
     notes += order_notes(program)
-    return PlannedProgram(schedule, statements, cost_of(schedule), notes, peaks=state.peaks)
+    return PlannedProgram(schedule, statements, cost_of(schedule, model), notes, peaks=state.peaks)
 
 
 def check_bytes(schedule: Schedule) -> None:

@@ -31,13 +31,13 @@ def least(found: PlannedProgram, model: CostModel, objective: Objective, memory:
     """
     if objective is not Objective.TIME or model.alone.measured is None or not computed(found.schedule.program):
         return found
-    fits = [each for each in strategies(found) if memory is None or each.cost.peak_bytes <= memory]
+    fits = [each for each in strategies(found, model) if memory is None or each.cost.peak_bytes <= memory]
     limit = NEAR * min(each.cost.time_s for each in (found, *fits))
     near = (each for each in (found, *fits) if each.cost.time_s <= limit)
     return min(near, key=lambda each: (sum(step.is_collective for step in each.schedule.steps), each.cost.time_s))
 
 
-def strategies(found: PlannedProgram) -> Iterator[PlannedProgram]:
+def strategies(found: PlannedProgram, model: CostModel) -> Iterator[PlannedProgram]:
     """Other ways to do the one statement of a program, the cheapest first."""
     if len(found.statements) != 1 or not isinstance(found.statements[0], PlannedStatement) or found.schedule.by:
         return
@@ -49,4 +49,4 @@ def strategies(found: PlannedProgram) -> Iterator[PlannedProgram]:
         other = replace(schedule, block=block)
         if not list(faults_of(other)):
             statement = found.statements[0].led_by(strategy, found.statements[0].gap)
-            yield replace(found, schedule=other, cost=cost_of(other), statements=(statement,))
+            yield replace(found, schedule=other, cost=cost_of(other, model), statements=(statement,))

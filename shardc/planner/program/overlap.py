@@ -2,7 +2,7 @@
 
 off    every step by itself; tuning tries no forms
 auto   as a ring where its price is clearly less than its steps', and such prices are known to be right; only by time.
-       Tuning tries forms, and keeps what replays fastest
+       What the compiler would begin early anyway gains nothing. Tuning tries forms, and keeps what replays fastest
 on     each product in the form of the least price, where that is less than its steps'
 
 A memory limit is kept: where what is done as one would hold more, every step is done by itself. What another plan takes

@@ -72,12 +72,12 @@ def otherwise(found: PlannedProgram, model: CostModel, idle: Idle) -> Iterator[P
     """Other plans of a program, which may be the better ones with products done as one with collectives: strategies of
     its plan; of a small one the plan on the mesh as given, with its strategies, and the plan by bytes there."""
     program = (found.whole or found.schedule).program
-    yield from strategies(found)
+    yield from strategies(found, model)
     if not 0 < computed(program) <= SMALL:
         return
     if found.schedule.by is not None:
         whole = plan_program(program, model, idle=idle)
-        yield from (whole, *strategies(whole))
+        yield from (whole, *strategies(whole, model))
     yield plan_program(program, model, Objective.BYTES, idle=idle)
 
 

@@ -48,14 +48,14 @@ def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> S
     return replace(found, time_s=time + copy.time_s, spelled=partial(added, found, copy))
 
 
-def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective) -> PlannedProgram:
+def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective, model: CostModel) -> PlannedProgram:
     """The plan with each run as one move."""
     block, statements = in_block(runs, planned.schedule.block, planned.statements, objective)
     changed = replace(planned.schedule, block=_compact(block))
     gaps = {str(gap) for each in planned.statements for gap in gaps_of(each)}
     notes = tuple(note for note in planned.notes if note not in gaps)
     notes += tuple(str(gap) for each in statements for gap in gaps_of(each))
-    return replace(planned, schedule=changed, statements=statements, cost=cost_of(changed), notes=notes)
+    return replace(planned, schedule=changed, statements=statements, cost=cost_of(changed, model), notes=notes)
 
 
 def in_block(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
 from shardc.cost.model import CostModel
@@ -18,6 +19,7 @@ from shardc.ir.operations import IllegalMove
 from shardc.ir.plan import Rule, StatementNumber, Step, ValueNumber
 from shardc.ir.program import For, Program, Statement, bound_by, same_array
 from shardc.ir.sharding import Array, Axes, Sharding, with_dim
+from shardc.lowering.timed import gathers_beside_products
 from shardc.planner.options import Objective
 from shardc.planner.problem import Problem
 from shardc.planner.statement.build import NAMED, Builder
@@ -43,26 +45,37 @@ class Done(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The steps in order, a loop's once with the number of its trips."""
+    """The steps in order, a loop's once with the number of its trips, and the seconds of all."""
 
     steps: tuple[Done, ...]
+    time_s: float
 
     @property
     def wire_bytes(self) -> int:
         return sum(done.times * done.step.cost.wire_bytes for done in self.steps)
-
-    @property
-    def time_s(self) -> float:
-        return sum(done.times * done.step.cost.time_s for done in self.steps)
 
 
 def as_written(program: Program, model: CostModel, given: Sequence[Array]) -> Written | None:
     """The program from inputs that lie so; None where the rules lead nowhere."""
     try:
         writer = _Writer(Problem(program, model, Objective.TIME, program.mesh.names), given)
-        return Written(tuple(writer.all()))
+        steps = tuple(writer.all())
+        return Written(steps, _time_s(steps, model))
     except (IllegalMove, ShardcError, _NoRule):
         return None
+
+
+def _time_s(steps: Sequence[Done], model: CostModel) -> float:
+    """As a plan's: what stands together is one block."""
+    if not gathers_beside_products(model.target):
+        return sum(done.times * done.step.cost.time_s for done in steps)
+    from shardc.cost.prefetch import time_of_steps  # with what prices rings, as in `cost.sums`
+
+    time = 0.0
+    for times, every in groupby(steps, lambda done: done.times):
+        block = list(every)
+        time += times * time_of_steps([done.step for done in block], block[-1].values, model)
+    return time
 
 
 class _Writer:

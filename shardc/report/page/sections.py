@@ -45,8 +45,9 @@ def sums(plan: PlanView) -> Element:
     of_bound = f"{cost.wire_bytes / bound:.2f}× the lower bound" if bound else ""
     all_wire, all_flops = on_all(plan)
     share = f"{100 * cost.communication_s / cost.time_s:.0f} % of the time" if cost.time_s else ""
+    early = f"{in_seconds(cost.prefetched_s)} of gathers beside products" if cost.prefetched_s else ""
     tiles = (
-        ("time", in_seconds(cost.time_s), "as priced, per run"),
+        ("time", in_seconds(cost.time_s), "; ".join(filter(None, ("as priced, per run", early)))),
         ("wire bytes", in_bytes(cost.wire_bytes), "; ".join(filter(None, (f"per device{all_wire}", of_bound)))),
         ("compute", in_seconds(cost.compute_s), f"{in_flops(cost.flops)} per device{all_flops}"),
         ("communication", in_seconds(cost.communication_s), share),

@@ -1,0 +1,177 @@
+"""Gathers that the compiler begins before a product that does not wait for them: the two take as long as the longer.
+
+    A = AllGather A; T = A · B; C = AllGather C; y = T · C        A; then C beside T; then y
+
+libtpu takes the steps of a block in an order of its own. As seen, of those that are ready it does
+
+    first      what is neither sent nor a product that sums over a dim
+    then       a product, and beside it a gather, which may go on beside the next; one gather at a time
+    then       collectives; before a product that has nothing beside it, since after them there may be a gather
+
+What is done as one (`Together`) is sent with its product, and has no other gather beside it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from shardc.cost.model import CostModel
+from shardc.cost.together import group_s, time_together
+from shardc.ir.collectives import AllGather
+from shardc.ir.plan import Einsum, Loop, Schedule, Step
+from shardc.ir.sharding import Array
+from shardc.lowering.timed import gathers_beside_products
+
+
+class _Kind(Enum):
+    """What the order depends on."""
+
+    OTHER = "other"
+    PRODUCT = "product"
+    GATHER = "gather"
+    MOVE = "move"
+
+
+class Work(NamedTuple):
+    """A step by itself, or a group of them: their places, and the seconds that they take."""
+
+    places: range
+    kind: _Kind
+    seconds: float
+
+
+class Taken(NamedTuple):
+    """A work, and when it is begun, in seconds."""
+
+    work: Work
+    start_s: float
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.work.seconds
+
+
+def time_of(schedule: Schedule, model: CostModel) -> float:
+    """Seconds of all steps: those of a group as one, gathers beside products."""
+    return max((each.end_s for each in in_order(schedule, model)), default=0.0)
+
+
+def prefetched_s(schedule: Schedule, model: CostModel) -> float:
+    """How many seconds less that is than one after another."""
+    return max(0.0, time_together(schedule, model) - time_of(schedule, model))
+
+
+def time_of_steps(steps: Sequence[Step], values: Sequence[Array], model: CostModel) -> float:
+    """Seconds of steps that are no loops, each by itself."""
+    works = [Work(range(n, n + 1), _kind(step, values), step.cost.time_s) for n, step in enumerate(steps)]
+    taken = _taken(steps, works) if gathers_beside_products(model.target) else _one_by_one(works)
+    return max((each.end_s for each in taken), default=0.0)
+
+
+def in_order(schedule: Schedule, model: CostModel) -> tuple[Taken, ...]:
+    """The works of a block, as the compiler takes them; where it begins none early, as they stand."""
+    works = list(_works(schedule, model))
+    if not gathers_beside_products(model.target):
+        return tuple(_one_by_one(works))
+    return tuple(_taken(schedule.steps, works))
+
+
+def _works(schedule: Schedule, model: CostModel) -> Iterator[Work]:
+    groups = {group.first: group for group in schedule.together}
+    grouped = {place for group in schedule.together for place in group.places}
+    for place, step in enumerate(schedule.steps):
+        if (group := groups.get(place)) is not None:
+            yield Work(group.places, _Kind.MOVE, group_s(schedule, group, model))
+        elif place not in grouped:
+            yield Work(range(place, place + 1), _kind(step, schedule.values), _seconds(schedule, step, model))
+
+
+def _kind(step: Step, values: Sequence[Array]) -> _Kind:
+    if isinstance(step.op, AllGather):
+        return _Kind.GATHER
+    if step.is_collective:
+        return _Kind.MOVE
+    if not isinstance(step.op, Einsum) or len(step.operands) == 1:
+        return _Kind.OTHER
+    given = {dim for operand in step.operands for dim in values[operand].dims}
+    return _Kind.OTHER if given <= set(values[step.result].dims) else _Kind.PRODUCT
+
+
+def _seconds(schedule: Schedule, step: Step, model: CostModel) -> float:
+    """Of a loop so many as of all its trips."""
+    op = step.op
+    return op.trips * time_of(schedule.inside(op), model) if isinstance(op, Loop) else step.cost.time_s
+
+
+def _one_by_one(works: Sequence[Work]) -> Iterator[Taken]:
+    now = 0.0
+    for work in works:
+        yield Taken(work, now)
+        now += work.seconds
+
+
+def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
+    """By the rule above; of equals the first in the plan."""
+    ready, now, sent = _Ready(steps, works), 0.0, None
+    while True:
+        if sent is not None and sent.end_s <= now:
+            ready.finish(sent.work)
+            sent = None
+            continue
+        work = ready.take(_Kind.OTHER)
+        if work is None and (sent is not None or ready.has(_Kind.GATHER) or not ready.has(_Kind.MOVE)):
+            work = ready.take(_Kind.PRODUCT)
+            gather = None if work is None or sent is not None else ready.take(_Kind.GATHER)
+            if gather is not None:
+                sent = Taken(gather, now)
+                yield sent
+        if work is None and sent is not None:
+            now = sent.end_s
+            continue
+        if work is None:
+            work = ready.take(_Kind.GATHER, _Kind.MOVE)
+        if work is None:
+            return
+        yield Taken(work, now)
+        now += work.seconds
+        ready.finish(work)
+
+
+class _Ready:
+    """The works whose operands are there, of each kind the first first."""
+
+    def __init__(self, steps: Sequence[Step], works: Sequence[Work]) -> None:
+        made = {value: n for n, work in enumerate(works) for p in work.places for value in steps[p].results}
+        read = [{made.get(v, n) for p in work.places for v in steps[p].operands} for n, work in enumerate(works)]
+        self._works = works
+        self._waits = [len(numbers - {n}) for n, numbers in enumerate(read)]
+        self._readers = defaultdict[int, list[int]](list)
+        for number, numbers in enumerate(read):
+            for each in numbers - {number}:
+                self._readers[each].append(number)
+        self._numbers = {id(work): number for number, work in enumerate(works)}
+        self._heaps: dict[_Kind, list[int]] = {kind: [] for kind in _Kind}
+        for number, waits in enumerate(self._waits):
+            if not waits:
+                self._add(number)
+
+    def has(self, kind: _Kind) -> bool:
+        return bool(self._heaps[kind])
+
+    def take(self, *kinds: _Kind) -> Work | None:
+        """The first of these kinds, which is ready no more."""
+        heap = min((self._heaps[kind] for kind in kinds if self._heaps[kind]), key=lambda heap: heap[0], default=None)
+        return None if heap is None else self._works[heappop(heap)]
+
+    def finish(self, work: Work) -> None:
+        for reader in self._readers[self._numbers[id(work)]]:
+            self._waits[reader] -= 1
+            if not self._waits[reader]:
+                self._add(reader)
+
+    def _add(self, number: int) -> None:
+        heappush(self._heaps[self._works[number].kind], number)

@@ -1,0 +1,130 @@
+"""Gathers beside products: orders worked by hand, what is true of every order, and what a compiler was seen to take."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardc
+from shardc.cost.prefetch import in_order, time_of
+from shardc.cost.together import time_together
+from shardc.ir.collectives import AllGather
+from shardc.ir.plan import Loop
+from shardc.testing import strategies
+
+CHAIN = """H1[B_X, D1] = A[B_X, D] · W1[D_X, D1]
+H2[B_X, D2] = H1 · W2[D1_X, D2]
+H3[B_X, D3] = H2 · W3[D2_X, D3]"""
+GATED = """U[B_X, F] = x[B_X, D] · Wu[D_X, F]
+G[B_X, F] = x · Wg[D_X, F]
+y[B_X, D] = (silu(G) ⊙ U) · Wd[F, D_X]"""
+WAITING = "k[B_X, D] = x[B_X, E] · V[E, D]; y[C_X, B] = q[C_X, D] · k[B, D]"
+LONG = "a[B_X, D] = x[B_X, E] · V[E, D]; b[B_X, D] = x · U[E, D]; y[B_X, C] = a · W[D_X, C]"
+LAYERS = "for L { h[B_X, F] = relu(x[B_X, D]) · W[L, D_X, F]; x[B_X, D] = h · V[L, F_X, D] }"
+
+
+def planned(text, topology="v5e:2x4", mesh="X=8", size=1024):
+    loops = {"L": 3} if "for L" in text else {}
+    parsed = shardc.parse(text, mesh=mesh, dims=loops, dtype="bf16", topology=topology)
+    sizes = dict.fromkeys((dim for bound in parsed.inputs for dim in bound.dims), size) | loops
+    return shardc.plan(text, mesh=mesh, dims=sizes, dtype="bf16", topology=topology, overlap="off", idle="keep")
+
+
+def timed(schedule, gather, product):
+    """The same with so many seconds for each gather and product, and none for what else there is."""
+
+    def of(block):
+        steps = tuple(replace(step, op=op(step), cost=replace(step.cost, time_s=seconds(step))) for step in block.steps)
+        return replace(block, steps=steps)
+
+    def op(step):
+        return replace(step.op, body=of(step.op.body)) if isinstance(step.op, Loop) else step.op
+
+    def seconds(step):
+        if isinstance(step.op, Loop):
+            return step.op.trips * sum(each.cost.time_s for each in of(step.op.body).steps)
+        return gather if isinstance(step.op, AllGather) else product if step.cost.time_s > 1e-6 else 0.0
+
+    return replace(schedule, block=of(schedule.block))
+
+
+@pytest.mark.parametrize(
+    ("text", "gather", "product", "seconds"),
+    [
+        (CHAIN, 3.0, 2.0, 3 + 3 + 3 + 2),  # the first gather; two beside products, which they outlast; the last product
+        (CHAIN, 2.0, 3.0, 2 + 3 + 3 + 3),
+        (GATED, 3.0, 2.0, 3 + 3 + 3 + 2),  # that of Wd beside the product of U or of G
+        (WAITING, 3.0, 2.0, 2 + 3 + 2),  # k is gathered after it is computed
+        (LONG, 3.0, 2.0, 2 + 2 + 2),  # one gather beside two products
+        (LAYERS, 3.0, 2.0, 3 * (3 + 3 + 2)),  # a trip after the other
+    ],
+)
+def test_by_hand(text, gather, product, seconds):
+    plan = planned(text)
+    schedule = timed(plan.schedule, gather, product)
+    assert time_of(schedule, plan._model) == seconds
+    elsewhere = planned(text, "v5p:2x2x2")
+    schedule = timed(elsewhere.schedule, gather, product)
+    assert time_of(schedule, elsewhere._model) == time_together(schedule, elsewhere._model) > seconds or text == WAITING
+
+
+def test_a_sum_is_done_before_a_product_that_has_no_gather_beside_it():
+    """A gather comes after it; and a product that has one beside it comes before."""
+    text = "d[E_X, D] = x[B_X, E] · g[B_X, D]; y[C_X, D] = q[C_X, E] · d[E, D]; z[B_X, C] = x · V[E, C]"
+    plan = planned(text)
+    steps = [plan.schedule.steps[each.work.places[0]] for each in in_order(plan.schedule, plan._model)]
+    assert [step.name for step in steps] == ["Einsum", "ReduceScatter", "AllGather", "Einsum", "Einsum"]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_of_every_order(data):
+    """Every step once, none before its operands are there; one product at a time, and one collective; and no longer
+    than one after another, nor shorter than what is computed, or sent."""
+    case = data.draw(strategies.programs(max_axes=2, max_size=4))
+    mesh = case.mesh
+    topology = {1: "v5e:1x1", 2: "v5e:2x1", 4: "v5e:2x2", 8: "v5e:2x4", 16: "v5e:4x4"}.get(mesh.devices)
+    if topology is None:
+        return
+    try:
+        plan = shardc.plan(case.text, mesh=dict(mesh.axes), dims=case.dims, topology=topology, dtype="bf16")
+    except shardc.ShardcError as error:
+        assert error.code in ("SHC220", "SHC224")
+        return
+    schedule, model = plan.schedule, plan._model.on(plan.schedule.by)
+    taken = in_order(schedule, model)
+    assert sorted(place for each in taken for place in each.work.places) == list(range(len(schedule.steps)))
+    ends = {
+        value: each.end_s for each in taken for place in each.work.places for value in schedule.steps[place].results
+    }
+    for each in taken:
+        inside = {value for place in each.work.places for value in schedule.steps[place].results}
+        for place in each.work.places:
+            for value in set(schedule.steps[place].operands) - inside - set(schedule.inputs):
+                assert ends[value] <= each.start_s + 1e-12
+    moved = [schedule.steps[each.work.places[0]].is_collective for each in taken]
+    for kind in (False, True):
+        spans = sorted((each.start_s, each.end_s) for each, sent in zip(taken, moved, strict=True) if sent is kind)
+        assert all(one[1] <= other[0] + 1e-12 for one, other in pairwise(spans))
+        total, all_s = sum(end - start for start, end in spans), time_of(schedule, model)
+        assert total <= all_s + 1e-12
+    assert math.isclose(plan.cost.time_s, time_of(schedule, model), abs_tol=1e-12)
+    assert plan.cost.time_s <= time_together(schedule, model) + 1e-12
+    assert plan.timeline.step_s == pytest.approx(plan.cost.time_s, abs=1e-11 * (1 + len(schedule.steps)))
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize("topology", ["v5e:2x4", "v5e:8x8"])
+@pytest.mark.parametrize("text", [CHAIN, GATED, LONG, LAYERS])
+def test_a_compiler_takes_as_long(text, topology):
+    """One gather more that waits, or one fewer, is a fifth of these."""
+    pytest.importorskip("libtpu")
+    plan = planned(text, topology, "X=8" if topology == "v5e:2x4" else "X=8,Y=8", 8192)
+    replayed = plan.verify().replayed
+    assert plan.cost.prefetched_s > 0.1 * plan.cost.time_s
+    assert plan.cost.time_s == pytest.approx(replayed.step_s, rel=0.1)
+    begun = [event for event in replayed.events if event.is_async and event.kind == "AllGather"]
+    assert begun
