@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from shardc.cost.model import CostModel
 from shardc.cost.together import group_s, time_together
-from shardc.ir.collectives import AllGather
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Loop, Schedule, Step
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import gathers_beside_products
@@ -91,7 +91,7 @@ def _works(schedule: Schedule, model: CostModel) -> Iterator[Work]:
 
 
 def _kind(step: Step, values: Sequence[Array]) -> _Kind:
-    if isinstance(step.op, AllGather):
+    if step.op.facts.kind is Kind.GATHER:
         return _Kind.GATHER
     if step.is_collective:
         return _Kind.MOVE

@@ -159,9 +159,9 @@ class _Writer:
         yield from [self._sent(LEFT)] if turns else []
         yield from self._own()
         yield from self._partial(PIECE, rounded=True)
-        if not turns:
+        if not turns:  # computed with its product, the sum would let that wait for what comes
             apart = call(BARRIER, Items((Name(PIECE), Name(RIGHT))))
-            yield Line(PIECE, Index(apart, 0), "apart from the sum, which waits for what came by")
+            yield Line(PIECE, Index(apart, 0), "apart from the sum")
         came = _sum(Name(RIGHT), Name(LEFT)) if turns else Name(RIGHT)
         leaves = str(self.schedule.values[self.moved.result])
         yield Line(self.target.name, _sum(came, Name(PIECE)), "" if self.ring.gathered_after else leaves)
