@@ -51,13 +51,13 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--times", type=int, default=16)
     parser.add_argument("--objective", choices=("time", "bytes"), default="time")
-    parser.add_argument("--topology", choices=list(SLICES), action="append")
+    parser.add_argument("--topology", action="append", help="of v5e:2x4, v5e:4x4, v5p:2x2x2 if none is named")
     asked = parser.parse_args()
     examples = sorted((Path(__file__).parents[2] / "examples").glob("*.shard"))
     rows = list[list[object]]()
     for path in asked.files or examples:
         name, text, axes = named(path)
-        for topology in asked.topology or list(SLICES):
+        for topology in asked.topology or SLICES:
             for backward in (False, True):
                 found = row(larger(text, asked.times), axes, topology, backward, asked.objective)
                 rows.append([name, topology, "with gradients" if backward else "", *found])

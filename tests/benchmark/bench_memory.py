@@ -21,7 +21,7 @@ from tabulate import tabulate
 
 import shardc
 
-SLICES = {"v5e:2x4": (2, 4), "v5e:4x4": (4, 4), "v5p:2x2x2": (2, 4)}
+SLICES = ("v5e:2x4", "v5e:4x4", "v5p:2x2x2")
 UNARY = ("relu", "gelu", "silu", "exp", "tanh", "square", "neg")
 BINARY = ("+", "-", "⊙", "/")
 
@@ -40,8 +40,9 @@ def named(path: Path) -> tuple[str, str, list[str]]:
 
 def sizes_on(topology: str, axes: list[str]) -> dict[str, int]:
     """Of a mesh of one to three axes on a slice."""
-    devices = math.prod(SLICES[topology])
-    sizes = {1: (devices,), 2: SLICES[topology], 3: (2, 2, devices // 4)}[len(axes)]
+    first, *others = map(int, topology.partition(":")[2].split("x"))
+    devices = first * math.prod(others)
+    sizes = {1: (devices,), 2: (first, devices // first), 3: (2, 2, devices // 4)}[len(axes)]
     return dict(zip(axes, sizes, strict=True))
 
 
@@ -93,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--chains", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--topology", choices=list(SLICES), action="append")
+    parser.add_argument("--topology", choices=SLICES, action="append")
     parser.add_argument("--only", default="")
     parser.add_argument("--gradients", action="store_true")
     asked = parser.parse_args()
