@@ -11,7 +11,7 @@ left at the end is then no more than the least sum, and the assignment found is 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from shardc.planner.whole.prices import NEVER, PriceArray
 
 MOST = 6_000_000  # entries of a table
 SMALL = 20_000  # entries of a table that is quicker to make than to prune
+FEWER = 100_000  # entries of a table, where many are made to improve an assignment
+ROUNDS = 4  # of such improvements, at most
 AT_ONCE = 1 << 21  # entries that are added before the least is taken
 
 
@@ -91,7 +93,8 @@ def solve(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = MO
     states = _back(removed, sizes, [0] * len(sizes))
     if not exact:
         states = improved(states, factors, sizes)
-    price = min(NEVER, sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors))
+        states = improved_at_once(states, factors, sizes, min(FEWER, max_entries))
+    price = min(NEVER, _sum(factors, states))
     return Solved(tuple(states), price, min(bound, price))
 
 
@@ -130,6 +133,25 @@ class _Tables:
         for node in factor.nodes:
             self._own[node].append(factor)
             self._leaves[node] = _size_without(node, self._own[node], self._sizes)
+
+    def widest(self, spared: Set[int]) -> int:
+        """Of the nodes that are left that with which most tables go, of those not spared if there are any."""
+        nodes = [node for node in self._own if node not in spared] or [*self._own]
+        return max(nodes, key=lambda each: (self._sizes[each] ** len(self._own[each]), -each))
+
+    def fix(self, node: int, state: int) -> None:
+        """Leaves a node this state alone: its tables lose it."""
+        mine = self._own.pop(node)
+        del self._leaves[node]
+        gone = {id(factor) for factor in mine}
+        for other in _around(node, mine):
+            self._own[other] = [factor for factor in self._own[other] if id(factor) not in gone]
+            self._leaves[other] = _size_without(other, self._own[other], self._sizes)
+        for factor in mine:
+            left = tuple(each for each in factor.nodes if each != node)
+            if left:
+                at = tuple(state if each == node else slice(None) for each in factor.nodes)
+                self.add(Factor(left, factor.table[at]))
 
 
 def _around(node: int, factors: Sequence[Factor]) -> tuple[int, ...]:
@@ -213,6 +235,45 @@ def improved(states: list[int], factors: Sequence[Factor], sizes: Sequence[int])
             better = better or _price(mine, states, node, found) < _price(mine, states, node, states[node])
             states[node] = found
     return states
+
+
+def improved_at_once(
+    states: list[int], factors: Sequence[Factor], sizes: Sequence[int], max_entries: int
+) -> list[int]:
+    """All nodes but a few take their best states at once, given those few, others in each round; until none gains.
+
+        a —f— b —g— c —h— a      with a as it is, b and c are two nodes of a chain, which are solved exactly
+    """
+    spared, price = set[int](), _sum(factors, states)
+    for _ in range(ROUNDS):
+        states, fixed = _given_a_few(states, factors, sizes, max_entries, spared)
+        before, price = price, _sum(factors, states)
+        if price == before and fixed <= spared:
+            break
+        spared |= fixed
+    return states
+
+
+def _given_a_few(
+    states: list[int], factors: Sequence[Factor], sizes: Sequence[int], max_entries: int, spared: Set[int]
+) -> tuple[list[int], set[int]]:
+    """Nodes are removed while that leaves no table that is too large; else one keeps its state."""
+    of_node, removed, fixed = _Tables(sizes, factors), list[tuple[int, list[Factor]]](), set[int]()
+    while of_node.least < math.inf:
+        if of_node.least > max_entries:
+            node = of_node.widest(spared)
+            of_node.fix(node, states[node])
+            fixed.add(node)
+            continue
+        node, mine = of_node.next()
+        removed.append((node, mine))
+        if mine and (found := _without(mine, node, sizes)).nodes:
+            of_node.add(found)
+    return _back(removed, sizes, states), fixed
+
+
+def _sum(factors: Sequence[Factor], states: Sequence[int]) -> int:
+    return sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors)
 
 
 def _price(factors: Sequence[Factor], states: list[int], node: int, state: int) -> int:
