@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardc.planner.whole.eliminate import Factor, easier, solve
+from shardc.planner.whole.eliminate import Factor, easier, improved_at_once, solve
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.prune import prune
 
@@ -49,6 +49,21 @@ def test_where_tables_are_too_large_the_bound_is_a_bound_and_the_price_an_assign
         other = [tuple(slice(None) if n == node else found.states[n] for n in f.nodes) for f in factors]
         every = sum((f.table[at] for f, at in zip(factors, other, strict=True)), np.zeros(size, dtype=np.int64))
         assert found.price <= every.min()
+
+
+@settings(max_examples=200, deadline=None)
+@given(sums(), st.integers(1, 8), st.data())
+def test_all_nodes_but_a_few_at_once_are_no_dearer_and_of_a_chain_the_best(case, most, data):
+    """Of tables of one node, or of two next to each other, no node need keep its state."""
+    sizes, factors = case
+
+    def price(states, tables):
+        return sum(int(f.table[tuple(states[n] for n in f.nodes)]) for f in tables)
+
+    states = [data.draw(st.integers(0, size - 1)) for size in sizes]
+    assert price(improved_at_once(states, factors, sizes, most), factors) <= price(states, factors)
+    chain = [f for f in factors if len(f.nodes) == 1 or abs(f.nodes[0] - f.nodes[1]) == len(f.nodes) - 1 == 1]
+    assert min(NEVER, price(improved_at_once(states, chain, sizes, max(sizes)), chain)) == least(sizes, chain)
 
 
 @settings(max_examples=200, deadline=None)

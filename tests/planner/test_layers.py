@@ -1,6 +1,9 @@
 """Parts of a layer as one writes them: what the plans move is what one reckons by hand."""
 
+import re
 from pathlib import Path
+
+import pytest
 
 import shardc
 
@@ -56,3 +59,15 @@ def test_a_llama_layer_gathers_each_weight_once_and_adds_up_twice():
     gathered = [step.operands[0].partition("[")[0] for step in found.steps if step.op == "AllGather"]
     weights = [name for name in gathered if name.startswith("W")]
     assert len(reduced) <= 2 and len(weights) == len(set(weights)) <= 7
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("batch", "length"), [(64, 4096), (128, 2048)])
+def test_a_layer_and_its_gradients_are_planned_near_their_bound(batch, length):
+    """1.12 and 1.15 before nodes of the factor graph took their best states at once: one gate was gathered whole."""
+    text = re.sub(r"(?m)^(mesh|chip|dims) .*$", "", (EXAMPLES / "llama_layer.shard").read_text(encoding="utf-8"))
+    sizes = {"B": batch, "T": length, "S": length, "D": 4096, "G": 8, "R": 4, "E": 128, "F": 14336}
+    layer = shardc.parse(text, mesh={"data": 8, "model": 8}, dims=sizes, topology="v5p:4x4x4", dtype="bf16")
+    plan = shardc.plan(shardc.grad(layer, whole=True))
+    gaps = [float(gap) for note in plan._found.notes for gap in re.findall(r"gap (\d\.\d+)", note)]
+    assert all(gap <= 1.02 for gap in gaps)

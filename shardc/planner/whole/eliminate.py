@@ -237,12 +237,10 @@ def improved(states: list[int], factors: Sequence[Factor], sizes: Sequence[int])
     return states
 
 
-def improved_at_once(
-    states: list[int], factors: Sequence[Factor], sizes: Sequence[int], max_entries: int
-) -> list[int]:
+def improved_at_once(states: list[int], factors: Sequence[Factor], sizes: Sequence[int], max_entries: int) -> list[int]:
     """All nodes but a few take their best states at once, given those few, others in each round; until none gains.
 
-        a —f— b —g— c —h— a      with a as it is, b and c are two nodes of a chain, which are solved exactly
+    a —f— b —g— c —h— a      with a as it is, b and c are two nodes of a chain, which are solved exactly
     """
     spared, price = set[int](), _sum(factors, states)
     for _ in range(ROUNDS):
