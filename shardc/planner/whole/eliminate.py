@@ -121,13 +121,17 @@ class _Tables:
     def next(self) -> tuple[int, list[Factor]]:
         """The node that leaves the smallest table, and its own, which are gone with it."""
         node = min(self._leaves, key=lambda each: (self._leaves[each], each))
+        return node, self._taken(node)
+
+    def _taken(self, node: int) -> list[Factor]:
+        """A node's tables, which are gone with it."""
         mine = self._own.pop(node)
         del self._leaves[node]
         gone = {id(factor) for factor in mine}
         for other in _around(node, mine):
             self._own[other] = [factor for factor in self._own[other] if id(factor) not in gone]
             self._leaves[other] = _size_without(other, self._own[other], self._sizes)
-        return node, mine
+        return mine
 
     def add(self, factor: Factor) -> None:
         for node in factor.nodes:
@@ -141,13 +145,7 @@ class _Tables:
 
     def fix(self, node: int, state: int) -> None:
         """Leaves a node this state alone: its tables lose it."""
-        mine = self._own.pop(node)
-        del self._leaves[node]
-        gone = {id(factor) for factor in mine}
-        for other in _around(node, mine):
-            self._own[other] = [factor for factor in self._own[other] if id(factor) not in gone]
-            self._leaves[other] = _size_without(other, self._own[other], self._sizes)
-        for factor in mine:
+        for factor in self._taken(node):
             left = tuple(each for each in factor.nodes if each != node)
             if left:
                 at = tuple(state if each == node else slice(None) for each in factor.nodes)
