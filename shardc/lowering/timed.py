@@ -46,8 +46,8 @@ def waits_for_gather(product_s: float, moved_s: float, target: Target) -> bool:
 @seen(
     "0.0.42.1",
     "on v5e of 32 chips and more every permute holds up what follows, XLA's own too: 8192 × 8192 × 8192 scattered over "
-    "X=16 of v5e:16x16 took 2,041 µs step by step and 4,359 as a ring, over X=8 of v5e:8x4 3,346 and 4,044. On 16 and "
-    "fewer every one lay beside products, and on v5p of any",
+    "X=16 of v5e:16x16 took 2,041 µs step by step and 4,359 as a ring, over X=8 of v5e:8x4 3,346 and 4,044. On "
+    "v5e:2x4 and 4x4 they lay beside products, as on v5p:2x2x2 and 4x4x4",
 )
 def hides_permutes(target: Target) -> bool:
     """Whether the compiler does permutes beside products."""
@@ -59,7 +59,7 @@ def hides_permutes(target: Target) -> bool:
     "an AllGather was begun before a product that does not wait for it, of other statements too, and awaited after it: "
     "A[B_X, D] through four products with FSDP weights on v5e:2x4, X=8, took 1,535 µs of 2,031, three of four gathers "
     "hidden. In loops too. No ReduceScatter, AllReduce or AllToAll; no gather beside what only computes; one at a "
-    "time. Of 38 examples at 16 times their size, forward and with gradients, no AllGather was on v5p",
+    "time. On v5p:2x2x2 none of the four",
 )
 def gathers_beside_products(target: Target) -> bool:
     """Whether the compiler does gathers beside products by itself."""
