@@ -5,11 +5,11 @@
     chunks     max((product + copies) / OF_CHUNKS, gather) + a chunk of each, which nothing hides
 
 In a ring hidden is one collective, that next to the product; of a sum for all the half that scatters. Partial products
-take longer than a whole one, and lay or add what they leave. Replayed in bf16, 16384 × 8192 × 16384 (`shardc tune`
-shows each), a ring of four takes of this price
+take longer than a whole one, and lay or add what they leave. Replayed in bf16, products of 4,096 to 16,384 (`shardc
+tune` shows each), a ring of four takes of this price
 
-    v5e:4x4, X=4, Y=4       gathered 0.89, 1.00, 1.02   scattered 0.94   summed for all 1.09
-    v5p:4x4x4, X=4, Y=16    gathered 1.50, 1.01         scattered 1.43   summed for all 1.12
+    v5e:4x4, X=4, Y=4       gathered 0.78, 0.81, 0.96   scattered 0.85, 0.98, 0.99
+    v5p:4x4x4, X=4, Y=16    scattered 1.60
 
 so that it chooses well on v5e, where products are long beside what they leave, and not on v5p: there a ring that is
 asked for (`--overlap on`) may be slower than its steps, and `shardc tune` says so. Over several axes, or one that lies
