@@ -10,7 +10,8 @@ Collectives are compared as they are, but for what is stated here:
 - *exchanged*: a ReduceScatter of small shares, or of integers, is emitted as an AllToAll, and added up: the same bytes;
 - *as one*: what a product and the collectives beside it became, where they are done as one, adds up to their bytes;
 - *left to XLA*: of a program that is, as a whole, there is nothing to compare;
-- *narrowed*: of f32 that products alone read, directly or moved again, the bf16 is moved to which they round it;
+- *narrowed*: of f32 that products alone read, directly or moved again, the bf16 is moved to which they round it, so
+  that half the bytes of the plan are predicted (`lowering.rounded`);
 - *padding*: the rows that a padded ReduceScatter puts on the neighbour come back in small permutes, not counted.
 
 One collective may also be put in another's place, by a compiler or by the emitter. Where that takes more bytes it is
@@ -19,7 +20,7 @@ not forgiven; either way it is named (`REWRITES`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.compiled.hlo.collectives import Collective, Reader
@@ -32,9 +33,9 @@ from shardc.cost.kinds import by_kind
 from shardc.cost.kinds.held import ByKind
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
-from shardc.ir.plan import Cost, Done, Schedule, Step, Together, every_step
+from shardc.ir.plan import Cost, Done, Schedule, Step, Together, ValueNumber, every_step
 from shardc.ir.sharding import Axes, spell_axes
-from shardc.lowering.rounded import rounded
+from shardc.lowering.rounded import kept
 
 TOLERANCE = 0.01
 _NARROWED = "as bf16, to which the products that read it round"
@@ -91,8 +92,7 @@ class StepMatch:
 
     @property
     def agrees(self) -> bool:
-        narrowed = self.remark == _NARROWED
-        return narrowed or abs(self.compiled_bytes - self.predicted_bytes) <= TOLERANCE * self.predicted_bytes
+        return abs(self.compiled_bytes - self.predicted_bytes) <= TOLERANCE * self.predicted_bytes
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -146,7 +146,8 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
     """Each collective of the plan with those that were compiled for it; and what is left over."""
     if schedule.by_xla:
         return [], []
-    every, as_one = list(enumerate(every_step(schedule.block))), _as_one(schedule)
+    every, as_one = [*enumerate(every_step(schedule.block))], _as_one(schedule)
+    narrow = _narrowed(done for _, done in every)
     moves = [(number, done) for number, done in every if done.step.cost.wire_bytes and done.step.is_collective]
     planned = [(number, done) for number, done in moves if done.path not in as_one]
     left = [collective for collective in compiled if collective.total_bytes]
@@ -161,10 +162,26 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
         if not found[done.path]:
             found[done.path] = _nameless(done.step, left)
             left = [collective for collective in left if collective not in found[done.path]]
-    matches = [_matched(schedule, number, done, tuple(found[done.path])) for number, done in planned]
-    grouped = [_together(schedule, group, moves, left) for group in schedule.together]
+    matches = [_matched(schedule, number, done, tuple(found[done.path]), narrow) for number, done in planned]
+    grouped = [_together(schedule, group, moves, left, narrow) for group in schedule.together]
     left = [collective for collective in left if not any(collective in match.compiled for match in grouped)]
     return _uncombined([*matches, *grouped]), left
+
+
+def _narrowed(every: Iterable[Done]) -> set[tuple[int, ...]]:
+    """The paths of the steps that leave f32 as bf16."""
+    blocks, found = dict[int, frozenset[ValueNumber]](), set[tuple[int, ...]]()
+    for done in every:
+        if id(done.block) not in blocks:
+            blocks[id(done.block)] = kept(done.block)
+        if not blocks[id(done.block)].isdisjoint(done.step.results):
+            found.add(done.path)
+    return found
+
+
+def _wire_bytes(done: Done, narrow: Collection[tuple[int, ...]]) -> int:
+    """Of a move in all trips of loops around, as it is to be compiled."""
+    return done.times * done.step.cost.wire_bytes // (2 if done.path in narrow else 1)
 
 
 def _as_one(schedule: Schedule) -> set[tuple[int, ...]]:
@@ -173,15 +190,20 @@ def _as_one(schedule: Schedule) -> set[tuple[int, ...]]:
 
 
 def _together(
-    schedule: Schedule, group: Together, moves: Sequence[tuple[int, Done]], compiled: Sequence[Collective]
+    schedule: Schedule,
+    group: Together,
+    moves: Sequence[tuple[int, Done]],
+    compiled: Sequence[Collective],
+    narrow: Collection[tuple[int, ...]],
 ) -> StepMatch:
     """What a group moves, and what was compiled under the name of one of its steps."""
     paths = [(place,) for place in group.places]
-    of = [(number, done.step) for number, done in moves if done.path in paths]
+    of = [(number, done) for number, done in moves if done.path in paths]
     became = tuple(collective for collective in compiled if path_of(collective.scope) in paths)
-    axes = schedule.mesh.ordered({axis for _, step in of for axis in step.op.axes})
-    wire = sum(step.cost.wire_bytes for _, step in of)
-    return StepMatch(of[0][0], "+".join(step.name for _, step in of), axes, wire, became, f"as one: {group.how.value}")
+    axes = schedule.mesh.ordered({axis for _, done in of for axis in done.step.op.axes})
+    wire = sum(_wire_bytes(done, narrow) for _, done in of)
+    name = "+".join(done.step.name for _, done in of)
+    return StepMatch(of[0][0], name, axes, wire, became, f"as one: {group.how.value}")
 
 
 def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
@@ -190,17 +212,19 @@ def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
     return [c for c in same if c.kind == step.name][:1] or [c for c in same if c.kind in rewritten][:1]
 
 
-def _matched(schedule: Schedule, number: int, done: Done, compiled: tuple[Collective, ...]) -> StepMatch:
+def _matched(
+    schedule: Schedule,
+    number: int,
+    done: Done,
+    compiled: tuple[Collective, ...],
+    narrow: Collection[tuple[int, ...]],
+) -> StepMatch:
     step = done.step
     axes = step.op.axes if len(step.op.on) == 1 else schedule.mesh.ordered(step.op.axes)
-    wire = done.times * step.cost.wire_bytes
-    moved = done.times > 1 and sum(collective.total_bytes for collective in compiled) == step.cost.wire_bytes
+    wire = _wire_bytes(done, narrow)
+    moved = done.times > 1 and done.times * sum(collective.total_bytes for collective in compiled) == wire
     remark = "once, not in each trip" if moved else _remark(step.name, compiled)
-    if (
-        not remark
-        and 2 * sum(collective.total_bytes for collective in compiled) == wire
-        and set(step.results) <= rounded(done.block)
-    ):
+    if not remark and done.path in narrow:
         remark = _NARROWED
     return StepMatch(number, step.name, axes, wire, compiled, remark)
 

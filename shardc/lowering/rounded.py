@@ -2,45 +2,87 @@
 
 B[J, K] = AllGather B; T = relu(A); C = T · B      gathered as bf16, half the bytes, and T lies as bf16
 D[J, K_X] = Slice B; E = A · D                     so it is where moves, or another order of dims, lie between
+D[J, K] = AllGather B; C = A · relu(D)             or functions that leave one of the numbers that they are given
+V[K, L] = AllGather V; C = softmax_K(S) · V        but not for what one kernel takes with a softmax
+
+It is said once, here: prices, the memory that is promised, and what `verify` expects are read from it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import DTYPES
-from shardc.ir.plan import Block, Einsum, Step, ValueNumber
-from shardc.lowering import tpu
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber
+from shardc.lowering import rounds
 from shardc.lowering.fusion import Reads, reads
+
+NARROW = DTYPES["bf16"]
 
 
 def as_kept(block: Block) -> Block:
-    """A block with each value in the type in which it lies in memory; sums are added up as they are."""
+    """A block with each value in the type in which it lies in memory, and is moved."""
+    found = kept(block)
+    narrow = (replace(each, dtype=NARROW) if n in found else each for n, each in enumerate(block.values))
+    return replace(block, values=tuple(narrow)) if found else block
+
+
+def kept(block: Block) -> frozenset[ValueNumber]:
+    """The values of f32 that lie as bf16, and are moved so; sums are added up as they are, and given as they lie."""
     summed = {value for step in block.steps if step.op.facts.reduces for value in step.results}
-    kept = rounded(block) - summed
-    narrow = (replace(each, dtype=DTYPES["bf16"]) if n in kept else each for n, each in enumerate(block.values))
-    return replace(block, values=tuple(narrow)) if kept else block
+    return rounded(block).difference(summed, block.inputs)
 
 
 def rounded(block: Block) -> frozenset[ValueNumber]:
-    """The values of f32 that products alone read, directly or moved."""
-    readers: dict[ValueNumber, list[Step]] = {}
-    for step in block.steps:
-        for operand in step.operands:
-            readers.setdefault(operand, []).append(step)
-    found = set[ValueNumber]()
-    for step in reversed(block.steps):
-        for value in step.results:
-            is_kept = block.values[value].dtype.name == "f32" and value not in block.outputs
-            if is_kept and value in readers and all(_rounds(reader, block, found) for reader in readers[value]):
-                found.add(value)
-    return frozenset(found)
+    """The values of f32 that products alone read, directly, moved, or in a loop."""
+    wide = {n for n, array in enumerate(block.values) if array.dtype.name == "f32"}
+    return _Rounding(block).values() if wide else frozenset()
 
 
-def _rounds(step: Step, block: Block, found: set[ValueNumber]) -> bool:
-    """Whether it reads rounded elements: a product, or what only puts them where they are read so."""
-    if isinstance(step.op, Einsum):
-        way = Reads.PRODUCT if len(step.operands) > 1 else Reads.ELEMENTS
-        return reads(step, block) is way and (way is Reads.PRODUCT or not found.isdisjoint(step.results))
-    return not found.isdisjoint(step.results) and (isinstance(step.op, Reshape) or tpu.rounds_before(step.op.facts))
+@dataclass(frozen=True, slots=True)
+class _Rounding:
+    """A block, and of its values which are known to be rounded where they are read."""
+
+    block: Block
+    found: set[ValueNumber] = field(default_factory=set)
+
+    def values(self) -> frozenset[ValueNumber]:
+        readers: dict[ValueNumber, list[Step]] = {}
+        for step in self.block.steps:
+            for operand in step.operands:
+                readers.setdefault(operand, []).append(step)
+        made = {value: step for step in self.block.steps for value in step.results}
+        for value in (*(value for step in reversed(self.block.steps) for value in step.results), *self.block.inputs):
+            is_wide = self.block.values[value].dtype.name == "f32" and value not in self.block.outputs
+            if is_wide and value in readers and all(self._rounds(reader, value, made) for reader in readers[value]):
+                self.found.add(value)
+        return frozenset(self.found)
+
+    def _rounds(self, step: Step, value: ValueNumber, made: Mapping[ValueNumber, Step]) -> bool:
+        """Whether a step reads rounded elements: a product, or what only puts them where they are read so."""
+        passes = not self.found.isdisjoint(step.results)
+        match step.op:
+            case Einsum():
+                if len(step.operands) == 1:
+                    return passes and reads(step, self.block) is Reads.ELEMENTS
+                below = (made[operand].op for operand in step.operands if operand in made)
+                return reads(step, self.block) is Reads.PRODUCT and not any(map(rounds.is_one_kernel, below))
+            case Apply(function):
+                if function == "cast":
+                    return self.block.values[step.result].dtype == NARROW
+                return passes and rounds.leaves_what_it_is_given(function)
+            case Loop():
+                return _rounded_inside(step, step.op, value)
+            case Reshape():
+                return passes
+            case _:
+                return passes and rounds.rounds_before(step.op.facts)
+
+
+def _rounded_inside(step: Step, loop: Loop, value: ValueNumber) -> bool:
+    """Whether all that a loop does with a value rounds it: of what is the same in each trip."""
+    places: Collection[int] = [place for place, operand in enumerate(step.operands) if operand == value]
+    inside = rounded(loop.body)
+    return all(place < loop.fixed and loop.body.inputs[place] in inside for place in places)

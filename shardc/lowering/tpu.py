@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardc.ir.dtypes import DTYPES, DType
-from shardc.ir.operations import Facts, Kind
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.observed import seen
@@ -118,16 +118,6 @@ def is_thin(shape: Sequence[int], devices: int) -> bool:
 
 
 # What a step takes of memory beside its operands and its result.
-
-
-@seen(
-    "0.0.42.1",
-    "f32 that products alone read, which round it to bf16, is rounded where it is made, or before it is moved to them: "
-    "gathered, exchanged, permuted or sliced once or several times; of partial sums what is added up is f32",
-)
-def rounds_before(move: Facts) -> bool:
-    """Whether what it leaves is rounded before it, if that is rounded."""
-    return move.is_move and not move.reduces
 
 
 _FLAT, _AGAIN = 2**21, 2**20  # bytes of what is copied by rows, and of what is copied again

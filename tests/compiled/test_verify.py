@@ -86,14 +86,16 @@ def test_what_moves_nothing_is_left_out(faithful):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "after", "agrees"), [("f32", "B", True), ("bf16", "B", False), ("f32", "relu(B)", False)]
+    ("dtype", "after", "is_narrow"),
+    [("f32", "B", True), ("f32", "relu(B)", True), ("bf16", "B", False), ("f32", "square(B)", False)],
 )
-def test_half_the_bytes_are_those_of_what_products_round(dtype, after, agrees):
-    """Of f32 that a product reads; not of bf16, nor of what a function reads whole."""
+def test_half_the_bytes_are_those_of_what_products_round(dtype, after, is_narrow):
+    """Of f32 that a product reads, and neither more nor less; not of bf16, nor of what a function needs whole."""
     text = f"B[J, K] = AllGather_X(W[J_X, K]); C[I_X, K] = A[I_X, J] · {after}"
     plan = shardc.plan(text, mesh={"X": 2}, dims={"I": 8, "J": 8, "K": 8}, dtype=dtype)
     ((number, step),) = [(n, step) for n, step in enumerate(plan.schedule.steps) if step.cost.wire_bytes]
-    half = step.cost.wire_bytes // 2
-    found = Collective("AllGather", "g", half, half, 2, (), ("X",), scope=f"jit(program)/shard_map/step{number}/op")
-    (only,), left = match(plan.schedule, [found])
-    assert (only.agrees, left) == (agrees, [])
+    for size in (step.cost.wire_bytes, step.cost.wire_bytes // 2):
+        scope = f"jit(program)/shard_map/step{number}/op"
+        found = Collective("AllGather", "g", size, size, 2, (), ("X",), scope=scope)
+        (only,), left = match(plan.schedule, [found])
+        assert not left and only.agrees == ((size < step.cost.wire_bytes) == is_narrow)

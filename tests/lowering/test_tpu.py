@@ -10,14 +10,14 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, How
-from shardc.lowering import held, timed, tpu, work
+from shardc.lowering import held, rounds, timed, tpu, work
 from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
 RULES = {
     name
-    for module in (tpu, timed, held, work)
+    for module in (tpu, timed, held, work, rounds)
     for name, made in inspect.getmembers(module, inspect.isfunction)
     if made.__module__ == module.__name__ and name[0] != "_" and name != "seen"
 }
@@ -115,10 +115,15 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((0, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((MIB, Beside(1, 2, 0), V5E), MIB + 32768),
         ((100, Beside(3, 2, 0), V5P), 100 + 3 * 32768), ((100, Beside(1, 0, 2), V5P), 100 + 3 * 32768 + 2 * 16384),
     ]),
-    (tpu.rounds_before, [
+    (rounds.rounds_before, [
         ((AllGather(PART, 0).facts,), True), ((Slice(PART, 0).facts,), True), ((AllReduce(PART).facts,), False),
         ((Einsum.facts,), False),
     ]),
+    (rounds.leaves_what_it_is_given, [
+        (("relu",), True), (("where",), True), (("maximum",), True), (("neg",), False), (("square",), False),
+        (("sign",), False),
+    ]),
+    (rounds.is_one_kernel, [((Apply("softmax", ("J",)),), True), ((Apply("relu"),), False), ((Einsum(),), False)]),
     (work.computes_again, [((V5P,), (12,)), ((V5E,), (12, 0))]),
     (work.work_of, [
         ((Apply("div"), BF16), 8), ((Apply("div"), F32), 12), ((Apply("silu"), BF16), 12), ((Apply("exp"), F32), 1),

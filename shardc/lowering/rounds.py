@@ -1,0 +1,43 @@
+"""What the TPU's compiler rounds to bf16 of a program in f32, and where: rules, as in `lowering.tpu`."""
+
+from __future__ import annotations
+
+from shardc.ir.functions import FUNCTIONS, Through
+from shardc.ir.operations import Facts
+from shardc.ir.plan import Apply, Op
+from shardc.lowering.observed import seen
+
+
+@seen(
+    "0.0.42.1",
+    "f32 that products alone read, which round it to bf16, is rounded where it is made, or before it is moved to them: "
+    "gathered, exchanged, permuted or sliced once or several times, by a ring or in chunks; of partial sums what is "
+    "added up is f32",
+)
+def rounds_before(move: Facts) -> bool:
+    """Whether what it leaves is rounded before it, if that is rounded."""
+    return move.is_move and not move.reduces
+
+
+_LEAVES_GIVEN = frozenset({"relu", "abs", "maximum", "minimum", "where"})
+
+
+@seen(
+    "0.0.42.1",
+    "f32 that a relu, an abs, a maximum, a minimum or a `where` reads, whose result products alone read, was gathered "
+    "as bf16, on v5e and v5p; what is negated, squared, scaled, added to, or taken the sign of was not",
+)
+def leaves_what_it_is_given(function: str) -> bool:
+    """Whether each number that a function leaves is one of those that it is given, or is that but for its sign, so that
+    they may as well be rounded before."""
+    return function in _LEAVES_GIVEN
+
+
+@seen(
+    "0.0.42.1",
+    "the shares of a softmax and a product that reads them are one kernel, to which the other operand is moved as f32, "
+    "on v5e and v5p; where a relu lies between, as bf16",
+)
+def is_one_kernel(before: Op) -> bool:
+    """Whether a product is one kernel with what left its operand."""
+    return isinstance(before, Apply) and Through.RESULT in FUNCTIONS[before.function].through
