@@ -63,6 +63,11 @@ def test_optimal_reshards_that_share_nothing_are_at_their_bound(count):
         ("T = sum_J(A[I, J_X]); S[I, K] = T ⊙ V[I, K]", ["T[I]{U_X} → T[I]"]),  # each device its own sums
         ("S[I, K] = (A[I, J_X] · V[J, K]) · W[K, L] · U[L, K2]", ["T[I]{U_X} → T[I]"]),  # for each row a number
         ("S[I, J] = A[I_X, J] + relu(A · V[J, K] · W[K, J2])", ["A[I_X, J] → A[I, J]"]),
+        (
+            "T[J2, K2] = V[J2, K2] ⊙ relu(U[J2, K2] + V); S[I, K] = A[I, J_X] · T[J, K]",
+            ["A[I, J_X] · V[J, K] → S[I, K]"],
+        ),
+        ("T = V[J, K] / V; S[I, K] = A[I, J_X] · T", ["T[I]{U_X} → T[I]"]),  # ones: for each row a number
         ("for L { T = relu(A[L, I_X, J]); S[L, I, J] = T + V[I, J] }", ["A[L, I_X, J] → A[L, I, J]"]),
         ("for L { A1 = A[L, I_X, J]; S[L, I, J] = relu(A1) }", ["A[L, I_X, J] → A[L, I, J]"]),  # a row by a name
         ("for L { S[L, I, K] = exp(A[L, I, J_X] · V[L, J, K]) }", 3 * ["A[I, J_X] · V[J, K] → S[I, K]"]),

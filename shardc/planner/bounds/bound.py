@@ -189,11 +189,21 @@ def _rank_of_elements(expr: Product | Call, below: Sequence[_Value]) -> Mapping[
         return {}
     for place, value in enumerate(below):
         others = [*below[:place], *below[place + 1 :]]
-        may_be_zero = all(other.zero_with - value.inputs for other in others)
-        is_left = function in ("mul", "div") or (function in _SUMS and may_be_zero)
+        if function in _SUMS:
+            is_left = all(other.zero_with - value.inputs for other in others)
+        else:
+            is_left = function in ("mul", "div") and all(_scales(other, value) for other in others)
         if value.dims == expr.dims and value.rank != {} and (not others or is_left):
             return value.rank
     return {}
+
+
+def _scales(other: _Value, value: _Value) -> bool:
+    """Whether an array keeps another's rank, element by element: it scales rows, or has numbers of its own. What is
+    made of the same numbers alone may undo them, as in `x / x`."""
+    if not {*value.dims} <= {*other.dims}:
+        return bool(other.inputs)
+    return other.rank != {} and bool(other.inputs - value.inputs)
 
 
 def _zero_with(expr: Expr, below: Sequence[_Value]) -> frozenset[str]:
