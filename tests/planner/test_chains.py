@@ -448,3 +448,21 @@ def test_a_pair_that_nobody_wrote_is_searched_if_it_is_no_wider_than_the_widest_
     chain = chain_of(program.statements[0].expr)
     wide = [each for each in chain.pairs() if len(chain.meeting(each)) == 5 and each not in chain.written]
     assert {_can_afford(problem, chain, pair) for pair in wide} == {is_searched}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_searched"),
+    [
+        ({"J": 2**31, "K": 8, "L": 2**31}, False),  # B · C has 2**63 bytes
+        ({"J": 2**31 - 2, "K": 8, "L": 2**31}, True),
+        ({"J": 2**27, "K": 2**26, "L": 2**27}, False),  # and multiplies 2**80 times
+        ({"J": 2**27 - 2, "K": 2**26, "L": 2**27}, True),
+    ],
+)
+def test_a_pair_that_nobody_wrote_is_searched_if_its_numbers_can_be_had(sizes, is_searched):
+    text, dims = "A[I, J] · B[J, K] · C[K, L] → R[I, L]", sizes | {"I": 1}
+    program = shardc.parse(text, mesh={"X": 2}, dims=dims)
+    problem = Problem(program, LinkModel.of(program.mesh, chip("v5p")), Objective.TIME, program.mesh.names)
+    chain = chain_of(program.statements[0].expr)
+    (pair,) = (each for each in chain.pairs() if chain.dims(each.whole) == ("J", "L"))
+    assert _can_afford(problem, chain, pair) == is_searched

@@ -17,7 +17,9 @@ from shardc.cost.topology import Part, place
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
 from shardc.planner import Objective, plan_program, plan_with_subaxes
+from shardc.planner.options import Method
 from shardc.planner.program import progress
+from shardc.planner.program.finer import Finer
 from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, matmuls, programs, reshards
 
 SECONDS = 2.0  # of one processor, for a statement's plan, its table and its JSON
@@ -260,6 +262,27 @@ def test_common_factors_of_axes_are_axes_too(text, mesh, dims, most):
     plan = shardc.plan(text, mesh=mesh, dims=dims, dtype="f32", objective="bytes")
     assert plan.cost.wire_bytes == most
     assert_means_the_program(plan.schedule)
+
+
+@pytest.mark.parametrize(
+    "text, mesh, dims, deep",
+    [
+        ("A[I_X, J_Z] → A[I_Y, J]", {"X": 4, "Y": 6, "Z": 5}, {"I": 12, "J": 10}, 0),  # at its bound by routes
+        ("A[I_W] → A[I_X]", {"W": 4, "X": 6}, {"I": 12}, 3),
+        ("A[I_W] → A[I_X]", {"W": 4, "X": 6, "Z": 16}, {"I": 12}, 0),  # among too many devices
+    ],
+)
+def test_what_is_at_its_bound_or_among_many_devices_is_not_searched_in_digits(monkeypatch, text, mesh, dims, deep):
+    tried, methods = Finer._tried, []
+
+    def noting(self, best, by, method=Method.SEARCH):
+        methods.append(method)
+        return tried(self, best, by, method)
+
+    monkeypatch.setattr(Finer, "_tried", noting)
+    shardc.plan(text, mesh=mesh, dims=dims, dtype="f32", objective="bytes")
+    assert methods.count(Method.ROUTES_IN_DIGITS) == deep
+    assert Method.ROUTES in methods
 
 
 # --- where a mesh lies on a slice

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes
+from shardc.planner.problem import Problem
+from shardc.planner.whole import local
 from shardc.planner.whole.rewrites import joined
 from shardc.testing import shardings
 
@@ -132,3 +134,26 @@ def test_only_chains_of_more_orders_than_tables_go_through_are_joined_beside_the
     (statement,) = joined(short, with_short=True).program.statements
     assert statement.expr == parsed("S[I, L] = (A[I, J] · B[J, K]) · C[K, L]", mesh, DIMS).statements[0].expr
     assert len(joined(parsed(SEVEN[1], mesh, DIMS), with_short=False).program.statements) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["C[I, K] = A[I, J_X] · B[J, K_Y]", "C[I] = sum_J(A[I, J_X])", "C[B, K] = A[B_X, J] · D[B, K, J_Y]"]
+)
+def test_of_many_ways_those_without_partial_sums_are_left(monkeypatch, text):
+    """Of operands; and they cost what they did."""
+    program = parsed(text, Mesh.of({"X": 2, "Y": 2}), DIMS | {"B": 8})
+    problem = Problem(program, model_of(program.mesh), Objective.BYTES, program.mesh.names)
+    expr = program.statements[0].expr
+    below = [(problem.search(each.dims, each.dtype), frozenset("XY")) for each in expr.operands]
+    around = problem.search(expr.dims, expr.dtype)
+    every, _ = local._products(problem, expr, around, below)
+    monkeypatch.setattr(local, "MOST_WAYS", len(every) - 1)
+    few, partial = local._products(problem, expr, around, below)
+    whole = [(way, price) for way, price in every if not any(map(_is_partial, [one for one, _ in below], way.at))]
+    assert [*few] == whole and 0 < len(few) < len(every) and partial == frozenset("XY")
+    monkeypatch.setattr(local, "MOST_WAYS", len(every))
+    assert local._products(problem, expr, around, below)[0] == every
+
+
+def _is_partial(search, number):
+    return bool(search.graph.shardings[number].unreduced)

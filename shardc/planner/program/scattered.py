@@ -60,8 +60,7 @@ def _sums_kept(block: Block, model: CostModel) -> Iterator[Run]:
 
 def _as_one(whole: Step, kept: Step) -> ReduceScatter | None:
     """An AllReduce of which each device keeps its part by the same axes; not where the text names one of the two."""
-    if not isinstance(whole.op, AllReduce) or not isinstance(kept.op, Slice):
-        return None
+    assert isinstance(whole.op, AllReduce) and isinstance(kept.op, Slice)
     told = whole.rule.is_named or kept.rule.is_named or whole.seen or kept.seen
     if told or whole.op.reduction != SUM or {*whole.op.axes} != {*kept.op.axes}:
         return None
