@@ -22,8 +22,8 @@ class Line:
     shape: str  # one of layout.SHAPES
     link: float
     width_name: str
-    stride: int = 1
-    lies: int = 0  # the physical axis
+    stride: int
+    lies: int  # the physical axis
 
     @property
     def size(self) -> int:
