@@ -18,8 +18,10 @@ from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
 from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.options import Method
+from shardc.planner.problem import Problem
 from shardc.planner.program import progress
 from shardc.planner.program.finer import Finer
+from shardc.planner.statement.nodes import table_of
 from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, matmuls, programs, reshards
 
 SECONDS = 2.0  # of one processor, for a statement's plan, its table and its JSON
@@ -191,6 +193,15 @@ def test_inputs_that_are_left_open_lie_some_way(case, units):
     program = replace(program, inputs=left_open)
     model = LinkModel.of(program.mesh, chip("v5p"))
     assert_means_the_program(with_budget(units, lambda: plan_program(program, model, Objective.TIME)).schedule)
+
+
+def test_what_only_routes_looked_at_is_proved_of_nothing():
+    """A search that ends without a goal proves no price either."""
+    program = shardc.parse("A[I_X, J_Y] · B[J, K_Y] → C[I, K_X]", mesh="X=2,Y=2", dims="I=8,J=8,K=8", dtype="f32")
+    problem = Problem(program, LinkModel.of(program.mesh, chip("v5p")), Objective.BYTES, program.mesh.names)
+    for each in (problem, problem.by_routes()):
+        table = table_of(each, program.statements[0].expr)
+        assert {table.proved(number) for number in table.seeds} == {0}
 
 
 def test_the_gap_is_in_the_notes_the_table_and_the_json():

@@ -1,15 +1,19 @@
-"""Plans that keep a memory limit: what is alive before the last statement is lowered step by step."""
+"""Plans that keep a memory limit: what is alive before the last statement is lowered step by step; and refusals."""
+
+import re
 
 import pytest
 
 import shardc
 from shardc.cost import LinkModel, chip
-from shardc.planner import Objective
+from shardc.errors import ShardcError
+from shardc.planner import Objective, plan_with_subaxes
 from shardc.planner.idle import Idle
 from shardc.planner.options import Options
 from shardc.planner.planned import Planning
 from shardc.planner.program.loops import planned_at_once
 from shardc.planner.program.memory import Limited
+from shardc.planner.program.plan import AsGiven
 
 ANY = 10**9
 SIZES = {"I": 2, "J": 2, "K": 2, "L": 4, "M": 4}
@@ -36,3 +40,23 @@ def test_no_peak_before_the_last_statement_is_passed_over(text, mesh, objective)
     every = {planned.peaks for planned in under}
     assert every <= {*found}
     assert found[:-1] == sorted({*found}, reverse=True)
+
+
+@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T = A[I_?, J_?] · B[J, K_Y]; S[I_Y, L_X] = relu(T) · C[K_?, L_?]",
+        "T = A[I_?, J_?] · B[J_?, K_?]; S[I_X, L] = T · C[K_?, L_?]",
+    ],
+)
+def test_a_refusal_names_the_leanest_plan_that_is_known(text, objective):
+    program = shardc.parse(text, mesh={"X": 2, "Y": 2}, dims=dict.fromkeys("IJKL", 64), dtype="bf16")
+    model = LinkModel.of(program.mesh, chip("v5p"))
+    with pytest.raises(ShardcError, match="SHC410") as refusal:
+        plan_with_subaxes(program, model, objective, 1)
+    named = int(re.search(r"the smallest peak found is (\d+)", str(refusal.value))[1])
+    as_given = AsGiven.of(program, model, Planning(objective, Idle.USE, planned_at_once))
+    peaks = [planned.cost.peak_bytes for planned in (*as_given.plans, *as_given._leaner)]
+    assert named <= min(peaks) < max(peaks)
+    assert plan_with_subaxes(program, model, objective, named).cost.peak_bytes <= named

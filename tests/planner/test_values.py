@@ -99,6 +99,31 @@ def test_a_meter_counts_down_and_its_budget_is_the_rest():
     assert Meter.unlimited().left > PLAN
 
 
+def test_a_meter_is_spent_where_less_than_nothing_is_left():
+    for left in range(6):
+        for units in range(8):
+            meters = [Meter(10, left) for _ in range(3)]
+            assert raises(meters[0].spend, units) == (units > left) == meters[0].is_spent
+            assert raises(meters[1].begin_on, units) == (2 * units > left) == meters[1].is_spent
+            meters[2].pay(units)
+            assert (meters[2].left, meters[2].total, meters[2].is_spent) == (left - units, 10 - units, units > left)
+            soft = Meter(10, left, is_soft=True)
+            assert not raises(soft.spend, units) and not raises(soft.begin_on, units)
+            assert soft.left == left - 2 * units
+    for units in (9, 10, 11):
+        meter = Meter(10)
+        meter.begin(units)
+        assert (meter.left, meter.total, meter.budget) == (min(units, 10), 10, Budget(10))
+
+
+def raises(spend, units):
+    try:
+        spend(units)
+    except Spent:
+        return True
+    return False
+
+
 # --- rules
 
 
