@@ -154,9 +154,15 @@ class Alone:
             return self.copy_s_per_byte
         return 1 / self.measured.exchange_bandwidth
 
-    def copy_formula(self, array: Array) -> str:
-        """`2·I·J/X / W_copy`."""
-        return formulas.local_bytes(array) + " / W_copy"
+    def copy_s(self, size: int, room: int) -> float:
+        """Of a block laid anew, which goes through memory once where it and the copy have room on the chip."""
+        if self.measured is None:
+            return 0.0
+        return size / self.chip.hbm_bandwidth if 2 * size <= room else size * self.copy_s_per_byte
+
+    def copy_formula(self, array: Array, size: int, room: int) -> str:
+        """`2·I·J/X / W_copy`, or `/ W_hbm` of what has room on the chip."""
+        return f"{formulas.local_bytes(array)} / {'W_hbm' if 2 * size <= room else 'W_copy'}"
 
     def function_formula(self, passes: Passes, operand: Array) -> str:
         """`2·2·I·J/X / W_pass`: twice through a block."""

@@ -3,9 +3,12 @@
     one      max(partial products + what they wait for the first turn, turns + a partial product) + what gathers a sum
     two      what turns both + the same
 
-A ring of 16 has 16 partial products, so that what they leave counts: where they add up, the whole result is read and
-written in f32 with each of them; where sums go round, each is added to what came. Of what goes several ways at once one
-waits for another where they share a link.
+A ring of 16 has 16 partial products, so that what they leave counts. Of what goes several ways at once one waits for
+another where they share a link. Partial products (`parts_of`)
+
+    add up           C += A[I, j] · B[j, K]: each reads and writes the whole sum in f32, the last one leaves C
+    lie apart        C[i, K] = A[i, J] · B[J, K]
+    go round         what came + A[i, J] · B[J, K] is sent on: a turn waits for the sum before it
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import math
 from itertools import combinations
 from typing import NamedTuple
 
+from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather
+from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Schedule, Step
@@ -23,8 +28,11 @@ from shardc.ir.sharding import Axes
 from shardc.lowering.meeting import Meeting
 from shardc.lowering.pairs import Pairs, pairs_along
 from shardc.lowering.rings import Ring
+from shardc.lowering.tpu import on_chip
 
-EFFICIENCY = 0.76  # of a product's speed, that its partial products reach
+LAID = 0.76  # of a product's speed, that partial products reach that are laid one beside another
+SUMMED = 0.97  # and those that are sums
+AFTER = 0.9  # of the time in which a sum is read and written, that is beside nothing where it does not fit on the chip
 _F32 = 4
 _LARGE = 2**30  # bytes
 
@@ -56,13 +64,19 @@ def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostM
     turns = _turns(ring, size, model)
     if turns is None:
         return None
-    adding = ring.size if ring.gathers and ring.dim not in schedule.values[product.result].dims else 0
-    computing = max(product.cost.time_s / EFFICIENCY, _adding_up(schedule, product, adding, model))
-    if not ring.gathers:
-        computing += (ring.size - 1) * model.alone.moving_s(2 * size, size, schedule.values[moved.result].dtype)
+    parts = parts_of(schedule, product, ring, model)
+    adding = 0.0 if ring.gathers else added_s(size, schedule.values[moved.result].dtype, model)
     after = moved.cost.time_s / 2 if moved.op.facts.kind is Kind.SUM else 0.0
-    part = computing / ring.size
-    return Beside(0.0, computing + max(0.0, turns[0] - part), sum(turns) + part, after)
+    computing = parts.computing + (ring.size - 1) * adding
+    going = sum(turns) + len(turns) * adding + parts.last
+    return Beside(0.0, computing + max(0.0, turns[0] - computing / ring.size), going, after)
+
+
+def added_s(size: int, dtype: DType, model: CostModel) -> float:
+    """Seconds of the sum of a block that came and one that is here."""
+    if model.alone.measured is None:
+        return 0.0
+    return model.alone.product_s(Amount(0, 2 * size, size, dtype, bare=size))
 
 
 def block_round(schedule: Schedule, moved: Step, ring: Ring, mesh: Mesh) -> int:
@@ -107,9 +121,9 @@ def both_around(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, m
         return None
     turned, passed, sent_on = known
     turns = meeting.rounds * (meeting.within - 1) * passed + (meeting.rounds - 1) * sent_on
-    computing = math.cbrt(product.cost.time_s**3 + _adding_up(schedule, product, meeting.count, model) ** 3)
-    part = computing / meeting.count
-    return Beside(turned, computing + max(0.0, passed - part), turns + part, 0.0)
+    parts = _summed(schedule, product, meeting.count, model)
+    waiting = max(0.0, passed - parts.computing / meeting.count)
+    return Beside(turned, parts.computing + waiting, turns + parts.last, 0.0)
 
 
 def turns_to_meet(schedule: Schedule, steps: tuple[Step, ...], meeting: Meeting, mesh: Mesh) -> tuple[Turn, Turn, Turn]:
@@ -147,8 +161,31 @@ def _sent(blocks: Blocks, model: CostModel) -> float | None:
     return sum(times) if shared else max(times)
 
 
-def _adding_up(schedule: Schedule, product: Step, times: int, model: CostModel) -> float:
-    """Seconds in which the device's memory takes the result so many times, as a sum."""
+class Parts(NamedTuple):
+    """Seconds of a product in the parts that a ring makes of it, and of the last of them."""
+
+    computing: float
+    last: float
+
+
+def parts_of(schedule: Schedule, product: Step, ring: Ring, model: CostModel) -> Parts:
+    """Those that are sums of each other, those that lie one beside another, or those that go round."""
+    if ring.gathers and ring.dim not in schedule.values[product.result].dims:
+        return _summed(schedule, product, ring.size, model)
+    computing = product.cost.time_s / (LAID if ring.gathers else SUMMED)
+    return Parts(computing, computing / ring.size)
+
+
+def _summed(schedule: Schedule, product: Step, count: int, model: CostModel) -> Parts:
+    """Each part reads and writes the sum, in f32: on the chip where both fit, and in memory beside what is computed, or
+    for the most part after it where not even one fits. The last part leaves the whole result."""
     result = schedule.values[product.result]
-    elements = result.local_bytes(model.mesh) // result.dtype.bytes
-    return 2 * _F32 * elements * times / model.chip.hbm_bandwidth
+    elements, room = result.local_bytes(model.mesh) // result.dtype.bytes, on_chip(model.target)
+    size = _F32 * elements
+    alone, adding = product.cost.time_s, 2 * size * count / model.chip.hbm_bandwidth
+    if 2 * size <= room:
+        computing = alone / SUMMED
+    else:
+        computing = math.cbrt(alone**3 + adding**3) if size <= room else alone + AFTER * adding
+    part, leaving = computing / count, model.alone.moving_s(0, elements * result.dtype.bytes, result.dtype)
+    return Parts(computing + max(0.0, leaving - part), max(part, leaving))

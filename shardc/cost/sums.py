@@ -8,6 +8,8 @@ from functools import partial
 from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel
 from shardc.ir.plan import Block, Cost, Schedule, StepCost, single_steps
+from shardc.ir.sharding import Array
+from shardc.lowering.tpu import on_chip
 
 
 def cost_of(schedule: Schedule, model: CostModel) -> Cost:
@@ -30,6 +32,14 @@ def _prefetched_s(schedule: Schedule, model: CostModel) -> float:
     from shardc.cost.prefetch import prefetched_s  # with what prices rings, which a plan for no slice needs not
 
     return prefetched_s(schedule, model)
+
+
+def copy_cost(array: Array, model: CostModel) -> StepCost:
+    """Of laying a block anew; nothing where it is not known what that takes."""
+    if model.alone.measured is None:
+        return StepCost()
+    size, room = array.local_bytes(model.mesh), on_chip(model.target)
+    return StepCost(0, 0, model.alone.copy_s(size, room), partial(model.alone.copy_formula, array, size, room))
 
 
 def loop_cost(dim: str, trips: int, body: Block) -> StepCost:

@@ -1,35 +1,36 @@
 """The time of a product done as one with collectives beside it.
 
-    ring       what is not hidden + max(product / EFFICIENCY, what is hidden + a partial product) + one hop; what is
+    ring       what is not hidden + max(partial products, what is hidden + the last of them) + one hop; what is
                scattered is added up at last
-    chunks     max((product + copies) / OF_CHUNKS, gather) + a chunk of each, which nothing hides
+    chunks     max(products, gather) + a chunk of the shorter, which nothing hides + copies
 
-In a ring hidden is one collective, that next to the product; of a sum for all the half that scatters. Partial products
-take longer than a whole one, and lay or add what they leave. Replayed in bf16, products of 4,096 to 16,384 (`shardc
-tune` shows each), a ring of four takes of this price
+In a ring hidden is one collective, that next to the product; of a sum for all the half that scatters. What partial
+products take is in `cost.rings`, as are rings over several axes, or over one that lies on several physical ones, which
+are priced by the ways of their blocks. None is chosen over an axis that is laid so that neighbours on it are none on
+the slice.
 
-    v5e:4x4, X=4, Y=4       gathered 0.78, 0.81, 0.96   scattered 0.85, 0.98, 0.99
-    v5p:4x4x4, X=4, Y=16    scattered 1.60
-
-so that it chooses well on v5e, where products are long beside what they leave, and not on v5p: there a ring that is
-asked for (`--overlap on`) may be slower than its steps, and `shardc tune` says so. Over several axes, or one that lies
-on several physical ones, a ring is priced by the ways of its blocks (`cost.rings`). None is chosen over an axis that is
-laid so that neighbours on it are none on the slice.
+On v5e:4x4 and v5e:2x4 forms are replayed within an eighth of these prices (`tests/cost/test_as_one.py`), but for sums
+that do not fit on the chip, of which some take 0.72 of it. On v5p:4x4x4 rings that gather take 0.9 to 1.3 of the price,
+and those that scatter 1.4 to 1.5, so that none is chosen there by itself: one that is asked for (`--overlap on`) may be
+slower than its steps, and `shardc tune` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
 from shardc.cost.rings import (
-    EFFICIENCY,
+    LAID,
     Beside,
     Turn,
+    added_s,
     around,
     block_round,
     both_around,
     keeps_up,
+    parts_of,
     turns_round,
     turns_to_meet,
 )
@@ -37,12 +38,10 @@ from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
 from shardc.ir.sharding import Axes
-from shardc.lowering.chunks import COUNT
+from shardc.lowering.chunks import Chunks, chunks_of
 from shardc.lowering.meeting import meeting_of
 from shardc.lowering.rings import Ring, ring_of
 from shardc.lowering.timed import hides_permutes
-
-OF_CHUNKS = 0.85
 
 
 def time_together(schedule: Schedule, model: CostModel) -> float:
@@ -65,26 +64,57 @@ def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
     product = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum))
     moves = [step.cost.time_s for step in steps if not isinstance(step.op, Einsum)]
     if group.how is How.CHUNKS:
-        on_links = sum(_on_links(schedule, step, model) for step in steps)
-        alone = product + sum(moves) - on_links
-        return Beside(0.0, alone / OF_CHUNKS, on_links, (alone + on_links) / COUNT + COUNT * hop_s)
+        chunks = chunks_of(schedule, group)
+        assert chunks is not None
+        return _in_chunks(schedule, steps, chunks, model)
     found = by_ways(schedule, group, model)
     if found is not None:
         return found
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
-    ring, computing = ring_of(schedule, group) if group.how is How.RING else None, product / EFFICIENCY
-    part = 0.0 if ring is None else computing / ring.size
-    left = moves[-1] - hidden + hop_s + (0.0 if ring is None else _added_s(schedule, steps, ring, model))
-    return Beside(sum(moves[:-1]), computing, hidden + part, left)
+    ring = ring_of(schedule, group) if group.how is How.RING else None
+    if ring is None:  # left to XLA
+        return Beside(sum(moves[:-1]), product / LAID, hidden, moves[-1] - hidden + hop_s)
+    return _around_one(schedule, steps, ring, hidden, model)
 
 
-def _added_s(schedule: Schedule, steps: Sequence[Step], ring: Ring, model: CostModel) -> float:
-    """Seconds of the last sum of what goes round, which nothing is beside."""
-    if ring.gathers or model.alone.measured is None:
-        return 0.0
-    moved = next(step for step in steps if not isinstance(step.op, Einsum))
-    size = block_round(schedule, moved, ring, model.mesh)
-    return model.alone.moving_s(2 * size, size, schedule.values[moved.result].dtype)
+def _around_one(schedule: Schedule, steps: Sequence[Step], ring: Ring, hidden: float, model: CostModel) -> Beside:
+    """Of a ring over one axis.
+
+    A[I_X, J] goes round, B[J, K] is gathered     a turn of A, then B's gather beside the other turns, then products
+    A[I_X, J] waits, B[J, K] is gathered          B's gather, then the turns of A beside products
+    """
+    product, moved = sorted(steps, key=lambda step: not isinstance(step.op, Einsum))
+    parts, left = parts_of(schedule, product, ring, model), moved.cost.time_s - hidden + model.chip.hop_latency
+    if not ring.gathers:
+        left += added_s(block_round(schedule, moved, ring, model.mesh), schedule.values[moved.result].dtype, model)
+        return Beside(0.0, parts.computing, hidden + parts.last, left)
+    (other,) = (value for value in product.operands if value != moved.result)
+    gather = next((step for step in schedule.steps if step.is_collective and step.result == other), None)
+    if ring.waits is not None or gather is None:
+        return Beside(0.0, parts.computing, hidden + parts.last, left)
+    turn = hidden / (ring.size - 1)
+    return Beside(turn, parts.computing, max(0.0, hidden - turn - gather.cost.time_s) + parts.last, left)
+
+
+def _in_chunks(schedule: Schedule, steps: Sequence[Step], chunks: Chunks, model: CostModel) -> Beside:
+    """One chunk is gathered before the first product, or after the last. What is gathered first is cut before that;
+    what is copied because of it is, at last."""
+    product, gather = sorted(steps, key=lambda step: not isinstance(step.op, Einsum))
+    on_links, block = _on_links(schedule, gather, model), schedule.values[gather.operands[0]]
+    computing = chunks.count * _chunk_s(schedule, product, chunks, model)
+    cut = 0.0 if product is steps[0] else model.alone.moving_s(2 * block.local_bytes(model.mesh), 0, block.dtype)
+    hops, copied_s = chunks.count * model.chip.hop_latency, gather.cost.time_s - on_links
+    return Beside(cut, computing, on_links, min(computing, on_links) / chunks.count + copied_s + hops)
+
+
+def _chunk_s(schedule: Schedule, product: Step, chunks: Chunks, model: CostModel) -> float:
+    """Seconds of a product of one chunk: it reads the other operand whole."""
+    *read, written = (schedule.values[value] for value in (*product.operands, product.result))
+    sizes = [array.local_bytes(model.mesh) // (chunks.count if chunks.dim in array.dims else 1) for array in read]
+    wide = max((array.dtype for array in read), key=lambda dtype: dtype.bytes)
+    left = written.local_bytes(model.mesh) // chunks.count
+    amount = Amount(product.cost.flops // chunks.count, sum(sizes), left, wide, leaves=written.dtype)
+    return max(model.alone.product_s(amount), product.cost.time_s / chunks.count)
 
 
 def by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Op
+from shardc.ir.plan import Einsum, Op
 from shardc.ir.sharding import Axes
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Shape, Target
@@ -320,6 +320,16 @@ def copies_beside_product(is_output: bool, reads_product: bool, reads_others: bo
 def slices_as_it_reads(op: Op) -> bool:
     """Whether a step takes a part of its operand, which lies in memory, without a copy of that part."""
     return op.facts.kind is Kind.LOCAL
+
+
+@seen(
+    "0.0.42.1",
+    "a digit that was gathered below another and joined with it was laid anew by 6 functions, moves and outputs of 6; "
+    "on v5e by none of 4 products, which read it as it lies",
+)
+def reads_digits(op: Op, target: Target) -> bool:
+    """Whether a step reads a joined dim whose digits lie apart."""
+    return target.generation == "v5e" and isinstance(op, Einsum)
 
 
 @seen("0.0.42.1", "one Slice after another is one Slice, and so is one before pieces are cut out")

@@ -17,7 +17,8 @@ GATHER, SCATTER, SUM, PRODUCT = AllGather(("X",), 0), ReduceScatter(("X",), 0), 
 
 
 def timed(*steps):
-    """A schedule of these operations, each of so many seconds. A product in a group reaches 0.76 of its speed alone."""
+    """A schedule of these operations, each of so many seconds. A product whose sums go round reaches 0.97 of its speed
+    alone, and one that XLA windows 0.76."""
     plan = shardc.plan("A[I, J_X] · B[J_X, K] → C[I_X, K]", mesh={"X": 2})
     first = plan.schedule.steps[0]
     made = tuple(replace(first, op=op, cost=StepCost(time_s=seconds)) for op, seconds in steps)
@@ -27,10 +28,10 @@ def timed(*steps):
 @pytest.mark.parametrize(
     ("steps", "seconds"),
     [
-        ([(PRODUCT, 7.6), (SCATTER, 4.0)], 10 + HOP),  # the collective is hidden by 10 s of products
-        ([(PRODUCT, 0.76), (SCATTER, 4.0)], 4 + 0.5 + HOP),  # of the products half by the collective
-        ([(PRODUCT, 7.6), (SUM, 4.0)], 2 + 10 + HOP),  # of a sum the half that scatters; what gathers comes after
-        ([(PRODUCT, 0.76), (SUM, 4.0)], 2 + 0.5 + 2 + HOP),
+        ([(PRODUCT, 9.7), (SCATTER, 4.0)], 10 + HOP),  # the collective is hidden by 10 s of products
+        ([(PRODUCT, 0.97), (SCATTER, 4.0)], 4 + 0.5 + HOP),  # of the products half by the collective
+        ([(PRODUCT, 9.7), (SUM, 4.0)], 2 + 10 + HOP),  # of a sum the half that scatters; what gathers comes after
+        ([(PRODUCT, 0.97), (SUM, 4.0)], 2 + 0.5 + 2 + HOP),
         ([(GATHER, 3.0), (GATHER, 4.0), (PRODUCT, 7.6)], 3 + 10 + HOP),  # of several the last
         ([(GATHER, 3.0), (GATHER, 4.0), (PRODUCT, 0.76)], 3 + 4 + HOP),
     ],
@@ -58,7 +59,7 @@ def test_a_ring_over_two_axes_takes_its_turns_or_its_products():
 
 def test_two_rings_turn_their_blocks_and_hide_the_rest():
     """Of 2·2 on v5e one turn before the products and one between, each of both operands at once, over links of their
-    own: blocks of 9 MB take 0.2 ms. Two sums of 144 MB are read and written, beside which the products take longer."""
+    own: blocks of 9 MB take 0.2 ms. Two sums of 144 MB are read and written, nine tenths of it beside nothing."""
     text, dims = "A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]", {"I": 12000, "J": 1500, "K": 12000}
     plan = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, dtype="bf16", chip="v5e", idle="keep", overlap="off")
     sums = 2 * 2 * 144e6 / CHIPS["v5e"].hbm_bandwidth
@@ -68,15 +69,15 @@ def test_two_rings_turn_their_blocks_and_hide_the_rest():
             for step in plan.schedule.steps
         )
         schedule = replace(plan.schedule, block=replace(plan.schedule.block, steps=steps))
-        seconds = 2e-4 + (product**3 + sums**3) ** (1 / 3)
+        seconds = 2e-4 + product + 0.9 * sums
         assert group_s(schedule, Together(0, 2, How.RINGS), plan._model) == pytest.approx(seconds)
 
 
 def test_steps_outside_of_groups_come_one_after_another():
-    schedule = timed((GATHER, 5.0), (PRODUCT, 7.6), (SCATTER, 4.0), (PRODUCT, 2.0))
+    schedule = timed((GATHER, 5.0), (PRODUCT, 9.7), (SCATTER, 4.0), (PRODUCT, 2.0))
     grouped = replace(schedule, together=(Together(1, 2, How.RING),))
     assert time_together(grouped, MODEL) == pytest.approx(5 + 10 + HOP + 2)
-    assert time_together(schedule, MODEL) == pytest.approx(5 + 7.6 + 4 + 2)
+    assert time_together(schedule, MODEL) == pytest.approx(5 + 9.7 + 4 + 2)
 
 
 @pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1", None])

@@ -138,6 +138,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (tpu.slices_as_it_reads, [((Slice(PART, 0),), False), ((Apply("logsumexp", (1,)),), True)]),
     (tpu.sums_what_meets_tiles, [((V5E,), True), ((UNNAMED,), True), ((PLAIN,), False)]),
     (tpu.is_one_instruction, [(("add",), True), (("cast",), True), (("relu",), False), (("where",), False)]),
+    (tpu.reads_digits, [((Einsum(), V5E), True), ((Apply("relu"), V5E), False), ((Einsum(), V5P), False)]),
     (tpu.cuts_what_it_reads, [((Slice(PART, 0),), True), ((AllGather(PART, 0),), False)]),
 ]  # fmt: skip
 

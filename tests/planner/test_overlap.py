@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import shardc
-from shardc.cost.rings import EFFICIENCY
+from shardc.cost.rings import SUMMED
 from shardc.cost.together import group_s, time_together
 from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
@@ -80,8 +80,9 @@ def test_a_ring_is_chosen_where_its_price_is_less():
     plan, blocking = planned(SCATTERED, "on"), planned(SCATTERED, "off")
     assert groups(plan) == [(How.RING, ["Einsum", "ReduceScatter"])]
     product, scatter = blocking.steps
-    least = max(product.time_s / EFFICIENCY, scatter.time_s)  # and the last sum, which is hidden beside nothing
-    assert least < plan.cost.time_s < 1.08 * least < blocking.cost.time_s
+    computing = product.time_s / SUMMED
+    least = max(computing, scatter.time_s + computing / 4)  # and the last sum, which is hidden beside nothing
+    assert least < plan.cost.time_s < 1.15 * least < blocking.cost.time_s
     assert [step["form"] for step in json.loads(plan.to_json())["steps"]] == ["ring", "ring"]
     assert "as one: ring" in str(plan) and "ppermute" in plan.source()
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from shardc.cost.memory import peak_of
 from shardc.cost.model import LinkModel
 from shardc.cost.prefetch import prefetched_s, time_of
-from shardc.cost.together import blocking_s, by_ways, group_s, has_its_links, knows_ways
+from shardc.cost.together import blocking_s, group_s, has_its_links, knows_ways
 from shardc.ir.plan import Einsum, How, Schedule, Together
 from shardc.lowering.timed import gathers_beside_products
 from shardc.lowering.together import all_of, candidates
@@ -41,13 +41,10 @@ def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> Plann
 
 
 def _grouped(found: PlannedProgram, model: LinkModel, least: float) -> PlannedProgram:
-    """The steps as they are, with what gains by it done as one. What is priced by the ways of its blocks takes another
-    form's place where it is that much better."""
+    """The steps as they are, with what gains by it done as one."""
     best = dict[int, _Choice]()
     for ordered, group in candidates(found.schedule):
         gain = _gain(ordered, group, model, least)
-        if gain and by_ways(ordered, group, model):
-            gain -= min(gain / 2, least * group_s(ordered, group, model))
         product = next(s.result for s in ordered.steps[group.first : group.last + 1] if isinstance(s.op, Einsum))
         if gain > (best[product].gain if product in best else 0.0):
             best[product] = _Choice(gain, ordered, group)

@@ -8,7 +8,7 @@ from functools import partial
 
 from shardc.cost.formulas import added
 from shardc.cost.model import CostModel, picoseconds
-from shardc.cost.sums import cost_of
+from shardc.cost.sums import copy_cost, cost_of
 from shardc.ir.collectives import Move
 from shardc.ir.plan import Block, Rule, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.sharding import Array
@@ -44,7 +44,7 @@ def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> S
     found = StepCost(wire, 0, time, partial(model.formula, move, before))
     if not is_output or not model.leaves_output_apart(move):
         return found
-    copy = StepCost(0, 0, size * model.alone.copy_s_per_byte, partial(model.alone.copy_formula, before))
+    copy = copy_cost(before, model)
     return replace(found, time_s=time + copy.time_s, spelled=partial(added, found, copy))
 
 

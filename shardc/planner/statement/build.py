@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
+from shardc.cost.sums import copy_cost
 from shardc.ir.collectives import (
     JointScatter,
     Move,
@@ -97,16 +98,8 @@ class Builder:
         sharding = reshaped(op, before.sharding, self.problem.mesh)
         after = Array(name, dims, shape_after(op, before.shape), sharding, before.dtype)
         copied = copies_to_reshape(before, after, self.problem.mesh)
-        cost = self._copy_cost(after if op.joins else before) if copied else StepCost()
+        cost = copy_cost(after if op.joins else before, self.problem.model) if copied else StepCost()
         return self.append(op, (value,), after, cost, _JOINED if op.joins else _SPLIT)
-
-    def _copy_cost(self, array: Array) -> StepCost:
-        """Of laying a block anew."""
-        alone = self.problem.model.alone
-        if alone.measured is None:
-            return StepCost()
-        seconds = array.local_bytes(self.problem.mesh) * alone.copy_s_per_byte
-        return StepCost(0, 0, seconds, partial(alone.copy_formula, array))
 
     def build_result(self, table: Table, number: ShardingNumber) -> ValueNumber:
         """The value of the statement's whole expression."""
@@ -122,7 +115,7 @@ class Builder:
             return
         outputs = (program.results[place].name for place in program.outputs)
         output, new = result if self.name in outputs else None, self.steps[first:]
-        for place in copied(new, output, self.values, self.problem.mesh, model.leaves_output_apart):
+        for place in copied(new, output, self.values, model):
             self._copy(first + place)
         for place in waiting(new, self.values, self.problem.mesh) if writes_after(model.target) else ():
             self._wait(first + place)
@@ -144,7 +137,7 @@ class Builder:
         step = self.steps[place]
         array, known = self.values[step.result], set(self.problem.program.dims)
         whole = next((v.dims for v in self.values if v.name == array.name and known.issuperset(v.dims)), array.dims)
-        copy = self._copy_cost(replace(array, dims=whole))  # its formula names no digits
+        copy = copy_cost(replace(array, dims=whole), self.problem.model)  # its formula names no digits
         formula = partial(formulas.added, step.cost, copy)
         self.steps[place] = replace(
             step, cost=replace(step.cost, time_s=step.cost.time_s + copy.time_s, spelled=formula)

@@ -9,29 +9,29 @@ B[J, K] = AllGather_X B[J_X, K]; C[I, K] = A · B         the smaller operand is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from shardc.cost.model import CostModel
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Op, Step, ValueNumber
 from shardc.ir.sharding import Array
-from shardc.lowering.tpu import cuts_what_it_reads
+from shardc.lowering.target import Target
+from shardc.lowering.tpu import cuts_what_it_reads, reads_digits
 
 Steps = Sequence[Step]
 
 
-def copied(
-    steps: Steps, output: ValueNumber | None, values: Sequence[Array], mesh: Mesh, left_apart: Callable[[Op], bool]
-) -> Iterator[int]:
+def copied(steps: Steps, output: ValueNumber | None, values: Sequence[Array], model: CostModel) -> Iterator[int]:
     """The places of steps whose result is copied; `output` is the value that becomes one, if these steps end so."""
     leaves = None if output is None else _maker(steps, output)
     for place, step in enumerate(steps):
         if place == leaves:
-            if left_apart(step.op):
+            if model.leaves_output_apart(step.op):
                 yield place
-        elif _is_cut_out(steps, step) or _is_laid_anew(steps, step, values, mesh):
+        elif _is_cut_out(steps, step) or _is_laid_anew(steps, step, values, model.target):
             yield place
 
 
@@ -72,10 +72,13 @@ def _readers(steps: Steps, value: int) -> Iterator[Op]:
                 yield step.op
 
 
-def _is_laid_anew(steps: Steps, step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
-    """Whether a step gathers a digit with others above it, which is then joined with them."""
+def _is_laid_anew(steps: Steps, step: Step, values: Sequence[Array], target: Target) -> bool:
+    """Whether a step gathers a digit with others above it, which is then joined with them and not read as it lies."""
     if step.op.facts.kind is not Kind.GATHER or len(step.op.on) != 1:
         return False
-    shape, (dim,) = values[step.result].local_shape(mesh), step.op.on
+    shape, (dim,) = values[step.result].local_shape(target.mesh), step.op.on
+    readers = [*_readers(steps, step.result)]
+    if readers and all(reads_digits(op, target) for op in readers):
+        return False
     joined = any(step.result in s.operands and isinstance(s.op, Reshape) and s.op.joins for s in steps)
     return joined and dim < len(shape) - 1 and math.prod(shape[:dim]) > 1

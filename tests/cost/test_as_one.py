@@ -1,0 +1,53 @@
+"""Products done as one with their collectives take as long as they are priced: the compiled program, replayed."""
+
+from dataclasses import replace
+
+import pytest
+
+import shardc
+from shardc.compiled.compilers import verify
+from shardc.cost.prefetch import time_of
+from shardc.ir.plan import How
+from shardc.lowering.together import candidates
+
+BOTH = "A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]"
+SCATTERED = "A[I, J_X] · B[J_X, K] → C[I_X, K]"
+SCATTERED_OVER_ALL = "T[I, K]{U_XY} = A[I, J_XY] · B[J_XY, K]; C[I_XY, K] = ReduceScatter(T[I, K]{U_XY})"
+
+CASES = [
+    # text, I × J × K, of the groups that there are which one, and what is between price and replay
+    pytest.param(BOTH, (8192, 8192, 16384), How.RING, -1, id="a ring whose other operand's gather takes long"),
+    pytest.param(BOTH, (16384, 8192, 16384), How.RING, 0, id="a ring that waits for the other gather"),
+    pytest.param(BOTH, (32768, 8192, 32768), How.RINGS, 0, id="two rings whose sum does not fit on the chip"),
+    pytest.param(BOTH, (16384, 8192, 16384), How.RINGS, 0, id="two rings whose sum fits"),
+    pytest.param(SCATTERED, (8192, 8192, 8192), How.RING, 0, id="a ring that scatters"),
+    pytest.param(SCATTERED_OVER_ALL, (8192, 32768, 4096), How.RING, 0, id="sums go round all devices"),
+    pytest.param("A[I, J_XY] · B[J, K_XY] → C[I, K_XY]", (4096, 4096, 32768), How.RING, 0, id="its result, at last"),
+    pytest.param(BOTH, (32768, 8192, 32768), How.CHUNKS, 0, id="chunks that hide their gather"),
+    pytest.param(BOTH, (16384, 2048, 8192), How.CHUNKS, -1, id="chunks that read the other operand again"),
+    pytest.param("A[I, J] · B[J, K_X] → C[I, K]", (8192, 8192, 8192), How.CHUNKS, 0, id="chunks gathered after"),
+]
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize(("text", "shape", "how", "which"), CASES)
+def test_a_group_is_replayed_as_it_is_priced(text, shape, how, which):
+    """Within an eighth, which is what a form must gain to be chosen (`CLEARLY`)."""
+    plan = shardc.plan(
+        text, mesh="X=4,Y=4", topology="v5e:4x4", dims=dict(zip("IJK", shape, strict=True)), dtype="bf16",
+        idle="keep", overlap="off",
+    )  # fmt: skip
+    found = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is how]
+    ordered, group = found[which]
+    schedule = replace(ordered, together=(group,))
+    replayed = verify(replace(plan._found, schedule=schedule), plan._model).replayed
+    assert replayed.step_s == pytest.approx(time_of(schedule, plan._model), rel=0.125)
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize("rows", [1024, 3072, 8192])
+def test_what_is_copied_to_an_output_on_the_chip_goes_through_memory_once(rows):
+    """48 MiB and its copy have room on a v5e's chip, 128 MiB have not, whose copy takes five times as long a byte."""
+    plan = shardc.plan("A[I, J_X] → A[I, J]", mesh="X=4", topology="v5e:2x2", dims={"I": rows, "J": 8192}, dtype="bf16")
+    assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.03)
+    assert ("W_copy" in plan.steps[0].formula) == (rows == 8192)
