@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import permutations, product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from shardc.ir.operations import IllegalMove
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program
+from shardc.planner.program import directly
 from shardc.rules.moves import MAX_ARRANGEMENTS, MAX_PERMUTED, exchange, permutes, pieces_exchanged
 from shardc.rules.products import arrangements, count_arrangements, count_placements, placements
 from shardc.rules.routes import route
@@ -319,3 +321,22 @@ def test_placements_and_arrangements_are_as_many_as_are_counted():
         names = "UVWXY"[:axes]
         assert count_arrangements(axes, rank) == len(list(arrangements(tuple(names), rank)))
         assert count_placements(axes, rank) == len(list(placements(tuple(names), rank)))
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.booleans()), max_size=5))
+def test_of_exchanges_the_one_that_saves_most_is_taken_and_what_cannot_be_written_is_told(every):
+    """Of each what it saves at best, what it does save, and whether it can be written."""
+    lie = SimpleNamespace
+    parts = [
+        lie(at_best=best, saves=min(best, saves), before=lie(sharding=can), after=lie(sharding=lie(dims=())))
+        for best, saves, can in every
+    ]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(directly, "_parts", lambda *_: iter(parts))
+        patched.setattr(directly, "uneven_exchange", lambda can, *_: "a move" if can else None)
+        patched.setattr(directly, "_run", lambda part, *_: lie(saved=lambda _: part.saves) if part.saves else None)
+        run, unwritten = directly._best((), lie(mesh=None), None, Objective.BYTES)
+    saved = max((part.saves for part in parts if part.before.sharding), default=0)
+    lost = max((part.at_best for part in parts if not part.before.sharding), default=0)
+    assert (run.saved(Objective.BYTES) if run else 0) == saved
+    assert unwritten == max(0, lost - saved)
