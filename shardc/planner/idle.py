@@ -99,9 +99,7 @@ def axes_to_search(program: Program, with_idle: bool) -> tuple[Axes, tuple[str, 
 
 def has_idle(program: Program) -> bool:
     """Whether there are idle axes to search over."""
-    written = program.axes_written
-    unwritten = any(size > 1 and name not in written for name, size in program.mesh.axes)
-    return unwritten and axes_to_search(program, with_idle=True)[0] != written
+    return axes_to_search(program, with_idle=True)[0] != program.axes_written
 
 
 def is_alone(program: Program) -> bool:

@@ -7,10 +7,11 @@ import pytest
 import shardc
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
-from shardc.planner import Objective, plan_with_subaxes
+from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.idle import Idle
 from shardc.planner.options import Options
 from shardc.planner.planned import Planning
+from shardc.planner.program import progress
 from shardc.planner.program.loops import planned_at_once
 from shardc.planner.program.memory import Limited
 from shardc.planner.program.plan import AsGiven
@@ -60,3 +61,15 @@ def test_a_refusal_names_the_leanest_plan_that_is_known(text, objective):
     peaks = [planned.cost.peak_bytes for planned in (*as_given.plans, *as_given._leaner)]
     assert named <= min(peaks) < max(peaks)
     assert plan_with_subaxes(program, model, objective, named).cost.peak_bytes <= named
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_of_one_statement_every_strategy_is_tried_under_a_limit(monkeypatch, objective):
+    """Of several statements only the first few: of those no plan is leaner that is not among these."""
+    text = "A[I_Y, J_X] · B[J, K_YX] → C[I, K_Y]"
+    program = shardc.parse(text, mesh={"X": 4, "Y": 2}, dims=dict.fromkeys("IJK", 4096), dtype="bf16")
+    model = LinkModel.of(program.mesh, chip("v5p"))
+    limit = plan_program(program, model, objective).cost.peak_bytes - 1
+    found = plan_program(program, model, objective, limit)
+    monkeypatch.setattr(progress, "LEANER", 1)
+    assert plan_program(program, model, objective, limit).schedule == found.schedule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import assert_never
 
 import numpy as np
@@ -170,7 +171,7 @@ def moved_by(expr: object) -> Use | None:
 
 def fresh(base: str, taken: set[str]) -> str:
     """A name that nothing bears."""
-    names: Iterator[str] = (f"{base[:58]}_{number}" for number in range(1, 1 << 20))
+    names: Iterator[str] = (f"{base[:58]}_{number}" for number in count(1))
     name = next(name for name in names if name not in taken)
     taken.add(name)
     return name

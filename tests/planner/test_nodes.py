@@ -1,0 +1,124 @@
+"""The tables between nodes of a program, entry by entry; and in which order a statement's strategies are listed."""
+
+import sys
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardc.ir.dtypes import DTYPES
+from shardc.ir.expressions import Pattern
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Sharding
+from shardc.planner import Objective, planned
+from shardc.planner.planned import PlannedStatement, Strategy, ranking
+from shardc.planner.problem import Problem
+from shardc.planner.whole.arrays import Entity, fresh
+from shardc.planner.whole.nodes import Known, Nodes, repeated
+from shardc.planner.whole.plan import _scale
+from shardc.planner.whole.prices import NEVER
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_whole import model_of, parsed
+
+FREE = Pattern.free(2)
+
+
+@pytest.fixture(params=Objective)
+def nodes(request):
+    program = parsed("A[I_X, J] → A[I, J_Y]", Mesh.of({"X": 2, "Y": 2}), {"I": 64, "J": 64})
+    problem = Problem(program, model_of(program.mesh), request.param, program.mesh.names)
+    return Nodes(problem, _scale(problem), Known())
+
+
+def array(nodes, dims):
+    return Entity(nodes.problem.search(tuple(dims), DTYPES["bf16"]), "A", tuple(dims), DTYPES["bf16"], frozenset(), 1)
+
+
+def sharding_at(entity, place):
+    return entity.search.graph.shardings[entity.states.numbers[place]]
+
+
+def test_a_row_lies_as_all_rows_where_each_device_has_the_dim_and_nowhere_else(nodes):
+    whole, row = array(nodes, "IJ"), array(nodes, "J")
+    lying = nodes.lying(whole, FREE, 1)
+    rows = nodes.rows((whole, whole.dims), lying, row, "I")
+    (factor,) = nodes.factors
+    assert factor.nodes == (lying.node,) == (rows.node,)
+    for place, at, price in zip(lying.places, rows.places, factor.table, strict=True):
+        along, others = sharding_at(whole, place).dims
+        assert price == (NEVER if along else 0)
+        assert along or sharding_at(row, at).dims == (others,)
+
+
+def test_to_stay_costs_nothing_and_to_move_elsewhere_is_not_had(nodes):
+    entity = array(nodes, "IJ")
+    one, other = nodes.lying(entity, FREE, 1), nodes.lying(entity, FREE, 1)
+    nodes.stay(one, one)
+    assert not nodes.factors
+    nodes.stay(one, other)
+    assert (nodes.factors[0].table == np.where(np.eye(len(one.places), dtype=bool), 0, NEVER)).all()
+
+
+@pytest.mark.parametrize("times", [(1, 1), (3, 1), (1, 5)])
+def test_a_move_is_from_the_cheapest_source_each_done_so_often(nodes, times):
+    entity = array(nodes, "IJ")
+    table = nodes.between(entity)
+    one, other = (nodes.lying(entity, FREE, each) for each in times)
+    to, fixed = nodes.lying(entity, FREE, 1), nodes.lying(entity, Pattern.exactly(Sharding.of([(), ("X",)])), 7)
+    nodes.move(entity, [one, other, fixed], to)
+    (factor,) = nodes.factors
+    assert factor.nodes == (one.node, other.node, to.node)
+    for at in product(*(range(len(each.places)) for each in (one, other, to))):
+        first, second, end = (lying.places[n] for lying, n in zip((one, other, to), at, strict=True))
+        ways = (times[0] * table[first, end], times[1] * table[second, end], 7 * table[fixed.places[0], end])
+        assert factor.table[at] == min(*ways, NEVER)
+
+
+@given(st.lists(st.integers(0, NEVER), min_size=1, max_size=4), st.integers(1, 1 << 20))
+def test_what_is_repeated_costs_so_often_as_much_or_what_cannot_be(prices, times):
+    found = repeated(np.array(prices, dtype=np.int64), times)
+    assert found.tolist() == [price * times if price <= NEVER // times else NEVER for price in prices]
+
+
+def test_a_fresh_name_is_borne_by_nothing_and_is_short():
+    taken = {"A_1", "A_2"}
+    assert [fresh("A", taken) for _ in range(2)] == ["A_3", "A_4"] and taken == {"A_1", "A_2", "A_3", "A_4"}
+    assert fresh("A" * 70, taken) == "A" * 58 + "_1"
+
+
+# --- strategies of a statement
+
+
+def strategy(number, price):
+    return Strategy((), (SimpleNamespace(op=number, operands=()),), price, float(price))
+
+
+@pytest.fixture(scope="module")
+def few():
+    """So many strategies are built before they are put in order."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(planned, "SHARED", 3)
+        yield 3
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.booleans(), st.integers(0, 8), st.data())
+def test_strategies_are_listed_the_cheapest_first_and_the_plans_own_before_all(few, prices, shared, count, data):
+    """Those of a statement that uses an array twice are found in another order."""
+    every = [strategy(number, price) for number, price in enumerate(prices if shared else sorted(prices))]
+
+    def ordered(strategies):
+        return sorted(strategies, key=lambda each: each.wire_bytes)
+
+    def statement():
+        return PlannedStatement("S", {}, lambda: iter(every), ranking(Objective.BYTES), shared)
+
+    assert statement().cheapest(count) == tuple(ordered(every[: max(few, count) if shared else count])[:count])
+    assert statement().alternatives == statement().cheapest(None) == tuple(ordered(every))
+    own = data.draw(st.sampled_from([*every, strategy(len(every), 5)]))
+    others = [*ordered(every[:few]), *every[few:]] if shared else every
+    assert statement().led_by(own, None).cheapest(count) == (own, *(each for each in others if each != own))[:count]
