@@ -1,6 +1,7 @@
 """Where statements end changes no price: the same operations in one statement, in one each, cut anywhere between."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Block
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.problem import Problem
@@ -16,6 +18,7 @@ from shardc.planner.whole.rewrites import joined
 from shardc.testing import shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
+from meaning import assert_means_the_program
 from test_whole import model_of, parsed
 
 DIMS = {"I": 64, "J": 32, "K": 128, "L": 16, "M": 256, "Q": 64, "R": 32, "U": 128, "V": 16, "W": 64}
@@ -157,3 +160,22 @@ def test_of_many_ways_those_without_partial_sums_are_left(monkeypatch, text):
 
 def _is_partial(search, number):
     return bool(search.graph.shardings[number].unreduced)
+
+
+@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T[I_?, K_?] = A[I_X, J] · B[J, K]; S[I, L] = relu(T · C[K_X, L]) ⊙ D[I, L]; return S",
+        "T = A[I_X, J] · B[J_Y, K]; S[I, L_X] = (relu(T) · C[K_X, L]) ⊙ D[I, L] + T · E[K, L]; return S",
+    ],
+)
+def test_what_one_of_many_operations_could_do_instead_leaves_what_the_others_take(text, objective):
+    program = parsed(text, Mesh.of({"X": 2, "Y": 2}), dict.fromkeys("IJKL", 16))
+    found = plan_program(program, model_of(program.mesh), objective)
+    schedule, before = found.schedule, [step for step in found.schedule.steps if step.statement == 0]
+    others = found.statements[1].cheapest(12)
+    assert len({len(other.steps) for other in others}) > 1
+    for other in others:
+        block = Block(other.values, schedule.inputs, (other.steps[-1].result,), (*before, *other.steps))
+        assert_means_the_program(replace(schedule, block=block))
