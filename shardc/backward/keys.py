@@ -11,12 +11,12 @@ array outside, or the part of it at the index: `of` says which.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from shardc.ir.dtypes import DType, Kind
-from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
+from shardc.ir.expressions import Expr, Pattern, Product, Use, renamed, uses
 from shardc.ir.program import For, Input, Program, Statement, bound_by, same_array
 from shardc.ir.sharding import Dims
 
@@ -122,7 +122,7 @@ class Keys:
             if isinstance(each, For):
                 yield self._looped(each, here, loops)
                 continue
-            expr = _renamed(each.expr, here)
+            expr = renamed(each.expr, here)
             if not (same_array(each) and each.name in here):
                 here[each.name] = self._new(each, loops)
             yield replace(each, name=here[each.name], expr=expr)
@@ -154,16 +154,6 @@ class Keys:
             tuple(Taken(before[array.name], first[array.name]) for array in loop.scanned),
             stacked,
         )
-
-
-def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    match expr:
-        case Use():
-            return replace(expr, name=names[expr.name])
-        case Named():
-            return replace(expr, operand=_renamed(expr.operand, names))
-        case Product() | Call():
-            return replace(expr, operands=tuple(_renamed(operand, names) for operand in expr.operands))
 
 
 def again(statement: Statement) -> bool:

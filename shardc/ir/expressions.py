@@ -11,8 +11,8 @@ that means the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from shardc.errors import Span
@@ -160,3 +160,14 @@ def dims_named(expr: Expr) -> Iterator[str]:
             yield from found.dims if not found.operands else ()
             for scalar in found.numbers:
                 yield from sorted(sizes_in(scalar)) if scalar is not None else ()
+
+
+def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with its arrays under these names."""
+    match expr:
+        case Use():
+            return replace(expr, name=names[expr.name])
+        case Named():
+            return replace(expr, operand=renamed(expr.operand, names))
+        case Product() | Call():
+            return replace(expr, operands=tuple(renamed(operand, names) for operand in expr.operands))

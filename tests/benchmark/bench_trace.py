@@ -3,10 +3,11 @@
     python tests/benchmark/bench_trace.py --products 50
     python tests/benchmark/bench_trace.py --beside TREE       # another checkout as well
 
-Three functions of as many products each: one text and shape, as many layers have; a text and shape for each; and
-the same again, traced a second time. Each round has texts and sizes that no round before it had, so that nothing is
-planned before it is timed but in the third. Times are of the processor; ratios are medians over the rounds, in which
-the functions, and the checkouts, are timed in turn. The first round of a process, which loads JAX, is left out.
+Four functions of as many products each: one text and shape, as many layers have; a text and shape for each; the same
+again, traced a second time; and the nine products of a transformer's layer, over and over. Each round has texts and
+sizes that no round before it had, so that nothing is planned before it is timed but in the third. Times are of the
+processor; ratios are medians over the rounds, in which the functions, and the checkouts, are timed in turn. The first
+round of a process, which loads JAX, is left out.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
@@ -35,11 +37,24 @@ import shardc  # noqa: E402
 
 TEXT = "A[I_X, J_Y] · B{0}[J_X, K_Y] → C[I_X, K_Y]"
 KINDS = ("one text and shape", "each its own", "each its own, a second time")
+LAYER = "a layer's nine, over and over"
+# A layer's products, as jnp.einsum spells them; B lies along X, H and F along Y.
+NINE = {
+    **dict.fromkeys(("q", "k", "v"), "bsd,dhk->bshk"),
+    "scores": "bshk,bthk->bhst",
+    "mixed": "bhst,bthk->bshk",
+    "out": "bshk,hkd->bsd",
+    **dict.fromkeys(("gate", "up"), "bsd,df->bsf"),
+    "down": "bsf,fd->bsd",
+}
+SIZES = {"b": 64, "s": 2048, "t": 2048, "h": 32, "k": 128, "f": 14336}
+ALONG = {"b": "X", "h": "Y", "f": "Y"}
 HERE = Path(__file__).resolve().parents[2]
+Function: TypeAlias = Callable[..., list[jax.Array]]
 Times: TypeAlias = list[float]  # to trace, and to trace and lower, in seconds: shardc's, then JAX's
 
 
-def ours(places: list[int]) -> Callable[..., list[jax.Array]]:
+def ours(places: list[int]) -> Function:
     return lambda x, *weights: [shardc.einsum(TEXT.format(n), x, w) for n, w in zip(places, weights, strict=True)]
 
 
@@ -47,9 +62,41 @@ def theirs(x: jax.Array, *weights: jax.Array) -> list[jax.Array]:
     return [jnp.einsum("ij,jk->ik", x, w, out_sharding=jax.P("X", "Y")) for w in weights]
 
 
-def seconds(function: Callable[..., list[jax.Array]], x: jax.Array, weights: list[jax.Array]) -> Times:
+def layers(products: int, number: int) -> tuple[Function, Function, list[Any]]:
+    """So many products of layers, shardc's and JAX's, and their arrays: in sizes and names of this number."""
+    sizes, mesh = SIZES | {"d": 4096 + 8 * number}, jax.sharding.get_abstract_mesh()
+    texts, calls, arrays = list[str](), list[partial[jax.Array]](), list[Any]()
+    for name, equation in [*NINE.items()] * products:
+        letters = equation.replace("->", ",").split(",")
+        specs = [jax.P(*map(ALONG.get, each)) for each in letters]
+        x, w, y = (
+            f"[{', '.join(dim.upper() + (f'_{ALONG[dim]}' if dim in ALONG else '') for dim in each)}]"
+            for each in letters
+        )
+        texts.append(f"x{number}{x} · W{name}{number}{w} → {name}{number}{y}")
+        calls.append(partial(jnp.einsum, equation, out_sharding=specs[2]))
+        for each, spec in zip(letters[:2], specs, strict=False):
+            shape, lies = [sizes[dim] for dim in each], jax.NamedSharding(mesh, spec)
+            arrays.append(jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=lies))
+    first = 2 * products
+    return (
+        lambda *given: [shardc.einsum(t, *pair) for t, pair in zip(texts, batched(given), strict=False)],
+        lambda *given: [call(*pair) for call, pair in zip(calls, batched(given), strict=False)],
+        arrays[:first],
+    )
+
+
+def written(dim: str) -> str:
+    return dim.upper() + (f"_{ALONG[dim]}" if dim in ALONG else "")
+
+
+def batched(given: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+    return zip(given[::2], given[1::2], strict=True)
+
+
+def seconds(function: Function, *given: Any) -> Times:
     start = time.process_time()
-    traced = jax.jit(lambda *arrays: function(*arrays)).trace(x, *weights)
+    traced = jax.jit(lambda *arrays: function(*arrays)).trace(*given)
     middle = time.process_time()
     traced.lower()
     return [middle - start, time.process_time() - start]
@@ -66,7 +113,9 @@ def rounds(products: int) -> Iterator[dict[str, Times]]:
             for kind, named in zip(KINDS, ([alone] * products, places, places), strict=True):
                 sizes = {place: jax.device_put(jnp.ones((64, 8 * place + 8)), jax.P("X", "Y")) for place in set(named)}
                 weights = [sizes[place] for place in named]
-                found[kind] = seconds(ours(named), x, weights) + seconds(theirs, x, weights)
+                found[kind] = seconds(ours(named), x, *weights) + seconds(theirs, x, *weights)
+            mine, base, arrays = layers(products, number)
+            found[LAYER] = seconds(mine, *arrays) + seconds(base, *arrays)
             yield found
 
 
@@ -93,7 +142,7 @@ def answer(products: int) -> None:
 def compared(trees: dict[str, Path], products: int, times: int) -> Iterator[tuple[object, ...]]:
     sides = {name: Tracing(tree, products) for name, tree in trees.items()}
     found = [{name: side.round() for name, side in sides.items()} for _ in range(times + 1)][1:]
-    for kind in KINDS:
+    for kind in (*KINDS, LAYER):
         for name in trees:
             every = [each[name][kind] for each in found]
             ratios = [(mine / base, whole / whole_base) for mine, whole, base, whole_base in every]

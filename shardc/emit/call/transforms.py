@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import cache, lru_cache, partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import jax
@@ -19,6 +20,7 @@ from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype as find_dtype
 from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
+from shardc.ir.naming import by_place, named
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
@@ -79,15 +81,31 @@ def _einsum(
     text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner[Planned]
 ) -> CompiledProgram:
     program, _ = _program(text, here, shapes, dtypes)
-    schedule = _chosen(program, here, planner).schedule
+    placed, names = by_place(program)
+    written = _Written(placed, program)
+    schedule = named(_shared(written, here, planner), program, names)
     if here.taken or not may_be_planned(program):
         return CompiledProgram(schedule)
+    return CompiledProgram(schedule, halves=partial(_halves, written, planner))
 
-    @cache
-    def found() -> Halves:
-        return halves(program, planner(planner.whole(program), False).schedule)
 
-    return CompiledProgram(schedule, halves=found)
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A program by place, and as its text has it: those that differ in names alone are equal."""
+
+    placed: Program
+    program: Program = field(compare=False)
+
+
+@lru_cache(maxsize=512)
+def _shared(written: _Written, here: Around, planner: Planner[Planned]) -> Schedule:
+    return _chosen(written.placed, here, planner).schedule
+
+
+@lru_cache(maxsize=512)
+def _halves(written: _Written, planner: Planner[Planned]) -> Halves:
+    """Of the text that asks first: its gradient is a text of its own."""
+    return halves(written.program, planner(planner.whole(written.program), False).schedule)
 
 
 def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:
