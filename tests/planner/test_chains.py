@@ -1,6 +1,7 @@
 """Chains of products: every order that means the same is tried, and the cheapest is taken."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import networkx as nx
@@ -448,6 +449,8 @@ def test_a_pair_that_nobody_wrote_is_searched_if_it_is_no_wider_than_the_widest_
     chain = chain_of(program.statements[0].expr)
     wide = [each for each in chain.pairs() if len(chain.meeting(each)) == 5 and each not in chain.written]
     assert {_can_afford(problem, chain, pair) for pair in wide} == {is_searched}
+    as_one = replace(problem, as_one=("Y", "Z"))  # two of the axes move together: few ways again
+    assert all(_can_afford(as_one, chain, pair) for pair in wide)
 
 
 @pytest.mark.parametrize(

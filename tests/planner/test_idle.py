@@ -1,6 +1,7 @@
 """Mesh axes that a text does not name: used where that is cheaper, or kept as they are (`idle`)."""
 
 import re
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.cost import LinkModel, chip
-from shardc.ir.mesh import Mesh
-from shardc.ir.plan import single_steps
+from shardc.ir.mesh import MAX_AXES, Mesh
+from shardc.ir.plan import Cost, single_steps
 from shardc.planner import Objective, idle, plan_program
 from shardc.planner.program.finer import common_factors
+from shardc.planner.program.plan import _is_worth_it
 from shardc.testing import matmuls, programs, reshards
 
 OBJECTIVES = ("time", "bytes")
@@ -156,3 +158,30 @@ def test_an_axis_that_nothing_lies_on_is_not_cut_for_its_factors():
     found = plan_program(program, LinkModel.of(program.mesh, chip("v5e")), Objective.BYTES)
     cuts = [[axis for axis, parts in by.parts if len(parts) > 1] for by in common_factors(found, Objective.BYTES)]
     assert ["X", "Y"] in cuts and not any("Z" in axes for axes in cuts)
+
+
+def test_cuts_into_as_many_axes_as_there_may_be_are_tried_and_into_no_more():
+    program = shardc.parse("A[I_X, J_Z] → A[I_Y, J]", mesh={"X": 8, "Y": 12, "Z": 4}, dims={"I": 24, "J": 8})
+    found = plan_program(program, LinkModel.of(program.mesh, chip("v5e")), Objective.BYTES)
+    assert max(len(by.fine.axes) for by in common_factors(found, Objective.BYTES)) == MAX_AXES
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_idle_axes_are_used_for_a_fiftieth_of_the_time_or_a_tenth_where_they_bring_or_need_more(moves):
+    def cost(picoseconds, wire, peak):
+        return Cost(wire, 0, 0.0, 0.0, picoseconds / 1e12, lambda: peak)
+
+    plain, times = cost(1000, 60, 60), (898, 899, 900, 978, 979, 980)
+    for wire, peak in product((59, 60, 61), repeat=2):
+        worth = [time for time in times if _is_worth_it(cost(time, wire, peak), plain, moves)]
+        if moves:
+            assert worth == ([*times[:-1]] if wire <= 60 else [])
+        else:
+            assert worth == ([*times[:-1]] if wire <= 60 and peak <= 60 else [898, 899])
+
+
+def test_of_idle_axes_those_are_used_that_divide_some_dim_with_the_ones_before():
+    program = shardc.parse("A[I] → A[I]; B[J] → B[J]", mesh={"X": 2, "Y": 3, "Z": 2}, dims={"I": 4, "J": 6})
+    assert idle.useful_together(program, ("X", "Y", "Z")) == ("X", "Y")
+    assert idle.useful_together(program, ("X", "Z", "Y")) == ("X", "Z")
+    assert idle.useful_together(program, ("Y", "Z", "X")) == ("Y", "Z")

@@ -1,17 +1,21 @@
 """Plans that keep a memory limit: what is alive before the last statement is lowered step by step; and refusals."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 import shardc
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
+from shardc.ir.refine import refinement
 from shardc.planner import Objective, plan_program, plan_with_subaxes
+from shardc.planner.budget import Budget
 from shardc.planner.idle import Idle
 from shardc.planner.options import Options
 from shardc.planner.planned import Planning
 from shardc.planner.program import progress
+from shardc.planner.program.finer import Finer, _Best
 from shardc.planner.program.loops import planned_at_once
 from shardc.planner.program.memory import Limited
 from shardc.planner.program.plan import AsGiven
@@ -73,3 +77,16 @@ def test_of_one_statement_every_strategy_is_tried_under_a_limit(monkeypatch, obj
     found = plan_program(program, model, objective, limit)
     monkeypatch.setattr(progress, "LEANER", 1)
     assert plan_program(program, model, objective, limit).schedule == found.schedule
+
+
+def test_a_plan_on_a_finer_mesh_or_in_pieces_keeps_a_limit_that_is_its_peak():
+    program = shardc.parse("A[I_X, J] → A[I, J_X]", mesh={"X": 4}, dims={"I": 64, "J": 64})
+    model, planning = LinkModel.of(program.mesh, chip("v5p")), Planning(Objective.BYTES, Idle.USE, planned_at_once)
+    whole = plan_program(program, model, Objective.BYTES)
+    peak, by = whole.cost.peak_bytes, refinement(program.mesh, {"X": (2, 2)}, ["I", "J"])
+    for memory, keeps in ((peak - 1, False), (peak, True), (None, True)):
+        finer, best = Finer(whole, model, planning, memory), _Best(None, whole.cost.wire_bytes + 1, Budget(0))
+        for found in (finer._bettered(best, [whole], by), finer._in_pieces(best, whole)):
+            assert (found.planned is not None) == keeps
+            assert found.peaks == (() if keeps else (peak,))
+            assert finer._bettered(replace(best, limit=whole.cost.wire_bytes), [whole], by).planned is None

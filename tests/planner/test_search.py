@@ -257,3 +257,19 @@ def test_what_moves_over_an_idle_axis_is_the_reference(text):
     wholes = sample_inputs(plan.program)
     (blocks,), (wanted,) = run(plan.schedule, wholes), reference(plan.program, wholes)
     assert_equal_on_every_device(blocks, wanted, plan.schedule.values[plan.schedule.outputs[0]], plan.schedule.mesh)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(list(Objective)), st.data())
+def test_what_a_search_found_a_price_to_be_above_bounds_it(objective, data):
+    """And no bound is above the price."""
+    program = shardc.parse("A[I_X, J_Y] · B[J, K_Y] → C[I, K_X]", mesh="X=2,Y=2", dims="I=8,J=8,K=8", dtype="f32")
+    problem = Problem(program, LinkModel.of(program.mesh, chip("v5p")), objective, program.mesh.names)
+    expr = program.statements[0].expr
+    prices = dict(table_of(problem, expr).paths().price)
+    goal, table = data.draw(st.sampled_from(sorted(prices))), table_of(problem, expr)
+    before, limit = table.bound(goal), prices[goal] - data.draw(st.integers(0, 2))
+    assert before <= prices[goal]
+    found = table.price(goal, limit)
+    assert found == (prices[goal] if limit == prices[goal] else None)
+    assert prices[goal] >= table.bound(goal) >= (before if found is not None else limit + 1)
