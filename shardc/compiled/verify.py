@@ -20,7 +20,7 @@ not forgiven; either way it is named (`REWRITES`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.compiled.hlo.collectives import Collective, Reader
@@ -33,9 +33,9 @@ from shardc.cost.kinds import by_kind
 from shardc.cost.kinds.held import ByKind
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
-from shardc.ir.plan import Cost, Done, Schedule, Step, Together, ValueNumber, every_step
+from shardc.ir.plan import Block, Cost, Done, Loop, Schedule, Step, Together, ValueNumber, every_step
 from shardc.ir.sharding import Axes, spell_axes
-from shardc.lowering.rounded import kept
+from shardc.lowering.rounded import kept, rounded, rounded_ends
 
 TOLERANCE = 0.01
 _NARROWED = "as bf16, to which the products that read it round"
@@ -147,7 +147,7 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
     if schedule.by_xla:
         return [], []
     every, as_one = [*enumerate(every_step(schedule.block))], _as_one(schedule)
-    narrow = _narrowed(done for _, done in every)
+    narrow = set(_narrowed(schedule.block))
     moves = [(number, done) for number, done in every if done.step.cost.wire_bytes and done.step.is_collective]
     planned = [(number, done) for number, done in moves if done.path not in as_one]
     left = [collective for collective in compiled if collective.total_bytes]
@@ -168,15 +168,17 @@ def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[Step
     return _uncombined([*matches, *grouped]), left
 
 
-def _narrowed(every: Iterable[Done]) -> set[tuple[int, ...]]:
+def _narrowed(
+    block: Block, ends: Collection[ValueNumber] = (), around: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
     """The paths of the steps that leave f32 as bf16."""
-    blocks, found = dict[int, frozenset[ValueNumber]](), set[tuple[int, ...]]()
-    for done in every:
-        if id(done.block) not in blocks:
-            blocks[id(done.block)] = kept(done.block)
-        if not blocks[id(done.block)].isdisjoint(done.step.results):
-            found.add(done.path)
-    return found
+    narrow, found = kept(block, ends), rounded(block, ends)
+    for place, step in enumerate(block.steps):
+        path = (*around, place)
+        if isinstance(step.op, Loop):
+            yield from _narrowed(step.op.body, rounded_ends(step, step.op, found), path)
+        elif not narrow.isdisjoint(step.results):
+            yield path
 
 
 def _wire_bytes(done: Done, narrow: Collection[tuple[int, ...]]) -> int:

@@ -30,7 +30,8 @@ _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
 
 class Amount(NamedTuple):
     """Of a product: operations of a type, bytes read and written, bytes gone through so often to sum them, and bytes
-    that one instruction writes by itself. `leaves` is the type of what is written, where it is another."""
+    that one instruction writes by itself. `leaves` is the type of what is written, where it is another. Of a product
+    that rounds operands of f32 the size of the `smallest` of all, in bytes, and how many it rounds."""
 
     flops: int
     read: int
@@ -40,6 +41,8 @@ class Amount(NamedTuple):
     summed: int = 0
     bare: int = 0
     leaves: DType | None = None
+    smallest: int = 0
+    rounds: int = 0
 
     @property
     def left(self) -> DType:
@@ -87,7 +90,14 @@ class Alone:
         return max(computing, moving) * self._slowed(computing, moving)
 
     def _computing_s(self, amount: Amount) -> float:
-        return amount.flops / self.flops_per_s(amount.dtype)
+        return amount.flops / self.flops_per_s(amount.dtype) * self._rounded_again(amount)
+
+    def _rounded_again(self, amount: Amount) -> float:
+        """How many times longer a product takes that rounds what it reads of f32 again and again: with one operand held
+        on the chip it reads each once."""
+        if self.measured is None or amount.smallest <= self.measured.f32_held:
+            return 1.0
+        return 1.0 + self.measured.f32_again * amount.rounds
 
     def _memory_s(self, amount: Amount) -> float:
         summing = self.function_s(amount.passes, amount.summed, amount.dtype)
@@ -118,8 +128,12 @@ class Alone:
 
     def formula(self, amount: Amount, by_operations: Callable[[], str], by_bytes: Callable[[], str]) -> str:
         """`2·I·J·K / C_bf16·1.2`: the longer time, and how many times that is taken, if more than once."""
-        times = self._slowed(self._computing_s(amount), self._memory_s(amount))
-        found = by_bytes() if self.waits_for_memory(amount) else by_operations()
+        times, by_memory = (
+            self._slowed(self._computing_s(amount), self._memory_s(amount)),
+            self.waits_for_memory(amount),
+        )
+        times *= 1.0 if by_memory else self._rounded_again(amount)
+        found = by_bytes() if by_memory else by_operations()
         return found if times == 1 else formulas.longer(found, times)
 
     @property

@@ -12,6 +12,8 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from shardc.ir.mesh import Mesh
@@ -58,6 +60,11 @@ def part_of(size: str, brings: int, cells: int) -> str:
 def added(one: StepCost, other: StepCost) -> str:
     """Of one time after another."""
     return " + ".join(cost.formula for cost in (one, other) if cost.time_s) or "0"
+
+
+def one_after_another(one: StepCost, other: StepCost) -> StepCost:
+    """The cost of a step, and of what else it takes time for."""
+    return replace(one, time_s=one.time_s + other.time_s, spelled=partial(added, one, other))
 
 
 def longer(found: str, times: float) -> str:

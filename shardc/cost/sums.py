@@ -7,8 +7,10 @@ from functools import partial
 
 from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel
+from shardc.ir.collectives import Move
 from shardc.ir.plan import Block, Cost, Schedule, StepCost, single_steps
 from shardc.ir.sharding import Array
+from shardc.lowering.scatters import block_of
 from shardc.lowering.tpu import on_chip
 
 
@@ -32,6 +34,14 @@ def _prefetched_s(schedule: Schedule, model: CostModel) -> float:
     from shardc.cost.prefetch import prefetched_s  # with what prices rings, which a plan for no slice needs not
 
     return prefetched_s(schedule, model)
+
+
+def move_cost(move: Move, before: Array, model: CostModel, named: Array | None = None) -> StepCost:
+    """Of a move of an array, which its formula names so."""
+    size = before.local_bytes(model.mesh)
+    wire = move.wire_bytes(before.sharding, model.mesh, size)
+    time = model.emitted(move, block_of(before, model.mesh), before.sharding).seconds(size)
+    return StepCost(wire, 0, time, partial(model.formula, move, before if named is None else named))
 
 
 def copy_cost(array: Array, model: CostModel) -> StepCost:

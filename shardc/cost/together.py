@@ -18,6 +18,7 @@ slower than its steps, and `shardc tune` says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
@@ -41,6 +42,7 @@ from shardc.ir.sharding import Axes
 from shardc.lowering.chunks import Chunks, chunks_of
 from shardc.lowering.meeting import meeting_of
 from shardc.lowering.rings import Ring, ring_of
+from shardc.lowering.rounded import as_sent
 from shardc.lowering.timed import hides_permutes
 
 
@@ -61,6 +63,8 @@ def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
 def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
     """What of a group is done at the same time. What is left to XLA counts as a ring: it makes such windows."""
     steps, hop_s = schedule.steps[group.first : group.last + 1], model.chip.hop_latency
+    if model.alone.measured is not None:
+        schedule = replace(schedule, block=as_sent(schedule.block, steps))
     product = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum))
     moves = [step.cost.time_s for step in steps if not isinstance(step.op, Einsum)]
     if group.how is How.CHUNKS:

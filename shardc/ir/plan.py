@@ -100,15 +100,14 @@ def applied(call: Call, sizes: Mapping[str, int]) -> Apply:
 @dataclass(frozen=True, slots=True)
 class StepCost:
     """`wire_bytes` received by the busiest device, `flops` per device, seconds, and how the time is spelled.
-
-    `by_memory`: of a product, whether it waits for the device's memory, not for its arithmetic.
-    """
+    `by_memory` if a product waits for memory; `as_written`: the cost by the text alone, if another (`cost.settled`)."""
 
     wire_bytes: int = 0
     flops: int = 0
     time_s: float = 0.0
     spelled: Callable[[], str] | None = field(default=None, repr=False, compare=False)  # when a table asks
     by_memory: bool = False
+    as_written: StepCost | None = field(default=None, repr=False, compare=False)
 
     @property
     def formula(self) -> str:

@@ -10,7 +10,8 @@ It is said once, here: prices, the memory that is promised, and what `verify` ex
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from shardc.ir.digits import Reshape
@@ -22,23 +23,62 @@ from shardc.lowering.fusion import Reads, reads
 NARROW = DTYPES["bf16"]
 
 
-def as_kept(block: Block) -> Block:
-    """A block with each value in the type in which it lies in memory, and is moved."""
+def as_kept(block: Block, ends: Collection[ValueNumber] = ()) -> Block:
+    """A block with each value in the type in which it lies in memory, loops' bodies too. `ends` are the outputs of a
+    loop's body that are rounded where they are read."""
+    found = rounded(block, ends)
+
+    def inside(step: Step) -> Step:
+        if not isinstance(step.op, Loop):
+            return step
+        return replace(step, op=replace(step.op, body=as_kept(step.op.body, rounded_ends(step, step.op, found))))
+
+    return _narrow(replace(block, steps=tuple(map(inside, block.steps))), kept(block, ends))
+
+
+def as_sent(block: Block, steps: Iterable[Step]) -> Block:
+    """The same, with what these steps move as it is sent."""
     found = kept(block)
-    narrow = (replace(each, dtype=NARROW) if n in found else each for n, each in enumerate(block.values))
-    return replace(block, values=tuple(narrow)) if found else block
+    moves = (step for step in steps if step.op.facts.is_move and not found.isdisjoint(step.results))
+    return _narrow(block, found.union(*(step.operands for step in moves)) if found else found)
 
 
-def kept(block: Block) -> frozenset[ValueNumber]:
+def _narrow(block: Block, found: Collection[ValueNumber]) -> Block:
+    values = (replace(each, dtype=NARROW) if n in found else each for n, each in enumerate(block.values))
+    return replace(block, values=tuple(values)) if found else block
+
+
+def kept(block: Block, ends: Collection[ValueNumber] = ()) -> frozenset[ValueNumber]:
     """The values of f32 that lie as bf16, and are moved so; sums are added up as they are, and given as they lie."""
+    found = rounded(block, ends)
+    if not found:
+        return found
     summed = {value for step in block.steps if step.op.facts.reduces for value in step.results}
-    return rounded(block).difference(summed, block.inputs)
+    return found.difference(summed, _gathered_again(block), block.inputs)
 
 
-def rounded(block: Block) -> frozenset[ValueNumber]:
+def _gathered_again(block: Block) -> Iterator[ValueNumber]:
+    """What is gathered just as it was scattered: with the sum that scattered it it becomes one for all."""
+    made = {value: step for step in block.steps for value in step.results}
+    readers = Counter(operand for step in block.steps for operand in step.operands)
+    for step in block.steps:
+        for value in step.operands[:1]:
+            is_alone = value in made and readers[value] == 1 and value not in block.outputs
+            if is_alone and rounds.are_one_sum(made[value].op, step.op):
+                yield from step.results
+
+
+def rounded(block: Block, ends: Collection[ValueNumber] = ()) -> frozenset[ValueNumber]:
     """The values of f32 that products alone read, directly, moved, or in a loop."""
     wide = {n for n, array in enumerate(block.values) if array.dtype.name == "f32"}
-    return _Rounding(block).values() if wide else frozenset()
+    return _Rounding(block, ends).values() if wide else frozenset()
+
+
+def rounded_ends(step: Step, loop: Loop, found: Collection[ValueNumber]) -> frozenset[ValueNumber]:
+    """What a loop's body leaves to be stacked, for readers around the loop that round it."""
+    stacked = zip(step.results[loop.carried :], loop.body.outputs[loop.carried :], strict=True)
+    carried = loop.body.outputs[: loop.carried]
+    return frozenset(inner for outer, inner in stacked if outer in found and inner not in carried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +86,7 @@ class _Rounding:
     """A block, and of its values which are known to be rounded where they are read."""
 
     block: Block
+    ends: Collection[ValueNumber] = ()
     found: set[ValueNumber] = field(default_factory=set)
 
     def values(self) -> frozenset[ValueNumber]:
@@ -55,8 +96,9 @@ class _Rounding:
                 readers.setdefault(operand, []).append(step)
         made = {value: step for step in self.block.steps for value in step.results}
         for value in (*(value for step in reversed(self.block.steps) for value in step.results), *self.block.inputs):
-            is_wide = self.block.values[value].dtype.name == "f32" and value not in self.block.outputs
-            if is_wide and value in readers and all(self._rounds(reader, value, made) for reader in readers[value]):
+            is_wide = self.block.values[value].dtype.name == "f32"
+            is_read = value in self.ends if value in self.block.outputs else value in readers
+            if is_wide and is_read and all(self._rounds(reader, value, made) for reader in readers.get(value, ())):
                 self.found.add(value)
         return frozenset(self.found)
 
@@ -74,15 +116,16 @@ class _Rounding:
                     return self.block.values[step.result].dtype == NARROW
                 return passes and rounds.leaves_what_it_is_given(function)
             case Loop():
-                return _rounded_inside(step, step.op, value)
+                return _rounded_inside(step, step.op, value, rounded_ends(step, step.op, self.found))
             case Reshape():
                 return passes
             case _:
                 return passes and rounds.rounds_before(step.op.facts)
 
 
-def _rounded_inside(step: Step, loop: Loop, value: ValueNumber) -> bool:
-    """Whether all that a loop does with a value rounds it: of what is the same in each trip."""
-    places: Collection[int] = [place for place, operand in enumerate(step.operands) if operand == value]
-    inside = rounded(loop.body)
-    return all(place < loop.fixed and loop.body.inputs[place] in inside for place in places)
+def _rounded_inside(step: Step, loop: Loop, value: ValueNumber, ends: Collection[ValueNumber]) -> bool:
+    """Whether all that a loop does with a value rounds it: with what is the same in each trip, and with rows."""
+    inside = rounded(loop.body, ends)
+    carried = range(loop.fixed, loop.fixed + loop.carried)
+    places = [place for place, operand in enumerate(step.operands) if operand == value]
+    return all(place not in carried and loop.body.inputs[place] in inside for place in places)

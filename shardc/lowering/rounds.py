@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardc.ir.functions import FUNCTIONS, Through
-from shardc.ir.operations import Facts
+from shardc.ir.operations import Facts, Kind
 from shardc.ir.plan import Apply, Op
 from shardc.lowering.observed import seen
 
@@ -41,3 +41,14 @@ def leaves_what_it_is_given(function: str) -> bool:
 def is_one_kernel(before: Op) -> bool:
     """Whether a product is one kernel with what left its operand."""
     return isinstance(before, Apply) and Through.RESULT in FUNCTIONS[before.function].through
+
+
+@seen(
+    "0.0.42.1",
+    "an AllGather over the axes over which its operand was just scattered, along the same dim, for a product, is an "
+    "AllReduce of f32 with that ReduceScatter, on v5e:2x4, v5e:4x4 and v5p:2x2x2",
+)
+def are_one_sum(before: Op, after: Op) -> bool:
+    """Whether a sum and what is next done with it are one sum."""
+    kinds = before.facts.kind, after.facts.kind
+    return kinds == (Kind.SCATTER, Kind.GATHER) and (before.axes, before.on) == (after.axes, after.on)

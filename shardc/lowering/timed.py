@@ -64,3 +64,14 @@ def hides_permutes(target: Target) -> bool:
 def gathers_beside_products(target: Target) -> bool:
     """Whether the compiler does gathers beside products by itself."""
     return target.generation == "v5e" and target.names_slice
+
+
+@seen(
+    "0.0.42.1",
+    "what a loop stacks that goes from the last row to the first was filled with zeros before, at the pace of an "
+    "instruction that does nothing else: 64 MiB of bf16 in 492 µs on v5e:2x4 and 241 on v5p:2x2x2, where a relu of it "
+    "takes 314 and 136. Going up it is not, since all of it is seen to be written; nor what `jax.lax.empty` makes",
+)
+def fills_before(down: bool, target: Target) -> bool:
+    """Whether what a loop stacks is filled before."""
+    return down and target.names_slice

@@ -63,6 +63,16 @@ class Planning:
             return Attempt(None, meter.budget)
 
 
+def settled(schedule: Schedule, model: CostModel) -> Schedule:
+    """A schedule priced as all of its steps together let it be."""
+    if model.alone.measured is None:
+        return schedule
+    from shardc.cost.settled import settled_block  # with what a plan for no slice needs not
+
+    dims = {dim for dim, _ in schedule.program.sizes}
+    return replace(schedule, block=settled_block(schedule.block, dims, model))
+
+
 class Attempt(NamedTuple):
     """A plan, if there is one, and what is left of the budget."""
 

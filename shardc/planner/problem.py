@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from shardc.cost.model import CostModel, picoseconds
 from shardc.ir.dtypes import DType
-from shardc.ir.expressions import Call, Product
+from shardc.ir.expressions import Call, Expr, Product
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import ValueNumber
-from shardc.ir.program import Program
+from shardc.ir.program import Input, Program
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.loops import Account, account_of
 from shardc.lowering.streams import Loops, Passes, Streams
@@ -24,7 +24,8 @@ from shardc.planner.paths.graph import Graph, sharding_graph
 from shardc.planner.paths.search import Search
 from shardc.planner.products.ways import Way, Work
 
-_Searched: TypeAlias = tuple[tuple[int, ...], DType, frozenset[Sharding]]  # a shape, a type, where it lies
+# A shape, a type, whether it is sent as another, where it lies.
+_Searched: TypeAlias = tuple[tuple[int, ...], DType, bool, frozenset[Sharding]]
 _Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and over what its operands may be unreduced
 
 
@@ -157,15 +158,30 @@ class Problem:
     def graph(self, rank: int) -> Graph:
         return sharding_graph(self.mesh, rank, self.pool, self.together)
 
-    def search(self, dims: tuple[str, ...], dtype: DType) -> Search:
-        return self.search_of(self.program.shape(dims), dtype)
+    def search(self, array: Expr | Input) -> Search:
+        return self.search_of(self.program.shape(array.dims), array.dtype, self.is_rounded(array))
 
-    def search_of(self, shape: tuple[int, ...], dtype: DType) -> Search:
+    def is_rounded(self, array: Expr | Input) -> bool:
+        """Whether it is searched as what is sent in half the bytes."""
+        if array.dtype.name != "f32" or self.model.alone.measured is None:
+            return False
+        from shardc.lowering.read import read_of  # only of a slice it is known
+
+        return read_of(self.program).is_rounded(array)
+
+    @property
+    def narrow(self) -> CostModel:
+        """The prices of what is sent in half the bytes."""
+        from shardc.cost.narrow import narrow
+
+        return narrow(self.model)
+
+    def search_of(self, shape: tuple[int, ...], dtype: DType, is_rounded: bool) -> Search:
         given = frozenset[Sharding]() if self.options.largest_step is None else self._lies(shape, dtype)
-        key, known = (shape, dtype, given), self.scratch.searches
+        key, known = (shape, dtype, is_rounded, given), self.scratch.searches
         if key not in known:
-            graph = self.graph(len(shape))
-            known[key] = Search(graph, shape, dtype, self.model, self.objective, self.options, self.meter, given)
+            graph, model = self.graph(len(shape)), self.narrow if is_rounded else self.model
+            known[key] = Search(graph, shape, dtype, model, self.objective, self.options, self.meter, given)
         return known[key]
 
     def _lies(self, shape: tuple[int, ...], dtype: DType) -> frozenset[Sharding]:

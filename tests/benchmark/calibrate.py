@@ -4,10 +4,11 @@
     python tests/benchmark/calibrate.py --write         # the same, into shardc/cost/calibration.toml
 
 Programs that show one kind of work alone are compiled for a slice with no TPU there, and the cycles that the compiler
-left are read from the replay: large products for each type; products that mostly read, and that mostly write; what a
-gather leaves, copied to an output; the pieces around an exchange; the largest of a block as it lies, and of what is
-computed of each element; a sum of two arrays by itself, beside one in a loop with another function. A figure is the
-middle one of its programs, in units per second. Prices on a slice that is named are made of these (`cost.calibration`).
+left are read from the replay: large products for each type, those of f32 also where no operand stays on the chip, and
+from which size on; products that mostly read, and that mostly write; what a gather leaves, copied to an output; the
+pieces around an exchange; the largest of a block as it lies, and of what is computed of each element; a sum of two
+arrays by itself, beside one in a loop with another function. A figure is the middle one of its programs, in units per
+second. Prices on a slice that is named are made of these (`cost.calibration`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from shardc.machines.libtpu import installed
 SLICES = {"v4p": "v4:2x2x1", "v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2"}
 PRODUCT, WIDE = "A[I, J] · B[J, K] → C[I, K]", (8192, 2048, 8192)
 SQUARE = ((4096, 4096, 4096), (8192, 8192, 8192), WIDE, (2048, 8192, 4096))
+HELD = ((4096, 2048, 4096), (2048, 4096, 8192), (2048, 2048, 16384), (8192, 1024, 8192))  # an operand of 32 MiB of f32
+STREAMED = ((8192, 8192, 8192), (4096, 8192, 8192), (16384, 4096, 16384))  # of 128 MiB and more
+MEBIBYTES = range(16, 144, 8)
 READS = ((64, 8192, 8192), (64, 16384, 8192), (8, 8192, 16384))
 WRITES = ((8192, 64, 8192), (16384, 32, 8192), (8192, 128, 16384))
 BLOCKS = ((8192, 8192), (16384, 8192), (8192, 32768))
@@ -41,6 +45,7 @@ BARE, FUSED = "C[I, J] = A[I, J] + B[I, J]", "C[I, J] = relu(A[I, J]) + B[I, J]"
 # A product whose operations take about as long as its bytes, which a gather left: an input is brought near beforehand.
 NARROW = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
 NARROWS = ((8192, 8192, 256), (4096, 16384, 256), (8192, 16384, 256), (8192, 8192, 384))
+SLOWER = 1.2
 MOST = 0.45  # above, a product of more operations would take less (`cost.alone`)
 Rates = dict[str, list[float]]
 
@@ -56,7 +61,7 @@ def replayed(text: str, topology: str, sizes: tuple[int, ...], dtype: str = "bf1
 def rates(topology: str) -> Iterator[tuple[str, float]]:
     """The name of a figure, and what one program shows of it."""
     for dtype in ("int8", "bf16", "f32"):
-        for i, j, k in SQUARE:
+        for i, j, k in HELD if dtype == "f32" else SQUARE:
             text = PRODUCT.replace("C", "C: int32") if dtype == "int8" else PRODUCT
             yield f"{dtype}_flops", 2 * i * j * k / replayed(text, topology, (i, j, k), dtype)
     for dtype, size in (("bf16", 2), ("f32", 4)):
@@ -77,6 +82,21 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
             yield "exchange_bandwidth", 2 * sizes[0] * sizes[1] / parts / replayed(text, topology, sizes)
 
 
+def rounded_again(topology: str, operations: float) -> Iterator[float]:
+    """By which part longer a product of f32 takes for each operand that it rounds again, where none stays there."""
+    for i, j, k in STREAMED:
+        yield max(0.0, replayed(PRODUCT, topology, (i, j, k), "f32") * operations / (2 * i * j * k) - 1) / 2
+
+
+def operand_held(topology: str, operations: float) -> Iterator[float]:
+    """Up to which operand of f32, in bytes, both are rounded once: half a step above those whose product takes no more
+    than a fifth longer."""
+    for size in MEBIBYTES:
+        i, j, k = size * 64, 4096, 16384
+        if replayed(PRODUCT, topology, (i, j, k), "f32") < SLOWER * 2 * i * j * k / operations:
+            yield (size + MEBIBYTES.step // 2) * 2**20
+
+
 def slowdowns(topology: str, known: Rates) -> Iterator[float]:
     """By which part longer a product takes, were its operations and its bytes to take equally long."""
     operations, read, written = (statistics.median(known[name]) for name in ("bf16_flops", "bf16_read", "bf16_write"))
@@ -91,7 +111,9 @@ def measured(topology: str) -> Rates:
     found: Rates = {}
     for name, rate in rates(topology):
         found.setdefault(name, []).append(rate)
-    return found | {"slowdown": list(slowdowns(topology, found))}
+    operations = statistics.median(found["f32_flops"])
+    again, held = list(rounded_again(topology, operations)), list(operand_held(topology, operations))
+    return found | {"slowdown": list(slowdowns(topology, found)), "f32_again": again, "f32_held": held[-1:]}
 
 
 def shown(figure: tuple[str, list[float]]) -> str:

@@ -6,6 +6,7 @@ import shardc
 from shardc.lowering.rounded import as_kept, kept, rounded
 
 MESH, SIZES = {"X": 2, "Y": 4}, {"I": 65536, "J": 512, "K": 1024, "L": 4}
+BY_ROWS = "for -L { C[L, I_XY, K] = A[L, I_XY, J] · D }"
 
 
 def block_of(text, topology="v5p:2x2x2"):
@@ -30,6 +31,10 @@ def names(block, numbers):
         ("D[J, K] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · D; return C, D", set()),  # an output
         ("D[J, K] = B[J_XY, K]; for L { C[L, I_XY, K] = A[L, I_XY, J] · D }", {"D[J, K]"}),  # the same in each trip
         ("D[J, K] = B[J_XY, K]; for L { C[L, I_XY, K] = A[L, I_XY, J] · D; x = x[J, K] + D }", set()),
+        # What a loop stacks, and another reads by rows, whatever else is read of a row in the first.
+        (f"for L {{ D[L, J, K] = B[L, J_XY, K]; R[L, J] = sum_K(D ⊙ D) }}; {BY_ROWS}", {"D[L, J, K]"}),
+        (f"for L {{ D[L, J, K] = B[L, J_XY, K] }}; {BY_ROWS}; E[L, J, K] = D + D", set()),
+        (f"for L {{ D[L, J, K] = B[L, J_XY, K] }}; {BY_ROWS}", {"D[L, J, K]"}),
         ("P = softmax_J(A[I_XY, J]); C[I_XY, K] = P · B[J_XY, K]", set()),  # one kernel
         ("D[J, K] = B[J_XY, K]; E = bf16(D); F: f32[J, K] = exp(f32(E))", {"D[J, K]"}),  # the text rounds
         ("D[J, K] = B[J_XY, K]; E = bf16(exp(D)); F: f32[J, K] = f32(E)", {"E_1[J, K]"}),

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from shardc.ir.collectives import AllGather, AllReduce, Slice
+from shardc.ir.collectives import AllGather, AllReduce, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
@@ -124,6 +124,11 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (("sign",), False),
     ]),
     (rounds.is_one_kernel, [((Apply("softmax", ("J",)),), True), ((Apply("relu"),), False), ((Einsum(),), False)]),
+    (rounds.are_one_sum, [
+        ((ReduceScatter(PART, 0), AllGather(PART, 0)), True), ((ReduceScatter(PART, 1), AllGather(PART, 0)), False),
+        ((AllGather(PART, 0), AllGather(PART, 0)), False), ((AllReduce(PART), AllGather(PART, 0)), False),
+    ]),
+    (timed.fills_before, [((True, V5E), True), ((False, V5E), False), ((True, UNNAMED), False)]),
     (work.computes_again, [((V5P,), (12,)), ((V5E,), (12, 0))]),
     (work.work_of, [
         ((Apply("div"), BF16), 8), ((Apply("div"), F32), 12), ((Apply("silu"), BF16), 12), ((Apply("exp"), F32), 1),

@@ -36,7 +36,14 @@ def nodes(request):
 
 
 def array(nodes, dims):
-    return Entity(nodes.problem.search(tuple(dims), DTYPES["bf16"]), "A", tuple(dims), DTYPES["bf16"], frozenset(), 1)
+    return Entity(
+        nodes.problem.search_of(nodes.problem.program.shape(tuple(dims)), DTYPES["bf16"], False),
+        "A",
+        tuple(dims),
+        DTYPES["bf16"],
+        frozenset(),
+        1,
+    )
 
 
 def sharding_at(entity, place):

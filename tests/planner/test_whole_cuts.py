@@ -147,8 +147,8 @@ def test_of_many_ways_those_without_partial_sums_are_left(monkeypatch, text):
     program = parsed(text, Mesh.of({"X": 2, "Y": 2}), DIMS | {"B": 8})
     problem = Problem(program, model_of(program.mesh), Objective.BYTES, program.mesh.names)
     expr = program.statements[0].expr
-    below = [(problem.search(each.dims, each.dtype), frozenset("XY")) for each in expr.operands]
-    around = problem.search(expr.dims, expr.dtype)
+    below = [(problem.search(each), frozenset("XY")) for each in expr.operands]
+    around = problem.search(expr)
     every, _ = local._products(problem, expr, around, below)
     monkeypatch.setattr(local, "MOST_WAYS", len(every) - 1)
     few, partial = local._products(problem, expr, around, below)

@@ -218,13 +218,14 @@ class _Task:
 
     @classmethod
     def of(cls, problem: Problem, expr: Product, whole: Sequence[tuple[Dims, Sharding]], digits: Digits) -> _Task:
-        splits, kinds = [digits.op(dims) for dims, _ in whole], [array.dtype for array in (*expr.operands, expr)]
+        splits, arrays = [digits.op(dims) for dims, _ in whole], (*expr.operands, expr)
         placed, searches = list[tuple[Dims, Sharding]](), list[Search]()
-        for (dims, lies), split, dtype in zip(whole, splits, kinds, strict=True):
+        for (dims, lies), split, array in zip(whole, splits, arrays, strict=True):
             placed.append((dims, reshaped(split, lies, problem.mesh)))
-            searches.append(problem.search_of(shape_after(split, problem.program.shape(dims)), dtype))
+            shape = shape_after(split, problem.program.shape(dims))
+            searches.append(problem.search_of(shape, array.dtype, problem.is_rounded(array)))
         found = cls(problem, expr, digits, placed, tuple(searches), problem.work(expr))
-        found.reshapes = sum(map(found._reshape, whole, splits, kinds))
+        found.reshapes = sum(map(found._reshape, whole, splits, (array.dtype for array in arrays)))
         return found
 
     def _reshape(self, whole: tuple[Dims, Sharding], split: Reshape, dtype: DType) -> int:

@@ -65,6 +65,7 @@ class Work:
     dtype: DType  # in which it multiplies
     leaves: DType
     streams: Streams | None = None  # where it is known what passes through memory; else all does, once
+    rounds: int = 0  # of a product of two arrays, how many are of f32
 
     @classmethod
     def of(cls, program: Program, expr: Product) -> Work:
@@ -73,11 +74,14 @@ class Work:
         contracts = len(below) > 1 and any(dim not in expr.dims for dim in dims)
         sums = len(below) > 1 or len(dims) > len(expr.dims)  # a transposition does no arithmetic
         total = math.prod(program.shape(dims)) * (2 if contracts else int(sums))
-        return cls(dims, below, total, contracts, multiplied(operand.dtype for operand in expr.operands), expr.dtype)
+        types = [operand.dtype for operand in expr.operands]
+        rounds = sum(each.name == "f32" for each in types) if contracts else 0
+        return cls(dims, below, total, contracts, multiplied(types), expr.dtype, rounds=rounds)
 
     def amount(self, flops: int, read: Sequence[int], written: int) -> Amount:
         """Of so many operations, and of operands and a result of so many bytes."""
-        return Amount.of(self.streams, flops, read, written, self.dtype)._replace(leaves=self.leaves)
+        found = Amount.of(self.streams, flops, read, written, self.dtype)
+        return found._replace(leaves=self.leaves, smallest=min(read, default=0), rounds=self.rounds)
 
     def in_memory(self, read: Sequence[Array], written: Array) -> tuple[list[Array], list[Array]]:
         """The arrays that are read from memory, those gone through there first, and the result if it is written."""

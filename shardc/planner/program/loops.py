@@ -27,7 +27,7 @@ from shardc.ir.sharding import Array, Sharding, with_dim
 from shardc.planner.budget import Meter
 from shardc.planner.idle import axes_to_search
 from shardc.planner.options import CHEAPEST, Objective, Options
-from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, budget_of, gaps_of
+from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, budget_of, gaps_of, settled
 from shardc.planner.problem import Problem, Scratch
 from shardc.planner.program.progress import PartialPlan
 from shardc.planner.program.scattered import with_sums_scattered
@@ -286,7 +286,7 @@ def planned_at_once(
     state, statements = add_all(start, program.statements)
     schedule = state.schedule()
     block, statements = with_sums_scattered(schedule.block, statements, model, objective)
-    schedule = replace(schedule, block=block)
+    schedule = settled(replace(schedule, block=block), model)
     check_bytes(schedule)
     notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
     notes += order_notes(program)

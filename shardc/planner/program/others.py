@@ -17,7 +17,7 @@ from shardc.cost.sums import cost_of
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Block
 from shardc.planner.options import Objective
-from shardc.planner.planned import PlannedProgram, PlannedStatement, computed
+from shardc.planner.planned import PlannedProgram, PlannedStatement, computed, settled
 
 NEAR = 1.01  # of the least price, within which a plan is taken that has fewer collectives
 FAR = 1.5  # a strategy of a price so many times the plan's is not looked at
@@ -46,7 +46,7 @@ def strategies(found: PlannedProgram, model: CostModel) -> Iterator[PlannedProgr
         if not strategy.steps or strategy.time_s > FAR * found.cost.time_s:
             continue
         block = Block(strategy.values, schedule.inputs, (strategy.steps[-1].result,), strategy.steps)
-        other = replace(schedule, block=block)
+        other = settled(replace(schedule, block=block), model)
         if not list(faults_of(other)):
             statement = found.statements[0].led_by(strategy, found.statements[0].gap)
             yield replace(found, schedule=other, cost=cost_of(other, model), statements=(statement,))

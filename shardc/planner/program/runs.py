@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from shardc.cost.formulas import added
+from shardc.cost.formulas import one_after_another
 from shardc.cost.model import CostModel, picoseconds
 from shardc.cost.sums import copy_cost, cost_of
+from shardc.cost.sums import move_cost as sent_cost
 from shardc.ir.collectives import Move
 from shardc.ir.plan import Block, Rule, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.sharding import Array
-from shardc.lowering.scatters import block_of
 from shardc.planner.options import Objective
-from shardc.planner.planned import Gap, PlannedLoop, PlannedProgram, PlannedStatement, gaps_of
+from shardc.planner.planned import Gap, PlannedLoop, PlannedProgram, PlannedStatement, gaps_of, settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +37,16 @@ def ends(steps: Sequence[Step], block: Block) -> bool:
 
 def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> StepCost:
     """Of a move, and of what it leaves laid anew as an output."""
-    size = before.local_bytes(model.mesh)
-    wire = move.wire_bytes(before.sharding, model.mesh, size)
-    time = model.emitted(move, block_of(before, model.mesh), before.sharding).seconds(size)
-    found = StepCost(wire, 0, time, partial(model.formula, move, before))
+    found = sent_cost(move, before, model)
     if not is_output or not model.leaves_output_apart(move):
         return found
-    copy = copy_cost(before, model)
-    return replace(found, time_s=time + copy.time_s, spelled=partial(added, found, copy))
+    return one_after_another(found, copy_cost(before, model))
 
 
 def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective, model: CostModel) -> PlannedProgram:
     """The plan with each run as one move."""
     block, statements = in_block(runs, planned.schedule.block, planned.statements, objective)
-    changed = replace(planned.schedule, block=_compact(block))
+    changed = settled(replace(planned.schedule, block=_compact(block)), model)
     gaps = {str(gap) for each in planned.statements for gap in gaps_of(each)}
     notes = tuple(note for note in planned.notes if note not in gaps)
     notes += tuple(str(gap) for each in statements for gap in gaps_of(each))

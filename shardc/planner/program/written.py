@@ -6,7 +6,7 @@ is used, and nothing is kept for a later statement but what its text says. The s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from shardc.errors import ShardcError
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.operations import IllegalMove
-from shardc.ir.plan import Rule, StatementNumber, Step, ValueNumber
+from shardc.ir.plan import Block, Rule, StatementNumber, Step, ValueNumber
 from shardc.ir.program import For, Program, Statement, bound_by, same_array
 from shardc.ir.sharding import Array, Axes, Sharding, with_dim
 from shardc.lowering.timed import gathers_beside_products
@@ -59,10 +59,28 @@ def as_written(program: Program, model: CostModel, given: Sequence[Array]) -> Wr
     """The program from inputs that lie so; None where the rules lead nowhere."""
     try:
         writer = _Writer(Problem(program, model, Objective.TIME, program.mesh.names), given)
-        steps = tuple(writer.all())
+        steps = _settled(tuple(writer.all()), {dim for dim, _ in program.sizes}, model)
         return Written(steps, _time_s(steps, model))
     except (IllegalMove, ShardcError, _NoRule):
         return None
+
+
+def _settled(steps: Sequence[Done], dims: Collection[str], model: CostModel) -> tuple[Done, ...]:
+    """Steps priced as a plan's are, once all stand: those of a loop, and those around, are a block each."""
+    if model.alone.measured is None:
+        return tuple(steps)
+    from shardc.cost.settled import settled_block  # as in `cost.sums`
+
+    found, blocks = list(steps), dict[int, list[int]]()
+    for place, done in enumerate(steps):
+        blocks.setdefault(id(done.values), []).append(place)
+    for places in blocks.values():
+        every, values = tuple(steps[place].step for place in places), tuple(steps[places[0]].values)
+        read, left = ({value for step in every for value in step.operands}, [v for step in every for v in step.results])
+        block = Block(values, (), tuple(value for value in left if value not in read), every)
+        for place, step in zip(places, settled_block(block, dims, model).steps, strict=True):
+            found[place] = steps[place]._replace(step=step)
+    return tuple(found)
 
 
 def _time_s(steps: Sequence[Done], model: CostModel) -> float:
@@ -183,7 +201,7 @@ class _Writer:
 
     def _named(self, expr: Named, wanted: Pattern, name: str) -> ValueNumber:
         value = self._value(expr.operand, Pattern.free(len(expr.dims)), self.builder.inner(expr.operand))
-        search = self.problem.search(expr.dims, expr.dtype)
+        search = self.problem.search(expr)
         edges = list(named_edges(expr, search.graph.number(self._sharding(value)), search))
         fitting = [edge for edge in edges if wanted.matches(search.graph.shardings[edge.target])]
         if not (fitting or edges):

@@ -8,7 +8,8 @@ from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
-from shardc.cost.sums import copy_cost
+from shardc.cost.model import CostModel
+from shardc.cost.sums import copy_cost, move_cost
 from shardc.ir.collectives import (
     JointScatter,
     Move,
@@ -23,7 +24,6 @@ from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, Va
 from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
-from shardc.lowering.scatters import block_of
 from shardc.lowering.streams import Streams
 from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
@@ -89,7 +89,7 @@ class Builder:
                 value = self._reshape(value, move, names, name)
                 dims = whole if move.joins else digits_of(whole, move)
             else:
-                value = self.move(value, move, name, why.rule(move, dims), whole)
+                value = self.move(value, move, name, why.rule(move, dims), whole, table.search.model)
         return value
 
     def _reshape(self, value: ValueNumber, op: Reshape, dims: tuple[str, ...], name: str) -> ValueNumber:
@@ -138,10 +138,10 @@ class Builder:
         array, known = self.values[step.result], set(self.problem.program.dims)
         whole = next((v.dims for v in self.values if v.name == array.name and known.issuperset(v.dims)), array.dims)
         copy = copy_cost(replace(array, dims=whole), self.problem.model)  # its formula names no digits
-        formula = partial(formulas.added, step.cost, copy)
-        self.steps[place] = replace(
-            step, cost=replace(step.cost, time_s=step.cost.time_s + copy.time_s, spelled=formula)
-        )
+        cost, written = formulas.one_after_another(step.cost, copy), step.cost.as_written
+        if written is not None:
+            cost = replace(cost, as_written=formulas.one_after_another(written, copy))
+        self.steps[place] = replace(step, cost=cost)
 
     def _origin(self, table: Table, seed: ShardingNumber, name: str) -> ValueNumber:
         expr, origin = table.expr, table.origins[seed]
@@ -156,7 +156,7 @@ class Builder:
                 return self.build(below, at, name)
             case Moved(below, at, move):
                 operand = self.build(below, at, self.inner(below.expr))
-                return self.move(operand, move, name, NAMED)
+                return self.move(operand, move, name, NAMED, model=below.search.model)
             case Multiplied():
                 return self._product(table, origin, seed, name)
             case Applied(tables, at):
@@ -243,7 +243,7 @@ class Builder:
         """After moves and no reshape. `dims` are of each place the dim, or the dim that it is a digit of."""
         for move in moves:
             assert not isinstance(move, Reshape)
-            value = self.move(value, move, name, why.rule(move, dims), table.expr.dims)
+            value = self.move(value, move, name, why.rule(move, dims), table.expr.dims, table.search.model)
         return value
 
     def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
@@ -259,15 +259,21 @@ class Builder:
         return StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
 
     def move(
-        self, value: ValueNumber, move: Move, name: str, rule: Rule, whole: tuple[str, ...] | None = None
+        self,
+        value: ValueNumber,
+        move: Move,
+        name: str,
+        rule: Rule,
+        whole: tuple[str, ...] | None = None,
+        model: CostModel | None = None,
     ) -> ValueNumber:
-        """`whole` are the dims that the formula names, where the array has digits of them."""
-        mesh, model, before = self.problem.mesh, self.problem.model, self.values[value]
-        size = before.local_bytes(mesh)
-        wire = move.wire_bytes(before.sharding, mesh, size)
-        time = model.emitted(move, block_of(before, mesh), before.sharding).seconds(size)
+        """`whole` are the dims that the formula names, where the array has digits of them; `model` the prices by which
+        the move was found."""
+        mesh, before = self.problem.mesh, self.values[value]
         named = before if whole is None or whole == before.dims else replace(before, dims=whole)
-        cost = StepCost(wire, 0, time, partial(model.formula, move, named))
+        cost = move_cost(move, before, self.problem.model, named)
+        if model is not None and model is not self.problem.model:
+            cost = replace(move_cost(move, before, model, named), as_written=cost)
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
         return self.append(move, (value,), after, cost, rule)
 

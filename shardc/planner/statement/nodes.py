@@ -75,7 +75,7 @@ def _chain(problem: Problem, chain: Chain, wanted: Sharding | None) -> Table:
             continue
         below = (tables[pair.left], tables[pair.right])
         expr = chain.multiply(pair, *(table.expr for table in below))
-        made = tables.get(pair.whole) or Table(expr, problem.search(expr.dims, expr.dtype), {}, {})
+        made = tables.get(pair.whole) or Table(expr, problem.search(expr), {}, {})
         is_all = len(chain.operands) == 2
         goal = _goal(problem, expr, below, made.search, wanted, is_all) if pair.whole == chain.whole else None
         _seed(problem, made, expr, below, goal)
@@ -126,7 +126,7 @@ def combine(problem: Problem, expr: Expr, tables: tuple[Table, ...], wanted: Sha
 def table_or_none(
     problem: Problem, expr: Expr, tables: tuple[Table, ...], wanted: Sharding | None = None
 ) -> Table | None:
-    found = Table(expr, problem.search(expr.dims, expr.dtype), {}, {})
+    found = Table(expr, problem.search(expr), {}, {})
     goal = _goal(problem, expr, tables, found.search, wanted, is_all=True) if isinstance(expr, Product) else None
     _seed(problem, found, expr, tables, goal)
     return found if found.seeds else None

@@ -156,7 +156,7 @@ class _Strategies:
 
     def __post_init__(self) -> None:
         self._below = [_Strategies(self.problem, operand) for operand in operands(self.expr)]
-        self._whole = Table(self.expr, self.problem.search(self.expr.dims, self.expr.dtype), {}, {})
+        self._whole = Table(self.expr, self.problem.search(self.expr), {}, {})
         time = alone(self.problem, self.expr) if isinstance(self.expr, Product) else 0
         self._alone = self.problem.objective.price(time, 0, steps=0)
         self._meet((0,) * len(self._below))
@@ -281,7 +281,7 @@ def root_table(problem: Problem, statement: Statement) -> Table:
 
 def cheapest_input(problem: Problem, given: Input, statement: Statement) -> Array:
     """The input in the one sharding that makes the statement cheapest."""
-    search = problem.search(given.dims, given.dtype)
+    search = problem.search(given)
     options = [search.graph.shardings[number] for number in choices_of(problem, given.pattern, search)]
     arrays = [Array(given.name, given.dims, search.shape, option, given.dtype) for option in options]
     return min(arrays, key=lambda array: _price_with(problem, array, statement))

@@ -79,7 +79,7 @@ class FactorGraph:
     # --- statements
 
     def _give(self, array: Input, left: int) -> None:
-        search = self.problem.search(array.dims, array.dtype)
+        search = self.problem.search(array)
         entity = Entity(search, array.name, array.dims, array.dtype, array.pattern.unreduced, left)
         entity.bases.append(self.nodes.lying(entity, array.pattern, 1))
         self.given[array.name] = entity, entity.bases[0]
@@ -212,7 +212,9 @@ class FactorGraph:
 
     def _like(self, entity: Entity, name: str, dims: tuple[str, ...], left: int) -> Entity:
         """An array of the same kind, with other dims."""
-        return Entity(self.problem.search(dims, entity.dtype), name, dims, entity.dtype, entity.partial, left)
+        shape, is_rounded = self.problem.program.shape(dims), entity.search.model is not self.problem.model
+        search = self.problem.search_of(shape, entity.dtype, is_rounded)
+        return Entity(search, name, dims, entity.dtype, entity.partial, left)
 
     # --- operations
 
@@ -222,7 +224,7 @@ class FactorGraph:
         if isinstance(expr, Named):
             return self._collective(expr, *found[0])
         assert isinstance(expr, Product | Call)
-        search = self.problem.search(expr.dims, expr.dtype)
+        search = self.problem.search(expr)
         entities = [entity for _, entity in found]
         local = self.nodes.ways(expr, search, entities)
         made = Entity(search, name, expr.dims, expr.dtype, local.partial, 1)

@@ -65,7 +65,7 @@ class Nodes:
 
     def between(self, entity: Entity) -> PriceArray:
         search, prices = entity.search, self.known.between
-        key = (search.shape, search.total_bytes)
+        key = (search.shape, search.total_bytes, search.model)
         if key not in prices:
             prices[key] = between(search, self.scale)
         return prices[key]
@@ -73,7 +73,7 @@ class Nodes:
     def masked(self, entity: Entity) -> PriceArray:
         """The same with what is whole made partial sums at the end: one copy of it, for nothing."""
         search, prices = entity.search, self.known.masked
-        key = (search.shape, search.total_bytes)
+        key = (search.shape, search.total_bytes, search.model)
         if key not in prices:
             prices[key] = masked(search, self.between(entity))
         return prices[key]

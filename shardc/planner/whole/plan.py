@@ -261,8 +261,8 @@ def _scale(problem: Problem) -> Scale | None:
             time += picoseconds(12 * size * model.alone.copy_s_per_byte) * times
             if isinstance(expr, Product):
                 work = Work.of(program, expr)
-                read = sum(_bytes(program, operand) for operand in expr.operands)
-                time += picoseconds(model.alone.seconds(work.total, read, size, work.dtype)) * times
+                read = [_bytes(program, operand) for operand in expr.operands]
+                time += picoseconds(model.alone.product_s(work.amount(work.total, read, size))) * times
     return Scale.of(problem.objective, time + 1, wire + 1)
 
 

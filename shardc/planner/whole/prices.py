@@ -32,7 +32,7 @@ from shardc.rules.products import placements
 
 PriceArray = NDArray[np.int64]  # of one array or two: a price for each of their shardings
 Places = NDArray[np.int64]  # of each of several ways, or of a node's states: the place in an array's States
-Prices = dict[tuple[tuple[int, ...], int], PriceArray]  # by the shape and the bytes of an array
+Prices = dict[tuple[tuple[int, ...], int, CostModel], PriceArray]  # by shape, bytes and prices of an array
 NEVER = 1 << 56
 BITS = 55  # of a price that some plan may have
 MAX_ROUTES = 100  # between shardings of one array that are worked out; of more, all are left to the search

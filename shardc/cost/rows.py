@@ -1,0 +1,67 @@
+"""What a loop takes to get at rows and to lay them, where a slice is named (`lowering.timed`), as part of each trip.
+
+A[I_X] of A[M, I_X]                     cut out of the whole, where a collective reads it
+C[M, I_X] of C[I_X]                     copied to its place, where a collective leaves it
+for -M { C[M, I_X] = … }                C is filled before, each row as it is written once more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from shardc.cost import formulas
+from shardc.cost.alone import Amount
+from shardc.cost.model import CostModel
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Loop, Step, StepCost, ValueNumber
+from shardc.ir.sharding import Array
+from shardc.lowering.timed import fills_before
+
+# Others copy what they take and leave anyway (`lowering.copies`).
+_READS_WHOLE, _LEAVES_WHOLE = (Kind.GATHER, Kind.SUM), (Kind.SCATTER, Kind.SUM)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of a loop's body the values that are rows of what is scanned, and of what is stacked; nothing outside loops."""
+
+    values: Sequence[Array]
+    model: CostModel
+    scanned: Collection[ValueNumber] = ()
+    stacked: Collection[ValueNumber] = ()
+    filled: bool = False
+
+    @classmethod
+    def of(cls, loop: Loop, model: CostModel) -> Rows:
+        body, filled = loop.body, fills_before(loop.down, model.target)
+        scanned, stacked = body.inputs[loop.fixed + loop.carried :], body.outputs[loop.carried :]
+        return cls(body.values, model, scanned, stacked, filled)
+
+    def cost(self, step: Step, cost: StepCost) -> StepCost:
+        """Of a step that costs so much but for rows."""
+        for more in self._more(step):
+            cost = formulas.one_after_another(cost, more)
+        return cost
+
+    def _more(self, step: Step) -> Iterator[StepCost]:
+        kind = step.op.facts.kind
+        if kind in _READS_WHOLE and step.operands[0] in self.scanned:
+            yield self._written(self.values[step.operands[0]])
+        for value in step.results:
+            if kind in _LEAVES_WHOLE and value in self.stacked:
+                yield self._copied(self.values[value])
+            if self.filled and value in self.stacked:
+                yield self._written(self.values[value], alone=True)
+
+    def _written(self, row: Array, alone: bool = False) -> StepCost:
+        """Of a row that is written, by an instruction alone if so."""
+        size, own = row.local_bytes(self.model.mesh), self.model.alone
+        amount = Amount(0, 0, size, row.dtype, bare=size if alone else 0)
+        return StepCost(time_s=own.product_s(amount), spelled=partial(own.memory_formula, [], [row], amount))
+
+    def _copied(self, row: Array) -> StepCost:
+        """Of a row that is laid where all of them lie, which is too large for the chip."""
+        own, size = self.model.alone, row.local_bytes(self.model.mesh)
+        return StepCost(time_s=own.copy_s(size, 0), spelled=partial(own.copy_formula, row, size, 0))
