@@ -18,8 +18,8 @@ from functools import partial
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
+from shardc.cost.copied import copy_cost
 from shardc.cost.model import CostModel
-from shardc.cost.sums import copy_cost
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Apply, Einsum, Loop, Step, StepCost, ValueNumber
@@ -50,6 +50,7 @@ class Rounded:
             case Einsum():
                 return self._multiplied(step, written)
             case move:
+                assert move.facts.is_move, move
                 return self._moved(step, move, written)
 
     def _moved(self, step: Step, move: Move, cost: StepCost) -> StepCost:

@@ -1,7 +1,7 @@
 """What a loop takes to get at rows and to lay them, where a slice is named (`lowering.timed`), as part of each trip.
 
 A[I_X] of A[M, I_X]                     cut out of the whole, where a collective reads it
-C[M, I_X] of C[I_X]                     copied to its place, where a collective leaves it
+C[M, I_X] of C[I_X]                     copied to its place, where a collective leaves it, however small
 for -M { C[M, I_X] = … }                C is filled before, each row as it is written once more
 """
 
@@ -13,6 +13,7 @@ from functools import partial
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
+from shardc.cost.copied import copy_cost
 from shardc.cost.model import CostModel
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Loop, Step, StepCost, ValueNumber
@@ -52,6 +53,8 @@ class Rows:
         for value in step.results:
             if kind in _LEAVES_WHOLE and value in self.stacked:
                 yield self._copied(self.values[value])
+            elif value in self.stacked and self.model.leaves_output_apart(step.op):
+                yield self._farther(self.values[value])
             if self.filled and value in self.stacked:
                 yield self._written(self.values[value], alone=True)
 
@@ -65,3 +68,12 @@ class Rows:
         """Of a row that is laid where all of them lie, which is too large for the chip."""
         own, size = self.model.alone, row.local_bytes(self.model.mesh)
         return StepCost(time_s=own.copy_s(size, 0), spelled=partial(own.copy_formula, row, size, 0))
+
+    def _farther(self, row: Array) -> StepCost:
+        """Of a row whose copy is priced as that of an output, which the chip might hold: all of them it does not."""
+        near, far = copy_cost(row, self.model).time_s, self._copied(row).time_s
+        return StepCost(time_s=far - near, spelled=partial(_farther, row)) if far > near else StepCost()
+
+
+def _farther(row: Array) -> str:
+    return f"{formulas.local_bytes(row)}·(1 / W_copy - 1 / W_hbm)"

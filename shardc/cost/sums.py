@@ -11,7 +11,6 @@ from shardc.ir.collectives import Move
 from shardc.ir.plan import Block, Cost, Schedule, StepCost, single_steps
 from shardc.ir.sharding import Array
 from shardc.lowering.scatters import block_of
-from shardc.lowering.tpu import on_chip
 
 
 def cost_of(schedule: Schedule, model: CostModel) -> Cost:
@@ -42,14 +41,6 @@ def move_cost(move: Move, before: Array, model: CostModel, named: Array | None =
     wire = move.wire_bytes(before.sharding, model.mesh, size)
     time = model.emitted(move, block_of(before, model.mesh), before.sharding).seconds(size)
     return StepCost(wire, 0, time, partial(model.formula, move, before if named is None else named))
-
-
-def copy_cost(array: Array, model: CostModel) -> StepCost:
-    """Of laying a block anew; nothing where it is not known what that takes."""
-    if model.alone.measured is None:
-        return StepCost()
-    size, room = array.local_bytes(model.mesh), on_chip(model.target)
-    return StepCost(0, 0, model.alone.copy_s(size, room), partial(model.alone.copy_formula, array, size, room))
 
 
 def loop_cost(dim: str, trips: int, body: Block) -> StepCost:

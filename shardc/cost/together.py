@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardc.cost.alone import Amount
+from shardc.cost.copied import copy_cost
 from shardc.cost.model import CostModel
 from shardc.cost.rings import (
     LAID,
@@ -61,7 +62,16 @@ def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
 
 
 def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
-    """What of a group is done at the same time. What is left to XLA counts as a ring: it makes such windows."""
+    """What of a group is done at the same time. A sum that a ring gathers is copied to become an output, as what any
+    gather leaves."""
+    found, last = _beside(schedule, group, model), schedule.steps[group.last]
+    if group.how is not How.RING or last.op.facts.kind is not Kind.SUM or last.result not in schedule.outputs:
+        return found
+    return found._replace(left=found.left + copy_cost(schedule.values[last.result], model).time_s)
+
+
+def _beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
+    """The same, but for an output. What is left to XLA counts as a ring: it makes such windows."""
     steps, hop_s = schedule.steps[group.first : group.last + 1], model.chip.hop_latency
     if model.alone.measured is not None:
         schedule = replace(schedule, block=as_sent(schedule.block, steps))

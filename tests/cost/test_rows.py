@@ -45,7 +45,8 @@ def test_what_is_stacked_going_down_is_filled_before_and_going_up_is_not():
 
 def test_a_row_is_cut_out_for_a_gather_and_a_sum_copied_to_its_place():
     (gathered,), (_, summed) = inside(planned(CUT)), inside(planned(SUMMED))
-    assert gathered.endswith(" + 2·I·J/X/Y / W_write") and summed.endswith(" + 2·I·K/X / W_copy")
+    laid = " + 2·I·J/X / W_hbm + 2·I·J/X/Y / W_write + 2·I·J/X·(1 / W_copy - 1 / W_hbm)"  # the chip would hold one row
+    assert gathered.endswith(laid) and summed.endswith(" + 2·I·K/X / W_copy")
 
 
 @pytest.mark.parametrize("text", [DOWN, CUT, SUMMED])

@@ -89,3 +89,13 @@ def test_an_axis_of_one_device_adds_to_no_price(topology):
     assert with_one.cost.time_s == without.cost.time_s and with_one.cost.wire_bytes == without.cost.wire_bytes
     assert {name for name in with_one.symbols if name != "Y"} == set(without.symbols)
     assert [step.formula for step in with_one.steps] == [step.formula for step in without.steps]
+
+
+def test_a_sum_that_a_ring_gathers_is_copied_to_an_output():
+    """And where the program goes on with it, it is not: 8192 × 2048 in bf16 on each device."""
+    text, dims = "A[I, J_X] · B[J_X, K_Y] → C[I, K_Y]", dict.fromkeys("IJK", 8192)
+    plan = shardc.plan(text, mesh="X=4,Y=4", dims=dims, topology="v5e:4x4", dtype="bf16", idle="keep", overlap="off")
+    inside = replace(plan.schedule, block=replace(plan.schedule.block, outputs=()))
+    assert [step.op for step in plan.steps] == ["Einsum", "AllReduce"]
+    left, goes_on = (group_s(each, Together(0, 1, How.RING), plan._model) for each in (plan.schedule, inside))
+    assert left - goes_on == pytest.approx(2 * 8192 * 2048 / plan._model.chip.hbm_bandwidth)

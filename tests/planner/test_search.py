@@ -262,7 +262,7 @@ def test_what_moves_over_an_idle_axis_is_the_reference(text):
 @settings(max_examples=60)
 @given(st.sampled_from(list(Objective)), st.data())
 def test_what_a_search_found_a_price_to_be_above_bounds_it(objective, data):
-    """And no bound is above the price."""
+    """And no bound is above the price. Towards one goal there are routes that a search for all does not go."""
     program = shardc.parse("A[I_X, J_Y] · B[J, K_Y] → C[I, K_X]", mesh="X=2,Y=2", dims="I=8,J=8,K=8", dtype="f32")
     problem = Problem(program, LinkModel.of(program.mesh, chip("v5p")), objective, program.mesh.names)
     expr = program.statements[0].expr
@@ -271,5 +271,5 @@ def test_what_a_search_found_a_price_to_be_above_bounds_it(objective, data):
     before, limit = table.bound(goal), prices[goal] - data.draw(st.integers(0, 2))
     assert before <= prices[goal]
     found = table.price(goal, limit)
-    assert found == (prices[goal] if limit == prices[goal] else None)
-    assert prices[goal] >= table.bound(goal) >= (before if found is not None else limit + 1)
+    assert before <= found <= limit if found is not None else limit < prices[goal]
+    assert (prices[goal] if found is None else found) >= table.bound(goal) >= (limit + 1 if found is None else before)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from shardc.cost.copied import copy_cost
 from shardc.cost.formulas import one_after_another
 from shardc.cost.model import CostModel, picoseconds
-from shardc.cost.sums import copy_cost, cost_of
+from shardc.cost.sums import cost_of
 from shardc.cost.sums import move_cost as sent_cost
 from shardc.ir.collectives import Move
 from shardc.ir.plan import Block, Rule, Step, StepCost, Strategy, ValueNumber

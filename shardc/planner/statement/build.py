@@ -8,8 +8,9 @@ from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
+from shardc.cost.copied import copy_cost
 from shardc.cost.model import CostModel
-from shardc.cost.sums import copy_cost, move_cost
+from shardc.cost.sums import move_cost
 from shardc.ir.collectives import (
     JointScatter,
     Move,
