@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from shardc import api, simulate
+from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.machines.comparison import OutputReport, Verdict, blocks_of, report_of
 from shardc.results import Plan
-from shardc.testing.rewrites import axes_in
+from shardc.testing.rewrites import axes_in, meshes_of
 from shardc.testing.sides import units_of
 
 _CLOSE = 1e-9  # of float64's results, by their size: another order of adding, not another value
@@ -49,6 +48,8 @@ def assert_matches_reference(
     ...     return jax.shard_map(local, in_specs=(jax.P(None, "X"), jax.P("X")), out_specs=jax.P("X"))(a, b)
     >>> assert_matches_reference(matmul, "A[I, J_X] · B[J_X, K] → C[I_X, K]")
     """
+    if not callable(function):
+        raise ShardcError("SHC001", f"{function!r} is no function", help="give one of JAX arrays")
     for schedule in _schedules(program, mesh, dims, dtype, _devices()):
         _assert_matches(function, schedule, seed)
 
@@ -89,9 +90,13 @@ def _assert_matches(function: Callable[..., Any], schedule: Schedule, seed: int)
     wholes = simulate.sample_inputs(schedule.program, seed)
     found = called(function, placed(schedule, wholes, devices, seed), devices)
     results = tuple(found) if isinstance(found, tuple | list) else (found,)
-    where = f"on mesh {schedule.given_mesh or 'of one device'}; {_sizes_of(schedule.program)}"
+    on = f"mesh {schedule.given_mesh}" if schedule.given_mesh.axes else "one device"
+    where = f"on {on}; {_sizes_of(schedule.program)}"
     if len(results) != len(schedule.outputs):
         raise AssertionError(f"{where}: {len(results)} results, and {len(schedule.outputs)} outputs")
+    for place, result in enumerate(results):
+        if not hasattr(result, "addressable_shards"):
+            raise AssertionError(f"{where}: result {place} is {type(result).__name__}, and no array on JAX's devices")
     report = report_of(schedule, wholes, results, seed=seed)
     expected = simulate.reference(schedule.program, wholes)
     for number, output, result, whole in zip(schedule.outputs, report.outputs, results, expected, strict=True):
@@ -122,12 +127,9 @@ def _schedules(
         parsed = program if isinstance(program, Program) else api.parse(program, mesh=mesh, dims=dims, dtype=dtype)
         yield api.planned(_filled(parsed), may_cut=False).schedule
         return
-    axes = axes_in([program])
-    for sizes in sorted(product((1, 2), repeat=len(axes)), key=lambda some: (math.prod(some), some)):
-        if math.prod(sizes) <= most:
-            small = Mesh.of(dict(zip(axes, sizes, strict=True)))
-            parsed = api.parse(program, mesh=small, dims=dims, dtype=dtype)
-            yield api.planned(_filled(parsed), may_cut=False).schedule
+    for small in meshes_of(axes_in([program]), 2, most):
+        parsed = api.parse(program, mesh=small, dims=dims, dtype=dtype)
+        yield api.planned(_filled(parsed), may_cut=False).schedule
 
 
 def _devices() -> int:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from shardc import simulate
+from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
@@ -198,6 +199,8 @@ def found_when(before: str, behind: str, meshes: Sequence[Mesh] = _MESHES, rank:
     'p is of one device'
     """
     every = list(cases(Law(before, behind), meshes, rank))
+    if not every:
+        raise ShardcError("SHC001", f"`{before}` is legal on none of the meshes", help="give meshes with its axes")
     named = set(names_of(before + behind))
     fits = [name for name in CONDITIONS if {part for part in name.split() if part in "pqrdef"} <= named]
     tried = fits + [", ".join(both) for both in combinations(fits[1:], 2)]

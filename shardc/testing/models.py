@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from typing import TypeAlias
 
+from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointGather, Move, ReduceScatter, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding, spell
@@ -34,7 +37,9 @@ class Unlawful:
         )
 
 
-def assert_cost_model(price: Price, mesh: Mesh, *, rank: int = 2, sizes: Sequence[int] = _BYTES) -> None:
+def assert_cost_model(
+    price: Price, mesh: Mesh | Mapping[str, int], *, rank: int = 2, sizes: Sequence[int] = _BYTES
+) -> None:
     """A price of moves, in seconds for so many bytes on each device before the move, obeys the laws of collectives.
 
     For every move of every sharding of that rank on the mesh: no price is negative or falls with the bytes; twice the
@@ -52,9 +57,19 @@ def assert_cost_model(price: Price, mesh: Mesh, *, rank: int = 2, sizes: Sequenc
     Traceback (most recent call last):
     AssertionError: a price is not negative: Slice(axes=('X',), dim=0) of A[I, J] takes -1 s, not 0
     """
-    found = next(unlawful(price, mesh, rank, sizes), None)
+    mesh = mesh if isinstance(mesh, Mesh) else Mesh.of(mesh)
+    if mesh.devices < 2 or not sizes:
+        raise ShardcError("SHC001", "on one device, or of no bytes, every price is lawful", help="give more of them")
+    found = next(unlawful(partial(_seconds, price), mesh, rank, sizes), None)
     if found is not None:
         raise AssertionError(str(found))
+
+
+def _seconds(price: Price, move: Move, size: int) -> float:
+    found = price(move, size)
+    if isinstance(found, bool) or not isinstance(found, Real):
+        raise AssertionError(f"a price is seconds, as a number: {move} of {size} bytes has {found!r}")
+    return float(found)
 
 
 def unlawful(price: Price, mesh: Mesh, rank: int, sizes: Sequence[int]) -> Iterator[Unlawful]:
@@ -70,9 +85,9 @@ def _of_one(price: Price, move: Move, before: Sharding, size: int, mesh: Mesh) -
     size *= count * count  # so that whatever is shared out is whole
     seconds = price(move, size)
     for law, lowest, highest in _limits(price, move, before, size, mesh):
-        if seconds < lowest / _SLACK:
+        if not seconds >= lowest / _SLACK:  # NaN is neither less nor more
             yield Unlawful(law, move, before, seconds, lowest)
-        if seconds > highest * _SLACK:
+        elif not seconds <= highest * _SLACK:
             yield Unlawful(law, move, before, seconds, highest)
 
 

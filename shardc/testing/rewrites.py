@@ -21,7 +21,9 @@ Given: TypeAlias = "str | Moves | Callable[..., Any]"
 
 _SEEDS = (0, 1)  # of the parts of partial sums
 _MOST_DEVICES = 64  # of virtual ones
-_SUBSCRIPT = re.compile(r"_\{([A-Z, ]+)\}|_([A-Z]+)(?![A-Za-z0-9_])|U\.([A-Z]+)")
+_BRACKETS = re.compile(r"\[[^\[\]]*\]")
+_OF_DIMS = re.compile(r"_\{([A-Z, ]+)\}|_([A-Z]+)(?![A-Za-z0-9_])")
+_OF_MOVES = re.compile(r"(?:[A-Z][A-Za-z]*|U)_(?:\{([A-Z]+)(?:[A-Z, ]*)\}|([A-Z]+)(?![A-Za-z0-9_]))|U\.([A-Z]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class Difference:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items())
-        return f"on mesh {self.mesh or 'of one device'}; {sizes}: {self.what}"
+        return (
+            f"on {f'mesh {self.mesh}' if self.mesh.axes else 'one device'}{f'; {sizes}' if sizes else ''}: {self.what}"
+        )
 
 
 def assert_rewrite(
@@ -70,8 +74,10 @@ def assert_rewrite(
             alone, names = mesh, mesh.names
         case Mapping():
             alone, names = Mesh.of(mesh), tuple(mesh)
-        case _:
+        case str() | Iterable():
             alone, names = None, tuple(mesh)
+        case _:
+            raise ShardcError("SHC001", f"a mesh is not {mesh!r}", help='give names of axes, or {"X": 4}')
     sides = _sides(before, after, inputs, names)
     found = next(differences(*sides, max_size), None) if alone is None else difference(*sides, alone)
     if found is not None:
@@ -103,6 +109,11 @@ def difference(before: Side, after: Side, mesh: Mesh) -> Difference | None:
 
 def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mesh]:
     """Every mesh of these axes, of one to `max_size` devices each, the fewest devices first."""
+    if max_size < 1 or (axes and most_devices < 2 <= max_size):
+        few, so = f"at most {max_size} devices an axis", "give max_size=2 or more"
+        if max_size > 0:
+            few, so = "one device of JAX", 'call jax.config.update("jax_num_cpu_devices", 4) before its first use'
+        raise ShardcError("SHC001", f"with {few} no mesh can tell a rewrite from another", help=so)
     every = product(range(1, max_size + 1), repeat=len(axes))
     found = [sizes for sizes in every if math.prod(sizes) <= most_devices]
     return [Mesh.of(dict(zip(axes, sizes, strict=True))) for sizes in sorted(found, key=lambda s: (math.prod(s), s))]
@@ -160,6 +171,10 @@ def _limit(before: Side, after: Side) -> int:
 
 
 def _sides(before: Given, after: Given, inputs: Sequence[str], mesh: Sequence[str]) -> tuple[Side, Side]:
+    for given in (before, after):
+        if not (isinstance(given, str | Moves) or callable(given)):
+            raise ShardcError("SHC001", f"{given!r} is no rewrite", help="give text, Moves or a function")
+    inputs = (inputs,) if isinstance(inputs, str) else inputs
     texts = [text for given in (before, after) for text in _texts(given)]
     axes = tuple(mesh) or axes_in([*texts, *inputs])
     taken = tuple(inputs) or _inputs_of(before, axes) or _inputs_of(after, axes)
@@ -173,14 +188,21 @@ def _texts(given: Given) -> tuple[str, ...]:
         case str():
             return (given,)
         case Moves(source, moves):
-            return (source, *("_" + "".join(move.axes) for move in moves))
+            return (source, *("U_" + "".join(move.axes) for move in moves))
         case _:
             return ()
 
 
 def axes_in(texts: Sequence[str]) -> tuple[str, ...]:
-    """The one-letter subscripts of texts, in the order of the alphabet."""
-    found = {letter for text in texts for match in _SUBSCRIPT.finditer(text) for letter in "".join(match.groups(""))}
+    """The one-letter subscripts of dims, collectives and partial sums, in the order of the alphabet.
+
+    What a function is along (`softmax_J`), and what a collective is along beside its axes (`_{X,J}`), is a dim.
+    """
+    found: set[str] = set()
+    for text in texts:
+        shardings, rest = " ".join(_BRACKETS.findall(text)), _BRACKETS.sub("", text)
+        matches = [*_OF_DIMS.finditer(shardings), *_OF_MOVES.finditer(rest)]
+        found |= {letter for match in matches for letter in "".join(match.groups(""))}
     return tuple(sorted(letter for letter in found if letter.isalpha()))
 
 

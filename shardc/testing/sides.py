@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shardc import api, simulate
+from shardc.errors import ShardcError
 from shardc.ir.collectives import Move, apply
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.mesh import Mesh
@@ -30,6 +31,8 @@ from shardc.results import Plan
 Values: TypeAlias = NDArray[Any]
 Held: TypeAlias = tuple[Array, Values]  # an array, and what every device holds of it
 
+MOVES = get_args(Move)
+_A_MOVE = 'give moves of shardc.ir.collectives: AllGather(("X",), 0)'
 INTEGERS = DTYPES["int32"]
 
 
@@ -44,6 +47,11 @@ class Moves:
     moves: tuple[Move, ...] = field(default=())
 
     def __init__(self, source: str, *moves: Move) -> None:
+        if not isinstance(source, str):
+            raise ShardcError("SHC001", f"{source!r} is no array", help='give "A[I_X, J]"')
+        for move in moves:
+            if not isinstance(move, MOVES):
+                raise ShardcError("SHC001", f"{move!r} is no move", help=_A_MOVE)
         object.__setattr__(self, "source", source)
         object.__setattr__(self, "moves", moves)
 
