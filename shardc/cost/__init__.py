@@ -2,7 +2,8 @@
 
 from shardc.cost.chips import CHIPS, DEFAULT_CHIP, Chip, chip
 from shardc.cost.layout import Layout
-from shardc.cost.model import CostModel, LinkModel, Rate
+from shardc.cost.model import CostModel, LinkModel
+from shardc.cost.rate import Rate
 from shardc.cost.topology import chip_of, topology
 
 __all__ = [

@@ -20,7 +20,8 @@ from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.model import CostModel
+from shardc.cost.rate import Rate
 from shardc.ir.collectives import AllGather, AllToAll, CollectivePermute, Move, ReduceScatter
 from shardc.ir.exchange import needed, received_to_add
 from shardc.ir.mesh import Mesh

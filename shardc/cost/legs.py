@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.model import CostModel
+from shardc.cost.rate import Rate
 from shardc.ir.collectives import Move, apply
 from shardc.ir.digits import Place, Reshape, places_of, reshaped, size_at
 from shardc.ir.sharding import Sharding

@@ -19,8 +19,6 @@ Source: *How To Scale Your Model*, chapters 3 and 12.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol, assert_never
@@ -32,6 +30,7 @@ from shardc.cost.layout import Layout
 from shardc.cost.links import Factor, Level
 from shardc.cost.links.level import Traffic, exchanges, gathers, less_one, slowest, total
 from shardc.cost.network import Network, network
+from shardc.cost.rate import Rate
 from shardc.ir.collectives import Move
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind, Turns
@@ -45,36 +44,8 @@ from shardc.lowering.pairs import NOTHING, Pairs, pairs_of, sent_by
 from shardc.lowering.scatters import LocalBlock, block_of
 from shardc.lowering.target import Target
 
-PICO = 10**12
 WAYS_OF = 256  # devices, whose blocks are sent one by one to price a permute
 GATHERED = (Kind.GATHER, Kind.EXCHANGE)  # what has a V that is larger than the block
-
-
-def picoseconds(seconds: float) -> int:
-    """Rounded up, so that a whole is never dearer than its parts; but not for the last bits of a float."""
-    return math.ceil(seconds * PICO - 1e-6)
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Time as a function of the local bytes L before the move: max(latency_s, L · s_per_byte); of rounds the sum."""
-
-    latency_s: float
-    s_per_byte: float
-    then: Rate | None = None
-
-    def seconds(self, local_bytes: int) -> float:
-        here = max(self.latency_s, local_bytes * self.s_per_byte)
-        return here if self.then is None else here + self.then.seconds(local_bytes)
-
-    def rounds(self) -> Iterator[Rate]:
-        """It, and those that follow."""
-        yield self
-        if self.then is not None:
-            yield from self.then.rounds()
-
-    def time_ps(self, local_bytes: int) -> int:
-        return picoseconds(self.seconds(local_bytes))
 
 
 class CostModel(Protocol):

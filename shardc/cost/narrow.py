@@ -11,7 +11,8 @@ from functools import lru_cache
 from shardc.cost.alone import Alone
 from shardc.cost.chips import Chip
 from shardc.cost.links.level import Traffic
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.model import CostModel
+from shardc.cost.rate import Rate
 from shardc.ir.collectives import Move
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh

@@ -10,7 +10,8 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import NamedTuple
 
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Call, Expr, Pattern, Product, operands, uses
 from shardc.ir.plan import Cost, Op, Schedule, Strategy

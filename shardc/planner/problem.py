@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product
 from shardc.ir.functions import FUNCTIONS

@@ -24,7 +24,7 @@ from counted import MORE, counted
 from traced import called_otherwise
 
 import shardc
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.ir.legal import faults_of
 from shardc.lowering.lower import lower
 from shardc.lowering.spell import print_lowering

@@ -20,7 +20,7 @@ from asked import kept, told
 
 import shardc
 from shardc.cost import CHIPS, LinkModel
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.interface.hardware import Hardware
 from shardc.ir.collectives import Move
 from shardc.ir.dtypes import DTYPES

@@ -4,7 +4,7 @@ import pytest
 
 from shardc.cost import LinkModel, chip
 from shardc.cost.bounds import rate_bound
-from shardc.cost.model import Rate
+from shardc.cost.rate import Rate
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, ReduceScatter
 from shardc.ir.mesh import Mesh
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.cost import CHIPS
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather
 from shardc.ir.digits import Reshape

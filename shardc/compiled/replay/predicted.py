@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from shardc.compiled.replay.timeline import COMPUTE, Event, Timeline
 from shardc.compiled.replay.tracks import in_order, tracks
-from shardc.cost.model import LinkModel, picoseconds
+from shardc.cost.model import LinkModel
 from shardc.cost.prefetch import in_order as as_taken
+from shardc.cost.rate import picoseconds
 from shardc.cost.rings import Beside
 from shardc.cost.together import beside
 from shardc.ir.operations import Kind

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from shardc.compiled.hlo.collectives import Collective, kind_of
 from shardc.compiled.hlo.groups import Groups, axes_of_pairs
 from shardc.compiled.replay.tracks import tracks
-from shardc.cost.model import LinkModel, Rate
+from shardc.cost.model import LinkModel
+from shardc.cost.rate import Rate
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 

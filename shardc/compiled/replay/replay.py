@@ -19,7 +19,8 @@ from shardc.compiled.replay.pricing import MEMORY_PORT, Price, price
 from shardc.compiled.replay.timeline import COMPUTE, MEMORY, Event, Timeline
 from shardc.compiled.replay.tracks import in_order
 from shardc.compiled.replay.work import FREE, ROOFLINE, operands, work
-from shardc.cost.model import LinkModel, picoseconds
+from shardc.cost.model import LinkModel
+from shardc.cost.rate import picoseconds
 
 _WALKED = 1000  # iterations of one loop, at most, that are walked one by one
 _UNPRICED = ("send", "recv", "infeed", "outfeed")  # they go to a host, or wait for one

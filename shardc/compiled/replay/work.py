@@ -7,7 +7,7 @@ from math import prod
 
 from shardc.compiled.hlo.text import Computation, Instruction, Module
 from shardc.cost.chips import Chip
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES, DType, dtype
 

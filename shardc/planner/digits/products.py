@@ -16,7 +16,7 @@ from itertools import product
 from operator import itemgetter
 from typing import NamedTuple
 
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Product

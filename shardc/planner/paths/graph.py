@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from shardc.cost.bounds import rate_bound
 from shardc.cost.legs import Leg, block_cut, legs_along
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.model import CostModel
+from shardc.cost.rate import Rate
 from shardc.ir.bundle import Bundle
 from shardc.ir.collectives import Move, Slice
 from shardc.ir.exchange import kept_of_dim, tails

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from shardc.cost.legs import Leg
-from shardc.cost.model import CostModel, Rate
+from shardc.cost.model import CostModel
+from shardc.cost.rate import Rate
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.exchange import received_to_add

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from shardc.cost.alone import Amount
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from shardc.cost.alone import Amount
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern, Use

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, tee
 
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.plan import Cost
 from shardc.ir.program import Program

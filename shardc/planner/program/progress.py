@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from shardc.cost.memory import peak_bytes, peak_of
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import uses
 from shardc.ir.plan import Block, Op, Rule, Schedule, StatementNumber, Step, StepCost, Strategy, ValueNumber

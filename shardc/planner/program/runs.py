@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from shardc.cost.copied import copy_cost
 from shardc.cost.formulas import one_after_another
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.cost.sums import cost_of
 from shardc.cost.sums import move_cost as sent_cost
 from shardc.ir.collectives import Move

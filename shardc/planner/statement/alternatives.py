@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardc.cost.model import PICO, picoseconds
+from shardc.cost.rate import PICO, picoseconds
 from shardc.ir.operations import Kind
 from shardc.ir.plan import StatementNumber, Strategy
 from shardc.ir.program import Statement

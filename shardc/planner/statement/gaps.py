@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardc.cost.model import picoseconds
+from shardc.cost.rate import picoseconds
 from shardc.ir.chains import Chain, chain_of
 from shardc.ir.expressions import Expr, Product, Use, operands
 from shardc.ir.program import Statement

@@ -10,7 +10,8 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.cost.model import CostModel, picoseconds
+from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Expr, Product, operands

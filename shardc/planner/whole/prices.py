@@ -22,7 +22,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.cost.model import PICO, CostModel, Rate
+from shardc.cost.model import CostModel
+from shardc.cost.rate import PICO, Rate
 from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock
 from shardc.planner.options import Objective

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from shardc.cost.model import PICO, picoseconds
+from shardc.cost.rate import PICO, picoseconds
 from shardc.ir.expressions import Expr, Pattern, uses
 from shardc.ir.plan import Block, Loop, Step, Strategy, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement, every_statement
