@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.chips import Chip
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.sharding import Array
+from shardc.lowering.forms import Laid
 from shardc.lowering.streams import Passes, Streams
 
 if TYPE_CHECKING:
@@ -162,21 +163,29 @@ class Alone:
         once = passes.largest / known.largest + passes.computed / known.computed
         return size * (once + passes.written * (1 / known.read + 1 / known.write))
 
-    def laid_s_per_byte(self, pieces: bool) -> float:
-        """Of a block copied, or in pieces before and after an exchange."""
-        if self.measured is None or not pieces:
-            return self.copy_s_per_byte
-        return 1 / self.measured.exchange_bandwidth
+    def laid_s_per_byte(self, laid: Laid) -> tuple[float, float]:
+        """Of a block or pieces laid anew, in memory, and near, where pieces and what is laid have room on the chip."""
+        if self.measured is None:
+            return 0.0, 0.0
+        match laid:
+            case Laid.WHOLE:
+                return self.copy_s_per_byte, self.copy_s_per_byte
+            case Laid.PIECES:
+                return self.copy_s_per_byte, 1 / self.measured.near_bandwidth
+            case Laid.LANES:
+                return 1 / self.measured.lanes_bandwidth, 1 / self.measured.near_bandwidth
+            case _:
+                assert_never(laid)
 
     def copy_s(self, size: int, room: int) -> float:
-        """Of a block laid anew, which goes through memory once where it and the copy have room on the chip."""
+        """Of a block laid anew, which goes through memory once where it has room on the chip."""
         if self.measured is None:
             return 0.0
-        return size / self.chip.hbm_bandwidth if 2 * size <= room else size * self.copy_s_per_byte
+        return size / self.chip.hbm_bandwidth if size <= room else size * self.copy_s_per_byte
 
     def copy_formula(self, array: Array, size: int, room: int) -> str:
         """`2·I·J/X / W_copy`, or `/ W_hbm` of what has room on the chip."""
-        return f"{formulas.local_bytes(array)} / {'W_hbm' if 2 * size <= room else 'W_copy'}"
+        return f"{formulas.local_bytes(array)} / {'W_hbm' if size <= room else 'W_copy'}"
 
     def function_formula(self, passes: Passes, operand: Array) -> str:
         """`2·2·I·J/X / W_pass`: twice through a block."""
@@ -199,7 +208,7 @@ class Alone:
             return found
         known = self.measured
         found |= {"C_int8": known.int8_flops, "C_bf16": known.bf16_flops, "C_f32": known.f32_flops}
-        found |= {"W_copy": known.copy_bandwidth, "W_pieces": known.exchange_bandwidth}
+        found |= {"W_copy": known.copy_bandwidth, "W_lanes": known.lanes_bandwidth, "W_near": known.near_bandwidth}
         for dtype in (DTYPES["bf16"], DTYPES["f32"]):
             names = (f"W_{name}{_kind(dtype)}" for name in ("read", "write", "largest", "pass", "alone"))
             found |= zip(names, known.moving(dtype), strict=True)

@@ -30,10 +30,10 @@ class Moving(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Operations of a product per second, by its type; bytes per second that are read, written, and copied, which is to
-    lay a block anew; of a block whose pieces are brought together for an exchange, and laid where they belong; and of
-    one that a function over a dim goes through. By which part longer a product takes whose operations take as long as
-    its bytes; and, of f32, for each operand that it rounds to bf16 again and again, since none is small enough, in
-    bytes, to be held on the chip.
+    lay a block anew; of pieces that an exchange received along the last dim, laid there; of any pieces of one, laid on
+    the chip; and of a block that a function over a dim goes through. By which part longer a product takes whose
+    operations take as long as its bytes; and, of f32, for each operand that it rounds to bf16 again and again, since
+    none is small enough, in bytes, to be held on the chip.
 
     A core handles about as many elements a second of f32 as of bf16: what is not bound by its memory moves twice the
     bytes.
@@ -53,7 +53,8 @@ class Calibration:
     f32_computed: float
     f32_bare: float
     copy_bandwidth: float
-    exchange_bandwidth: float
+    lanes_bandwidth: float
+    near_bandwidth: float
     slowdown: float
     f32_again: float
     f32_held: float

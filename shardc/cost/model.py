@@ -38,11 +38,12 @@ from shardc.ir.plan import Loop, Op, Single
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.copies import of_output, with_copies
-from shardc.lowering.forms import Call, Sent, at_once
+from shardc.lowering.forms import Call, Laid, Sent, at_once
 from shardc.lowering.lower import form
 from shardc.lowering.pairs import NOTHING, Pairs, pairs_of, sent_by
 from shardc.lowering.scatters import LocalBlock, block_of
 from shardc.lowering.target import Target
+from shardc.lowering.tpu import on_chip
 
 WAYS_OF = 256  # devices, whose blocks are sent one by one to price a permute
 GATHERED = (Kind.GATHER, Kind.EXCHANGE)  # what has a V that is larger than the block
@@ -77,8 +78,8 @@ class CostModel(Protocol):
         """The time of a move of this array, as the books would write it; `symbols` has what it names."""
         ...
 
-    def leaves_output_apart(self, op: Op) -> bool:
-        """Whether what an operation leaves is copied to become an output, at a price that is known."""
+    def leaves_output_apart(self, op: Op, rank: int) -> bool:
+        """Whether what an operation leaves, of so many dims, is copied to become an output, at a known price."""
         ...
 
     def symbols(self) -> dict[str, float]:
@@ -188,8 +189,10 @@ class LinkModel:
             self._emitted[calls] = self._sum(calls)
         return self._emitted[calls]
 
-    def leaves_output_apart(self, op: Op) -> bool:
-        return self.alone.measured is not None and not isinstance(op, Loop) and of_output(form(op, None, self.target))
+    def leaves_output_apart(self, op: Op, rank: int) -> bool:
+        if self.alone.measured is None or isinstance(op, Loop):
+            return False
+        return of_output(form(op, None, self.target), rank)
 
     def calls(self, op: Single, before: Array) -> tuple[Call, ...]:
         """What is emitted for a step on this array, as it is priced."""
@@ -197,8 +200,8 @@ class LinkModel:
 
     def _calls_of(self, op: Single, block: LocalBlock | None, before: Sharding | None) -> tuple[Call, ...]:
         """The collectives of a step's form, and the copies around them where it is known what these take."""
-        found = form(op, block, self.target)
-        calls = found.calls(self.mesh) if self.alone.measured is None else with_copies(found, self.mesh)
+        found, rank = form(op, block, self.target), None if before is None else before.rank
+        calls = found.calls(self.mesh) if self.alone.measured is None else with_copies(found, self.mesh, rank)
         if before is None or not self._knows_ways:
             return calls
         sent = sent_by(found, before, self.mesh)
@@ -213,11 +216,17 @@ class LinkModel:
     def _of_call(self, call: Call) -> Rate:
         """Of the local bytes before the step."""
         if call.kind is Kind.LOCAL:
-            return Rate(0, self.alone.laid_s_per_byte(call.pieces) * call.above / call.below)
+            return self._of_copy(call)
         levels, part = self.levels_of(call), call.times * call.above / call.below
         rate = self.rate_of(call.kind, levels, call.over.parts(self.mesh))
         per_byte = self._on_ways(call.sent) if call.sent != NOTHING else rate.s_per_byte
         return Rate(rate.latency_s * call.times, per_byte * part)
+
+    def _of_copy(self, call: Call) -> Rate:
+        far, near = self.alone.laid_s_per_byte(call.laid)
+        part, room = call.times * call.above / call.below, on_chip(self.target) * call.below // call.above
+        near_bytes = 0 if call.laid is Laid.WHOLE else room // 2  # beside what is laid
+        return Rate(0, far * part, near_bytes=near_bytes, near_s_per_byte=near * part)
 
     def _on_ways(self, sent: Sent) -> float:
         """Seconds per byte of the blocks of a permute, on the busiest link."""
@@ -291,7 +300,8 @@ class LinkModel:
     def _term(self, call: Call, taken: str, size: int) -> list[str]:
         """The time of one call, which takes so much of the step's block, of so many bytes; nothing if nothing moves."""
         if call.kind is Kind.LOCAL:
-            return [f"{taken} / W_pieces" if call.pieces else f"{taken} / W_copy"]
+            is_near, far = size <= self._of_copy(call).near_bytes, "W_lanes" if call.laid is Laid.LANES else "W_copy"
+            return [formulas.times(taken, f"{call.times} / {'W_near' if is_near else far}")]
         levels, rate = self.levels_of(call), self._of_call(call)
         factor = self._factor(call.kind, levels)
         if factor is None:

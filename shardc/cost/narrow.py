@@ -64,8 +64,8 @@ class _Narrow:
     def formula(self, move: Move, before: Array) -> str:
         return self.wide.formula(move, replace(before, dtype=DTYPES["bf16"]) if rounds_before(move.facts) else before)
 
-    def leaves_output_apart(self, op: Op) -> bool:
-        return self.wide.leaves_output_apart(op)
+    def leaves_output_apart(self, op: Op, rank: int) -> bool:
+        return self.wide.leaves_output_apart(op, rank)
 
     def symbols(self) -> dict[str, float]:
         return self.wide.symbols()
@@ -87,4 +87,5 @@ def _less(move: Move, rate: Rate) -> Rate:
 
 def _halved(rate: Rate) -> Rate:
     then = None if rate.then is None else _halved(rate.then)
-    return replace(rate, s_per_byte=rate.s_per_byte * _SHARE, then=then)
+    near_bytes, near = int(rate.near_bytes / _SHARE), rate.near_s_per_byte * _SHARE
+    return replace(rate, s_per_byte=rate.s_per_byte * _SHARE, then=then, near_bytes=near_bytes, near_s_per_byte=near)

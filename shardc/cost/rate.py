@@ -16,14 +16,18 @@ def picoseconds(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Time as a function of the local bytes L before the move: max(latency_s, L · s_per_byte); of rounds the sum."""
+    """Time as a function of the local bytes L before the move: max(latency_s, L · s_per_byte); of rounds the sum. Up to
+    `near_bytes`, what is done on the chip, it is L · near_s_per_byte."""
 
     latency_s: float
     s_per_byte: float
     then: Rate | None = None
+    near_bytes: int = 0
+    near_s_per_byte: float = 0.0
 
     def seconds(self, local_bytes: int) -> float:
-        here = max(self.latency_s, local_bytes * self.s_per_byte)
+        per_byte = self.s_per_byte if local_bytes > self.near_bytes else self.near_s_per_byte
+        here = max(self.latency_s, local_bytes * per_byte)
         return here if self.then is None else here + self.then.seconds(local_bytes)
 
     def rounds(self) -> Iterator[Rate]:

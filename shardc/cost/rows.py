@@ -53,7 +53,7 @@ class Rows:
         for value in step.results:
             if kind in _LEAVES_WHOLE and value in self.stacked:
                 yield self._copied(self.values[value])
-            elif value in self.stacked and self.model.leaves_output_apart(step.op):
+            elif value in self.stacked and self.model.leaves_output_apart(step.op, len(self.values[value].dims)):
                 yield self._farther(self.values[value])
             if self.filled and value in self.stacked:
                 yield self._written(self.values[value], alone=True)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeAlias, assert_never
 
 from shardc.ir.collectives import (
@@ -43,11 +44,19 @@ from shardc.lowering.target import Target
 Sent: TypeAlias = tuple[Axes, Axes]  # the orders in which devices count the blocks that they hold, and want
 
 
+class Laid(Enum):
+    """What a copy lays anew: a block as it is; pieces of it; pieces beside each other along its last dim."""
+
+    WHOLE = auto()
+    PIECES = auto()
+    LANES = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One collective as JAX is asked for it, of `above`/`below` of the step's block; so often, of as much each time.
 
-    A local one is a copy (`lowering.copies`): of a whole block, or of the `pieces` that an exchange sends and receives.
+    A local one is a copy (`lowering.copies`), of a whole block or of pieces that an exchange sends or receives.
     Of permutes whose pairs are known (`lowering.pairs`) `sent` tells who has what, and who wants it.
     """
 
@@ -56,7 +65,7 @@ class Call:
     above: int = 1
     below: int = 1
     times: int = 1
-    pieces: bool = False
+    laid: Laid = Laid.WHOLE
     sent: Sent = ((), ())
 
 

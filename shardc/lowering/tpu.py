@@ -180,6 +180,16 @@ def copies_before_exchange(split: int) -> bool:
 
 @seen(
     "0.0.42.1",
+    "replayed, an input of two dims and the result of its AllToAll were laid anew both: a first dim that was cut, as "
+    "the result became an output, and a last one, as a product read it; of what v5e's chip holds none was",
+)
+def copies_input_too(split: int, block: Shape, size: int, is_output: bool, target: Target) -> bool:
+    """Whether an exchange of an input, which leaves such a block, takes a copy more."""
+    return len(block) == 2 and (split == 0) is is_output and 2 * size > on_chip(target)
+
+
+@seen(
+    "0.0.42.1",
     "an AllToAll copies its result, twice if it joins the dim along the lanes of three, or of an output; that is the "
     "last, or the one before if the last is less than the lanes",
 )

@@ -6,14 +6,15 @@
 Programs that show one kind of work alone are compiled for a slice with no TPU there, and the cycles that the compiler
 left are read from the replay: large products for each type, those of f32 also where no operand stays on the chip, and
 from which size on; products that mostly read, and that mostly write; what a gather leaves, copied to an output; the
-pieces around an exchange; the largest of a block as it lies, and of what is computed of each element; a sum of two
-arrays by itself, beside one in a loop with another function. A figure is the middle one of its programs, in units per
-second. Prices on a slice that is named are made of these (`cost.calibration`).
+pieces around an exchange, in memory and on the chip; the largest of a block as it lies, and of what is computed of each
+element; a sum of two arrays by itself, beside one in a loop with another function. A figure is the middle one of its
+programs, in units per second. Prices on a slice that is named are made of these (`cost.calibration`).
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -34,12 +35,13 @@ READS = ((64, 8192, 8192), (64, 16384, 8192), (8, 8192, 16384))
 WRITES = ((8192, 64, 8192), (16384, 32, 8192), (8192, 128, 16384))
 BLOCKS = ((8192, 8192), (16384, 8192), (8192, 32768))
 GATHERS = ("A[I_X, J] → A[I, J]", "A[I, J_X] → A[I, J]", "A[I_X, J_Y] → A[I, J]")
-EXCHANGES = {
-    "AllToAll_X(A[I_X, J]) → A[I, J_X]": 2,
-    "AllToAll_X(A[I, J_X]) → A[I_X, J]": 2,
-    "AllToAll_XY(A[I_XY, J]) → A[I, J_XY]": 4,
-    "AllToAll_XY(A[I, J_XY]) → A[I_XY, J]": 4,
-}
+# What is sent lies anew first, as an input, and what is received again.
+EXCHANGES = {"AllToAll_X(A[I, J_X]) → A[I_X, J]": 2, "AllToAll_XY(A[I, J_XY]) → A[I_XY, J]": 4}
+LARGE = ((16384, 16384), (8192, 65536), (65536, 8192))
+NEAR, SMALL = (
+    "AllToAll_X(A[K, I_X, J, L]) → A[K, I, J_X, L]",
+    ((256, 64, 8, 128), (512, 32, 8, 128), (1024, 32, 8, 128)),
+)
 LARGEST, COMPUTED = "max_J(A[I, J]) → C[I]", "max_J(square(A[I, J])) → C[I]"
 BARE, FUSED = "C[I, J] = A[I, J] + B[I, J]", "C[I, J] = relu(A[I, J]) + B[I, J]"
 # A product whose operations take about as long as its bytes, which a gather left: an input is brought near beforehand.
@@ -53,7 +55,7 @@ Rates = dict[str, list[float]]
 def replayed(text: str, topology: str, sizes: tuple[int, ...], dtype: str = "bf16") -> float:
     """The seconds that a device computes or copies."""
     plan = shardc.plan(
-        text, mesh="X=2,Y=2", dims=dict(zip("IJK", sizes, strict=False)), dtype=dtype, topology=topology, idle="keep"
+        text, mesh="X=2,Y=2", dims=dict(zip("IJKL", sizes, strict=False)), dtype=dtype, topology=topology, idle="keep"
     )
     return plan.verify().replayed.compute_s
 
@@ -78,8 +80,11 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
     for sizes in BLOCKS:
         for text in GATHERS:
             yield "copy_bandwidth", 2 * sizes[0] * sizes[1] / replayed(text, topology, sizes)
-        for text, parts in EXCHANGES.items():
-            yield "exchange_bandwidth", 2 * sizes[0] * sizes[1] / parts / replayed(text, topology, sizes)
+    for text, parts in EXCHANGES.items():
+        for i, j in LARGE:
+            yield "lanes_bandwidth", 2 * 2 * i * j / parts / replayed(text, topology, (i, j))
+    for sizes in SMALL:
+        yield "near_bandwidth", 2 * 2 * math.prod(sizes) / 2 / replayed(NEAR, topology, sizes)
 
 
 def rounded_again(topology: str, operations: float) -> Iterator[float]:

@@ -74,6 +74,34 @@ def test_what_is_replayed_was_priced(text, topology):
     assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.15)
 
 
+JOINED, CUT, OF_PIECES = "A[I, J_X] → A[I_X, J]", "A[I_X, J] → A[I, J_X]", "A[K, I_X, J, L] → A[K, I, J_X, L]"
+LAID = [  # pieces and outputs on v5e's chip, and in memory
+    (JOINED, (4096, 8192)),
+    (JOINED, (16384, 16384)),
+    (CUT, (4096, 8192)),
+    (CUT, (16384, 16384)),
+    (OF_PIECES, (512, 32, 8, 128)),
+    (OF_PIECES, (4096, 64, 8, 128)),
+    ("T[I_X, J] = A[I, J_X]; C[I_X, K] = T · B[J, K]", (16384, 16384, 4096)),
+    ("C[I, J_X] = A[I, K] · B[K, J_X]; D[I_X, J] = C", (16384, 16384, 4096)),
+    ("A[I, J_X] → A[I, J]", (4096, 12288)),
+    ("A[I, J_X] → A[I, J]", (8192, 8192)),
+    ("A[I, K] · B[K, J_X] → C[I, J]", (4096, 8192, 4096)),
+]
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1"])
+@pytest.mark.parametrize(
+    ("text", "sizes"), [pytest.param(*each, marks=pytest.mark.exhaustive if each in LAID[1:] else ()) for each in LAID]
+)
+def test_what_a_collective_lays_anew_is_priced_as_replayed(text, sizes, topology):
+    """A copy less, or one that is made on the chip and not in memory, is 12 % and more of each."""
+    dims = dict(zip("IJKL", sizes, strict=False))
+    plan = planned(text, topology, dims, overlap="off", dtype="bf16")
+    assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.07)
+
+
 @pytest.mark.tpu
 def test_a_product_of_few_elements_takes_as_long_as_its_result_is_written():
     thin = shardc.plan(

@@ -16,8 +16,8 @@ from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePerm
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.refine import refinement
-from shardc.lowering.copies import of_output, with_copies
-from shardc.lowering.forms import Plain
+from shardc.lowering.copies import of_input, of_output, with_copies
+from shardc.lowering.forms import Laid, Plain
 from shardc.lowering.lower import lower
 from shardc.lowering.pairs import pairs_of, sent_by
 from shardc.lowering.tpu import on_chip
@@ -180,7 +180,7 @@ def is_copied(step, form, schedule):
     joined below which it was gathered."""
     joined = {s.operands[0]: s.result for s in schedule.steps if isinstance(s.op, Reshape) and s.op.joins}
     if joined.get(step.result, step.result) in schedule.outputs:
-        return of_output(form)
+        return of_output(form, len(schedule.values[step.result].dims))
     shape, on = schedule.values[step.result].local_shape(schedule.mesh), step.op.on
     above = math.prod(shape[: on[0]]) > 1 and on[0] < len(shape) - 1 if len(on) == 1 else False
     return step.result in joined and step.op.facts.kind is Kind.GATHER and above
@@ -203,10 +203,17 @@ def test_a_step_costs_what_the_calls_of_its_form_cost_and_its_formula_says_so(pl
         every = [(on_ways(step, call, schedule, model), call) for call in calls]
         seconds = sum(alone(call, local, plain, mesh) if own is None else own for own, call in every)
         if here.measured is not None:  # where a slice is named the compiler's copies count
-            copies = [call for call in with_copies(form, mesh) if call.kind is Kind.LOCAL]
-            seconds += sum(local * c.above / c.below * here.laid_s_per_byte(c.pieces) for c in copies)
-            left = schedule.values[step.result].local_bytes(mesh)
-            seconds += here.copy_s(left, on_chip(model.target)) if is_copied(step, form, schedule) else 0.0
+            room, before, left = on_chip(model.target), *(schedule.values[n] for n in (*step.operands, step.result))
+            size, is_made = left.local_bytes(mesh), any(step.operands[0] in s.results for s in schedule.steps)
+            for c in with_copies(form, mesh, len(before.dims)):
+                if c.kind is Kind.LOCAL:
+                    far, near = here.laid_s_per_byte(c.laid)
+                    is_near = c.laid is not Laid.WHOLE and 2 * local * c.above <= room * c.below
+                    seconds += c.times * local * c.above / c.below * (near if is_near else far)
+            if is_copied(step, form, schedule):
+                seconds += here.copy_s(size, max(0, room - is_made * local))
+            too = not is_made and of_input(step.op, left, step.result in schedule.outputs, model.target)
+            seconds += too * size * here.laid_s_per_byte(Laid.LANES)[0]
         written = step.cost if step.cost.as_written is None else step.cost.as_written
         assert written.time_s == pytest.approx(seconds, rel=1e-9)
         if schedule.values[step.operands[0]].dims == tuple(dim for dim in schedule.program.dims if dim in "IJKL"):

@@ -84,6 +84,12 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (tpu.flattens_rows, [(((4, 4, 8), 2 * MIB), True), (((4, 8, 4), 2 * MIB), False), (((4, 4, 8), MIB), False)]),
     (tpu.copied_again, [((MIB,), MIB), ((MIB - 1,), 0)]),
     (tpu.copies_before_exchange, [((0,), False), ((1,), True), ((2,), True)]),
+    (tpu.copies_input_too, [
+        ((0, (8, 128), 48 * MIB + 1, True, V5E), True), ((0, (8, 128), 48 * MIB, True, V5E), False),
+        ((0, (8, 128), 1, True, V5P), True), ((0, (8, 128), 1, False, V5P), False),
+        ((1, (8, 128), 1, False, V5P), True), ((1, (8, 128), 1, True, V5P), False),
+        ((0, (8, 8, 128), 1, True, V5P), False),
+    ]),
     (tpu.copies_twice, [
         ((1, (8, 128), True), True), ((1, (8, 128), False), False), ((0, (8, 64), True), False),
         ((2, (8, 8, 128), False), True), ((1, (8, 8, 128), False), False), ((1, (8, 8, 64), False), True),

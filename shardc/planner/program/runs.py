@@ -40,7 +40,7 @@ def ends(steps: Sequence[Step], block: Block) -> bool:
 def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> StepCost:
     """Of a move, and of what it leaves laid anew as an output."""
     found = sent_cost(move, before, model)
-    if not is_output or not model.leaves_output_apart(move):
+    if not is_output or not model.leaves_output_apart(move, len(before.dims)):
         return found
     return one_after_another(found, copy_cost(before, model))
 

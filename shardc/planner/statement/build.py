@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
-from shardc.cost.copied import copy_cost
+from shardc.cost.copied import copy_cost, lanes_cost
 from shardc.cost.model import CostModel
 from shardc.cost.sums import move_cost
 from shardc.ir.collectives import (
@@ -25,6 +25,7 @@ from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, Va
 from shardc.ir.program import Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
+from shardc.lowering.forms import Laid
 from shardc.lowering.streams import Streams
 from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
@@ -116,10 +117,15 @@ class Builder:
             return
         outputs = (program.results[place].name for place in program.outputs)
         output, new = result if self.name in outputs else None, self.steps[first:]
-        for place in copied(new, output, self.values, model):
-            self._copy(first + place)
+        for place, laid in copied(new, self._made, output, self.values, model):
+            self._copy(first + place, laid)
         for place in waiting(new, self.values, self.problem.mesh) if writes_after(model.target) else ():
             self._wait(first + place)
+
+    @property
+    def _made(self) -> set[ValueNumber]:
+        """What steps left, which no input is."""
+        return {value for step in self.steps for value in step.results}
 
     def _wait(self, place: int) -> None:
         """A product writes while it computes nothing."""
@@ -133,12 +139,14 @@ class Builder:
             spelled = partial(_longer, cost, 1 + more / cost.time_s)
             self.steps[place] = replace(step, cost=replace(cost, time_s=cost.time_s + more, spelled=spelled))
 
-    def _copy(self, place: int) -> None:
-        """What a step leaves is laid anew."""
+    def _copy(self, place: int, laid: Laid) -> None:
+        """What a step leaves, or reads, is laid anew."""
         step = self.steps[place]
         array, known = self.values[step.result], set(self.problem.program.dims)
         whole = next((v.dims for v in self.values if v.name == array.name and known.issuperset(v.dims)), array.dims)
-        copy = copy_cost(replace(array, dims=whole), self.problem.model)  # its formula names no digits
+        told, model = replace(array, dims=whole), self.problem.model  # its formula names no digits
+        beside = sum(self.values[value].local_bytes(model.mesh) for value in step.operands if value in self._made)
+        copy = lanes_cost(told, model) if laid is Laid.LANES else copy_cost(told, model, beside)
         cost, written = formulas.one_after_another(step.cost, copy), step.cost.as_written
         if written is not None:
             cost = replace(cost, as_written=formulas.one_after_another(written, copy))

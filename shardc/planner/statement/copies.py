@@ -1,6 +1,7 @@
 """What the steps of a statement copy, or wait for, because of one another, which is known once they stand in order.
 
 C[I, K] = AllGather_X C[I_X, K]; return C                a collective's result is copied to become an output
+B[I_X, J] = AllToAll_X A[I, J_X]; return B       an input is brought into pieces, and its result laid from them
 A[I_X] = Slice_X A[I]; A[I_X, J] = AllGather_Y …         a share is cut out, unless what reads it computes
 A[I0, I1, J] = AllGather_X A[I0, I1_X, J]; A[I, J] = …   the digit gathered lies above I0, and joined is laid anew
 B[J, K] = AllGather_X B[J_X, K]; C[I, K] = A · B         the smaller operand is not brought to the chip beforehand
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from shardc.cost.model import CostModel
@@ -18,21 +20,28 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Op, Step, ValueNumber
 from shardc.ir.sharding import Array
+from shardc.lowering.copies import of_input
+from shardc.lowering.forms import Laid
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import cuts_what_it_reads, reads_digits
 
 Steps = Sequence[Step]
 
 
-def copied(steps: Steps, output: ValueNumber | None, values: Sequence[Array], model: CostModel) -> Iterator[int]:
-    """The places of steps whose result is copied; `output` is the value that becomes one, if these steps end so."""
-    leaves = None if output is None else _maker(steps, output)
+def copied(
+    steps: Steps, made: AbstractSet[ValueNumber], output: ValueNumber | None, values: Sequence[Array], model: CostModel
+) -> Iterator[tuple[int, Laid]]:
+    """The places of steps whose result is copied, or whose operand is; `made` are the values that are no inputs of the
+    program, `output` is the one that becomes an output, if these steps end so."""
+    target, leaves = model.target, None if output is None else _maker(steps, output)
     for place, step in enumerate(steps):
+        if made.isdisjoint(step.operands) and of_input(step.op, values[step.result], place == leaves, target):
+            yield place, Laid.LANES
         if place == leaves:
-            if model.leaves_output_apart(step.op):
-                yield place
-        elif _is_cut_out(steps, step) or _is_laid_anew(steps, step, values, model.target):
-            yield place
+            if model.leaves_output_apart(step.op, len(values[step.result].dims)):
+                yield place, Laid.WHOLE
+        elif _is_cut_out(steps, step) or _is_laid_anew(steps, step, values, target):
+            yield place, Laid.WHOLE
 
 
 def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:

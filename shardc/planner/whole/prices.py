@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,21 @@ class Scale:
         return price >> self.bits
 
 
+class Rates(NamedTuple):
+    """Of each round and move, as `cost.rate` has one."""
+
+    latency: NDArray[np.float64]
+    per_byte: NDArray[np.float64]
+    near_bytes: NDArray[np.float64]
+    near_per_byte: NDArray[np.float64]
+
+    def seconds(self, local_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of each move, of so many bytes."""
+        per_byte = np.where(local_bytes > self.near_bytes, self.per_byte, self.near_per_byte)
+        found: NDArray[np.float64] = np.maximum(self.latency, local_bytes * per_byte).sum(axis=0)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class States:
     """The shardings of arrays of one rank over the axes of a graph, in an order that depends on nothing else."""
@@ -78,8 +94,7 @@ class States:
     place: dict[ShardingNumber, int]  # of each number
     source: NDArray[np.int64]  # of each move: from which place
     target: NDArray[np.int64]
-    latency: NDArray[np.float64]  # of each round and move
-    per_byte: NDArray[np.float64]
+    rates: Rates
     wire: NDArray[np.int64]
     parts: NDArray[np.int64]
     blocks: NDArray[np.int64]  # of each sharding: into how many it cuts an array
@@ -102,21 +117,20 @@ def states(around: Graph, model: CostModel, array: LocalBlock | None) -> States:
                 rates.append(rate)
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), 4).T
     source, target, wire, parts = (columns[at] for at in range(4))
-    latency, per_byte = _in_rounds(rates)
     lie = [around.shardings[number] for number in numbers]
     blocks = np.array([around.mesh.product(sharding.sharded) for sharding in lie], dtype=np.int64)
     is_whole = np.array([not sharding.unreduced for sharding in lie], dtype=bool)
-    return States(numbers, place, source, target, latency, per_byte, wire, parts, blocks, is_whole)
+    return States(numbers, place, source, target, _rates(rates), wire, parts, blocks, is_whole)
 
 
-def _in_rounds(rates: list[Rate]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Latencies and seconds per byte of each round; nothing for rounds that a move does not have."""
+def _rates(rates: list[Rate]) -> Rates:
+    """Nothing for rounds that a move does not have."""
     rounds = [list(rate.rounds()) for rate in rates]
-    found = np.zeros((2, max(map(len, rounds), default=1), len(rates)))
+    found = np.zeros((4, max(map(len, rounds), default=1), len(rates)))
     for move, some in enumerate(rounds):
         for number, each in enumerate(some):
-            found[:, number, move] = each.latency_s, each.s_per_byte
-    return found[0], found[1]
+            found[:, number, move] = each.latency_s, each.s_per_byte, each.near_bytes, each.near_s_per_byte
+    return Rates(*found)
 
 
 @lru_cache(maxsize=32)
@@ -164,7 +178,7 @@ def _edges(search: Search, every: States, scale: Scale) -> PriceArray:
     count = len(every.numbers)
     found = np.full((count, count), NEVER, dtype=np.int64)
     size = search.total_bytes // every.blocks[every.source]
-    seconds = np.maximum(every.latency, size * every.per_byte).sum(axis=0)
+    seconds = every.rates.seconds(size)
     time = np.ceil(seconds * PICO - 1e-6).astype(np.int64)
     np.minimum.at(found, (every.source, every.target), scale.of_arrays(time, every.wire * size // every.parts))
     np.fill_diagonal(found, 0)
