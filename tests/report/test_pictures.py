@@ -371,7 +371,7 @@ def test_over_each_cut_of_a_torus_goes_what_lies_on_the_other_side(place):
 @pytest.mark.parametrize("place", [place for place in TORI if place[1] and len(place[0]) > 1], ids=str)
 def test_a_permute_takes_the_links_on_the_ways_of_its_blocks(place):
     """All links together carry each block once for each hop of its shortest way; the busiest takes the step's time."""
-    found = on_torus(place, "A[I_XY, J] → A[I_YX, J]")
+    found = on_torus(place, "CollectivePermute(A[I_XY, J]) → A[I_YX, J]")
     fabric, block = found._model.network.fabric, found.inputs[0].bytes
     done, devices, links, _ = grid_of(found, "CollectivePermute")
     x, y = place[0]["X"], place[0]["Y"]

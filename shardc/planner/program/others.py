@@ -39,14 +39,16 @@ def least(found: PlannedProgram, model: CostModel, objective: Objective, memory:
 
 def strategies(found: PlannedProgram, model: CostModel) -> Iterator[PlannedProgram]:
     """Other ways to do the one statement of a program, the cheapest first."""
-    if len(found.statements) != 1 or not isinstance(found.statements[0], PlannedStatement) or found.schedule.by:
+    if len(found.statements) != 1 or not isinstance(found.statements[0], PlannedStatement):
         return
     schedule = found.schedule
+    on_mesh = model if schedule.by is None else model.refined(schedule.by)
+    assert on_mesh is not None, "the plan is priced by it"
     for strategy in found.statements[0].cheapest(4)[1:]:
         if not strategy.steps or strategy.time_s > FAR * found.cost.time_s:
             continue
         block = Block(strategy.values, schedule.inputs, (strategy.steps[-1].result,), strategy.steps)
-        other = settled(replace(schedule, block=block), model)
+        other = settled(replace(schedule, block=block), on_mesh)
         if not list(faults_of(other)):
             statement = found.statements[0].led_by(strategy, found.statements[0].gap)
-            yield replace(found, schedule=other, cost=cost_of(other, model), statements=(statement,))
+            yield replace(found, schedule=other, cost=cost_of(other, on_mesh), statements=(statement,))

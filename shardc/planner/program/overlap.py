@@ -51,7 +51,8 @@ def overlapped(
     best = found
     for each in chain([found], others if objective is Objective.TIME else ()):
         made = as_one(each, model, least)
-        saves = each is found or made.cost.time_s < (1 - least) * best.cost.time_s
+        margin = 0.0 if best.schedule.together else least  # of two that are as one the lesser is taken
+        saves = each is found or made.cost.time_s < (1 - margin) * best.cost.time_s
         if saves and made.schedule.together and (memory is None or made.cost.peak_bytes <= memory):
             best = made
     return best
