@@ -119,8 +119,7 @@ class _OnAnyMesh:
         found = self._limited(memory) if leanest is None else Refused(leanest.cost.peak_bytes)
         if isinstance(found, Refused):
             found = self._leanest(memory, found)
-        if leanest is None:  # below what its arrays take nothing is looked for but a smaller peak to name
-            found = self._or_leaner(memory, found)
+        found = self._or_leaner(memory, found)
         if isinstance(found, Refused):
             raise too_large(self.as_given.program, memory, found)
         return found
