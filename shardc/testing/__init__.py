@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from shardc.testing.drawn_loops import backward_programs, loops
     from shardc.testing.functions import assert_equivalent, assert_matches_reference
     from shardc.testing.identities import IDENTITIES, Identity
-    from shardc.testing.laws import LAWS, SHARDY, TRANSPOSES, Law, counterexample, found_when, is_transpose
+    from shardc.testing.laws import LAWS, SHARDY, Law, counterexample, found_when
     from shardc.testing.models import assert_cost_model
     from shardc.testing.modules import assert_same_module
     from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from shardc.testing.sequences import Path, chips, paths
     from shardc.testing.sides import Moves
     from shardc.testing.strategies import Case, Reshard, matmuls, meshes, programs, reshards, shardings
+    from shardc.testing.transposes import TRANSPOSES, is_transpose
 
 _HOMES = {
     "shardc.ir.laws": ("function_law", "product_law", "reshape_law"),
     "shardc.testing.checkers": ("assert_equal_on_every_device", "assert_schedule_legal"),
     "shardc.testing.functions": ("assert_equivalent", "assert_matches_reference"),
     "shardc.testing.identities": ("IDENTITIES", "Identity"),
-    "shardc.testing.laws": ("LAWS", "SHARDY", "TRANSPOSES", "Law", "counterexample", "found_when", "is_transpose"),
+    "shardc.testing.laws": ("LAWS", "SHARDY", "Law", "counterexample", "found_when"),
     "shardc.testing.drawn_loops": ("backward_programs", "loops"),
     "shardc.testing.models": ("assert_cost_model",),
     "shardc.testing.modules": ("assert_same_module",),
@@ -38,6 +39,7 @@ _HOMES = {
     "shardc.testing.rewrites": ("assert_rewrite", "conditions", "holds_on"),
     "shardc.testing.sides": ("Moves",),
     "shardc.testing.strategies": ("Case", "Reshard", "matmuls", "meshes", "programs", "reshards", "shardings"),
+    "shardc.testing.transposes": ("TRANSPOSES", "is_transpose"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -8,8 +8,8 @@ meshes, every group and every dim. `found_when` finds the condition from nothing
     AllReduce_p; Slice_p(d)         =  ReduceScatter_p(d)       A[I]{U_p} → A[I] → A[I_p]
 
 Sources: the chapter on sharded matrices (AllReduce = ReduceScatter; AllGather; AllToAll), what the Shardy dialect
-rewrites when it canonicalizes (`SHARDY` names its patterns), and the transposes of JAX's collectives (`TRANSPOSES`).
-Identities with products and functions are in `identities`.
+rewrites when it canonicalizes (`SHARDY` names its patterns). The transposes of JAX's collectives are in `transposes`,
+identities with products and functions in `identities`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,49 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Array, Sharding
-from shardc.testing.letters import GROUPS, Groups, Lies, Sizes, after, names_of, read
+from shardc.testing.letters import DIMS, GROUPS, Groups, Lies, Sizes, after, names_of, read
 from shardc.testing.oracles import all_shardings
+from shardc.testing.refusals import count_of, meshes_given
+
+_MORE = 'give meshes of two devices and more, with as many axes as it has groups: [Mesh.of({"X": 2, "Y": 2})]'
+Condition = Callable[[Groups, Sizes, Mesh], bool]
+CONDITIONS: dict[str, Condition] = {
+    "always": lambda groups, dims, mesh: True,
+    "d ≠ e": lambda groups, dims, mesh: dims["d"] != dims["e"],
+    "d ≠ f": lambda groups, dims, mesh: dims["d"] != dims["f"],
+    "e ≠ f": lambda groups, dims, mesh: dims["e"] != dims["f"],
+    "d = e": lambda groups, dims, mesh: dims["d"] == dims["e"],
+    "p and q are apart": lambda groups, dims, mesh: not set(groups["p"]) & set(groups["q"]),
+    "p = q": lambda groups, dims, mesh: groups["p"] == groups["q"],
+    "p is of one device": lambda groups, dims, mesh: mesh.product(groups["p"]) == 1,
+}
+
+
+def _letters(condition: str) -> set[str]:
+    return {part for part in condition.split() if part in (*GROUPS, *DIMS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """`before` = `after`, as text: moves between `;`, groups of axes after `_`, dims in brackets; "" is nothing."""
+    """`before` = `after`, as text: moves between `;`, groups of axes after `_`, dims in brackets; "" is nothing.
+
+    `when` is a condition of `CONDITIONS`, or several between `, `. SHC001 for anything else.
+    """
 
     before: str
     after: str
     when: str = "always"
+
+    def __post_init__(self) -> None:
+        named = set(names_of(self.before, self.after))
+        if not named:
+            raise ShardcError(
+                "SHC001", "a law of no moves says nothing", help='give Law("AllReduce_pq", "AllReduce_qp")'
+            )
+        for each in self.when.split(", ") if isinstance(self.when, str) else [self.when]:
+            if not isinstance(each, str) or each not in CONDITIONS or not _letters(each) <= named:
+                fits = ", ".join(f'"{name}"' for name in CONDITIONS if _letters(name) <= named)
+                raise ShardcError("SHC001", f"{each!r} is no condition of {self}", help=f"give one of {fits}")
 
     def __str__(self) -> str:
         condition = "" if self.when == "always" else f", where {self.when}"
@@ -151,22 +183,11 @@ SHARDY: dict[str, tuple[str, ...]] = {
     ),
 }
 
-_MESHES = (
+MESHES = (
     *(Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 2, "Y": 3}), Mesh.of({"X": 1, "Y": 2})),
     Mesh.of({"X": 2, "Y": 2, "Z": 2}),
 )
-_SIZES = {2: 24, 3: 12}  # of each dim, by rank: shared out by all that the meshes have
-Condition = Callable[[Groups, Sizes, Mesh], bool]
-CONDITIONS: dict[str, Condition] = {
-    "always": lambda groups, dims, mesh: True,
-    "d ≠ e": lambda groups, dims, mesh: dims["d"] != dims["e"],
-    "d ≠ f": lambda groups, dims, mesh: dims["d"] != dims["f"],
-    "e ≠ f": lambda groups, dims, mesh: dims["e"] != dims["f"],
-    "d = e": lambda groups, dims, mesh: dims["d"] == dims["e"],
-    "p and q are apart": lambda groups, dims, mesh: not set(groups["p"]) & set(groups["q"]),
-    "p = q": lambda groups, dims, mesh: groups["p"] == groups["q"],
-    "p is of one device": lambda groups, dims, mesh: mesh.product(groups["p"]) == 1,
-}
+_SIZES = {1: 24, 2: 24, 3: 12}  # of each dim, by rank: about so large, shared out by all that a mesh has
 
 
 def holds(when: str, groups: Groups, dims: Sizes, mesh: Mesh) -> bool:
@@ -174,20 +195,34 @@ def holds(when: str, groups: Groups, dims: Sizes, mesh: Mesh) -> bool:
     return all(CONDITIONS[each](groups, dims, mesh) for each in when.split(", "))
 
 
-def counterexample(law: Law, meshes: Sequence[Mesh] = _MESHES, rank: int = 2) -> str | None:
+def counterexample(law: Law, meshes: Sequence[Mesh] = MESHES, rank: int = 2) -> str | None:
     """Where the two sides of a law differ though its condition holds; None if nowhere.
 
     >>> counterexample(Law("AllReduce_p; Slice_p(d)", "ReduceScatter_p(d)"))
     >>> print(counterexample(Law("AllGather_q(d); AllGather_p(d)", "AllGather_qp(d)")))
     A[I_XY, J] on X=2, Y=2 with p=X, q=Y, d=I
     """
-    for case in cases(law, meshes, rank):
-        if holds(law.when, case.groups, case.dims, case.mesh) and not case.agrees:
+    if not isinstance(law, Law):
+        raise ShardcError("SHC001", f"{law!r} is no law", help='give Law("AllGather_p(d); Slice_p(d)", "")')
+    for case in tried(law, meshes, rank):
+        if not case.agrees:
             return str(case)
     return None
 
 
-def found_when(before: str, behind: str, meshes: Sequence[Mesh] = _MESHES, rank: int = 2) -> str:
+def tried(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
+    """The cases where the left side of a law is legal and its condition holds; SHC001 where there is none."""
+    is_tried = False
+    for case in cases(law, meshes_given(meshes), count_of("the rank", rank, 1, max(_SIZES))):
+        if holds(law.when, case.groups, case.dims, case.mesh):
+            is_tried = True
+            yield case
+    if not is_tried:
+        where = "" if law.when == "always" else f", where {law.when},"
+        raise ShardcError("SHC001", f"`{law.before}`{where} is legal on none of the meshes", help=_MORE)
+
+
+def found_when(before: str, behind: str, meshes: Sequence[Mesh] = MESHES, rank: int = 2) -> str:
     """The condition on groups and dims under which two sides agree, found by trying all; "never" if there is none.
 
     Of conditions that are sufficient it is the one that leaves most cases; cases in which the left side is not legal
@@ -198,13 +233,11 @@ def found_when(before: str, behind: str, meshes: Sequence[Mesh] = _MESHES, rank:
     >>> found_when("AllGather_p(d)", "AllGather_p(d); Slice_p(d)")
     'p is of one device'
     """
-    every = list(cases(Law(before, behind), meshes, rank))
-    if not every:
-        raise ShardcError("SHC001", f"`{before}` is legal on none of the meshes", help="give meshes with its axes")
-    named = set(names_of(before + behind))
-    fits = [name for name in CONDITIONS if {part for part in name.split() if part in "pqrdef"} <= named]
-    tried = fits + [", ".join(both) for both in combinations(fits[1:], 2)]
-    kept = {name: [case for case in every if holds(name, case.groups, case.dims, case.mesh)] for name in tried}
+    every = list(tried(Law(before, behind), meshes, rank))
+    named = set(names_of(before, behind))
+    fits = [name for name in CONDITIONS if _letters(name) <= named]
+    conditions = fits + [", ".join(both) for both in combinations(fits[1:], 2)]
+    kept = {name: [case for case in every if holds(name, case.groups, case.dims, case.mesh)] for name in conditions}
     enough = [name for name, some in kept.items() if some and all(case.agrees for case in some)]
     return max(enough, key=lambda name: len(kept[name]), default="never")
 
@@ -227,7 +260,7 @@ class LawCase:
 
 def cases(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
     """Every sharding, group and dim for which the left side is legal. Of three groups each is of one axis."""
-    names = names_of(law.before + law.after)
+    names = names_of(law.before, law.after)
     rank, longest = max(rank, sum(name not in GROUPS for name in names)), 1 if "r" in names else 2
     for mesh in meshes:
         if rank == 3 and len(mesh.axes) > 2:
@@ -243,9 +276,9 @@ def cases(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
 def _case(law: Law, sharding: Sharding, mesh: Mesh, chosen: Mapping[str, Any]) -> Iterator[LawCase]:
     groups = {name: axes for name, axes in chosen.items() if name in GROUPS}
     dims = {name: dim for name, dim in chosen.items() if name not in GROUPS}
-    array = Array(
-        "A", ("I", "J", "K")[: sharding.rank], (_SIZES[sharding.rank],) * sharding.rank, sharding, DTYPES["int32"]
-    )
+    rank = sharding.rank
+    size = -(-_SIZES[rank] // mesh.devices) * mesh.devices
+    array = Array("A", ("I", "J", "K")[:rank], (size,) * rank, sharding, DTYPES["int32"])
     wanted = _left(array, law.before, groups, dims, mesh)
     if wanted is not None:
         found = _left(array, law.after, groups, dims, mesh)
@@ -280,52 +313,3 @@ def _wide(sharding: Sharding, mesh: Mesh) -> Sharding:
 def _laid_out(array: Array, mesh: Mesh) -> Any:
     whole = np.arange(1, 1 + math.prod(array.shape), dtype=np.int64).reshape(array.shape)
     return simulate.scatter(whole, array, mesh)
-
-
-# What JAX's derivative of each is: for blocks x and y of all devices, the sum of move(x)·y is that of x·transpose(y).
-# A Slice reads what all devices hold alike, so that its derivative is one partial sum of it on each.
-TRANSPOSES: dict[str, str] = {
-    "AllGather_p(d)": "ReduceScatter_p(d)",
-    "ReduceScatter_p(d)": "AllGather_p(d)",
-    "JointGather_pq(d,e)": "JointScatter_pq(d,e)",
-    "JointScatter_pq(d,e)": "JointGather_pq(d,e)",
-    "AllToAll_p(d,e)": "AllToAll_p(e,d)",
-    "JointExchange_pq(d,e,d,f)": "JointExchange_qp(f,d,e,d)",
-    "CollectivePermute_pq(d)": "CollectivePermute_qp(d)",
-    "CollectivePermute_pq(d,e)": "CollectivePermute_qp(d,e)",
-    "AllReduce_p": "AllReduce_p",
-    "Mask_p": "Mask_p",
-    "Slice_p(d)": "Spread_p(d)",
-    "Spread_p(d)": "Slice_p(d)",
-}
-
-
-def is_transpose(move: str, other: str, meshes: Sequence[Mesh] = _MESHES[:2]) -> bool:
-    """Whether the sum of move(x)·y is that of x·other(y), for blocks that no law ties together, in every reading.
-
-    >>> is_transpose("AllGather_p(d)", "ReduceScatter_p(d)"), is_transpose("AllGather_p(d)", "Slice_p(d)")
-    (True, False)
-    """
-    legal = list(cases(Law(move, move), meshes, 2))
-    return bool(legal) and all(_is_transposed(case, move, other) for case in legal)
-
-
-def _is_transposed(case: LawCase, move: str, other: str) -> bool:
-    (there, x, forth), mesh = _forth(case.array, case, move), case.mesh
-    free = frozenset(mesh.names).difference(*there.sharding.dims)
-    for unreduced in (free, frozenset[str]()):  # of copies a derivative has one partial sum each
-        lies = Array("A", there.dims, there.shape, Sharding(there.sharding.dims, unreduced), there.dtype)
-        try:
-            _, y, back = _forth(lies, case, other)
-        except IllegalMove:
-            continue
-        return bool(back.shape == x.shape and (forth * y).sum() == (x * back).sum())
-    return False
-
-
-def _forth(array: Array, case: LawCase, move: str) -> tuple[Array, Any, Any]:
-    """The array after a move; blocks before it, drawn on each device, and those after it."""
-    blocks = np.random.default_rng(0).integers(-9, 10, case.mesh.sizes + array.local_shape(case.mesh))
-    found = after(array, read(move, case.groups, case.dims), lambda: blocks, case.mesh)
-    assert found is not None, "sizes are shared out by all that the meshes have"
-    return found[0], blocks, found[1]

@@ -6,13 +6,16 @@ derivative of a Slice: `Spread_p(d)`, A[I_p] → A[I]{U_p}, of partial sums in w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from shardc import simulate
+from shardc.errors import ShardcError
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -34,6 +37,12 @@ from shardc.ir.sharding import SUM, Array, Axes, Sharding
 Groups: TypeAlias = Mapping[str, Axes]
 Sizes: TypeAlias = Mapping[str, int]
 GROUPS, DIMS = "pqr", "def"
+_MOVE = re.compile(rf"([A-Za-z]+)_([{GROUPS}]+)(?:\(([{DIMS}](?:,[{DIMS}])*)\))?")
+_KNOWN = (
+    "AllGather_p(d), Slice_p(d), ReduceScatter_p(d), AllReduce_p, AllToAll_p(d,e), CollectivePermute_pq(d), "
+    "CollectivePermute_pq(d,e), JointGather_pq(d,e), JointScatter_pq(d,e), JointExchange_pq(d,e,d,f), "
+    "Mask_p, Spread_p(d)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +129,55 @@ def after(array: Array, moves: Sequence[LawMove], laid_out: Callable[[], Any], m
 
 
 def read(text: str, groups: Groups, dims: Sizes) -> tuple[LawMove, ...]:
-    """The moves that a side of a law stands for; IllegalMove where its letters name an axis twice."""
-    return tuple(_move(part.strip(), groups, dims) for part in text.split(";") if part.strip())
+    """The moves that a side of a law stands for; IllegalMove where its letters name an axis twice.
+
+    SHC001 where it is no side of a law.
+    """
+    return tuple(_move(part, groups, dims) for part in _parts(text))
 
 
-def names_of(text: str) -> tuple[str, ...]:
-    """The letters of a law: groups first, then dims."""
-    groups = {letter for part in text.split("_")[1:] for letter in part.partition("(")[0] if letter in GROUPS}
-    inside = {letter for part in text.split("(")[1:] for letter in part.partition(")")[0] if letter in DIMS}
+def names_of(*sides: str) -> tuple[str, ...]:
+    """The letters of the sides of a law: groups first, then dims. SHC001 where one is no side of a law."""
+    every = [_MOVE.fullmatch(part) for side in sides for part in _parts(side)]
+    groups = {letter for found in every if found for letter in found[2]}
+    inside = {letter for found in every if found for letter in found[3] or "" if letter in DIMS}
     return (*sorted(groups), *sorted(inside))
+
+
+def _parts(side: str) -> tuple[str, ...]:
+    """The moves of a side, each as text; SHC001 where one is none."""
+    if not isinstance(side, str):
+        raise ShardcError("SHC001", f"{side!r} is no side of a law", help=f"give text, moves between `;`: {_KNOWN}")
+    return _parts_of_text(side)
+
+
+@cache
+def _parts_of_text(text: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(";") if part.strip())
+    for part in parts:
+        found = _MOVE.fullmatch(part)
+        if found is None or not _is_known(found[1], len(found[2]), len((found[3] or "").replace(",", ""))):
+            raise ShardcError("SHC001", f"`{part}` is no move of a law", help=f"write {_KNOWN}")
+    return parts
+
+
+def _is_known(name: str, groups: int, dims: int) -> bool:
+    """Whether a move of that name is along so many groups of axes and so many dims."""
+    match name:
+        case "AllGather" | "Slice" | "ReduceScatter" | "Spread":
+            return dims == 1
+        case "AllReduce" | "Mask":
+            return dims == 0
+        case "AllToAll":
+            return dims == 2
+        case "CollectivePermute":
+            return groups == 2 and dims in (1, 2)
+        case "JointGather" | "JointScatter":
+            return groups == dims == 2
+        case "JointExchange":
+            return groups > 1 and dims == 2 * groups
+        case _:
+            return False
 
 
 def _move(text: str, groups: Groups, dims: Sizes) -> LawMove:
@@ -168,4 +217,4 @@ def _move(text: str, groups: Groups, dims: Sizes) -> LawMove:
             parts = tuple(sorted(zip(at, some, strict=True)))
             return JointGather(parts) if name == "JointGather" else JointScatter(parts)
         case _:
-            raise ValueError(f"unknown move `{text}`")
+            raise AssertionError(f"unknown move `{text}`")

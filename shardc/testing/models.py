@@ -13,6 +13,8 @@ from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointGather, M
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding, spell
 from shardc.testing.oracles import all_moves, all_shardings
+from shardc.testing.refusals import count_of
+from shardc.testing.saying import name_of
 
 Price: TypeAlias = Callable[[Move, int], float]
 
@@ -22,19 +24,20 @@ _SLACK = 1 + 1e-9  # floats, added in another order
 
 @dataclass(frozen=True, slots=True)
 class Unlawful:
-    """A law that a price breaks, with the move, the sharding that it moves, and both sides in seconds."""
+    """A law that a price breaks, with the move, the sharding before it, the bytes, and both sides in seconds."""
 
     law: str
     move: Move
     before: Sharding
+    size: int
+    mesh: Mesh
     seconds: float
     limit: float
 
     def __str__(self) -> str:
         dims = ("I", "J", "K")[: self.before.rank]
-        return (
-            f"{self.law}: {self.move} of A{spell(dims, self.before)} takes {self.seconds:.3g} s, not {self.limit:.3g}"
-        )
+        moved = f"{self.move} of A{spell(dims, self.before)}, {self.size} bytes, on {self.mesh}"
+        return f"{self.law}: {moved}: {self.seconds:.3g} s, not {self.limit:.3g}"
 
 
 def assert_cost_model(
@@ -55,20 +58,30 @@ def assert_cost_model(
     >>> assert_cost_model(lambda move, size: 0.0, mesh)
     >>> assert_cost_model(lambda move, size: -1.0, mesh)
     Traceback (most recent call last):
-    AssertionError: a price is not negative: Slice(axes=('X',), dim=0) of A[I, J] takes -1 s, not 0
+    AssertionError: a price is not negative: Slice(axes=('X',), dim=0) of A[I, J], 16 bytes, on X=4, Y=2: -1 s, not 0
     """
+    if not callable(price):
+        raise ShardcError("SHC001", f"{price!r} is no price", help="give a function of a move and its bytes")
+    if not isinstance(mesh, Mesh | Mapping):
+        raise ShardcError("SHC001", f"a mesh is not {mesh!r}", help='give {"X": 4, "Y": 2}')
     mesh = mesh if isinstance(mesh, Mesh) else Mesh.of(mesh)
+    sizes = [count_of("a size in bytes", size, 1, 2**63) for size in sizes]
+    count_of("the rank", rank, 1, 3)
     if mesh.devices < 2 or not sizes:
         raise ShardcError("SHC001", "on one device, or of no bytes, every price is lawful", help="give more of them")
-    found = next(unlawful(partial(_seconds, price), mesh, rank, sizes), None)
+    found = next(unlawful(partial(_seconds, price, mesh), mesh, rank, sizes), None)
     if found is not None:
         raise AssertionError(str(found))
 
 
-def _seconds(price: Price, move: Move, size: int) -> float:
-    found = price(move, size)
+def _seconds(price: Price, mesh: Mesh, move: Move, size: int) -> float:
+    try:
+        found = price(move, size)
+    except Exception as error:
+        error.add_note(f"in {name_of(price)}, of {move} and {size} bytes, on mesh {mesh}")
+        raise
     if isinstance(found, bool) or not isinstance(found, Real):
-        raise AssertionError(f"a price is seconds, as a number: {move} of {size} bytes has {found!r}")
+        raise AssertionError(f"a price is seconds, as a number: {move} of {size} bytes, on mesh {mesh}, has {found!r}")
     return float(found)
 
 
@@ -86,9 +99,9 @@ def _of_one(price: Price, move: Move, before: Sharding, size: int, mesh: Mesh) -
     seconds = price(move, size)
     for law, lowest, highest in _limits(price, move, before, size, mesh):
         if not seconds >= lowest / _SLACK:  # NaN is neither less nor more
-            yield Unlawful(law, move, before, seconds, lowest)
+            yield Unlawful(law, move, before, size, mesh, seconds, lowest)
         elif not seconds <= highest * _SLACK:
-            yield Unlawful(law, move, before, seconds, highest)
+            yield Unlawful(law, move, before, size, mesh, seconds, highest)
 
 
 def _limits(price: Price, move: Move, before: Sharding, size: int, mesh: Mesh) -> Iterator[tuple[str, float, float]]:

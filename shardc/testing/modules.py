@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shardc.compiled.hlo.stablehlo import Op, blocks_of_text, with_dense_groups
+from shardc.compiled.hlo.text import UnreadableHlo
+from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
 from shardc.proving.devices import Devices, Held, laid_out
@@ -23,13 +25,15 @@ _VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
 _SHARDING = re.compile(r"<@\w+, (\[(?:\{[^}]*\}(?:, )?)*\])")
 _DIM = re.compile(r"\{([^}]*)\}")
 _AXES = re.compile(r'"(\w+)"=(\d+)')
+_A_MODULE = "give its text, as jax.jit(f).lower(…).as_text() gives it"
 _DEVICES = re.compile(r"mhlo\.num_(?:partitions|replicas) = (\d+)")
 
 
 def assert_same_module(before: str, after: str) -> None:
     """A pass over StableHLO changed nothing: every device is left with the same, for every value of the inputs.
 
-    Raises AssertionError with the device, the element and the output; SHC312 for an operation that is not followed.
+    Raises AssertionError with the device, the element and the output; SHC312 for an operation that is not followed, or
+    text that is no module; SHC001 where nothing is left to compare.
 
     >>> from shardc.testing import assert_same_module
     >>> twice = '''module attributes {mhlo.num_partitions = 2 : i32} {
@@ -52,6 +56,8 @@ def assert_same_module(before: str, after: str) -> None:
     found, wanted = other.outputs(), one.outputs()
     if len(found) != len(wanted):
         raise AssertionError(f"{len(wanted)} outputs before, {len(found)} after")
+    if not wanted:
+        raise ShardcError("SHC001", "both modules return nothing", help="return what is to be compared")
     for number, (left, right) in enumerate(zip(wanted, found, strict=True)):
         for device, (was, now) in enumerate(zip(left.blocks, right.blocks, strict=True)):
             if (was.shape, was.items) != (now.shape, now.items):
@@ -85,7 +91,7 @@ class _Module:
 
     @classmethod
     def of(cls, text: str) -> _Module:
-        (module,) = blocks_of_text(with_dense_groups(text))
+        module = _read(text)
         inside = [op for region in module.regions for op in region]
         main = next((op for op in inside if op.text.startswith("func.func") and "@main" in op.text), None)
         if main is None:
@@ -120,6 +126,16 @@ class _Module:
         return laid_out(drawn(place, whole), lies, KIND, self.devices, str(place))
 
 
+def _read(text: str) -> Op:
+    if not isinstance(text, str):
+        raise ShardcError("SHC001", f"a module is no {type(text).__name__}", help=_A_MODULE)
+    try:
+        (module,) = blocks_of_text(with_dense_groups(text))
+    except UnreadableHlo as error:
+        raise ShardcError("SHC312", f"this is no module of StableHLO: {error}", help=_A_MODULE) from error
+    return module
+
+
 def _sharding(text: str) -> Sharding:
     return Sharding(tuple(tuple(re.findall(r'"(\w+)"', dim)) for dim in _DIM.findall(text)))
 
@@ -128,7 +144,9 @@ def _done(ops: Sequence[Op], given: Mapping[str, Held], devices: Devices) -> lis
     known = dict(given)
     for op in ops:
         names = _VALUE.findall(op.text.partition(" : ")[0].partition(" = ")[2] if op.result else op.text)
-        operands = [known[name] for name in names if name in known]
+        if not known.keys() >= set(names):
+            raise unread(op.text)
+        operands = [known[name] for name in names]
         if op.name in ("return", "sdy.return", "func.return", "stablehlo.return"):
             return operands
         call = OPERATIONS.get(op.name.removeprefix("stablehlo."))

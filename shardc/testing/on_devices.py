@@ -15,6 +15,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines.comparison import blocks_of
 from shardc.machines.run import on_devices
+from shardc.testing.saying import name_of, where
 
 Values = NDArray[Any]
 
@@ -32,23 +33,50 @@ def held_by_devices(
         on_devices(whole, array, mesh, devices, seed + place)
         for place, (array, whole) in enumerate(zip(inputs, wholes, strict=True))
     ]
-    found = jax.tree.leaves(called(function, given, devices))
+    found = jax.tree.leaves(called(function, given, devices, inputs, mesh))
+    check_results(found, mesh, inputs)
     return tuple((described(result), blocks_of(result, mesh)) for result in found)
 
 
-def called(function: Callable[..., Any], given: Sequence[Any], devices: jax.sharding.Mesh) -> Any:
-    """The function's results, on that mesh. SHC306 where it keeps the mesh of an earlier call."""
+def called(
+    function: Callable[..., Any],
+    given: Sequence[Any],
+    devices: jax.sharding.Mesh,
+    inputs: Sequence[Array],
+    mesh: Mesh,
+) -> Any:
+    """The function's results, on that mesh. SHC306 where it keeps the mesh of an earlier call.
+
+    What the function raises has a note of the mesh, the sizes and the inputs.
+    """
     with jax.set_mesh(devices):
         try:
             return function(*given)
-        except ValueError as error:
-            if "mesh passed to shard_map" not in str(error):
-                raise
-            raise ShardcError(
-                "SHC306",
-                "the function keeps the mesh of its first call, as what jax.shard_map returns does",
-                help="call jax.shard_map inside the function, so that it is made for each mesh; or give one mesh",
-            ) from error
+        except Exception as error:
+            if isinstance(error, ValueError) and "mesh passed to shard_map" in str(error):
+                raise ShardcError(
+                    "SHC306",
+                    "the function keeps the mesh of its first call, as what jax.shard_map returns does",
+                    help="call jax.shard_map inside the function, so that it is made for each mesh; or give one mesh",
+                ) from error
+            arrays = ", ".join(map(str, inputs)) or "nothing"
+            error.add_note(f"in {name_of(function)}, {where(mesh, sizes_of(inputs))}, given {arrays}")
+            raise
+
+
+def sizes_of(arrays: Sequence[Array]) -> dict[str, int]:
+    return {dim: size for array in arrays for dim, size in zip(array.dims, array.shape, strict=True)}
+
+
+def check_results(results: Sequence[Any], mesh: Mesh, inputs: Sequence[Array]) -> None:
+    """AssertionError for what is no array, or not on all devices."""
+    at = where(mesh, sizes_of(inputs))
+    for place, result in enumerate(results):
+        if not hasattr(result, "addressable_shards"):
+            raise AssertionError(f"{at}: result {place} is {type(result).__name__}, and no array on JAX's devices")
+        count = len(result.addressable_shards)
+        if count != mesh.devices:
+            raise AssertionError(f"{at}: result {place} is on {count} of the {mesh.devices} devices")
 
 
 def described(result: Any) -> Array:

@@ -12,9 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardc.errors import SYNTAX, ShardcError
-from shardc.ir.mesh import Mesh
+from shardc.ir.mesh import MAX_DEVICES, Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.simulate import IllegalStep
+from shardc.testing.refusals import count_of
+from shardc.testing.saying import element, lines, where
 from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide, distinct
 
 Given: TypeAlias = "str | Moves | Callable[..., Any]"
@@ -35,10 +37,7 @@ class Difference:
     what: str
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items())
-        return (
-            f"on {f'mesh {self.mesh}' if self.mesh.axes else 'one device'}{f'; {sizes}' if sizes else ''}: {self.what}"
-        )
+        return f"{where(self.mesh, self.sizes)}: {self.what}"
 
 
 def assert_rewrite(
@@ -64,24 +63,28 @@ def assert_rewrite(
     >>> assert_rewrite(gather_and_slice, "C[I, J_X] = AllToAll_X(A[I_X, J])")
     >>> assert_rewrite(gather_and_slice, "C[I_X, J] = A[I_X, J]")
     Traceback (most recent call last):
-    AssertionError: on mesh X=2; I=2, J=2: the results differ: C[I, J_X] before, A[I_X, J] after
+    AssertionError: on mesh X=2; I=2, J=2: the results differ: C[I, J_X] before, A[I_X, J] after; blocks (2, 1), (1, 2)
       before: B[I, J] = AllGather_X(A[I_X, J]); C[I, J_X] = Slice_X(B[I, J])
       after:  C[I_X, J] = A[I_X, J]
     """
-    alone: Mesh | None
-    match mesh:
-        case Mesh():
-            alone, names = mesh, mesh.names
-        case Mapping():
-            alone, names = Mesh.of(mesh), tuple(mesh)
-        case str() | Iterable():
-            alone, names = None, tuple(mesh)
-        case _:
-            raise ShardcError("SHC001", f"a mesh is not {mesh!r}", help='give names of axes, or {"X": 4}')
+    names, alone = _axes_given(mesh)
     sides = _sides(before, after, inputs, names)
     found = next(differences(*sides, max_size), None) if alone is None else difference(*sides, alone)
     if found is not None:
-        raise AssertionError(f"{found}\n  before: {sides[0]}\n  after:  {sides[1]}")
+        raise AssertionError(f"{found}{lines(before=sides[0], after=sides[1])}")
+
+
+def _axes_given(mesh: object) -> tuple[tuple[str, ...], Mesh | None]:
+    """The names of axes, and the one mesh to be tried, if sizes are given."""
+    match mesh:
+        case Mesh():
+            return mesh.names, mesh
+        case Mapping():
+            return tuple(mesh), Mesh.of(mesh)
+        case str() | Iterable():
+            return tuple(mesh), None
+        case _:
+            raise ShardcError("SHC001", f"a mesh is not {mesh!r}", help='give names of axes, or {"X": 4}')
 
 
 def differences(before: Side, after: Side, max_size: int) -> Iterator[Difference]:
@@ -109,11 +112,11 @@ def difference(before: Side, after: Side, mesh: Mesh) -> Difference | None:
 
 def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mesh]:
     """Every mesh of these axes, of one to `max_size` devices each, the fewest devices first."""
-    if max_size < 1 or (axes and most_devices < 2 <= max_size):
-        few, so = f"at most {max_size} devices an axis", "give max_size=2 or more"
-        if max_size > 0:
-            few, so = "one device of JAX", 'call jax.config.update("jax_num_cpu_devices", 4) before its first use'
+    max_size = count_of("max_size", max_size, 1, MAX_DEVICES)
+    if axes and most_devices < 2 <= max_size:
+        few, so = "one device of JAX", 'call jax.config.update("jax_num_cpu_devices", 4) before its first use'
         raise ShardcError("SHC001", f"with {few} no mesh can tell a rewrite from another", help=so)
+    max_size = min(max_size, most_devices)
     every = product(range(1, max_size + 1), repeat=len(axes))
     found = [sizes for sizes in every if math.prod(sizes) <= most_devices]
     return [Mesh.of(dict(zip(axes, sizes, strict=True))) for sizes in sorted(found, key=lambda s: (math.prod(s), s))]
@@ -128,6 +131,8 @@ def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seed:
         both = [side.run(mesh, sizes, wholes, seed) for side in (before, after)]
     except (ShardcError, IllegalMove, IllegalStep) as error:
         return _refused(error)
+    if not any(both):
+        raise ShardcError("SHC001", "both sides leave nothing", help="return what is to be compared")
     if len(both[0]) != len(both[1]):
         return f"{len(both[0])} results before, {len(both[1])} after"
     found = (_apart(one, another, mesh) for one, another in zip(*both, strict=True))
@@ -137,18 +142,20 @@ def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seed:
 def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
     """How two results differ. Of partial sums it is what they add up to that is compared."""
     (one, held), (other, found) = before, after
+    said = f"the results differ: {one} before, {other} after"
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return f"{said}; {one.dtype} of {one.shape}, {other.dtype} of {other.shape}"
     if held.shape != found.shape or one.sharding.unreduced != other.sharding.unreduced:
-        return f"the results differ: {one} before, {other} after"
+        blocks = ", ".join(str(each.shape[len(mesh.axes) :]) for each in (held, found))
+        return f"{said}; blocks {blocks}"
     along = tuple(mesh.names.index(axis) for axis in mesh.ordered(one.sharding.unreduced))
     held, found = (np.broadcast_to(each.sum(axis=along, keepdims=True), each.shape) for each in (held, found))
     wrong = held != found
     if not wrong.any():
         return None
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    count = len(mesh.axes)
-    device = ", ".join(f"{axis}={i}" for axis, i in zip(mesh.names, place[:count], strict=True))
     sums = "the sum over " + ", ".join(sorted(one.sharding.unreduced)) + " " if along else ""
-    return f"device ({device}) at {place[count:]} of {one}: {sums}{held[place]} before, {found[place]} after"
+    return f"{element(mesh, place)} of {one}: {sums}{held[place]} before, {found[place]} after"
 
 
 def _refused(error: ShardcError | IllegalMove | IllegalStep) -> str:
@@ -175,6 +182,8 @@ def _sides(before: Given, after: Given, inputs: Sequence[str], mesh: Sequence[st
         if not (isinstance(given, str | Moves) or callable(given)):
             raise ShardcError("SHC001", f"{given!r} is no rewrite", help="give text, Moves or a function")
     inputs = (inputs,) if isinstance(inputs, str) else inputs
+    if not all(isinstance(text, str) for text in inputs):
+        raise ShardcError("SHC001", f"inputs are {inputs!r}", help='give inputs=["A[I_X, J]"]')
     texts = [text for given in (before, after) for text in _texts(given)]
     axes = tuple(mesh) or axes_in([*texts, *inputs])
     taken = tuple(inputs) or _inputs_of(before, axes) or _inputs_of(after, axes)
@@ -240,12 +249,14 @@ def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_siz
     """
     from shardc.testing.shortest import shortest
 
-    sides = _sides(before, after, (), mesh)
+    sides = _sides(before, after, (), _axes_given(mesh)[0])
     every = meshes_of(sides[0].axes(), max_size, _limit(*sides))
     return shortest({mesh: difference(*sides, mesh) is None for mesh in every})
 
 
 def holds_on(before: Given, after: Given, sizes: Mapping[str, int]) -> bool:
     """Whether two sides leave the same on one mesh."""
-    sides = _sides(before, after, (), tuple(sizes))
-    return difference(*sides, Mesh.of(sizes)) is None
+    names, mesh = _axes_given(sizes)
+    if mesh is None:
+        raise ShardcError("SHC001", f"sizes are not {sizes!r}", help='give {"X": 2, "Y": 2}')
+    return difference(*_sides(before, after, (), names), mesh) is None

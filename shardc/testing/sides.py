@@ -11,28 +11,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shardc import api, simulate
 from shardc.errors import ShardcError
-from shardc.ir.collectives import Move, apply
+from shardc.ir.collectives import AllToAll, Move, apply
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.mesh import Mesh
-from shardc.ir.operations import IllegalMove
+from shardc.ir.operations import IllegalMove, ToDims, require
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.planner.program.sizes import unit_of
 from shardc.results import Plan
+from shardc.testing.refusals import check_move
+from shardc.testing.saying import name_of
 
 Values: TypeAlias = NDArray[Any]
 Held: TypeAlias = tuple[Array, Values]  # an array, and what every device holds of it
 
-MOVES = get_args(Move)
-_A_MOVE = 'give moves of shardc.ir.collectives: AllGather(("X",), 0)'
 INTEGERS = DTYPES["int32"]
 
 
@@ -40,7 +40,8 @@ INTEGERS = DTYPES["int32"]
 class Moves:
     """An array as the notation writes it, and what is done to it: `Moves("A[I_X, J]", AllToAll(("X",), 0, 1))`.
 
-    Moves are those of `shardc.ir.collectives`. IllegalMove, when run, where a sharding does not allow one.
+    Moves are those of `shardc.ir.collectives`, their dims counted from 0. SHC001 for anything else; IllegalMove, when
+    run, where a sharding does not allow one, or where there is no such dim or axis.
     """
 
     source: str
@@ -50,8 +51,7 @@ class Moves:
         if not isinstance(source, str):
             raise ShardcError("SHC001", f"{source!r} is no array", help='give "A[I_X, J]"')
         for move in moves:
-            if not isinstance(move, MOVES):
-                raise ShardcError("SHC001", f"{move!r} is no move", help=_A_MOVE)
+            check_move(move)
         object.__setattr__(self, "source", source)
         object.__setattr__(self, "moves", moves)
 
@@ -145,9 +145,31 @@ class MovesSide:
         shape = tuple(sizes[dim] for dim in given.dims)
         ways = [Array(given.name, given.dims, shape, sharding, given.dtype)]
         for move in self.given.moves:
-            sharding = apply(move, sharding, mesh)
-            ways.append(Array(given.name, given.dims, shape, sharding, given.dtype))
+            ways.append(_moved(ways[-1], move, mesh))
         return tuple(ways)
+
+
+def _moved(array: Array, move: Move, mesh: Mesh) -> Array:
+    """The array after a move. IllegalMove, with the array, where it does not allow it."""
+    try:
+        _check_fits(move, array, mesh)
+        return replace(array, sharding=apply(move, array.sharding, mesh))
+    except IllegalMove as error:
+        raise IllegalMove(f"{move} of {array}: {error}") from error
+
+
+def _check_fits(move: Move, array: Array, mesh: Mesh) -> None:
+    """Whether the dims and axes of a move are those of the array and of the mesh."""
+    rank = len(array.dims)
+    to = move.dims if isinstance(move, ToDims) else ((),) * rank
+    dims = "1 dim" if len(to) == 1 else f"{len(to)} dims"
+    require(len(to) == rank, f"the array has {rank}, and is not of {dims}")
+    for dim in (*((move.source,) if isinstance(move, AllToAll) else ()), *move.on):
+        require(0 <= dim < rank, f"the array has no dim {dim}; it has {rank}, counted from 0")
+    for axes in (move.axes, tuple(axis for some in to for axis in some)):
+        missing = next((axis for axis in axes if axis not in mesh), None)
+        require(missing is None, f"the mesh has no axis `{missing}`")
+        require(len(set(axes)) == len(axes), "it names an axis twice")
 
 
 @dataclass(frozen=True)
@@ -159,7 +181,7 @@ class FunctionSide:
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{getattr(self.function, '__name__', 'a function')}({', '.join(self.given)})"
+        return f"{name_of(self.function)}({', '.join(self.given)})"
 
     def axes(self) -> tuple[str, ...]:
         return self.names

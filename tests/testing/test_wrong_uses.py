@@ -8,15 +8,33 @@ import numpy as np
 import pytest
 
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllGather, Slice
+from shardc.ir.collectives import (
+    AllGather,
+    AllToAll,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    ReduceScatter,
+    Slice,
+    UnevenExchange,
+)
 from shardc.ir.mesh import Mesh
 from shardc.testing import (
+    IDENTITIES,
+    LAWS,
+    Law,
     Moves,
     assert_cost_model,
+    assert_equivalent,
     assert_matches_reference,
     assert_rewrite,
+    assert_same_module,
     conditions,
+    counterexample,
     found_when,
+    holds_on,
+    is_transpose,
 )
 from shardc.testing.rewrites import axes_in
 
@@ -54,7 +72,67 @@ REFUSED = {
     "no function": lambda: assert_matches_reference(3, PRODUCT),
     "prices on one device": lambda: assert_cost_model(lambda move, size: float(size), Mesh.of({"X": 1})),
     "prices of no bytes": lambda: assert_cost_model(lambda move, size: -1.0, X2, sizes=()),
+    "prices of a word": lambda: assert_cost_model(lambda move, size: 0.0, X2, sizes=("1",)),
+    "prices that are no function": lambda: assert_cost_model(1.0, X2),
+    "prices of an array of no dims": lambda: assert_cost_model(lambda move, size: 0.0, X2, rank=0),
+    "a move that is a class": lambda: Moves("A[I_X]", AllGather),
+    "axes that are a word": lambda: Moves("A[I_X]", AllGather("X", 0)),
+    "axes that are a list": lambda: Moves("A[I_X]", AllGather(["X"], 0)),
+    "a dim that is a word": lambda: Moves("A[I_X]", AllGather(("X",), "I")),
+    "a dim that is a truth value": lambda: Moves("A[I, J_X]", AllGather(("X",), True)),
+    "parts that are no pairs": lambda: Moves("A[I_X, J_Y]", JointGather((0, 1))),
+    "more devices than there are numbers": lambda: assert_rewrite(DOUBLED, ONCE, max_size="4"),
+    "half a device": lambda: assert_rewrite(DOUBLED, ONCE, max_size=2.5),
+    "inputs that are numbers": lambda: assert_rewrite(abs, abs, inputs=[3]),
+    "functions that leave nothing": lambda: assert_rewrite(lambda a: None, lambda a: None, inputs="A[I_X]"),
+    "a mesh that is a number, asked when": lambda: conditions(DOUBLED, ONCE, mesh=3),
+    "sizes that are a number": lambda: holds_on(DOUBLED, ONCE, 7),
+    "sizes that are names": lambda: holds_on(DOUBLED, ONCE, ["X"]),
+    "a law of numbers": lambda: Law(3, 4),
+    "a law of no moves": lambda: Law("", ""),
+    "a law of a move misspelled": lambda: Law("AllRedce_p", "AllReduce_p"),
+    "a law of another letter": lambda: Law("AllReduce_x", "AllReduce_x"),
+    "a law of no letter": lambda: Law("AllReduce", "AllReduce"),
+    "a law of a gather along no dim": lambda: Law("AllGather_p", "AllReduce_p"),
+    "a law of a gather along two dims": lambda: Law("AllGather_p(d,e)", "AllReduce_p"),
+    "a law of a bracket left open": lambda: Law("AllGather_p(d", ""),
+    "a law of statements": lambda: Law("B[I] = AllGather_X(A[I_X])", ""),
+    "a law of a permute of one group": lambda: Law("CollectivePermute_p(d)", ""),
+    "a law of an exchange from nowhere": lambda: Law("JointExchange_pq(d,e)", ""),
+    "a law of a gather of three groups": lambda: Law("JointGather_pqr(d,e)", ""),
+    "a law where nothing known holds": lambda: Law("AllReduce_p", "AllReduce_p", when="it rains"),
+    "a law where letters are that it has not": lambda: Law("AllReduce_p", "AllReduce_p", when="p = q"),
+    "a law that is text": lambda: counterexample("AllReduce_p"),
+    "a law that is none": lambda: counterexample(None),
+    "a law that is an identity": lambda: counterexample(IDENTITIES[0]),
+    "a law on no meshes": lambda: counterexample(LAWS[0], []),
+    "a law on a mesh": lambda: counterexample(LAWS[0], X2),
+    "a law on sizes": lambda: counterexample(LAWS[0], [{"X": 2}]),
+    "a law of arrays of no dims": lambda: counterexample(LAWS[0], rank=0),
+    "a law of arrays of five dims": lambda: counterexample(LAWS[0], rank=5),
+    "a law that is legal nowhere": lambda: counterexample(Law("AllReduce_p; AllReduce_p", "")),
+    "a law where it is never legal": lambda: counterexample(Law("AllToAll_p(d,e)", "", when="d = e")),
+    "when, of numbers": lambda: found_when(3, 4),
+    "when, of no move": lambda: found_when("AllGather_p(d)", "Foo"),
+    "a transpose of numbers": lambda: is_transpose(3, 4),
+    "a transpose that is no move": lambda: is_transpose("AllGather_p(d)", "Foo"),
+    "a transpose of other letters": lambda: is_transpose("AllGather_p(d)", "ReduceScatter_q(d)"),
+    "modules without text": lambda: assert_same_module("", ""),
+    "modules that are none": lambda: assert_same_module(None, None),
+    "modules that are words": lambda: assert_same_module("hello", "hello"),
+    "modules without a function": lambda: assert_same_module("module {\n}", "module {\n}"),
+    "modules that are cut off": lambda: assert_same_module(MODULE[:-10], MODULE[:-10]),
+    "modules that return nothing": lambda: assert_same_module(*[MODULE.replace("return %0 :", "return :")] * 2),
+    "modules that return what is not there": lambda: assert_same_module(*[MODULE.replace("n %0", "n %9")] * 2),
+    "equivalent numbers": lambda: assert_equivalent(3, PRODUCT),
+    "equivalents of a seed that is a word": lambda: assert_equivalent(PRODUCT, PRODUCT, seed="s"),
+    "a program that is a number": lambda: assert_matches_reference(abs, 3),
 }
+MODULE = """module attributes {mhlo.num_partitions = 2 : i32} {
+  func.func @main(%0: tensor<4xf32>) -> tensor<4xf32> {
+    return %0 : tensor<4xf32>
+  }
+}"""
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -82,6 +160,12 @@ def test_a_result_that_is_no_array_of_jax_is_named(found):
         assert_matches_reference(lambda a, b: found, PRODUCT)
 
 
+@pytest.mark.parametrize("found", [3, np.zeros(2)])
+def test_a_result_of_a_rewrite_that_is_no_array_of_jax_is_named(found):
+    with pytest.raises(AssertionError, match=r"on mesh X=1; I=1: result 0 is (int|ndarray), and no array"):
+        assert_rewrite(lambda a: found, lambda a: a, inputs="A[I_X]")
+
+
 def test_one_text_of_inputs_is_one_input():
     def twice(a):
         return a + a
@@ -94,8 +178,73 @@ def test_one_text_of_inputs_is_one_input():
 def test_a_difference_on_one_device_or_before_sizes_are_known_is_said_so():
     with pytest.raises(AssertionError, match=r"^on one device; I=1: device"):
         assert_rewrite("B[I] = A[I] * 2", "B[I] = A[I]")
-    with pytest.raises(AssertionError, match=r"^on mesh X=1, Y=1: the axes"):
+    with pytest.raises(
+        AssertionError, match=r"^on mesh X=1, Y=1: AllGather\(axes=\('Y',\), dim=0\) of A\[I_X\]: the axes"
+    ):
         assert_rewrite(Moves("A[I_X]", AllGather(("Y",), 0)), Moves("A[I_X]"))
+
+
+XY = ("X", "Y")
+NO_DIMS = {  # what is given, the move, what it lacks
+    "a gather": ("A[I_X, J]", AllGather(("X",), 5), "no dim 5"),
+    "a gather of the last": ("A[I, J_X]", AllGather(("X",), -1), "no dim -1"),
+    "a slice": ("A[I, J]", Slice(("X",), 2), "no dim 2"),
+    "a slice of the last": ("A[I, J]", Slice(("X",), -1), "no dim -1"),
+    "a scatter": ("A[I, J]{U_X}", ReduceScatter(("X",), 7), "no dim 7"),
+    "an exchange to nowhere": ("A[I_X, J]", AllToAll(("X",), 0, 2), "no dim 2"),
+    "an exchange to the last": ("A[I_X, J]", AllToAll(("X",), 0, -1), "no dim -1"),
+    "an exchange from the last but one": ("A[I_X, J]", AllToAll(("X",), -2, 1), "no dim -2"),
+    "a gather of two dims": ("A[I_X, J_Y]", JointGather(((0, ("X",)), (5, ("Y",)))), "no dim 5"),
+    "a scatter of two dims": ("A[I, J]{U_XY}", JointScatter(((-1, ("X",)), (1, ("Y",)))), "no dim -1"),
+    "an exchange of too few dims": ("A[I_XY, J, K]", JointExchange(XY, ((), XY)), "not of 2 dims"),
+    "pieces of too few dims": ("A[I_X, J_Y]", DirectExchange(XY, (("Y", "X"),), 2), "not of 1 dim"),
+    "unequal pieces of too many dims": ("A[I_X]", UnevenExchange(XY, (("Y",), ()), 2, (2,)), "not of 2 dims"),
+    "an axis of no mesh": ("A[I_X, J]", Slice(("Q",), 0), "no axis `Q`"),
+    "an axis of no mesh, of a dim": ("A[I_X]", UnevenExchange(("X",), (("Q",),), 1, (1,)), "no axis `Q`"),
+    "an axis twice": ("A[I_X, J]", Slice(("Y", "Y"), 0), "an axis twice"),
+}
+
+
+@pytest.mark.parametrize("name", NO_DIMS)
+def test_a_move_along_what_is_not_there_is_illegal_and_says_of_what(name):
+    source, move, lacks = NO_DIMS[name]
+    with pytest.raises(AssertionError) as caught:
+        assert_rewrite(Moves(source, move), Moves(source), mesh={"X": 2, "Y": 2})
+    said = str(caught.value)
+    assert said.startswith(f"on mesh X=2, Y=2: {move} of {source}: ") and lacks in said, said
+
+
+def test_the_array_that_an_illegal_move_is_given_is_the_one_that_moves_before_it_leave():
+    moves = Moves("A[I_XY]", AllGather(("Y",), 0), AllGather(("Y",), 0))
+    with pytest.raises(AssertionError, match=r"dim=0\) of A\[I_X\]: the axes are not the minor axes"):
+        assert_rewrite(moves, Moves("A[I_XY]"))
+
+
+def fails(*given):
+    raise ZeroDivisionError("of one's own")
+
+
+RAISING = {  # a use, and what the note says
+    "a function beside a text": (lambda: assert_rewrite(fails, ONCE), "in fails, on mesh X=1; I=1, given A[I_X]"),
+    "a text beside a function": (lambda: assert_rewrite(ONCE, fails), "in fails, on mesh X=1; I=1, given A[I_X]"),
+    "when": (lambda: conditions(fails, ONCE), "in fails, on mesh X=1; I=1, given A[I_X]"),
+    "a function beside a program": (
+        lambda: assert_matches_reference(fails, PRODUCT, mesh={"X": 2}, dims={"I": 2, "J": 3, "K": 4}),
+        "in fails, on mesh X=2; I=2, J=3, K=4, given A[I_X, J], B[J, K]",
+    ),
+    "a price": (
+        lambda: assert_cost_model(fails, X2),
+        "in fails, of Slice(axes=('X',), dim=0) and 4 bytes, on mesh X=2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_an_exception_of_a_users_function_is_noted_with_its_mesh_and_sizes(name):
+    use, note = RAISING[name]
+    with pytest.raises(ZeroDivisionError, match="of one's own") as caught:
+        use()
+    assert note in caught.value.__notes__
 
 
 ALONE = """

@@ -16,7 +16,7 @@ LEAST = 16  # where a size that the user gave leaves no room for more, that size
 def large(program: Program) -> Program:
     """Missing sizes become 4096, or the next multiple of the axes written on the dim, and a note says so; less where
     an array would have more bytes than are counted."""
-    size, missing = PLANNED, [(same, unit_of(program, same)) for same in _missing(program)]
+    size, missing = PLANNED, [(same, unit_of(program, same)) for same in without_size(program)]
     while True:
         found = _filled(program, {dim: _up(size, unit) for same, unit in missing for dim in same})
         if size <= LEAST or not missing or _is_counted(found):
@@ -34,7 +34,7 @@ def small(program: Program) -> Program:
     """Missing sizes become small, divisible by all that the dim is cut into, and distinct."""
     found: dict[str, int] = {}
     used = {size for _, size in program.sizes}
-    for same in _missing(program):
+    for same in without_size(program):
         unit = unit_of(program, same)
         size = next(k * unit for k in range(2, 10_000) if k * unit not in used)
         used.add(size)
@@ -50,7 +50,7 @@ def _filled(program: Program, sizes: dict[str, int]) -> Program:
     return replace(program.with_sizes(sizes), warn=lambda: (*program.warnings, warning))
 
 
-def _missing(program: Program) -> list[list[str]]:
+def without_size(program: Program) -> list[list[str]]:
     """The dims without a size, each with those that must have the same."""
     known = {dim for dim, _ in program.sizes}
     together = {dim: same for same in classes(program.renamed) for dim in same}

@@ -1,0 +1,143 @@
+"""Two programs or plans, run on the same inputs: where their outputs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from shardc import api, simulate
+from shardc.ir.mesh import Mesh
+from shardc.ir.program import Program
+from shardc.ir.sharding import Array
+from shardc.planner.program import sizes as chosen
+from shardc.results import Plan
+from shardc.testing.rewrites import axes_in
+from shardc.testing.saying import element
+
+Meant: TypeAlias = str | Program | Plan
+
+_CLOSE = 1e-9  # of float64's results, by their size: another order of adding, not another value
+_SIZES = (2, 3, 4)  # of dims without one, in turn
+
+
+def unlike(one: Meant, other: Meant, seed: int) -> str | None:
+    """Where two programs or plans mean something else; None if nowhere."""
+    sides = _sides(one, other)
+    at = _where(*sides)
+    names = [list(side.inputs) for side in sides]
+    if sorted(names[0]) != sorted(names[1]):
+        return f"{at}: the inputs differ: {', '.join(names[0])}, and {', '.join(names[1])} in the other"
+    for name, shape in sides[0].inputs.items():
+        if sides[1].inputs[name] != shape:
+            return f"{at}: the inputs differ: {name} has the shape {shape}, and {sides[1].inputs[name]} in the other"
+    wholes = dict(zip(names[0], simulate.sample_inputs(sides[0].program, seed), strict=True))
+    found, wanted = (side.results([wholes[name] for name in side.inputs]) for side in sides)
+    if len(found) != len(wanted):
+        return f"{at}: {len(found)} outputs, and {len(wanted)} in the other"
+    for number, pair in enumerate(zip(found, wanted, strict=True)):
+        wrong = _apart(sides, number, *pair)
+        if wrong is not None:
+            return f"{at}: {wrong}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A program with its sizes; where it is planned, the plan, which is run."""
+
+    program: Program
+    plan: Plan | None
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        sizes = dict(self.program.sizes)
+        return {array.name: tuple(sizes[dim] for dim in array.dims) for array in self.program.inputs}
+
+    @property
+    def outputs(self) -> list[str]:
+        if self.plan is not None:
+            return [array.name for array in self.arrays]
+        return [self.program.results[number].name for number in self.program.outputs]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The outputs as they lie, of a plan."""
+        return () if self.plan is None else tuple(self.plan.schedule.given(n) for n in self.plan.schedule.outputs)
+
+    def results(self, wholes: Sequence[Any]) -> list[Any]:
+        if self.plan is None:
+            return list(simulate.reference(self.program, wholes))
+        found = self.plan.simulate(*wholes)
+        return list(found) if isinstance(found, tuple) else [found]
+
+
+def _sides(one: Meant, other: Meant) -> tuple[_Side, _Side]:
+    """Both with the sizes and the mesh of the plan that there is, or a program's own; other sizes are small."""
+    plans = [given for given in (one, other) if isinstance(given, Plan)]
+    programs = [given for given in (one, other) if isinstance(given, Program)]
+    axes = axes_in([given for given in (one, other) if isinstance(given, str)])
+    mesh = Mesh.of(dict.fromkeys(axes, 1))  # a program means the same on every mesh
+    mesh = plans[0].schedule.given_mesh if plans else programs[0].mesh if programs else mesh
+    sizes = dict(plans[0].dims) if plans else {}
+    sides = []
+    for given in (one, other):
+        if isinstance(given, Plan):
+            sides.append(_Side(given.program, given))
+            continue
+        program = given if isinstance(given, Program) else api.parse(given, mesh=mesh, dtype="f32")
+        sizes = {**_small(program, sizes), **sizes, **dict(program.sizes)}
+        sides.append(_Side(program.with_sizes({dim: sizes[dim] for dim in program.dims}), None))
+    return sides[0], sides[1]
+
+
+def _small(program: Program, known: dict[str, int]) -> dict[str, int]:
+    """Sizes for dims that have none, at most four where that divides them."""
+    found = dict[str, int]()
+    for same in chosen.without_size(program):
+        unit = chosen.unit_of(program, same)
+        given = next((known[dim] for dim in same if dim in known), 0)
+        fits = [size for size in _SIZES if size % unit == 0]
+        used = {*(known[dim] for dim in program.dims if dim in known), *found.values()}
+        size = given or next((size for size in fits if size not in used), fits[-1] if fits else unit)
+        found |= dict.fromkeys(same, size)
+    return found
+
+
+def _where(*sides: _Side) -> str:
+    sizes = dict[str, int]()
+    for dim, size in (pair for side in sides for pair in side.program.sizes):
+        sizes.setdefault(dim, size)
+    spelled = ", ".join(f"{dim}={size}" for dim, size in sizes.items()) or "no dims"
+    mesh = next((str(side.plan.schedule.given_mesh) for side in sides if side.plan is not None), "")
+    return f"on mesh {mesh}; {spelled}" if mesh else f"with {spelled}"
+
+
+def _apart(sides: Sequence[_Side], number: int, found: Any, wanted: Any) -> str | None:
+    """How an output differs: at which element of which device, where there is a plan."""
+    name = sides[0].outputs[number]
+    if found.shape != wanted.shape:
+        return f"{name} has the shape {found.shape}, and {wanted.shape} in the other"
+    exact = found.dtype.kind in "iub" and wanted.dtype.kind in "iub"
+    size = 0.0 if exact else float(np.max(np.abs(np.where(np.isfinite(wanted), wanted, 0)), initial=0))
+    wrong = ~((found == wanted) | (np.abs(found - wanted) <= _CLOSE * size) | (found != found) & (wanted != wanted))
+    if not wrong.any():
+        return None
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    on = "".join(f", {holder}," for holder in _holders(sides, number, place))
+    return f"{name} at {place}{on} is {found[place]}, and {wanted[place]} in the other"
+
+
+def _holders(sides: Sequence[_Side], number: int, place: tuple[int, ...]) -> Iterator[str]:
+    """The first device of a plan that has an element, and where in its block, unless it has a partial sum of it."""
+    for side in sides:
+        if side.plan is not None and not (array := side.arrays[number]).sharding.unreduced:
+            mesh, block = side.plan.schedule.given_mesh, array.local_shape(side.plan.schedule.given_mesh)
+            wanted = tuple(at // size for at, size in zip(place, block, strict=True))
+            for device in mesh.coordinates():
+                if array.sharding.block_of(device, mesh) == wanted:
+                    inside = (at % size for at, size in zip(place, block, strict=True))
+                    yield f"{element(mesh, (*device.values(), *inside))} of {array}"
+                    return
