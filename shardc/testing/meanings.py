@@ -34,7 +34,10 @@ def unlike(one: Meant, other: Meant, seed: int) -> str | None:
         if sides[1].inputs[name] != shape:
             return f"{at}: the inputs differ: {name} has the shape {shape}, and {sides[1].inputs[name]} in the other"
     wholes = dict(zip(names[0], simulate.sample_inputs(sides[0].program, seed), strict=True))
-    found, wanted = (side.results([wholes[name] for name in side.inputs]) for side in sides)
+    try:
+        found, wanted = (side.results([wholes[name] for name in side.inputs]) for side in sides)
+    except (simulate.IllegalStep, simulate.ReplicaMismatch) as error:
+        return f"{at}: {error}"
     if len(found) != len(wanted):
         return f"{at}: {len(found)} outputs, and {len(wanted)} in the other"
     for number, pair in enumerate(zip(found, wanted, strict=True)):

@@ -53,8 +53,9 @@ def assert_rewrite(
     Each is statements of the notation ("A[I, J_X] = AllToAll_X(A[I_X, J])"), `Moves` of an array, or a function of
     JAX arrays that calls `jax.shard_map` for the mesh in force. Where both are functions `inputs` are what they take
     ("A[I_X, J]", …). Axes are the one-letter subscripts; others are named by `mesh`, which with sizes ({"X": 4}) is
-    the only mesh that is tried. Inputs hold whole numbers, no two alike, and partial sums of them; comparison is
-    exact. The smallest mesh on which they differ is reported.
+    the only mesh that is tried. Inputs of two texts are paired by name, if they have the same names. They hold whole
+    numbers, no two alike, and partial sums of them; comparison is exact. The smallest mesh on which they differ is
+    reported.
 
     Raises AssertionError with the mesh, the sizes, the device, the element and both values.
 
@@ -125,10 +126,13 @@ def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mes
 def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seed: int) -> str | None:
     try:
         given, other = before.inputs(mesh, sizes), after.inputs(mesh, sizes)
+        places = _paired([array.name for array in given], [array.name for array in other])
+        other = tuple(other[place] for place in places)
         if [(a.shape, a.sharding) for a in given] != [(a.shape, a.sharding) for a in other]:
             return f"the inputs differ: {_named(given)} before, {_named(other)} after"
         wholes = [distinct(array, 1 + 1000 * place) for place, array in enumerate(given)]
-        both = [side.run(mesh, sizes, wholes, seed) for side in (before, after)]
+        as_taken = [wholes[places.index(place)] for place in range(len(places))]
+        both = [before.run(mesh, sizes, wholes, seed), after.run(mesh, sizes, as_taken, seed)]
     except (ShardcError, IllegalMove, IllegalStep) as error:
         return _refused(error)
     if not any(both):
@@ -137,6 +141,13 @@ def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seed:
         return f"{len(both[0])} results before, {len(both[1])} after"
     found = (_apart(one, another, mesh) for one, another in zip(*both, strict=True))
     return next((what for what in found if what is not None), None)
+
+
+def _paired(names: Sequence[str], others: Sequence[str]) -> list[int]:
+    """For each input of the first side which one of the second it is: by name, or by place where names differ."""
+    if sorted(names) != sorted(others) or len(set(names)) < len(names):
+        return list(range(len(others)))
+    return [others.index(name) for name in names]
 
 
 def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
