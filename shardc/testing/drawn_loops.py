@@ -8,20 +8,21 @@ from hypothesis import strategies as st
 from shardc import api
 from shardc.backward import grad
 from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
-from shardc.testing.strategies import Case, meshes, named_sizes, programs, shardings
+from shardc.testing.strategies import Case, drawn_mesh, named_sizes, programs, shardings
 
 _INSIDE = ("relu", "tanh", "neg", "sign")  # none that makes whole numbers grow
 
 
 @st.composite
-def loops(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3) -> Case:
+def loops(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3, mesh: Mesh | None = None) -> Case:
     """A product in a loop: what is carried from trip to trip, what is fixed, scanned (and named), and stacked.
 
     `for L { x[B_X, D] = relu(x[B, D] · W[L, D, E_Y] ·_E V[E, D]); S[L, B] = sum_D(x) }`, then `return x, S`, or `x`.
     Shardings of the inputs are any; of what is carried also the planner's. Shrinks to one trip on one device.
     """
-    mesh = draw(meshes(max_axes, max_size))
+    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
     used: list[tuple[tuple[str, ...], Sharding]] = []
 
     def array(name: str, *dims: str) -> str:
@@ -51,9 +52,9 @@ def _free(trips: int, taken: set[int]) -> int:
 
 
 @st.composite
-def backward_programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3) -> Case:
+def backward_programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3, mesh: Mesh | None = None) -> Case:
     """The backward program of what `programs` draws, alone or with the forward one: as text, with its declarations."""
-    case = draw(programs(max_axes, max_size))
+    case = draw(programs(max_axes, max_size, mesh))
     try:
         found = grad(
             api.parse(case.text, mesh=case.mesh, dims=case.dims, dtype="f32"),

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
 
 from hypothesis import strategies as st
 
 from shardc.ir.collectives import COLLECTIVE_NAMES, apply
 from shardc.ir.functions import FUNCTIONS, NAMED
-from shardc.ir.mesh import Mesh
+from shardc.ir.mesh import MAX_AXES, Mesh
 from shardc.ir.sharding import Dims, Sharding, spell
 from shardc.rules.moves import moves
 from shardc.rules.products import local_product
+from shardc.testing.refusals import count_of, mesh_of
 from shardc.testing.strategies import Case, shardings
 
 _DIMS = ("I", "J", "K", "L")
+_MOST_DEVICES, _MOST_STATEMENTS = 64, 100
 _NONE = frozenset[str]()
 
 
 @st.composite
-def partial_programs(draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, max_statements: int = 3) -> Case:
+def partial_programs(
+    draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, max_statements: int = 3, mesh: Mesh | None = None
+) -> Case:
     """One to three statements, each a reshard, a collective, a product, a sum, or any function; legal as written.
 
     `B[I_X, J_Y] = A[I, J]{U_XY}`, then `C[I_Y, J] = softmax_J(B)`. The first input is unreduced over one axis at
@@ -30,8 +33,8 @@ def partial_programs(draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, m
     in a sharding asked for, which may be reduced by then. A result is declared unreduced over no other axes than
     its operands were.
     """
-    drawn = _Drawn(draw, draw(_meshes(max_axes, max_devices)))
-    for place in range(draw(st.integers(1, max_statements))):
+    drawn = _Drawn(draw, draw(_meshes(max_axes, max_devices)) if mesh is None else mesh_of(mesh))
+    for place in range(draw(st.integers(1, count_of("max_statements", max_statements, 1, _MOST_STATEMENTS)))):
         statement: Callable[[_Drawn], None] = draw(st.sampled_from(_LATER if place else _LINEAR))
         statement(drawn)
     needs = drawn.needs
@@ -41,11 +44,20 @@ def partial_programs(draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, m
 
 def _meshes(max_axes: int, max_devices: int) -> st.SearchStrategy[Mesh]:
     """Axes of two devices or more, for the most part; of one, each fourth time."""
-    every = [sizes for axes in range(1, max_axes + 1) for sizes in product(range(1, max_devices + 1), repeat=axes)]
-    some = [sizes for sizes in every if math.prod(sizes) <= max_devices]
-    wide = [sizes for sizes in some if 1 not in sizes]
+    most = count_of("max_devices", max_devices, 1, _MOST_DEVICES)
+    some = [sizes for axes in range(1, count_of("max_axes", max_axes, 1, MAX_AXES) + 1) for sizes in _sizes(axes, most)]
+    wide = [sizes for sizes in some if 1 not in sizes] or some
     chosen = st.integers(0, 3).flatmap(lambda turn: st.sampled_from(some if turn == 3 else wide))
     return chosen.map(lambda sizes: Mesh(tuple(zip("XYZWVTSR", sizes, strict=False))))
+
+
+def _sizes(axes: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Of so many axes, with so many devices at most."""
+    if axes == 0:
+        yield ()
+        return
+    for first in range(1, most + 1):
+        yield from ((first, *rest) for rest in _sizes(axes - 1, most // first))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,10 @@ def meshes_given(given: object) -> Sequence[Mesh]:
     return found
 
 
-def check_most(max_axes: object, max_size: object) -> None:
+def check_sizes(min_axes: object, max_axes: object, min_size: object, max_size: object) -> None:
     """What a strategy of meshes may draw; SHC001 where some of it would be no mesh."""
-    axes, size = count_of("max_axes", max_axes, 1, MAX_AXES), count_of("max_size", max_size, 1, MAX_DEVICES)
+    axes = count_of("max_axes", max_axes, count_of("min_axes", min_axes, 1, MAX_AXES), MAX_AXES)
+    size = count_of("max_size", max_size, count_of("min_size", min_size, 1, MAX_DEVICES), MAX_DEVICES)
     if size**axes > MAX_DEVICES:
         so = f"a mesh has at most 2^20 = {MAX_DEVICES}: lower max_axes or max_size"
         raise ShardcError("SHC001", f"{axes} axes of {size} devices each are {size**axes} devices", help=so)

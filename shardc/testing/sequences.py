@@ -14,10 +14,12 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import SUM, Sharding, spell
 from shardc.rules.moves import MOVES, masks
 from shardc.rules.products import placements
+from shardc.testing.refusals import count_of
 from shardc.testing.sides import Moves
-from shardc.testing.strategies import meshes, shardings
+from shardc.testing.strategies import drawn_mesh, shardings
 
 _DIMS = ("I", "J", "K", "L")
+_MOST_MOVES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,24 @@ class Path:
 
 @st.composite
 def paths(
-    draw: st.DrawFn, max_axes: int = 3, max_size: int = 3, max_rank: int = 3, max_moves: int = 4, unreduced: bool = True
+    draw: st.DrawFn,
+    max_axes: int = 3,
+    max_size: int = 3,
+    max_rank: int = 3,
+    max_moves: int = 4,
+    unreduced: bool = True,
+    mesh: Mesh | None = None,
 ) -> Path:
     """An array in any sharding and up to `max_moves` moves of it, each of any kind that its sharding allows.
 
     Each kind is drawn as often as another, however many moves of it there are. Sizes are the least that every
     sharding on the way divides. Shrinks to no move of an array on one device.
     """
-    mesh = draw(meshes(max_axes, max_size))
-    rank = draw(st.integers(1, max_rank))
+    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
+    rank = draw(st.integers(1, count_of("max_rank", max_rank, 1, len(_DIMS))))
     source = draw(shardings(mesh, rank, unreduced))
     ways, moves = [source], list[Move]()
-    for _ in range(draw(st.integers(0, max_moves))):
+    for _ in range(draw(st.integers(0, count_of("max_moves", max_moves, 0, _MOST_MOVES)))):
         rules = [*(rule(ways[-1], mesh, mesh.names) for rule in MOVES), _masks(ways[-1], mesh, unreduced)]
         kinds: list[list[Move | Sharding]] = [
             found for each in (*rules, _uneven_exchanges(ways[-1], mesh)) if (found := list(each))

@@ -1,4 +1,8 @@
-"""Hypothesis strategies that draw only what is valid, and shrink to the smallest mesh and no sharding at all."""
+"""Hypothesis strategies that draw only what is valid, and shrink to the smallest mesh and no sharding at all.
+
+With `mesh` all is drawn on that mesh, whatever `max_axes` and `max_size` say. What can be drawn from nothing is refused
+with SHC001 when it is drawn.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,14 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from shardc.ir.mesh import MAX_AXES, Mesh
+from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding, spell
+from shardc.testing.refusals import check_sizes, count_of, mesh_of
 
 _AXES = ("X", "Y", "Z", "W", "V", "T", "S", "R")
 _DIMS = ("I", "J", "K", "L")
+_MOST_DIMS = 64
 _OVER_K = ("sum_K", "max_K")  # leave the dim I
 _FUNCTIONS = ("relu", "gelu", "silu", "tanh", "square", "neg", "sigmoid", "abs", "softmax_K")
 _KINDS = (*_OVER_K, *_FUNCTIONS, "bias", "+", "-")  # what needs the fewest draws first
@@ -49,10 +56,14 @@ class Reshard:
 @st.composite
 def meshes(draw: st.DrawFn, max_axes: int = 3, max_size: int = 4, min_axes: int = 1, min_size: int = 1) -> Mesh:
     """A mesh of 1 to `max_axes` axes X, Y, Z, … of 1 to `max_size` devices each; the smallest is X=1."""
-    if not 1 <= min_axes <= max_axes <= MAX_AXES:
-        raise ValueError(f"{min_axes} to {max_axes} axes; from 1 to {MAX_AXES} there can be")
+    check_sizes(min_axes, max_axes, min_size, max_size)
     count = draw(st.integers(min_axes, max_axes))
     return Mesh(tuple((axis, draw(st.integers(min_size, max_size))) for axis in _AXES[:count]))
+
+
+def drawn_mesh(draw: st.DrawFn, mesh: Mesh | None, max_axes: int, max_size: int) -> Mesh:
+    """The mesh that is asked for, if any."""
+    return draw(meshes(max_axes, max_size)) if mesh is None else mesh_of(mesh)
 
 
 @st.composite
@@ -65,11 +76,16 @@ def shardings(
     copies: bool = True,
 ) -> Sharding:
     """A sharding of an array of that rank; axes `forbidden` are never unreduced, without `copies` all are used."""
-    order = draw(st.permutations(mesh.names))
+    order = draw(st.permutations(mesh_of(mesh).names))
+    count_of("rank", rank, 0, _MOST_DIMS)
+    never = _names("forbidden", forbidden, mesh)
     dims: list[Axes] = [()] * rank
     partial: set[str] = set()
     for axis in order:
-        may = unreduced and axis not in set(forbidden)
+        may = unreduced and axis not in never
+        if not (may or rank or copies):
+            so = "give a rank of 1 or more, or let axes hold copies or partial sums"
+            raise ShardcError("SHC001", f"there is no dim for `{axis}`", help=so)
         place = draw(st.integers(0 if copies else 1, rank + 1 if may else rank))  # 0: copies
         if place == rank + 1:
             partial.add(axis)
@@ -78,13 +94,28 @@ def shardings(
     return Sharding(tuple(dims), frozenset(partial))
 
 
+def _names(what: str, given: Iterable[str], mesh: Mesh) -> set[str]:
+    """Names of axes; SHC001 for others."""
+    if not isinstance(given, Iterable):
+        raise ShardcError("SHC001", f"{what} is {given!r}", help='give names of axes: ["X"]')
+    found = set(given)
+    for name in found - set(mesh.names):
+        raise ShardcError("SHC001", f"`{name}` is {what}, and no axis of {mesh}", help="give axes of the mesh")
+    return found
+
+
 @st.composite
 def reshards(
-    draw: st.DrawFn, max_axes: int = 3, max_size: int = 4, max_rank: int = 3, unreduced: bool = True
+    draw: st.DrawFn,
+    max_axes: int = 3,
+    max_size: int = 4,
+    max_rank: int = 3,
+    unreduced: bool = True,
+    mesh: Mesh | None = None,
 ) -> Reshard:
     """Two shardings of one array, both of which divide it; the unreduced set only shrinks."""
-    mesh = draw(meshes(max_axes, max_size))
-    rank = draw(st.integers(1, max_rank))
+    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
+    rank = draw(st.integers(1, count_of("max_rank", max_rank, 1, len(_DIMS))))
     permuted = draw(st.booleans())
     source = draw(shardings(mesh, rank, unreduced and not permuted, copies=not permuted))
     never = [axis for axis in mesh.names if axis not in source.unreduced]
@@ -95,14 +126,19 @@ def reshards(
 
 @st.composite
 def matmuls(
-    draw: st.DrawFn, max_axes: int = 3, max_size: int = 4, unreduced: bool = True, batched: bool = True
+    draw: st.DrawFn,
+    max_axes: int = 3,
+    max_size: int = 4,
+    unreduced: bool = True,
+    batched: bool = True,
+    mesh: Mesh | None = None,
 ) -> Case:
     """`A[I, J] · B[J, K] → C[I, K]`, at times with a batched dim L, in any shardings that divide.
 
     A and B are never unreduced over the same axis. J is divisible by the axes over which C is unreduced, so
     that a product which leaves it so can always be had.
     """
-    mesh = draw(meshes(max_axes, max_size))
+    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
     batch = ("L",) if batched and draw(st.booleans()) else ()
     names = ((*batch, "I", "J"), (*batch, "J", "K"), (*batch, "I", "K"))
     a = draw(shardings(mesh, len(names[0]), unreduced))
@@ -117,13 +153,13 @@ def matmuls(
 
 
 @st.composite
-def programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4) -> Case:
+def programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4, mesh: Mesh | None = None) -> Case:
     """Two or three statements: a product, a function of it, and at times a second product.
 
     `T[I_X, K] = A[I_X, J] · B[J, K]`, then `V = relu(T)`, `softmax_K(T)`, `T + D`, …, then `Out = V · C`.
     What lies between may be left to the planner.
     """
-    mesh = draw(meshes(max_axes, max_size))
+    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
     used: list[tuple[tuple[str, ...], Sharding]] = []
 
     def array(name: str, *dims: str) -> str:

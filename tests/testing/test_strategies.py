@@ -25,6 +25,7 @@ from shardc.planner.statement import build
 from shardc.rules import products
 from shardc.testing import (
     all_shardings,
+    assert_rewrite,
     backward_programs,
     loops,
     matmuls,
@@ -186,9 +187,62 @@ def test_a_failure_shrinks_to_the_smallest_mesh_that_shows_it():
     assert (smallest.mesh.devices, smallest.shape) == (2, (2,))  # an axis of one beside it is as small
 
 
-def test_a_mesh_without_axes_is_refused():
-    with pytest.raises(ValueError, match="0 axes"):
-        find(meshes(max_axes=0), lambda mesh: True)
+EVERY = {
+    "paths": paths,
+    "reshards": reshards,
+    "matmuls": matmuls,
+    "programs": programs,
+    "loops": loops,
+    "backward_programs": backward_programs,
+    "partial_programs": partial_programs,
+}
+TWO = Mesh.of({"data": 1, "model": 2})
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_everything_is_drawn_on_one_device_on_one_axis_and_on_a_mesh_of_ones_own(name):
+    strategy = EVERY[name]
+    most = "max_devices" if strategy is partial_programs else "max_size"
+    alone = drawn(strategy(**{most: 1}), 20)
+    assert {case.mesh.devices for case in alone} == {1} and len({len(case.mesh.axes) for case in alone}) > 1
+    assert {case.mesh for case in drawn(strategy(max_axes=1, **{most: 1}), 20)} == {Mesh.of({"X": 1})}
+    assert {case.mesh.names for case in drawn(strategy(max_axes=1), 20)} == {("X",)}
+    own = drawn(strategy(mesh=TWO), 20)
+    assert {case.mesh for case in own} == {TWO}
+    for case in own[:5]:
+        planned(case)
+
+
+def planned(case):
+    """Whatever is drawn is valid: a text has a plan, and a path is run."""
+    if hasattr(case, "given"):
+        assert_rewrite(case.given, case.given, mesh=case.mesh)
+    else:
+        shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
+
+
+@pytest.mark.parametrize("name", ["matmuls", "programs", "reshards", "paths", "partial_programs"])
+def test_on_one_device_everything_is_valid_and_shrinks(name):
+    most = "max_devices" if name == "partial_programs" else "max_size"
+    for case in drawn(EVERY[name](**{most: 1}), 15):
+        planned(case)
+    wanted = (lambda case: "relu" in case.text) if name == "partial_programs" else lambda case: True
+    smallest = find(EVERY[name](), wanted, settings=settings(QUICK, max_examples=500))
+    assert smallest.mesh.devices <= (2 if name == "partial_programs" else 1)  # of which three in four are wide
+
+
+def test_the_fewest_dims_moves_and_statements_are_drawn():
+    assert {len(path.shape) for path in drawn(paths(max_rank=1), 20)} == {1}
+    assert {path.moves for path in drawn(paths(max_moves=0), 20)} == {()}
+    assert {len(path.shape) for path in drawn(paths(max_rank=4), 60)} == {1, 2, 3, 4}
+    assert {len(case.text.splitlines()) for case in drawn(partial_programs(max_statements=1), 20)} == {1}
+    assert not any(path.source.unreduced for path in drawn(paths(unreduced=False), 40))
+    mesh = Mesh.of({"X": 1})
+    assert set(drawn(shardings(mesh, 0), 20)) == set(all_shardings(mesh, 0))
+
+
+def test_many_axes_of_partial_sums_are_no_long_search():
+    assert len(drawn(partial_programs(max_axes=8), 5)) == 5
 
 
 def test_programs_with_partial_sums_are_planned_and_reach_every_operation():

@@ -6,6 +6,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, find, settings
 
 from shardc.errors import ShardcError
 from shardc.ir.collectives import (
@@ -30,11 +31,20 @@ from shardc.testing import (
     assert_matches_reference,
     assert_rewrite,
     assert_same_module,
+    backward_programs,
     conditions,
     counterexample,
     found_when,
     holds_on,
     is_transpose,
+    loops,
+    matmuls,
+    meshes,
+    partial_programs,
+    paths,
+    programs,
+    reshards,
+    shardings,
 )
 from shardc.testing.rewrites import axes_in
 
@@ -245,6 +255,44 @@ def test_an_exception_of_a_users_function_is_noted_with_its_mesh_and_sizes(name)
     with pytest.raises(ZeroDivisionError, match="of one's own") as caught:
         use()
     assert note in caught.value.__notes__
+
+
+ODD = {  # a strategy, and what its refusal says
+    "no axes": (lambda: meshes(max_axes=0), "max_axes is 0"),
+    "more axes than a mesh has": (lambda: paths(max_axes=9), "max_axes is 9"),
+    "axes that are a word": (lambda: matmuls(max_axes="2"), "max_axes is '2'"),
+    "axes that are a mesh": (lambda: paths(X2), "max_axes is Mesh"),
+    "no devices": (lambda: programs(max_size=0), "max_size is 0"),
+    "devices without end": (lambda: reshards(max_size=None), "max_size is None"),
+    "more devices than a mesh has": (lambda: loops(max_axes=8, max_size=9), "43046721 devices"),
+    "more axes at least than at most": (lambda: meshes(min_axes=4), "max_axes is 3"),
+    "more devices at least than at most": (lambda: meshes(min_size=5), "max_size is 4"),
+    "no device at least": (lambda: meshes(min_size=0), "min_size is 0"),
+    "no dims of a path": (lambda: paths(max_rank=0), "max_rank is 0"),
+    "more dims than have names": (lambda: reshards(max_rank=5), "max_rank is 5"),
+    "dims without end": (lambda: paths(max_rank=None), "max_rank is None"),
+    "fewer moves than none": (lambda: paths(max_moves=-1), "max_moves is -1"),
+    "no statements": (lambda: partial_programs(max_statements=0), "max_statements is 0"),
+    "no devices of partial sums": (lambda: partial_programs(max_devices=0), "max_devices is 0"),
+    "many devices of partial sums": (lambda: partial_programs(max_devices=10**6), "max_devices is 1000000"),
+    "axes of partial sums": (lambda: partial_programs(max_axes=9), "max_axes is 9"),
+    "a mesh that is text": (lambda: backward_programs(mesh="X=2"), "'X=2' is no mesh"),
+    "a mesh of a sharding that is sizes": (lambda: shardings({"X": 2}, 2), "{'X': 2} is no mesh"),
+    "no dims of a sharding": (lambda: shardings(X2, -1), "rank is -1"),
+    "dims that are a word": (lambda: shardings(X2, "2"), "rank is '2'"),
+    "an axis that is forbidden and not there": (lambda: shardings(X2, 2, forbidden=["Q"]), "`Q` is forbidden"),
+    "what is forbidden is a number": (lambda: shardings(X2, 2, forbidden=3), "forbidden is 3"),
+    "nowhere for an axis": (lambda: shardings(X2, 0, unreduced=False, copies=False), "no dim for `X`"),
+}
+ONCE_ONLY = settings(max_examples=1, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_no_strategy_can_draw_is_refused(name):
+    made, said = ODD[name]
+    with pytest.raises(ShardcError) as caught:
+        find(made(), lambda _: True, settings=ONCE_ONLY)
+    assert said in caught.value.message and caught.value.help, caught.value
 
 
 ALONE = """
