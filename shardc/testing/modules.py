@@ -20,11 +20,14 @@ from shardc.proving.devices import Devices, Held, laid_out
 from shardc.proving.meaning import drawn
 from shardc.proving.tensors import Shape, Tensor
 from shardc.testing.operations import KIND, OPERATIONS, shape_of, unread
+from shardc.testing.saying import lines
 
 _VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
 _SHARDING = re.compile(r"<@\w+, (\[(?:\{[^}]*\}(?:, )?)*\])")
 _DIM = re.compile(r"\{([^}]*)\}")
 _AXES = re.compile(r'"(\w+)"=(\d+)')
+_RETURNS = ("return", "sdy.return", "func.return", "stablehlo.return")
+_SHOWN = 200
 _A_MODULE = "give its text, as jax.jit(f).lower(…).as_text() gives it"
 _DEVICES = re.compile(r"mhlo\.num_(?:partitions|replicas) = (\d+)")
 
@@ -47,6 +50,8 @@ def assert_same_module(before: str, after: str) -> None:
     >>> assert_same_module(twice, twice.replace("return %2", "return %1"))
     Traceback (most recent call last):
     AssertionError: output 0 on device (device=0) at (0,): the modules leave different values
+      before: %2 = stablehlo.negate %1 : tensor<4xf32>
+      after:  %1 = stablehlo.negate %0 : tensor<4xf32>
     """
     one, other = _Module.of(before), _Module.of(after)
     if one.devices != other.devices or one.inputs() != other.inputs():
@@ -61,7 +66,8 @@ def assert_same_module(before: str, after: str) -> None:
     for number, (left, right) in enumerate(zip(wanted, found, strict=True)):
         for device, (was, now) in enumerate(zip(left.blocks, right.blocks, strict=True)):
             if (was.shape, was.items) != (now.shape, now.items):
-                raise AssertionError(f"output {number} on {_named(one.devices, device)} {_place(was, now)}")
+                by = lines(before=one.returned(number), after=other.returned(number))
+                raise AssertionError(f"output {number} on {_named(one.devices, device)} {_place(was, now)}{by}")
 
 
 def _named(devices: Devices, device: int) -> str:
@@ -111,6 +117,11 @@ class _Module:
     def inputs(self) -> list[tuple[Shape, str, Sharding | None]]:
         return [(shape, kind, lies) for (_, shape, kind), lies in zip(self.arguments, self.lies, strict=True)]
 
+    def returned(self, number: int) -> str:
+        """The operation that an output is of, as its text begins; of an input its name."""
+        name = _used(next(op for op in self.ops if op.name in _RETURNS))[number]
+        return next((op.text for op in self.ops if op.result == name), name)[:_SHOWN]
+
     def outputs(self) -> list[Held]:
         given = {
             name: self._given(place, shape, lies)
@@ -140,14 +151,18 @@ def _sharding(text: str) -> Sharding:
     return Sharding(tuple(tuple(re.findall(r'"(\w+)"', dim)) for dim in _DIM.findall(text)))
 
 
+def _used(op: Op) -> list[str]:
+    return _VALUE.findall(op.text.partition(" : ")[0].partition(" = ")[2] if op.result else op.text)
+
+
 def _done(ops: Sequence[Op], given: Mapping[str, Held], devices: Devices) -> list[Held]:
     known = dict(given)
     for op in ops:
-        names = _VALUE.findall(op.text.partition(" : ")[0].partition(" = ")[2] if op.result else op.text)
+        names = _used(op)
         if not known.keys() >= set(names):
             raise unread(op.text)
         operands = [known[name] for name in names]
-        if op.name in ("return", "sdy.return", "func.return", "stablehlo.return"):
+        if op.name in _RETURNS:
             return operands
         call = OPERATIONS.get(op.name.removeprefix("stablehlo."))
         if call is None:

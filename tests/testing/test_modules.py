@@ -86,8 +86,10 @@ def test_a_right_pass_is_passed(name):
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_pass_is_seen(name):
     before, after = (module(*each) for each in WRONG[name])
-    with pytest.raises(AssertionError, match=r"device|shape|lie"):
+    with pytest.raises(AssertionError, match=r"device|shape|lie") as caught:
         assert_same_module(before, after)
+    said = str(caught.value)
+    assert "outputs lie as" in said or ("\n  before: %" in said and "\n  after:  %" in said)
 
 
 def test_what_is_not_followed_is_refused():
