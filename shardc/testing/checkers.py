@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
@@ -21,6 +22,8 @@ _ALIKE, _OF_ZEROS = 1e-3, 1e-6  # the bound of values all alike, by their size, 
 
 def assert_schedule_legal(schedule: Schedule) -> None:
     """Every step follows from its operands, and inputs and outputs lie as the program says (`ir.legal`)."""
+    if not isinstance(schedule, Schedule):
+        raise ShardcError("SHC001", f"{schedule!r} is no schedule", help="give the `schedule` of a plan")
     fault = next(faults_of(schedule), None)
     if fault is not None:
         raise AssertionError(str(fault))

@@ -24,6 +24,7 @@ from shardc.testing.rewrites import axes_in, meshes_of
 from shardc.testing.saying import element, lines, name_of, where
 
 _A_PROGRAM = "A[I_X, J] · B[J, K] → C[I_X, K]"
+_FEW_DEVICES = 16
 _LARGEST, _SEEDS = 4, 2**32  # elements along a dim that has no size, where as few may be
 
 
@@ -158,7 +159,11 @@ def _schedules(
     elif mesh is not None:
         parsed = [api.parse(program, mesh=mesh, dims=dims, dtype=dtype)]
     else:
-        meshes = meshes_of(axes_in([program]), 2, most)
+        axes = axes_in([program])
+        if not axes:
+            so = 'shard it, as in "A[I_X, J]", or give mesh={"data": 2}'
+            raise ShardcError("SHC001", "a program without axes is run on one device alone", help=so)
+        meshes = meshes_of(axes, 2, most)
         parsed = [api.parse(program, mesh=small, dims=dims, dtype=dtype) for small in meshes]
     for each in parsed:
         yield api.planned(_filled(each, _few), may_cut=False).schedule
@@ -186,8 +191,8 @@ def _few(unit: int, devices: int, used: set[int]) -> int:
 
 
 def _more(unit: int, devices: int, used: set[int]) -> int:
-    """Shared out by all devices, several on each, and distinct."""
-    unit = math.lcm(unit, devices)
+    """Shared out by all devices, if these are few, several on each, and distinct."""
+    unit = math.lcm(unit, devices) if devices <= _FEW_DEVICES else unit
     return next(size for size in count(2 * unit, unit) if size not in used)
 
 

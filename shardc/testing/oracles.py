@@ -25,12 +25,15 @@ from shardc.ir.collectives import (
 from shardc.ir.laws import product_law
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Dims, Sharding
+from shardc.testing.refusals import count_of
 
+_MOST_DIMS = 64
 _MATMUL: tuple[Dims, Dims, Dims] = (("I", "J"), ("J", "K"), ("I", "K"))
 
 
 def all_shardings(mesh: Mesh, rank: int, unreduced: bool = True) -> Iterator[Sharding]:
     """Every sharding of an array of that rank: each axis on a dim (in any order there), unreduced, or copies."""
+    count_of("rank", rank, 0, _MOST_DIMS)
     places = range(-1, rank + 1 if unreduced else rank)  # −1 for copies, `rank` for unreduced
     for placement in product(places, repeat=len(mesh.names)):
         on = [[a for a, place in zip(mesh.names, placement, strict=True) if place == i] for i in range(rank + 1)]

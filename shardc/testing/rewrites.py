@@ -23,6 +23,7 @@ Given: TypeAlias = "str | Moves | Callable[..., Any]"
 
 _SEEDS = (0, 1)  # of the parts of partial sums
 _MOST_DEVICES = 64  # of virtual ones
+_DECLARED, _NAMED = re.compile(r"(?:^|[;\n])\s*mesh\s([^;\n]*)"), re.compile(r"(\w+)\s*=")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _OF_DIMS = re.compile(r"_\{([A-Z, ]+)\}|_([A-Z]+)(?![A-Za-z0-9_])")
 _OF_MOVES = re.compile(r"(?:[A-Z][A-Za-z]*|U)_(?:\{([A-Z]+)(?:[A-Z, ]*)\}|([A-Z]+)(?![A-Za-z0-9_]))|U\.([A-Z]+)")
@@ -52,10 +53,10 @@ def assert_rewrite(
 
     Each is statements of the notation ("A[I, J_X] = AllToAll_X(A[I_X, J])"), `Moves` of an array, or a function of
     JAX arrays that calls `jax.shard_map` for the mesh in force. Where both are functions `inputs` are what they take
-    ("A[I_X, J]", …). Axes are the one-letter subscripts; others are named by `mesh`, which with sizes ({"X": 4}) is
-    the only mesh that is tried. Inputs of two texts are paired by name, if they have the same names. They hold whole
-    numbers, no two alike, and partial sums of them; comparison is exact. The smallest mesh on which they differ is
-    reported.
+    ("A[I_X, J]", …). Axes are the one-letter subscripts, and those of a mesh that a text declares; others are named by
+    `mesh`, which with sizes ({"X": 4}) is the only mesh that is tried. Inputs of two texts are paired by name, if they
+    have the same names. They hold whole numbers, no two alike, and partial sums of them; comparison is exact. The
+    smallest mesh on which they differ is reported.
 
     Raises AssertionError with the mesh, the sizes, the device, the element and both values.
 
@@ -198,8 +199,11 @@ def _sides(before: Given, after: Given, inputs: Sequence[str], mesh: Sequence[st
     texts = [text for given in (before, after) for text in _texts(given)]
     axes = tuple(mesh) or axes_in([*texts, *inputs])
     taken = tuple(inputs) or _inputs_of(before, axes) or _inputs_of(after, axes)
-    if not taken and any(callable(given) for given in (before, after)):
-        raise ShardcError("SHC001", "functions, and no inputs for them", help='give inputs=["A[I_X, J]"]')
+    if any(callable(given) for given in (before, after)):
+        if not taken:
+            raise ShardcError("SHC001", "functions, and no inputs for them", help='give inputs=["A[I_X, J]"]')
+        if not axes:
+            raise ShardcError("SHC001", "without axes functions are run on one device alone", help='give mesh=["X"]')
     return _side(before, axes, taken), _side(after, axes, taken)
 
 
@@ -214,16 +218,17 @@ def _texts(given: Given) -> tuple[str, ...]:
 
 
 def axes_in(texts: Sequence[str]) -> tuple[str, ...]:
-    """The one-letter subscripts of dims, collectives and partial sums, in the order of the alphabet.
+    """The one-letter subscripts of dims, collectives and partial sums, and the axes of a mesh that a text declares, in
+    the order of the alphabet.
 
     What a function is along (`softmax_J`), and what a collective is along beside its axes (`_{X,J}`), is a dim.
     """
-    found: set[str] = set()
+    found = {name for text in texts for line in _DECLARED.findall(text) for name in _NAMED.findall(line)}
     for text in texts:
         shardings, rest = " ".join(_BRACKETS.findall(text)), _BRACKETS.sub("", text)
         matches = [*_OF_DIMS.finditer(shardings), *_OF_MOVES.finditer(rest)]
         found |= {letter for match in matches for letter in "".join(match.groups(""))}
-    return tuple(sorted(letter for letter in found if letter.isalpha()))
+    return tuple(sorted(name for name in found if name[0].isalpha()))
 
 
 def _inputs_of(given: Given, axes: tuple[str, ...]) -> tuple[str, ...]:

@@ -26,11 +26,13 @@ from shardc.testing import (
     LAWS,
     Law,
     Moves,
+    all_shardings,
     assert_cost_model,
     assert_equivalent,
     assert_matches_reference,
     assert_rewrite,
     assert_same_module,
+    assert_schedule_legal,
     backward_programs,
     conditions,
     counterexample,
@@ -60,10 +62,22 @@ DOUBLED, ONCE = "B[I] = A[I_X] * 2", "B[I] = AllGather_X(A[I_X])"
         ("C[I, K]{U_X} = A[I, J_X] ·_LOCAL B[J_X, K]", "X"),
         ("C[I] = A[I, J] ·_J B[J]; D[I] = AllReduce_XY(C[I])", "XY"),
         ("A[I_{XY}, J]{U_Z} → A[I, J_X]{U.W}", "WXYZ"),
+        ("mesh X=2, Y=3\nB[I] = A[I_X]; C[I] = B", "XY"),
     ],
 )
 def test_a_dim_along_which_something_is_done_is_no_axis(text, axes):
     assert axes_in([text]) == tuple(axes)
+
+
+def test_axes_of_a_mesh_that_a_text_declares_are_tried_whatever_their_names():
+    """They were passed over, and all was compared on one device."""
+    text = "mesh data=2\nB[I_data] = A[I_data]"
+    assert axes_in([text, "mesh model=4, data=2; B[I] = A[I]"]) == ("data", "model")
+    wrong = lambda a: a * jax.sharding.get_abstract_mesh().size  # noqa: E731
+    with pytest.raises(AssertionError, match=r"^on mesh data=2; I=2: device \(data=[01]\)"):
+        assert_rewrite(text, wrong)
+    with pytest.raises(AssertionError, match=r"^on mesh data=2; I=4: device \(data=[01]\)"):
+        assert_matches_reference(wrong, text)
 
 
 def test_the_mesh_of_a_failure_has_no_axis_that_is_a_dim():
@@ -136,6 +150,10 @@ REFUSED = {
     "modules that return what is not there": lambda: assert_same_module(*[MODULE.replace("n %0", "n %9")] * 2),
     "equivalent numbers": lambda: assert_equivalent(3, PRODUCT),
     "equivalents of a seed that is a word": lambda: assert_equivalent(PRODUCT, PRODUCT, seed="s"),
+    "functions and no axes": lambda: assert_rewrite(abs, abs, inputs="A[I]"),
+    "a function and a program without axes": lambda: assert_matches_reference(abs, "A[I] → A[I]"),
+    "a schedule that is a number": lambda: assert_schedule_legal(3),
+    "shardings of fewer dims than none": lambda: list(all_shardings(X2, -1)),
     "a program that is a number": lambda: assert_matches_reference(abs, 3),
 }
 MODULE = """module attributes {mhlo.num_partitions = 2 : i32} {
