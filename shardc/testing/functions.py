@@ -24,8 +24,9 @@ from shardc.testing.rewrites import axes_in, meshes_of
 from shardc.testing.saying import element, lines, name_of, where
 
 _A_PROGRAM = "A[I_X, J] · B[J, K] → C[I_X, K]"
-_FEW_DEVICES = 16
-_LARGEST, _SEEDS = 4, 2**32  # elements along a dim that has no size, where as few may be
+_LARGEST = 4  # elements along a dim that has no size, where as few may be
+_FEW_DEVICES = 16  # that share out even a dim without axes
+_SEEDS = 2**32
 
 
 def assert_matches_reference(
