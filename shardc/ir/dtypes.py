@@ -39,6 +39,7 @@ class DType:
     jax: str  # its name in jax.numpy
     unit: float = 0.0
     moves: bool = False
+    lowest: float = 0.0  # the lowest finite number of a float that is an argument of functions
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -67,15 +68,15 @@ _TABLE = (
     DType("f8_e3m4", 1, Kind.FLOAT, "float8_e3m4", 2.0**-5, moves=True),
     DType("f8_e4m3", 1, Kind.FLOAT, "float8_e4m3", 2.0**-4, moves=True),
     DType("f8_e4m3b11fnuz", 1, Kind.FLOAT, "float8_e4m3b11fnuz", 2.0**-4, moves=True),
-    DType("f8_e4m3fn", 1, Kind.FLOAT, "float8_e4m3fn", 2.0**-4),
+    DType("f8_e4m3fn", 1, Kind.FLOAT, "float8_e4m3fn", 2.0**-4, lowest=-448.0),
     DType("f8_e4m3fnuz", 1, Kind.FLOAT, "float8_e4m3fnuz", 2.0**-4, moves=True),
-    DType("f8_e5m2", 1, Kind.FLOAT, "float8_e5m2", 2.0**-3),
+    DType("f8_e5m2", 1, Kind.FLOAT, "float8_e5m2", 2.0**-3, lowest=-57344.0),
     DType("f8_e5m2fnuz", 1, Kind.FLOAT, "float8_e5m2fnuz", 2.0**-3, moves=True),
     DType("f8_e8m0fnu", 1, Kind.FLOAT, "float8_e8m0fnu", 2.0**-1, moves=True),
-    DType("bf16", 2, Kind.FLOAT, "bfloat16", 2.0**-8),
-    DType("f16", 2, Kind.FLOAT, "float16", 2.0**-11),
-    DType("f32", 4, Kind.FLOAT, "float32", 2.0**-24),
-    DType("f64", 8, Kind.FLOAT, "float64", 2.0**-53),
+    DType("bf16", 2, Kind.FLOAT, "bfloat16", 2.0**-8, lowest=-(2 - 2.0**-7) * 2.0**127),
+    DType("f16", 2, Kind.FLOAT, "float16", 2.0**-11, lowest=-65504.0),
+    DType("f32", 4, Kind.FLOAT, "float32", 2.0**-24, lowest=-(2 - 2.0**-23) * 2.0**127),
+    DType("f64", 8, Kind.FLOAT, "float64", 2.0**-53, lowest=-(2 - 2.0**-52) * 2.0**1023),
     DType("int4", 1, Kind.INT, "int4", moves=True),
     DType("uint4", 1, Kind.INT, "uint4", moves=True),
     DType("int8", 1, Kind.INT, "int8"),

@@ -328,7 +328,8 @@ def _function(devices: Devices, row: Function, *given: Any, axis: int | tuple[in
     met = meeting(row, types, whole(numbers))
     for place, dtype in zip(places(row, numbers), types, strict=True):
         require(place in row.conditions or dtype == met, f"{row.name} of {dtype} beside {met}")
-    found = alone(lambda *blocks: applied(row.name, blocks, numbers), [each.blocks for each in operands])
+    blocks = [each.blocks for each in operands]
+    found = alone(lambda *given: applied(row.name, given, numbers, lowest=met.lowest), blocks)
     return Held(found, result_type(row, met))
 
 

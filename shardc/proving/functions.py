@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from shardc.ir.calls import arguments
@@ -117,9 +117,21 @@ def smaller(x: int, y: int) -> int:
     return -larger(-x % PRIME, -y % PRIME) % PRIME
 
 
-def applied(name: str, operands: Sequence[Tensor], numbers: Sequence[Any] = (), axis: tuple[int, ...] = ()) -> Tensor:
-    """A function of operands that have all dims, of size 1 where they are copied; over dims of the one that it has."""
+def applied(
+    name: str,
+    operands: Sequence[Tensor],
+    numbers: Sequence[Any] = (),
+    axis: tuple[int, ...] = (),
+    lowest: float = -inf,
+) -> Tensor:
+    """A function of operands that have all dims, of size 1 where they are copied; over dims of the one that it has.
+
+    `lowest` is the lowest finite number of their type: every item stands for a finite one, so that the larger of it and
+    an item is the item. The order that is drawn knows nothing of this.
+    """
     row = FUNCTIONS[name]
+    if name == "maximum" and any(number is not None and number <= lowest for number in numbers):
+        return operands[0]
     given = [_Argument(each.shape, each.items) for each in operands]
     if row.over_dims:
         found = row.numpy(_NUMBERS, *given, axis=axis)

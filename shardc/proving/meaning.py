@@ -111,7 +111,8 @@ def function_of(
         (own,) = names
         found = applied(name, values, (), tuple(own.index(dim) for dim in over))
         return contracted([found], [own if function.keeps_dims else tuple(d for d in own if d not in over)], dims)
-    return applied(name, [aligned(value, own, dims) for value, own in zip(values, names, strict=True)], numbers)
+    laid = [aligned(value, own, dims) for value, own in zip(values, names, strict=True)]
+    return applied(name, laid, numbers, lowest=dtype.lowest)
 
 
 def aligned(value: Tensor, own: Dims, wanted: Dims) -> Tensor:

@@ -74,9 +74,15 @@ def test_masked_rows(name: str, lies: str) -> None:
     left = "[I, J]" if name == "softmax" else "[I]"
     for seed in range(4):
         check(f"{name}_J({lies}) → C{left}", draw_inf=True, seed=seed, dims={"I": 4, "J": 8})
-    plan = shardc.plan("logsumexp_J(A[I, J_X]) → C[I]", mesh=MESH, dims=DIMS, dtype="f32")
-    (found,) = simulate.run(plan.schedule, [np.full((4, 8), -np.inf)])
-    assert (found == -np.inf).all()
+
+
+@pytest.mark.parametrize("number", [-np.inf, float(np.finfo(np.float32).min)])
+def test_rows_that_are_masked_whole(number: float) -> None:
+    """By −inf, or by the lowest number that there is: no shift is infinite, and none is above what it shifts."""
+    plan = shardc.plan("logsumexp_J(A[I, J_X]) → C[I]", mesh=MESH, dims=DIMS, dtype="f32", objective="bytes")
+    assert [step.op for step in plan.steps].count("AllReduce") == 2
+    (found,) = simulate.run(plan.schedule, [np.full((4, 8), number)])
+    assert (found == number + np.log(8)).all()
 
 
 @pytest.mark.parametrize(

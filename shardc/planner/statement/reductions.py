@@ -79,7 +79,7 @@ class _Across:
             return self._largest(self.call.function, name)
         shift = self._largest("shift", self.steps.inner(self.call))
         if self.call.function == "logsumexp":  # of nothing but −inf the shift is the lowest number, and the sum 0
-            shift = self._apply("maximum", (shift,), self._left, "a finite shift", (None, _lowest(self.call)))
+            shift = self._apply("maximum", (shift,), self._left, "a finite shift", (None, self.call.dtype.lowest))
         off = self._apply("sub", (self.value, shift), self._dims, "exponents of at most 0")
         weights = self._apply("exp", (off,), self._dims, "each device's own")
         total = self._sum(weights)
@@ -138,8 +138,3 @@ class _Across:
         shape = tuple(given.shape[self._dims.index(dim)] for dim in dims)
         partial = frozenset(self.axes) if unreduced else frozenset[str]()
         return Array(name, dims, shape, Sharding(lies, partial, reduction if unreduced else SUM), self.call.dtype)
-
-
-def _lowest(call: Call) -> float:
-    """About the lowest number of a type."""
-    return {"f16": -65504.0, "f8_e4m3fn": -448.0, "f8_e5m2": -57344.0}.get(call.dtype.name, -(2.0**127))
