@@ -22,7 +22,7 @@ def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
     Integers, and what only moves, are whole numbers from −4 to 4 (from 0 for unsigned types). Other floats are whole
     numbers of quarters, about 1 in size, that their type holds exactly, times a power of two such that products are
     about 1 as well, whatever they sum over; positive where a root or logarithm is taken of them. Never one value
-    throughout, where there is room for two.
+    throughout, where there is room for two, and where there is not, never 0.
     """
     shapes = [input_shape(program, array.dims) for array in program.inputs]
     generator = np.random.default_rng(seed)
@@ -36,13 +36,13 @@ def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
         drawn = np.clip(np.rint(generator.standard_normal(shape) * max(1.0, limit / 4)), -limit, limit)
         if array.name in positive:
             drawn = np.clip(np.abs(drawn) + limit // 4 + 1, 1, limit)
-        samples.append(_varied(drawn, limit) * 2.0 ** (exponents[array.name] - grid_bits(limit)))
+        samples.append(_varied(drawn, limit, limit // 4 + 1) * 2.0 ** (exponents[array.name] - grid_bits(limit)))
     return samples
 
 
 def _whole(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator) -> Values:
     lowest, highest = _EDGES.get(dtype.name, (0 if dtype.name.startswith("u") else -4, 4))
-    drawn = _varied(generator.integers(lowest, highest + 1, size=shape), lowest)
+    drawn = _varied(generator.integers(lowest, highest + 1, size=shape), lowest, 1)
     values = in_precision(drawn, "sample", shape, dtype)
     if dtype.kind is Kind.COMPLEX:
         values += 1j * generator.permutation(drawn.ravel()).reshape(shape)
@@ -59,7 +59,11 @@ def grid_bits(limit: int) -> int:
     return max(0, round(math.log2(limit / 4)))
 
 
-def _varied(drawn: Values, other: float) -> Values:
+def _varied(drawn: Values, other: float, alone: float) -> Values:
+    """With another value in the last place where all are one; `alone` where one is all there is and 0, which hides
+    whatever it is multiplied by."""
+    if drawn.size == 1 and not drawn.any():
+        return np.full_like(drawn, alone)
     if drawn.size > 1 and (drawn == drawn.flat[0]).all():
         drawn.flat[-1] = other if drawn.flat[0] != other else other + (1 if other <= 0 else -1)
     return drawn

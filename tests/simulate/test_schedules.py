@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from shardc.api import parse
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
@@ -252,6 +253,13 @@ def test_samples_are_a_few_units_of_a_power_of_two_and_never_one_value():
         assert np.abs(sample / unit).max() <= 15 and len(np.unique(sample)) > 4
     tiny = program([("A", "I", s(""))], [("C", "I", s(""), use("A", "I"))], Mesh.of({"X": 2}), sizes={"I": 2})
     assert all(len(np.unique(sample_inputs(tiny, seed)[0])) == 2 for seed in range(40))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f8_e4m3fn", "int32", "uint8", "bool", "c64"])
+def test_a_sample_of_one_value_is_not_0(dtype):
+    """Of a gradient that is multiplied by dLoss[] nothing is compared where that is 0."""
+    meant = parse(f"A: {dtype}[] → C[]; B: {dtype}[I] → D[I]", mesh="X=2", dims="I=1")
+    assert all(sample.all() for seed in range(40) for sample in sample_inputs(meant, seed))
 
 
 @pytest.mark.parametrize("function, positive", [("log", True), ("rsqrt", True), ("exp", False), ("relu", False)])
