@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice, tee
 
 from shardc.cost.model import CostModel
@@ -96,7 +96,7 @@ def pareto(
     return fronts.front(planned.within, objective, memory, most, say)
 
 
-@dataclass(frozen=True)  # without slots: the first leaner plan is kept
+@dataclass(frozen=True)  # without slots: what is planned under a limit is kept
 class _OnAnyMesh:
     """Plans of a program on its mesh, or on a finer one, under any limit; those without a limit are made once."""
 
@@ -115,14 +115,24 @@ class _OnAnyMesh:
         if memory is None or self.free.cost.peak_bytes <= memory:
             return self.free
         here = self.as_given
-        leanest = None if memory >= least_held(here.program) else here.leanest
-        found = self._limited(memory) if leanest is None else Refused(leanest.cost.peak_bytes)
+        leanest = None if memory >= least_held(here.program) else here.leanest(memory)
+        found = self._limited(memory) if leanest is None else Refused(leanest)
         if isinstance(found, Refused):
             found = self._leanest(memory, found)
         found = self._or_leaner(memory, found)
         if isinstance(found, Refused):
             raise too_large(self.as_given.program, memory, found)
-        return found
+        return self._or_below(found)
+
+    def _or_below(self, found: PlannedProgram) -> PlannedProgram:
+        """What is planned under the first limit that a plan does not keep, as long as that is cheaper: a limit may make
+        a choice that does better later."""
+        objective = self.as_given.planning.objective
+        while True:
+            below = self._limited(found.cost.peak_bytes - 1)
+            if isinstance(below, Refused) or below.measure(objective) >= found.measure(objective):
+                return found
+            found = below
 
     def _or_leaner(self, memory: int, found: PlannedProgram | Refused) -> PlannedProgram | Refused:
         """The first leaner plan instead, where that keeps the limit too and is cheaper."""
@@ -140,7 +150,11 @@ class _OnAnyMesh:
         what is looked for under those is dearer."""
         return self._limited(self.free.cost.peak_bytes - 1)
 
-    def _limited(self, memory: int) -> PlannedProgram | Refused:
+    @cached_property
+    def _limited(self) -> Callable[[int], PlannedProgram | Refused]:
+        return cache(self._planned_within)
+
+    def _planned_within(self, memory: int) -> PlannedProgram | Refused:
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found
@@ -180,27 +194,31 @@ class AsGiven:
     def best(self) -> PlannedProgram:
         return self.plans[0]
 
-    @property
-    def leanest(self) -> PlannedProgram | None:
-        """Of all statements together the plan of the smallest peak; None where they are not planned together."""
-        return min(copy(self._leaner), key=lambda each: each.cost.peak_bytes, default=None)
+    def leanest(self, memory: int) -> int | None:
+        """Of a limit that no plan keeps: the smallest peak of all statements together, and of the statements in turn,
+        with and without it. None where they are not planned together."""
+        together = [*copy(self._leaner)]
+        if not together:
+            return None
+        in_turn = islice(Limited(self.program, self.model, memory, self.planning).keeping(Options()), 1)
+        return min(each.cost.peak_bytes for each in (*self.plans, *together, *in_turn))
 
     def within(self, memory: int | None) -> PlannedProgram | Refused:
-        """The best that keeps the memory limit, or a leaner one."""
-        for planned in self.plans:
-            if memory is None or planned.cost.peak_bytes <= memory:
-                return planned
-        assert memory is not None
-        leaner, smallest = None, min(planned.cost.peak_bytes for planned in self.plans)
+        """The best that keeps the memory limit: of those without one, and of leaner ones."""
+        if memory is None or self.best.cost.peak_bytes <= memory:
+            return self.best
+        smallest = min(planned.cost.peak_bytes for planned in self.plans)
+        in_turn = next((planned for planned in self.plans if planned.cost.peak_bytes <= memory), None)
+        leaner = None
         for planned in copy(self._leaner):
             smallest = min(smallest, planned.cost.peak_bytes)
             if planned.cost.peak_bytes <= memory:
                 leaner = planned
                 break
-        in_turn = Limited(self.program, self.model, memory, self.planning).within(self.free, smallest)
-        if leaner is None or isinstance(in_turn, Refused):
-            return leaner or in_turn
-        return min(in_turn, leaner, key=lambda each: each.price(self.planning.objective))
+        under = in_turn or Limited(self.program, self.model, memory, self.planning).within(self.free, smallest)
+        if leaner is None or isinstance(under, Refused):
+            return leaner or under
+        return min(under, leaner, key=lambda each: each.price(self.planning.objective))
 
 
 def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
