@@ -28,6 +28,7 @@ _CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
 _ENDS = {"_NL", "$END"}
+_LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
 _INSTEAD = {
     "^": "a power is a product, `A ⊙ A`; a transpose is `^T`, and not needed: dims are matched by name",
     "%": "a comment begins with `#`",
@@ -172,9 +173,8 @@ def _unclosed(stop: _Stop) -> ShardcError | None:
     if stop.kind in {"NAME", "NUMBER"} and "COMMA" in stop.expected and stop.before is not None:
         between = stop.source.text[stop.before.end : stop.span.start]
         if "\n" not in between:
-            return ShardcError(
-                "SHC101", f"no `,` before `{stop.text}`", span=stop.span, help="separate dims by commas: `A[I, J]`"
-            )
+            written = "dims by commas: `A[I, J]`" if opening.text == "[" else f"arguments by commas; {_LOGIC}"
+            return ShardcError("SHC101", f"no `,` before `{stop.text}`", span=stop.span, help=f"separate {written}")
     if _closed_later(stop.source, opening, stop.span.start):
         return None
     closer = _WORDS[_CLOSER[opening.text]]
@@ -238,12 +238,11 @@ def _einsum(stop: _Stop) -> ShardcError | None:
 
 
 def _between(stop: _Stop) -> ShardcError | None:
-    """`A[I, J] B[J, K]`, `A[I, J] x B[J, K]`."""
+    """`A[I, J] B[J, K]`, `A[I, J] x B[J, K]`, `(A < B) and (B < C)`."""
     if stop.kind != "NAME" or stop.before_kind not in {"RSQB", "RBRACE", "RPAR"} or "DOT" not in stop.expected:
         return None
-    return ShardcError(
-        "SHC101", f"no operator before `{stop.text}`", span=stop.span, help="a product is written `·`, `*` or `@`"
-    )
+    told = _LOGIC if stop.text in {"and", "or"} else "a product is written `·`, `*` or `@`"
+    return ShardcError("SHC101", f"no operator before `{stop.text}`", span=stop.span, help=told)
 
 
 def _in_a_dim(stop: _Stop) -> ShardcError | None:

@@ -17,6 +17,7 @@ from shardc.notation import parse, parse_dims, parse_mesh, parse_tree
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 
+LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
 SYNTAX_ERRORS = [
     ("", "SHC102", None),
     ("  # nothing\n;\n", "SHC102", None),
@@ -275,6 +276,9 @@ def test_limits_exit_6(text: str) -> None:
             "declare a wider result: `C: int32[…]`",
         ),
         ("A[I J] → C[I]", "no `,` before `J`", "separate dims by commas: `A[I, J]`"),
+        ("C[I] = where(not A[I] > 0, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
+        ("C[I] = where(A[I] > 0 && A < 1, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
+        ("M[I, J] = (index_I > index_J) and (index_I < 4)", "no operator before `and`", LOGIC),
     ],
 )
 def test_message(text: str, message: str, remedy: str) -> None:
