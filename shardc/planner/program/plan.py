@@ -12,7 +12,7 @@ from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.plan import Cost
-from shardc.ir.program import Program
+from shardc.ir.program import Program, every_statement
 from shardc.planner.bounds.held import least_held
 from shardc.planner.budget import Budget
 from shardc.planner.idle import Idle, is_alone, only_moves
@@ -125,14 +125,16 @@ class _OnAnyMesh:
         return self._or_below(found)
 
     def _or_below(self, found: PlannedProgram) -> PlannedProgram:
-        """What is planned under the first limit that a plan does not keep, as long as that is cheaper: a limit may make
-        a choice that does better later."""
+        """What is planned under the first limit that a plan does not keep, as long as that is cheaper: where there are
+        several statements, a limit may make a choice that does better later."""
         objective = self.as_given.planning.objective
-        while True:
+        several = len(list(every_statement(self.as_given.program))) > 1
+        while several:
             below = self._limited(found.cost.peak_bytes - 1)
             if isinstance(below, Refused) or below.measure(objective) >= found.measure(objective):
-                return found
+                break
             found = below
+        return found
 
     def _or_leaner(self, memory: int, found: PlannedProgram | Refused) -> PlannedProgram | Refused:
         """The first leaner plan instead, where that keeps the limit too and is cheaper."""
