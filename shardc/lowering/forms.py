@@ -83,11 +83,13 @@ PlainOp: TypeAlias = Einsum | Apply | PlainMove
 class Plain:
     """One call, or none: what a local step does, a sum, an exchange of one dim for another, a permute, a slice.
 
-    With `apart` the result is read through a barrier (`lowering.apart`).
+    With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
+    add up in (`lowering.unasked`).
     """
 
     op: PlainOp
     apart: bool = False
+    unasked: bool = False
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

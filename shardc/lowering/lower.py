@@ -1,8 +1,8 @@
 """The form of every step: decided here, once.
 
 `form` says it of a move from what a price depends on: the move, the block, its type, the target. `lower` adds what the
-steps around one say, which changes no price: where a gather has to leave equal values, which digits become rows, and
-which sums are read through a barrier.
+steps around one say, which changes no price: where a gather has to leave equal values, which digits become rows, which
+sums are read through a barrier, and which products name no type to add up in.
 """
 
 from __future__ import annotations
@@ -54,8 +54,17 @@ def lower(schedule: Schedule) -> Lowering:
 
 def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
     apart = frozenset[int]() if target.is_plain else _apart(block, target)
-    forms = tuple(_form(step, block, equal, apart, target) for step in block.steps)
-    return Lowering(target, forms, tuple(waited_for(block, equal).items()))
+    unasked = _unasked(block) if target.names_slice else frozenset[int]()
+    forms = tuple(_form(step, block, equal, target) for step in block.steps)
+    told = tuple(_told(step, each, apart, unasked) for step, each in zip(block.steps, forms, strict=True))
+    return Lowering(target, told, tuple(waited_for(block, equal).items()))
+
+
+def _told(step: Step, found: Form, apart: frozenset[int], unasked: frozenset[int]) -> Form:
+    """What is said of a step's result beside its form."""
+    if not isinstance(found, Plain):
+        return found
+    return replace(found, apart=step.result in apart, unasked=step.result in unasked)
 
 
 def _apart(block: Block, target: Target) -> frozenset[int]:
@@ -63,6 +72,12 @@ def _apart(block: Block, target: Target) -> frozenset[int]:
 
     sums = sums_apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
     return sums | met_apart(block) if tpu.sums_what_meets_tiles(target) else sums
+
+
+def _unasked(block: Block) -> frozenset[int]:
+    from shardc.lowering.unasked import unasked
+
+    return unasked(block)
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:
@@ -92,7 +107,7 @@ def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:
             assert_never(op)
 
 
-def _form(step: Step, block: Block, equal: Sequence[AxisSet], apart: frozenset[int], target: Target) -> Form:
+def _form(step: Step, block: Block, equal: Sequence[AxisSet], target: Target) -> Form:
     if isinstance(step.op, Loop):
         within = equal_within(step, step.op, equal, block, target.mesh)
         return Looped(_lowering(step.op.body, within, target))
@@ -100,11 +115,9 @@ def _form(step: Step, block: Block, equal: Sequence[AxisSet], apart: frozenset[i
     local = block_of(before, target.mesh)
     found = form(step.op, local, target)
     match found:
-        case Plain():
-            return replace(found, apart=step.result in apart)
         case Gathered():
             return _placed(found, before, local.shape, equal[step.result], block, target)
-        case Scattered() | Pieces() | InTurns() | InOneRound() | InRounds():
+        case Plain() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds():
             return found
         case _:
             assert_never(found)

@@ -45,6 +45,18 @@ def is_one_kernel(before: Op) -> bool:
 
 @seen(
     "0.0.42.1",
+    "what a product left in f32, rounded after it, was copied before it was exchanged; one of bf16 that names no type "
+    "left its pieces as they are sent: of 20 products and exchanges on v5p:2x2x2 and v5e:2x4 eight took 0.86 to 0.9 of "
+    "the time so, the others as long. Before what is no exchange such products took longer now and then: 1.49 times as "
+    "long where a loop adds them up",
+)
+def copies_what_it_was_asked_for(reader: Facts) -> bool:
+    """Whether what reads a product's result has it copied if the product was asked to add up in another type."""
+    return reader.kind is Kind.EXCHANGE
+
+
+@seen(
+    "0.0.42.1",
     "an AllGather over the axes over which its operand was just scattered, along the same dim, for a product, is an "
     "AllReduce of f32 with that ReduceScatter, on v5e:2x4, v5e:4x4 and v5p:2x2x2",
 )

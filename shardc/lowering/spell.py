@@ -51,9 +51,10 @@ def _lines(block: Block, lowering: Lowering) -> Iterator[str]:
 def words(form: Form) -> Iterator[str]:
     """What a form is called."""
     match form:
-        case Plain(apart=apart):
+        case Plain(apart=apart, unasked=unasked):
             yield "plain"
             yield from ["behind a barrier"] if apart else []
+            yield from ["summed as the chip does"] if unasked else []
         case Gathered():
             yield "plain" if len(form.spelled) == 1 else "in rounds"
             yield from ["as rows"] if form.rows is not None else []

@@ -219,9 +219,9 @@ def _zeros_like(x: Held) -> Held:
 
 
 def einsum(
-    subscripts: str, *operands: Held, preferred_element_type: Call | None = None, is_split: bool = False
+    subscripts: str, *operands: Held, preferred_element_type: Call | None = None, sums_wide: bool = False
 ) -> Held:
-    """Where XLA splits it each device sums in f32, whatever the type."""
+    """On TPUs, and where XLA splits it, each device sums in f32, whatever the type."""
     given, _, wanted = subscripts.partition("->")
     labels = given.split(",")
     require(all(len(x.shape) == len(own) for x, own in zip(operands, labels, strict=True)), "an einsum of other ranks")
@@ -231,7 +231,7 @@ def einsum(
             require(sizes.setdefault(label, size) == size, f"{label} of {subscripts} has two sizes")
     dtype = type_of(preferred_element_type) or multiplied(x.dtype for x in operands)
     factors = multiplied(x.dtype for x in operands)
-    if set(wanted) != set("".join(labels)) and not (factors.moves or is_split):
+    if set(wanted) != set("".join(labels)) and not (factors.moves or sums_wide):
         require(dtype.bytes >= accumulator(factors).bytes, f"{subscripts} of {factors} is summed in {dtype}")
     found = alone(lambda *blocks: contracted(blocks, labels, wanted), [x.blocks for x in operands])
     return Held(found, dtype)

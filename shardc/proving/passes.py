@@ -22,6 +22,7 @@ from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.forms import Lowering
 from shardc.lowering.lower import lower
+from shardc.lowering.target import Target
 from shardc.proving.compared import unlike
 from shardc.proving.devices import Devices, Held, laid_out
 from shardc.proving.forms import Known, forms_on
@@ -75,7 +76,7 @@ class InSmall:
         schedule = code.schedule
         partial = {number for number in schedule.inputs if schedule.values[number].sharding.unreduced}
         given = [known[n].each(_one_more) if n in partial else known[n] for n in schedule.inputs]
-        left = zip(_results(Module(self.devices, self.reduced.literals), code, given), schedule.outputs, strict=True)
+        left = zip(_results(self._module(), code, given), schedule.outputs, strict=True)
         untyped = untyped_along(schedule.block)
         return [each.each(_one_fewer) if untyped[number] else each for each, number in left]
 
@@ -84,9 +85,11 @@ class InSmall:
         schedule = code.schedule
         lies = [(known[number], schedule.values[number]) for number in schedule.inputs]
         given = [Held((Laid(held, array.sharding, self.devices).whole(),), array.dtype) for held, array in lies]
-        module = Module(self.devices, self.reduced.literals).on_whole_arrays()
-        made = zip(_results(module, code, given), schedule.outputs, strict=True)
+        made = zip(_results(self._module().on_whole_arrays(), code, given), schedule.outputs, strict=True)
         return [self.laid(each.blocks[0], schedule.values[number]) for each, number in made]
+
+    def _module(self) -> Module:
+        return Module(self.devices, self.reduced.literals, Target.of(self.schedule.program).names_slice)
 
 
 def wrong_of_program(small: InSmall, found: Program, sized: Program) -> Iterator[str]:

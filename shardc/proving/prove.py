@@ -19,6 +19,7 @@ from shardc.ir.legal import faults_of
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 from shardc.lowering.lower import lower
+from shardc.lowering.target import Target
 from shardc.proving.calls import Fault
 from shardc.proving.compared import place_of, unlike
 from shardc.proving.devices import Devices, Held, laid_out
@@ -110,7 +111,7 @@ def _differences(schedule: Schedule, text: str, small: Reduced) -> Iterator[str]
         if planned[number].items != wanted.items:
             yield f"the plan: `{array}` at {place_of(planned[number], wanted)} is not what the program means"
     given = [_given(whole, array, devices) for whole, array in zip(wholes, arrays, strict=True)]
-    found = Module(devices, small.literals).loaded(text)(*given)
+    found = Module(devices, small.literals, Target.of(program).names_slice).loaded(text)(*given)
     results = found if isinstance(found, tuple) else (found,)
     if len(results) != len(meant):
         yield f"the emitted text: {len(results)} results, and {len(meant)} outputs"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -48,16 +48,21 @@ class _Function:
 
 @dataclass
 class Module:
-    """A module on the devices of a mesh. `literals` are the sizes that its numbers stand for, as `reduced` says."""
+    """A module on the devices of a mesh. `literals` are the sizes that its numbers stand for, as `reduced` says.
+
+    With `sums_wide` products add up in f32 whatever type they name: on TPUs, and where XLA splits them.
+    """
 
     devices: Devices
     literals: Mapping[int, int]
+    sums_wide: bool = False
     functions: dict[str, Any] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names = {
             **calls.calls_on(self.devices),
+            "jnp.einsum": partial(calls.einsum, sums_wide=self.sums_wide),
             "jax.lax.scan": self._scan,
             "jax.custom_gradient": lambda function: lambda *given: function(*given)[0],
             "jax.tree_util.Partial": partial,
@@ -266,15 +271,14 @@ class Module:
 
     def _on(self, devices: Devices) -> Module:
         """The same module on other devices: its functions call what is there."""
-        other = Module(devices, self.literals)
+        other = Module(devices, self.literals, self.sums_wide)
         for name, function in self.functions.items():
             other.functions[name] = _Function(function.node, other) if isinstance(function, _Function) else function
         return other
 
     def on_whole_arrays(self) -> Module:
         """The same module where XLA splits arrays as it likes."""
-        one = self._on(Devices(Mesh(())))
-        one.names |= {"jnp.einsum": partial(calls.einsum, is_split=True)}
+        one = replace(self, sums_wide=True)._on(Devices(Mesh(())))
         one.names |= {"jax.lax.with_sharding_constraint": lambda x, sharding: x, "P.UNCONSTRAINED": None}
         return one
 

@@ -198,8 +198,9 @@ class _Writer:
 
     def _calls(self, step: Step, form: OneForm) -> Sequence[Expr | Code]:
         match form:
-            case Plain(op, apart):
-                return [self._plain(step, op), *([call(BARRIER, Name(""))] if apart else [])]
+            case Plain(op, apart, unasked):
+                done = self._unasked(step) if unasked else self._plain(step, op)
+                return [done, *([call(BARRIER, Name(""))] if apart else [])]
             case Gathered():
                 operand = self.schedule.values[step.operands[0]]
                 return self._read(step, gathered(form, operand, self._name(step.result), self.mesh))
@@ -260,6 +261,9 @@ class _Writer:
     def _product(self, step: Step) -> Expr:
         arrays, result = self._arrays(step), self.schedule.values[step.result]
         return _rounded(local.einsum(arrays, self._operands(step), result), arrays, result)
+
+    def _unasked(self, step: Step) -> Expr:
+        return local.summed_as_is(self._arrays(step), self._operands(step), self.schedule.values[step.result])
 
     def _function(self, step: Step, op: Apply) -> Expr:
         return local.function(

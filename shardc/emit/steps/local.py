@@ -47,16 +47,24 @@ def einsum(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) 
 
     Of operands of two types one is brought to the other's, or both to a third: `A.astype(jnp.float32)`.
     """
-    names = _alike(operands, names)
-    known = letters(tuple(dict.fromkeys(dim for array in operands for dim in array.dims)))
-    spelled = ["".join(known[dim] for dim in array.dims) for array in (*operands, result)]
-    subscripts = ",".join(spelled[:-1]) + "->" + spelled[-1]
+    names, subscripts = _alike(operands, names), _subscripts(operands, result)
     summing = summing_type(operands, result)
     if summing is None:
-        return call("jnp.einsum", Const(subscripts), *names)
+        return call("jnp.einsum", subscripts, *names)
     if len(operands) == 1:  # a sum alone does not heed a preferred type
-        return call("jnp.einsum", Const(subscripts), as_type(names[0], summing))
-    return call("jnp.einsum", Const(subscripts), *names, preferred_element_type=type_name(summing))
+        return call("jnp.einsum", subscripts, as_type(names[0], summing))
+    return call("jnp.einsum", subscripts, *names, preferred_element_type=type_name(summing))
+
+
+def summed_as_is(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Call:
+    """`jnp.einsum("ij,jk->ik", A, B)`, whatever it adds up in."""
+    return call("jnp.einsum", _subscripts(operands, result), *_alike(operands, names))
+
+
+def _subscripts(operands: tuple[Array, ...], result: Array) -> Const:
+    known = letters(tuple(dict.fromkeys(dim for array in operands for dim in array.dims)))
+    *given, left = ("".join(known[dim] for dim in array.dims) for array in (*operands, result))
+    return Const(",".join(given) + "->" + left)
 
 
 def summing_type(operands: tuple[Array, ...], result: Array) -> DType | None:

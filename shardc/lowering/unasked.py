@@ -1,0 +1,34 @@
+"""Products that name no type to add up in, since what is exchanged next would be copied for it.
+
+    T = A · B;  D[I, N_X] = AllToAll T
+
+    T = jnp.einsum("ij,jn->in", A, B, preferred_element_type=jnp.float32).astype(jnp.bfloat16)
+    T = jnp.einsum("ij,jn->in", A, B)                                                           of bf16, for a TPU
+
+A TPU adds up in f32 either way, and rounds once. Asked for f32 its compiler rounds in a loop of its own, and lays out
+the pieces to be sent in another (`lowering.rounds.copies_what_it_was_asked_for`).
+"""
+
+from __future__ import annotations
+
+from shardc.ir.plan import Block, Einsum, Step, operands_of
+from shardc.lowering.rounded import NARROW
+from shardc.lowering.rounds import copies_what_it_was_asked_for
+
+
+def unasked(block: Block) -> frozenset[int]:
+    """What products of bf16 leave and exchanges alone read, by number."""
+    readers: dict[int, list[Step]] = {}
+    for step in block.steps:
+        for value in step.operands:
+            readers.setdefault(value, []).append(step)
+    products = {step.result for step in block.steps if _is_narrow_product(step, block)}
+    alone = products.intersection(readers).difference(block.outputs)
+    return frozenset(
+        value for value in alone if all(copies_what_it_was_asked_for(reader.op.facts) for reader in readers[value])
+    )
+
+
+def _is_narrow_product(step: Step, block: Block) -> bool:
+    arrays = (*operands_of(step, block.values), block.values[step.results[0]])
+    return isinstance(step.op, Einsum) and len(step.operands) == 2 and all(each.dtype == NARROW for each in arrays)
