@@ -62,9 +62,13 @@ def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowerin
 
 def _told(step: Step, found: Form, apart: frozenset[int], unasked: frozenset[int]) -> Form:
     """What is said of a step's result beside its form."""
-    if not isinstance(found, Plain):
-        return found
-    return replace(found, apart=step.result in apart, unasked=step.result in unasked)
+    match found:
+        case Plain():
+            return replace(found, apart=step.result in apart, unasked=step.result in unasked)
+        case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
+            return found
+        case _:
+            assert_never(found)
 
 
 def _apart(block: Block, target: Target) -> frozenset[int]:

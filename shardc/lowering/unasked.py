@@ -1,9 +1,9 @@
 """Products that name no type to add up in, since what is exchanged next would be copied for it.
 
-    T = A · B;  D[I, N_X] = AllToAll T
+    Q[B, S_X, N, H] = x · Wq;  Q[B, S, N_X, H] = AllToAll Q
 
-    T = jnp.einsum("ij,jn->in", A, B, preferred_element_type=jnp.float32).astype(jnp.bfloat16)
-    T = jnp.einsum("ij,jn->in", A, B)                                                           of bf16, for a TPU
+    Q = jnp.einsum("bsd,dnh->bsnh", x, Wq, preferred_element_type=jnp.float32).astype(jnp.bfloat16)
+    Q = jnp.einsum("bsd,dnh->bsnh", x, Wq)                                                      of bf16, for a TPU
 
 A TPU adds up in f32 either way, and rounds once. Asked for f32 its compiler rounds in a loop of its own, and lays out
 the pieces to be sent in another (`lowering.rounds.copies_what_it_was_asked_for`).
@@ -24,9 +24,11 @@ def unasked(block: Block) -> frozenset[int]:
             readers.setdefault(value, []).append(step)
     products = {step.result for step in block.steps if _is_narrow_product(step, block)}
     alone = products.intersection(readers).difference(block.outputs)
-    return frozenset(
-        value for value in alone if all(copies_what_it_was_asked_for(reader.op.facts) for reader in readers[value])
-    )
+    return frozenset(value for value in alone if all(_copies(reader, value, block) for reader in readers[value]))
+
+
+def _copies(reader: Step, value: int, block: Block) -> bool:
+    return copies_what_it_was_asked_for(reader.op.facts, len(block.values[value].dims))
 
 
 def _is_narrow_product(step: Step, block: Block) -> bool:

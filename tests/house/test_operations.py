@@ -47,6 +47,7 @@ ALONE = {
     "lowering/copies.py": ({"AllToAll"}, "it alone takes pieces of one dim to another as they lie in a block"),
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
     "proving/reduced.py": ({"Scattered"}, "of all forms it alone folds a dim"),
+    "testing/sides.py": ({"AllToAll"}, "it alone names two dims"),
     "emit/steps/variables.py": ({"UnevenExchange"}, "it alone takes names for its tables"),
 }
 # Where some operations are matched and the rest left, and why.

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from shardc.ir.collectives import AllGather, AllReduce, ReduceScatter, Slice
+from shardc.ir.collectives import AllGather, AllReduce, AllToAll, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
@@ -130,6 +130,10 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (("sign",), False),
     ]),
     (rounds.is_one_kernel, [((Apply("softmax", ("J",)),), True), ((Apply("relu"),), False), ((Einsum(),), False)]),
+    (rounds.copies_what_it_was_asked_for, [
+        ((AllToAll(PART, 0, 1).facts, 4), True), ((AllToAll(PART, 0, 1).facts, 3), False),
+        ((AllGather(PART, 0).facts, 4), False),
+    ]),
     (rounds.are_one_sum, [
         ((ReduceScatter(PART, 0), AllGather(PART, 0)), True), ((ReduceScatter(PART, 1), AllGather(PART, 0)), False),
         ((AllGather(PART, 0), AllGather(PART, 0)), False), ((AllReduce(PART), AllGather(PART, 0)), False),

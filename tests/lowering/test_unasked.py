@@ -9,15 +9,15 @@ from shardc.lowering.spell import words
 from shardc.proving import prove
 
 CASES = {
-    "T[I_X, J] = A[I_X, K] · B[K, J]; D[I, J_X] = T": ["T"],
-    "T[I_X, J] = A[I_X, K] · B[K, J]; D[I, J_X] = T; E[I_X, J] = -T": [],  # something else reads it
-    "T[I_X, J] = A[I_X, K] · B[K, J]; D[I, J_X] = T; return T, D": [],
-    "T[I_X, J] = relu(A[I_X, K] · B[K, J]); D[I, J_X] = T": [],
-    "T[I_X] = sum_K(A[I_X, K]); D[I] = T": [],
-    "T[I, J_X] = A[I, K] · B[K, J_X]; D[I, J] = T": [],  # a gather
-    "D[I, J_X] = A[I_X, J]": [],
+    "T[I_X, J, L, M] = A[I_X, K] · B[K, J, L, M]; D[I, J_X, L, M] = T": ["T"],
+    "T[I_X, J, L, M] = A[I_X, K] · B[K, J, L, M]; D[I, J_X, L, M] = T; E[I_X, J, L, M] = -T": [],  # read again
+    "T[I_X, J, L, M] = A[I_X, K] · B[K, J, L, M]; D[I, J_X, L, M] = T; return T, D": [],
+    "T[I_X, J, L, M] = relu(A[I_X, K] · B[K, J, L, M]); D[I, J_X, L, M] = T": [],
+    "T[I, J_X, L, M] = A[I, K] · B[K, J_X, L, M]; D[I, J, L, M] = T": [],  # a gather
+    "D[I, J_X, L, M] = A[I_X, J, L, M]": [],
+    "T[I_X, J] = A[I_X, K] · B[K, J]; D[I, J_X] = T": [],  # of two dims
 }
-DIMS = {"I": 64, "J": 64, "K": 64}
+DIMS = {"I": 16, "J": 16, "K": 64, "L": 4, "M": 4}
 TEXT = next(iter(CASES))
 
 
@@ -51,9 +51,9 @@ def test_it_is_proved_for_tpus_alone():
 
 def test_on_devices_that_are_simulated_it_adds_up_in_f32():
     """4,096 ones: were they added up in bf16, the sum would end at 256."""
-    plan = planned(TEXT, dims={"I": 64, "J": 64, "K": 4096}, idle="keep", overlap="off")
+    plan = planned(TEXT, dims={**DIMS, "K": 4096}, idle="keep", overlap="off")
     assert unasked(plan) == ["T"]
-    left = plan.compile()(*(np.ones(shape, "bfloat16") for shape in ((64, 4096), (4096, 64))))
+    left = plan.compile()(*(np.ones(shape, "bfloat16") for shape in ((16, 4096), (4096, 16, 4, 4))))
     assert (np.asarray(left, "float32") == 4096).all()
 
 
