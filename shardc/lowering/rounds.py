@@ -46,7 +46,7 @@ def is_one_kernel(before: Op) -> bool:
 @seen(
     "0.0.42.1",
     "what a product left in f32, rounded after it, was copied before it was exchanged; one of bf16 that names no type "
-    "left its pieces as they are sent: of ten products of four dims on v5p:2x2x2 and v5e:2x4 six took 0.86 to 0.9 of "
+    "left its pieces as they are sent: of twelve products of four dims on v5p:2x2x2 and v5e:2x4 six took 0.86 to 0.9 of "
     "the time so, the others as long. Of two dims it took as long, and more memory: two copies of it. Before what is "
     "no exchange such products took longer now and then: 1.49 times as long where a loop adds them up",
 )
