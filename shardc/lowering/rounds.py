@@ -46,9 +46,9 @@ def is_one_kernel(before: Op) -> bool:
 @seen(
     "0.0.42.1",
     "what a product left in f32, rounded after it, was copied before it was exchanged; one of bf16 that names no type "
-    "left its pieces as they are sent: of twelve products of four dims on v5p:2x2x2 and v5e:2x4 six took 0.86 to 0.9 of "
-    "the time so, the others as long. Of two dims it took as long, and more memory: two copies of it. Before what is "
-    "no exchange such products took longer now and then: 1.49 times as long where a loop adds them up",
+    "left its pieces as they are sent: of twelve products of four dims on v5p:2x2x2 and v5e:2x4 six took 0.86 to 0.9 "
+    "of the time so, the others as long. Of two dims it took as long, and more memory: two copies of it. Before what "
+    "is no exchange such products took longer now and then: 1.49 times as long where a loop adds them up",
 )
 def copies_what_it_was_asked_for(reader: Facts, rank: int) -> bool:
     """Whether what reads a product's result of so many dims has it copied if the product was asked for another type."""
