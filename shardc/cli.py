@@ -18,7 +18,7 @@ from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.fmt import fmt
 from shardc.commands.help import help_
 from shardc.commands.memory import memory
-from shardc.commands.options import Options, telling, with_options
+from shardc.commands.options import Options, output_option, telling, with_options
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
 from shardc.commands.tune import tune
@@ -142,7 +142,7 @@ def _show_passes(text: str, program: Program, found: Plan, as_json: bool) -> int
 
 @shardc.command()
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
-@click.option("-o", "--output", metavar="FILE", help="Write the module here instead of to stdout.")
+@output_option("Write the module here instead of to stdout.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @with_proof
 @with_options

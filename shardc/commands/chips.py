@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from shardc.commands.expressions import Subcommand
 from shardc.commands.options import profile_option
 from shardc.errors import in_lines
 from shardc.io import streams
 from shardc.io.text import json_text
 
 
-@click.command()
+@click.command(cls=Subcommand)
 @profile_option
 @click.option("--json", "as_json", is_flag=True, help="With the source of every constant.")
 def chips(profile: str, as_json: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +19,20 @@ class Subcommand(click.Command):
     """A command to which `-A[I] → B[I]` is an expression, and no option: options have no brackets."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        self._refuse_swallowed(ctx, args)
         rest = super().parse_args(ctx, [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args])
         ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
         return rest
+
+    def _refuse_swallowed(self, ctx: click.Context, args: list[str]) -> None:
+        """`-o --force` would write a file of that name, and replace none: the value was left out."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        valued = {spelling: each for each in options if not (each.is_flag or each.count) for spelling in each.opts}
+        spellings = {"--", *(spelling for each in options for spelling in each.opts)}
+        for name, value in takewhile(lambda pair: pair[0] != "--", pairwise(args)):
+            if name in valued and value in spellings:
+                takes = f"{name} takes {valued[name].make_metavar(ctx)}"
+                raise click.UsageError(f"{takes}, and `{value}` stands there", ctx)
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """As much of the first sentence as ends where a part of it does: nothing is cut off within."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from shardc.commands.expressions import Subcommand, completed
-from shardc.commands.options import Options, telling, with_options
+from shardc.commands.options import Options, output_option, telling, with_options
 from shardc.errors import in_line
 from shardc.io import streams
 from shardc.io.files import check_output, check_page, write_output
@@ -20,7 +20,7 @@ XLA: Final = "xla"  # no expression, which has brackets; a file of that name is 
 
 @click.command(cls=Subcommand)
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
-@click.option("-o", "--output", metavar="FILE", help="Write here instead of to stdout; FILE.svg is the steps' picture.")
+@output_option("Write here instead of to stdout; FILE.svg is the steps' picture.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--pareto", is_flag=True, help="With time (or bytes) against memory: the plan, and leaner ones.")
 @click.option(

@@ -93,7 +93,9 @@ def decoded(data: bytes, name: str) -> str:
 
 
 def check_output(target: str, *, sources: Sequence[str], force: bool) -> None:
-    """Refuses a file that would not be written, before the work that it is to hold. SHC502, SHC504 to SHC506."""
+    """Refuses a file that would not be written, before the work that it is to hold. SHC001, 502, 504 to 506."""
+    if target == "-":
+        raise ShardcError("SHC001", "`-` is standard output, where the tables go", help="name a file; ./- is one too")
     with _coded(target):
         _replaced(target, sources, force)
         if not os.path.isdir(os.path.dirname(os.path.realpath(target))):

@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import import_module
 
+import click
 import pytest
 
 from shardc import cli
@@ -377,3 +378,40 @@ def test_a_result_that_cannot_be_written_is_told_as_json(shardc, monkeypatch):
 def test_flags_that_do_nothing_are_named(shardc):
     status, _, err = shardc("emit", MATMUL, *MESH, "--force")
     assert (status, err) == (0, "warning: --force does nothing without -o\n")
+
+
+VALUED = [
+    (name, option, spelling)
+    for name, command in sorted(cli.shardc.commands.items())
+    for option in command.params
+    if isinstance(option, click.Option) and not option.is_flag
+    for spelling in option.opts
+]
+
+
+@pytest.mark.parametrize(("name", "option", "spelling"), VALUED)
+def test_an_option_is_not_taken_for_the_value_of_another(shardc, tmp_path, monkeypatch, name, option, spelling):
+    """`-o --force` wrote a file called `--force`. What follows is each spelling of the command, and the end of them."""
+    monkeypatch.chdir(tmp_path)
+    for other in ["--", *(each for param in cli.shardc.commands[name].params for each in param.opts if "-" in each)]:
+        status, out, err = shardc(name, MATMUL, spelling, other, "v5e")
+        assert (status, out) == (2, ""), other
+        assert f"{spelling} takes {option.metavar or ''}" in err
+        assert f"`{other}` stands there" in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["emit", "report"])
+def test_a_dash_is_standard_output_where_the_result_goes_there(shardc, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    to_nowhere, to_dash = shardc(command, MATMUL, *MESH), shardc(command, MATMUL, *MESH, "-o", "-")
+    assert to_dash == to_nowhere
+    assert to_dash[0] == 0 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("command", "option"), [("verify", "--trace"), ("tune", "-o")])
+def test_a_dash_is_refused_where_tables_go_to_standard_output(shardc, tmp_path, monkeypatch, command, option):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = shardc(command, MATMUL, *MESH, option, "-")
+    assert (status, out) == (2, "")
+    assert "`-` is standard output" in err and not list(tmp_path.iterdir())
