@@ -11,8 +11,9 @@ each: what is in between runs under `shard_map`, and the values that cross a cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from shardc.ir.collectives import AllReduce
 from shardc.ir.operations import Kind
@@ -22,6 +23,8 @@ from shardc.lowering.chunks import chunks_of
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.meeting import meeting_of
 from shardc.lowering.rings import rings
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +159,28 @@ def _is_crossed_by_sums(schedule: Schedule, group: Together) -> bool:
     return any(block.values[value].sharding.unreduced for value in held)
 
 
+def apart(found: Iterable[_T], group_of: Callable[[_T], tuple[Schedule, Together]]) -> list[_T]:
+    """Of these those whose group holds no step of one before: a product is in one, and so is a gather that lies behind
+    one product and before another."""
+    taken, kept = set[ValueNumber](), list[_T]()
+    for each in found:
+        values = _values(*group_of(each))
+        if taken.isdisjoint(values):
+            taken |= values
+            kept.append(each)
+    return kept
+
+
+def _values(schedule: Schedule, group: Together) -> frozenset[ValueNumber]:
+    """What the steps of a group leave."""
+    return frozenset(step.results[0] for step in schedule.steps[group.first : group.last + 1])
+
+
 def all_of(schedule: Schedule, groups: Sequence[tuple[Schedule, Together]]) -> Schedule:
-    """Several groups at once, of products of their own, on the steps in an order in which each is in one piece."""
+    """Several groups at once, no two with a step in common, on the steps in an order in which each is in one piece."""
     steps, held = list(schedule.steps), list[tuple[frozenset[ValueNumber], Together]]()
     for ordered, group in groups:
-        values = frozenset(step.results[0] for step in ordered.steps[group.first : group.last + 1])
+        values = _values(ordered, group)
         inside = [step for step in steps if step.results and step.results[0] in values]
         place = next(n for n, step in enumerate(steps) if step in inside and isinstance(step.op, Einsum))
         before, after = ([step for step in part if step not in inside] for part in (steps[:place], steps[place:]))

@@ -26,7 +26,7 @@ import shardc
 from shardc.emit import source
 from shardc.emit.allowed import BORDER, LOOPED, MEETING, PARTED, RING, SCANNED, TABLES
 from shardc.ir.plan import Einsum, Schedule, Together, ValueNumber
-from shardc.lowering.together import all_of, candidates, spelled
+from shardc.lowering.together import all_of, apart, candidates, spelled
 
 TABLE = Path(__file__).parents[1] / "golden" / "known_texts.json"
 MESHES = ("X=4,Y=2", "X=2,Y=2", "X=3,Y=2", "X=8", "X=2,Y=2,Z=2", "X=1,Y=1")
@@ -116,7 +116,7 @@ def _ways(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
         yield spelled(ordered, group), replace(ordered, together=(group,))
     of_each = {_product(ordered, group): (ordered, group) for ordered, group in groups}
     if len(of_each) > 1:
-        yield "each product as one", all_of(schedule, list(of_each.values()))
+        yield "each product as one", all_of(schedule, apart(of_each.values(), lambda each: each))
     ends = (*schedule.inputs, *schedule.outputs)
     if schedule.by is None and schedule.mesh.axes and not any(schedule.values[n].sharding.unreduced for n in ends):
         yield "by XLA", replace(schedule, by_xla=True, together=())

@@ -1,4 +1,4 @@
-"""What lies at the top: a guide lies beside what it describes, and what a slip of the command line left lies nowhere."""
+"""What lies at the top: guides lie beside what they describe, and what a slip of a command left lies nowhere."""
 
 import subprocess
 from pathlib import Path

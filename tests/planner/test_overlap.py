@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import shardc
 from shardc.cost.rings import SUMMED
@@ -228,6 +230,25 @@ def test_a_sum_that_the_text_names_stays_one():
     whole = BLOCK.replace("Out[B, D_Y] =", "Q[B, D] =") + "; Out[B, D_Y] = Q; Sum[B] = max_D(Q)"
     for text in (named, whole):
         assert "AllReduce" in [step.op for step in backward(text).steps[:5]]
+
+
+LIES = st.sampled_from(["{}, {}", "{}_X, {}", "{}, {}_X", "{}_Y, {}", "{}, {}_Y", "{}_X, {}_Y", "{}_?, {}_?"])
+BETWEEN = "T[{}] = A[{}] · B[{}]; U[{}] = T · C[{}]; V[{}] = gelu(U); O[{}] = V · E[{}]"
+DIMS_OF = ("IK", "IJ", "JK", "IL", "KL", "IL", "IM", "LM")
+
+
+@given(st.tuples(*[LIES] * 8), st.sampled_from(["v5e:2x4", "v5e:4x4", "v5p:2x2x2"]), st.sampled_from(["auto", "on"]))
+@example(("{}, {}", "{}, {}", "{}, {}_X", *["{}, {}"] * 5), "v5e:2x4", "auto")
+def test_a_gather_behind_a_product_and_before_another_is_done_as_one_with_one(lies, topology, overlap):
+    """The first of the two was in chunks with it, and the second as well, whose price then found no chunks."""
+    text = BETWEEN.format(*(each.format(*dims) for each, dims in zip(lies, DIMS_OF, strict=True)))
+    mesh = "X=4,Y=4" if topology == "v5e:4x4" else "X=8,Y=1" if lies[2] == "{}, {}_X" else "X=2,Y=4"
+    dims = {"I": 4096, "J": 8192, "K": 16384, "L": 4096, "M": 8192}
+    plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, overlap=overlap)
+    assert not list(faults_of(plan.schedule))
+    places = [place for group in plan.schedule.together for place in group.places]
+    assert len(places) == len(set(places))
+    assert plan.source()
 
 
 def test_the_time_of_groups_is_counted_once():

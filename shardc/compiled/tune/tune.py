@@ -25,8 +25,7 @@ from shardc.cost.model import LinkModel
 from shardc.emit import source
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
-from shardc.ir.plan import Einsum, Schedule, Together
-from shardc.lowering.together import all_of, may_be_grouped
+from shardc.lowering.together import all_of, apart, may_be_grouped
 from shardc.machines.libtpu import other_libtpu, reading
 from shardc.machines.tpu import lower_schedule
 from shardc.planner import Objective, Overlap, PlannedProgram
@@ -67,22 +66,11 @@ def _in_forms(plan: Tried, trial: _Trial) -> None:
     """Each group by itself, then of each product the best of those that gained."""
     alone = list(forms(plan.candidate, trial.asked))
     trial.all([candidate for _, _, candidate in alone if candidate.label not in trial.by_label])
-    gains: dict[int, tuple[float, Schedule, Together]] = {}
-    for ordered, group, candidate in alone:
-        each = trial.by_label[candidate.label]
-        product = _product_of(ordered, group)
-        known = gains.get(product)
-        if each.replayed_s < (plan.replayed_s if known is None else known[0]):
-            gains[product] = (each.replayed_s, ordered, group)
-    chosen = [(ordered, group) for _, ordered, group in gains.values()]
+    taken = ((trial.by_label[candidate.label].replayed_s, (ordered, group)) for ordered, group, candidate in alone)
+    gaining = sorted((each for each in taken if each[0] < plan.replayed_s), key=lambda each: each[0])
+    chosen = [group for _, group in apart(gaining, lambda each: each[1])]
     if len(chosen) > 1:
         trial.all([together(plan.candidate, all_of(plan.candidate.found.schedule, chosen), trial.asked)])
-
-
-def _product_of(schedule: Schedule, group: Together) -> int:
-    """The value that a group's product leaves."""
-    steps = schedule.steps[group.first : group.last + 1]
-    return next(step.result for step in steps if isinstance(step.op, Einsum))
 
 
 @dataclass(slots=True)

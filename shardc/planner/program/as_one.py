@@ -11,9 +11,9 @@ from shardc.cost.memory import peak_of
 from shardc.cost.model import LinkModel
 from shardc.cost.prefetch import prefetched_s, time_of
 from shardc.cost.together import blocking_s, group_s, has_its_links, knows_ways
-from shardc.ir.plan import Einsum, How, Schedule, Together
+from shardc.ir.plan import How, Schedule, Together
 from shardc.lowering.timed import gathers_beside_products
-from shardc.lowering.together import all_of, candidates
+from shardc.lowering.together import all_of, apart, candidates
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
 from shardc.planner.program.runs import Run, with_runs
@@ -42,13 +42,12 @@ def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> Plann
 
 def _grouped(found: PlannedProgram, model: LinkModel, least: float) -> PlannedProgram:
     """The steps as they are, with what gains by it done as one."""
-    best = dict[int, _Choice]()
-    for ordered, group in candidates(found.schedule):
-        gain = _gain(ordered, group, model, least)
-        product = next(s.result for s in ordered.steps[group.first : group.last + 1] if isinstance(s.op, Einsum))
-        if gain > (best[product].gain if product in best else 0.0):
-            best[product] = _Choice(gain, ordered, group)
-    chosen = _chosen(found.schedule, sorted(best.values(), key=lambda each: -each.gain), model, least)
+    every = (
+        _Choice(_gain(ordered, group, model, least), ordered, group) for ordered, group in candidates(found.schedule)
+    )
+    gaining = sorted((each for each in every if each.gain > 0.0), key=lambda each: -each.gain)
+    best = apart(gaining, lambda each: (each.ordered, each.group))
+    chosen = _chosen(found.schedule, best, model, least)
     if not chosen:
         return found
     grouped = _with(found.schedule, chosen)
