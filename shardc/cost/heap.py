@@ -1,8 +1,8 @@
 """Memory as a compiler hands it out: in order of time, each buffer into the smallest gap that holds it.
 
-Before an output is written its own buffer lies idle, and holds others: the largest first. What the compiler says that
-a program takes is how far the heap reaches, and once more what gaps took of it: of three buffers of 1, 1 and 2 where
-the last fits in no gap while the second lives, 4 and 1 are 5 (libtpu 0.0.42.1).
+Before an output is written its own buffer lies idle, and holds others: the largest first. What a program takes is how
+far the heap reaches, gaps included: 4 of three buffers of 1, 1 and 2 where the last fits in no gap while the second
+lives (libtpu 0.0.42.1; what it reports of temporaries counts gaps once more, `machines/laid_out.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ class Heap:
     """
 
     size: int = 0
-    used: int = 0
-    most_used: int = 0
     _gaps: list[tuple[int, int]] = field(default_factory=list)
     _taken: dict[int, tuple[int, int]] = field(default_factory=dict)
     _count: int = 0
@@ -46,20 +44,12 @@ class Heap:
             self._gaps = [gap for gap in self._gaps if gap != last]
             start = last[0]
             self.size = start + size
-        self.used += size
-        self.most_used = max(self.most_used, self.used)
         self._count += 1
         self._taken[self._count] = (start, start + size)
         return self._count
 
-    @property
-    def lost(self) -> int:
-        """How much less would do, were there no gaps: 1 of the 7 above."""
-        return self.size - self.most_used
-
     def give_back(self, number: int) -> None:
         start, end = self._taken.pop(number)
-        self.used -= end - start
         if start == end:
             return
         kept = []
@@ -121,7 +111,7 @@ class Buffers:
 
     @property
     def temporary_bytes(self) -> int:
-        """How far the heap reaches of those that lie in no output; what gaps took of that the compiler counts twice."""
+        """How far the heap reaches of those that lie in no output."""
         elsewhere = self._elsewhere()
         heap, found = Heap(), dict[int, int]()
         for takes, number in self._orders:
@@ -131,7 +121,7 @@ class Buffers:
                 found[number] = heap.take(self._sizes[number])
             else:
                 heap.give_back(found.pop(number))
-        return heap.size + heap.lost
+        return heap.size
 
     def _elsewhere(self) -> set[int]:
         """What lies on the chip, and in outputs."""

@@ -28,12 +28,13 @@ from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.plan import Schedule, applied
 from shardc.ir.program import For, Program, Statement, bound_by
 from shardc.ir.sharding import Array, Sharding
+from shardc.machines.laid_out import Compiled
 from shardc.machines.tpu import arguments_of, compiled
 
 
-def compile_baseline(schedule: Schedule, mesh: Any) -> Any:
-    """XLA's own program for the plan's inputs and outputs on the devices of `mesh`: a `jax.stages.Compiled`."""
-    return compiled(lower_baseline(schedule, mesh))
+def compile_baseline(schedule: Schedule, mesh: Any) -> Compiled:
+    """XLA's own program for the plan's inputs and outputs on the devices of `mesh`."""
+    return compiled(lower_baseline(schedule, mesh), mesh)
 
 
 def lower_baseline(schedule: Schedule, mesh: Any) -> Any:

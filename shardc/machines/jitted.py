@@ -18,9 +18,10 @@ from shardc.errors import ShardcError
 from shardc.ir.dtypes import dtype
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding
+from shardc.machines import tpu
+from shardc.machines.laid_out import Compiled
 from shardc.machines.named import said
 from shardc.machines.stderr import caught_stderr
-from shardc.machines.tpu import compiled
 
 _LEFT_OUT = re.compile(r"\w+\[([\d,]*)\]\S* constant\(\{\.\.\.\}\)")
 _MOST_CONSTANTS = 1 << 20
@@ -55,7 +56,7 @@ def lower(function: Any, args: Sequence[Any], onto: Any = None) -> Lowering:
     placed = jax.tree.map(lambda leaf: _placed(leaf, mesh) if given is not mesh else leaf, tuple(args))
     with _in_force(mesh, onto), caught_stderr() as caught:
         traced = _traced(jitted, placed)
-        made = compiled(_lowered(traced))
+        made = tpu.compiled(_lowered(traced), mesh)
     _repeat(caught.text)
     return _described(traced, made, mesh, placed, caught.text)
 
@@ -145,8 +146,8 @@ def _repeat(text: str) -> None:
             print(line, file=sys.stderr)
 
 
-def _described(traced: Any, made: Any, mesh: Any, args: Sequence[Any], written: str) -> Lowering:
-    stats = made.memory_analysis()
+def _described(traced: Any, compiled: Compiled, mesh: Any, args: Sequence[Any], written: str) -> Lowering:
+    made, stats = compiled.made, compiled.memory_analysis()
     sizes = (
         (stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.temp_size_in_bytes)
         if stats is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import glob
@@ -17,6 +18,7 @@ from shardc.emit.supported import check_jax
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
+from shardc.machines.laid_out import Compiled, laid_bytes, report_into
 
 # A chip's name here, and the compiler's, with how many axes it counts, and what else it wants to be told. A v4 chip is
 # two devices unless its cores are joined, as they are where v4 is used.
@@ -79,9 +81,9 @@ def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warn
     return jax.sharding.Mesh(ordered.reshape(mesh.sizes), mesh.names, axis_types=kinds)
 
 
-def compile_schedule(schedule: Schedule, mesh: Any) -> Any:
-    """The plan's program, compiled for that mesh, which is that of its steps: a `jax.stages.Compiled`."""
-    return compiled(lower_schedule(schedule, mesh))
+def compile_schedule(schedule: Schedule, mesh: Any) -> Compiled:
+    """The plan's program, compiled for that mesh, which is that of its steps."""
+    return compiled(lower_schedule(schedule, mesh), mesh)
 
 
 def lower_schedule(schedule: Schedule, mesh: Any) -> Any:
@@ -111,12 +113,17 @@ def arguments_of(schedule: Schedule, mesh: Any) -> list[Any]:
     ]
 
 
-def compiled(lowered: Any, options: Mapping[str, str] | None = None) -> Any:
-    """SHC308 for a program that the compiler refuses, most often because it needs more memory than there is."""
+def compiled(lowered: Any, mesh: Any, options: Mapping[str, str] | None = None) -> Compiled:
+    """Of `jax.jit(f).lower(…)` on the devices of `mesh`. SHC308 for a program that the compiler refuses, most often
+    because it needs more memory than there is."""
     import jax
 
+    told = dict(options or {})
     try:
-        return lowered.compile(dict(options) if options else None)
+        if mesh.devices.flat[0].platform != "tpu":
+            return Compiled(lowered.compile(told or None), None)
+        with tempfile.TemporaryDirectory(prefix="shardc-", ignore_cleanup_errors=True) as folder:
+            return Compiled(lowered.compile(told | report_into(folder)), laid_bytes(folder))
     except jax.errors.JaxRuntimeError as error:
         first = str(error).splitlines()[0]
         raise ShardcError(

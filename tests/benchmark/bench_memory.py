@@ -3,8 +3,7 @@
 Every example of `examples/` on three slices of TPUs, at its own sizes and with every dim four times as large; and
 chains of functions, drawn from a seed. With `--gradients` the examples alone, 32 times as large, each forward and
 backward as one. Needs libtpu. Below 1 a promise is broken. Some of small arrays on v5p still are: copies that the
-compiler makes of these are not all known. What it reports of temporaries counts gaps of its heap twice, and where
-gathers are hidden beside products on v5e more than that: of 1,792 MiB of a feed-forward block it said 2,304.
+compiler makes of these are not all known. What is compiled is counted as it lies in memory (`machines/laid_out.py`).
 """
 
 from __future__ import annotations

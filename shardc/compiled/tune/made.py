@@ -31,19 +31,19 @@ class Made:
 
 def made(lowered: Any, mesh: Any, options: Mapping[str, str] | None = None) -> Made:
     """Of `jax.jit(f).lower(…)` on the described chips of `mesh`. SHC308 for what the compiler refuses."""
-    found = json.loads(kept(_content(lowered, mesh, options or {}), lambda: _compiled(lowered, options)))
+    found = json.loads(kept(_content(lowered, mesh, options or {}), lambda: _compiled(lowered, mesh, options)))
     return Made(found["text"], Allocation(**found["memory"]))
 
 
 def _content(lowered: Any, mesh: Any, options: Mapping[str, str]) -> str:
     """All that the compiler goes by: the module, the chips in order, the options, and which compiler it is."""
     chips = [(device.device_kind, tuple(device.coords)) for device in mesh.devices.flat]
-    versions = [metadata.version("jax"), installed()]
+    versions = [metadata.version("jax"), installed(), "memory as it lies"]
     return "\n".join([json_text([chips, dict(options), versions]), lowered.as_text()])
 
 
-def _compiled(lowered: Any, options: Mapping[str, str] | None) -> str:
-    found = compiled(lowered, options)
+def _compiled(lowered: Any, mesh: Any, options: Mapping[str, str] | None) -> str:
+    found = compiled(lowered, mesh, options)
     memory = memory_of(found)
     assert memory is not None, "the TPU's compiler says what it allocates"
     return json_text({"text": found.as_text(), "memory": asdict(memory)})
