@@ -31,6 +31,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, How, Loop, Schedule, Step, Together, ValueNumber, every_step
 from shardc.lowering import tpu, work
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions, size_of
+from shardc.lowering.chunks import is_read
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering
 from shardc.lowering.fusion import Reads, fused, reads
@@ -173,7 +174,8 @@ class _Walk:
             return 0
         if group.how is How.RINGS:
             return self._of_two(group)
-        return held_as_one(group.how, step.op.facts.kind, self.sizes[step.result])
+        kind, size, target = step.op.facts.kind, self.sizes[step.result], Target.of(self.schedule.program)
+        return held_as_one(group.how, kind, size, is_read(step.result, self.users, self.schedule.outputs), target)
 
     def _of_two(self, group: Together) -> int:
         """The sum and the blocks of two rings."""

@@ -8,10 +8,11 @@ The chunks are of a dim that stays free: one operand has it, and so has the resu
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
+from shardc.ir.plan import Apply, Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.repeats import repeats
 
@@ -65,3 +66,10 @@ def _chunks(schedule: Schedule, first: Step, product: Step, gather: Step) -> Chu
 
 def _is_free(dim: str, arrays: tuple[Array, ...], result: Array) -> bool:
     return dim in result.dims and sum(dim in array.dims for array in arrays) == 1
+
+
+def is_read(value: int, users: Mapping[int, Sequence[Step]], outputs: Collection[int]) -> bool:
+    """Whether anything reads an array but functions of its elements that make an output of it."""
+    read = users.get(value, ())
+    maps = [step for step in read if isinstance(step.op, Apply) and not step.op.over]
+    return value not in outputs and (len(read) != 1 or not maps or is_read(maps[0].result, users, outputs))

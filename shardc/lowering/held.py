@@ -13,14 +13,19 @@ _BRINGS = 48 * 2**20  # bytes of a block, of which more than one is on the chip 
 
 @seen(
     "0.0.42.1",
-    "a ring whose sum goes to all leaves it gathered beside its output; of eight chunks gathered behind a product five "
-    "lay beside what they make; a ring that gathers or scatters took no more than its steps, chunks before less",
+    "a ring whose sum goes to all leaves it gathered beside its output; a ring that gathers or scatters took no more "
+    "than its steps, chunks before less. Of chunks gathered behind a product on v5e seven of eight lay in memory, on "
+    "v5p one: beside what they make where that is read, in its place where it becomes an output (1.04 and 1.3 to 1.4 "
+    "of what is taken are promised then)",
 )
-def held_as_one(how: How, ends_in: Kind, size: int) -> int:
-    """Bytes that a product done as one with a collective behind it, which leaves so many, takes beside its steps."""
+def held_as_one(how: How, ends_in: Kind, size: int, is_read: bool, target: Target) -> int:
+    """Bytes that a product done as one with a collective behind it takes beside its steps; that leaves so many bytes,
+    which are read, or become an output as they are or by functions."""
     if how is How.RING and ends_in is Kind.SUM:
         return size
-    return size * 5 // 8 if how is How.CHUNKS and ends_in is Kind.GATHER else 0
+    if how is not How.CHUNKS or ends_in is not Kind.GATHER or not is_read:
+        return 0
+    return size * 7 // 8 if tpu.on_chip(target) else size // 8
 
 
 @seen(

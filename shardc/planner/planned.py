@@ -250,9 +250,10 @@ class PlannedProgram:
         return lower_bound(self.whole or self.schedule)
 
     def price(self, objective: Objective) -> int:
-        """What plans are compared by: of all steps, whichever came first."""
+        """What plans are compared by: of all steps, whichever came first, less what the compiler hides of them."""
         steps = self.schedule.steps
-        return sum(objective.price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in steps)
+        every = sum(objective.price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in steps)
+        return every - objective.price(picoseconds(self.cost.prefetched_s), 0, steps=0)
 
     def measure(self, objective: Objective) -> int:
         """What the objective counts. Time in whole picoseconds: sums of floats differ in their last bits by order."""

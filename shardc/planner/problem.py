@@ -173,7 +173,7 @@ class Problem:
     @property
     def narrow(self) -> CostModel:
         """The prices of what is sent in half the bytes."""
-        from shardc.cost.narrow import narrow
+        from shardc.cost.cheaper import narrow
 
         return narrow(self.model)
 

@@ -73,9 +73,9 @@ def test_a_loop_counts_as_often_as_it_runs():
 def test_jit_alone_gets_the_plans_shardings():
     plan = shardc.plan(REDUCE[0], mesh=REDUCE[1], dims=REDUCE[2], topology=REDUCE[3], dtype="bf16")
     compiled = compile_baseline(plan.schedule, slice_mesh(plan))
-    outputs = compiled.output_shardings
+    outputs = compiled.made.output_shardings
     assert outputs.spec == jax.P("X", "Y")
-    assert [sharding.spec for sharding in compiled.input_shardings[0]] == [jax.P(None, "X"), jax.P("X", "Y")]
+    assert [sharding.spec for sharding in compiled.made.input_shardings[0]] == [jax.P(None, "X"), jax.P("X", "Y")]
 
 
 def test_the_time_of_a_plan_and_of_its_replay_are_of_one_size():

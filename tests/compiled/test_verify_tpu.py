@@ -128,25 +128,27 @@ def test_what_finds_room_on_the_chip_takes_no_memory_and_the_rest_does(text, dim
     """64 MiB between were promised of the reshard; without gathers that come early nothing of the product's."""
     mesh = {"X": int(topology[4]), "Y": 4}
     program = shardc.parse(text, mesh=mesh, dims=dims, topology=topology, dtype="bf16")
-    found = shardc.plan(shardc.grad(program, whole=True) if "·" in text else program).verify()
+    asked = {"objective": "bytes"} if "·" in text else {}  # by time dC is gathered early as well
+    found = shardc.plan(shardc.grad(program, whole=True) if "·" in text else program, **asked).verify()
     assert 0.99 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.01
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("text", "contracted"),
+    ("text", "contracted", "most"),
     [
-        ("A[I, J_Y] · B[J_Y, K_X] → C[I, K_X]", 16384),  # a ring whose sum goes to all: 0.62 of it was promised
-        ("A[I_Y, J] · B[J, K_X] → C[I, K_X]", 8192),  # chunks gathered behind the product: 0.83
-        ("A[I_Y, J_X] · B[J, K_X] → C[I_Y, K_X]", 8192),  # a ring that gathers
+        ("A[I, J_Y] · B[J_Y, K_X] → C[I, K_X]", 16384, 1.02),  # a ring whose sum goes to all
+        ("A[I_Y, J] · B[J, K_X] → C[I, K_X]", 8192, 1.05),  # chunks gathered to an output, seven of eight beside it
+        ("T[I, K] = A[I_Y, J] · B[J, K]; C[I, L_X] = T · D[K, L_X]", 8192, 1.02),  # beside what is read: 0.68
+        ("A[I_Y, J_X] · B[J, K_X] → C[I_Y, K_X]", 8192, 1.02),  # a ring that gathers
     ],
 )
-def test_what_is_done_as_one_is_promised_with_what_it_holds(text, contracted):
-    dims = {"I": 16384, "J": contracted, "K": 16384}
+def test_what_is_done_as_one_is_promised_with_what_it_holds(text, contracted, most):
+    dims = {"I": 16384, "J": contracted, "K": 16384} | ({"L": 8192} if "L" in text else {})
     plan = shardc.plan(text, mesh="X=4,Y=4", dims=dims, topology="v5e:4x4", dtype="bf16", overlap="on")
     found = plan.verify()
     assert any(step.form for step in plan.steps) and plan.cost.peak_bytes == found.predicted_memory.total_bytes
-    assert 0.98 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.02
+    assert 0.98 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= most
 
 
 @pytest.mark.exhaustive

@@ -3,8 +3,8 @@
 import pytest
 
 import shardc
+from shardc.cost.cheaper import narrow
 from shardc.cost.formulas import evaluate
-from shardc.cost.narrow import narrow
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter
 from shardc.ir.plan import every_step
 from shardc.lowering.rounded import NARROW, as_kept

@@ -104,8 +104,10 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (tpu.copies_rows, [(((8, 64), 2), True), (((8, 128), 2), False), (((8, 64), 1), False), (((64, 200), 2), True)]),
     (tpu.is_computed_in_loop, [((True,), False), ((False,), True)]),
     (held.held_as_one, [
-        ((How.RING, Kind.SUM, 64), 64), ((How.RING, Kind.GATHER, 64), 0), ((How.RING, Kind.SCATTER, 64), 0),
-        ((How.CHUNKS, Kind.GATHER, 64), 40), ((How.CHUNKS, Kind.SUM, 64), 0), ((How.PARTITIONER, Kind.SUM, 64), 0),
+        ((How.RING, Kind.SUM, 64, False, V5E), 64), ((How.RING, Kind.GATHER, 64, True, V5E), 0),
+        ((How.RING, Kind.SCATTER, 64, True, V5E), 0), ((How.CHUNKS, Kind.GATHER, 64, True, V5E), 56),
+        ((How.CHUNKS, Kind.GATHER, 64, False, V5E), 0), ((How.CHUNKS, Kind.GATHER, 64, True, V5P), 8),
+        ((How.CHUNKS, Kind.SUM, 64, True, V5E), 0), ((How.PARTITIONER, Kind.SUM, 64, True, V5E), 0),
     ]),
     (held.held_by_two_rings, [  # in MiB, as compiled, but for 160 in the fifth
         (((16 * MIB, 16 * MIB), 64 * MIB, False, V5E), 64 * MIB),

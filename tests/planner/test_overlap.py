@@ -54,8 +54,8 @@ def test_by_itself_a_plan_takes_rings_that_clearly_save_time():
 
 
 def test_what_is_done_as_one_keeps_a_memory_limit():
-    asked = {"mesh": "X=4,Y=4", "dims": "I=16384,J=8192,K=16384", "topology": "v5e:4x4", "dtype": "bf16"}
-    text = "A[I_Y, J] · B[J, K_X] → C[I, K_X]"
+    asked = {"mesh": "X=4,Y=4", "dims": "I=16384,J=8192,K=16384,L=8192", "topology": "v5e:4x4", "dtype": "bf16"}
+    text = "T[I, K] = A[I_Y, J] · B[J, K]; C[I, L_X] = T · D[K, L_X]"
     free = shardc.plan(text, **asked)
     peak = free.cost.peak_bytes
     assert free.schedule.together and shardc.plan(text, memory=peak, **asked).source() == free.source()

@@ -85,9 +85,11 @@ def test_a_pruned_graph_has_the_same_least_price_and_none_below_what_is_known(ob
     program = parsed(
         "T = A[I_X, J_Y] · B[J, K]; U = relu(T); S[I, L_Y] = U · C[K_X, L]", mesh, dict.fromkeys("IJKL", 64)
     )
-    task = _Task.of(
-        Problem(program, model_of(mesh), objective, mesh.names), Planning(objective, Idle.USE, planned_at_once)
+    problem, planning = (
+        Problem(program, model_of(mesh), objective, mesh.names),
+        Planning(objective, Idle.USE, planned_at_once),
     )
+    task = _Task.of(problem, problem.model, planning)
     graph = task._graph(Rewritten.of(program))
     least = solve(graph.nodes.sizes, graph.nodes.factors).price
     monkeypatch.setattr(plan, "FEW", 0)
@@ -115,7 +117,9 @@ def test_a_use_is_priced_from_as_many_places_as_a_table_has_room_for(most, monke
     model, planning = model_of(program.mesh), Planning(objective, Idle.USE, planned_at_once)
     free = plan_program(program, model, objective)
     monkeypatch.setattr(nodes, "MOST_TOGETHER", most)
-    graph = _Task.of(Problem(program, model, objective, program.mesh.names), planning)._graph(Rewritten.of(program))
+    graph = _Task.of(Problem(program, model, objective, program.mesh.names), model, planning)._graph(
+        Rewritten.of(program)
+    )
     assert max(len(factor.nodes) for factor in graph.nodes.factors) == (3 if most else 2)
     found = plan_program(program, model, objective)
     assert found.price(objective) >= free.price(objective)
