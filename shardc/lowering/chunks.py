@@ -71,5 +71,5 @@ def _is_free(dim: str, arrays: tuple[Array, ...], result: Array) -> bool:
 def is_read(value: int, users: Mapping[int, Sequence[Step]], outputs: Collection[int]) -> bool:
     """Whether anything reads an array but functions of its elements that make an output of it."""
     read = users.get(value, ())
-    maps = [step for step in read if isinstance(step.op, Apply) and not step.op.over]
-    return value not in outputs and (len(read) != 1 or not maps or is_read(maps[0].result, users, outputs))
+    maps = [step for step in read if isinstance(step.op, Apply) and not step.op.over and step is read[0]]
+    return value not in outputs and (len(maps) < max(1, len(read)) or is_read(maps[0].result, users, outputs))
