@@ -2,7 +2,7 @@
 
 What `memory_analysis` says of temporaries is more than that where the heap has gaps: it adds what they take once more,
 and more again where collectives are hidden beside products. examples/fsdp.shard with its gradients on v5e:4x4, at 80
-times its size, takes 17,200 MiB by that and 12,500 as it lies, and the compiler, which refuses what is above 15.75 GiB,
+times its size, takes 17,200 MiB by that and 12,800 as it lies, and the compiler, which refuses what is above 15.75 GiB,
 does not refuse it (libtpu 0.0.42.1). How far the heap reaches stands in a report that the compiler writes where it is
 told to. The report counts the handles of tuples as well, which take less than a megabyte and of which no plan knows,
 and the analysis does not: the lesser of both is taken.
