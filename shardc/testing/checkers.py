@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shardc.errors import ShardcError
+from shardc.interface.arguments import MeshLike
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
@@ -16,6 +17,7 @@ from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 from shardc.simulate import TOLD_APART, expected_blocks, gather
 from shardc.simulate.tolerance import spread_of
+from shardc.testing.refusals import mesh_of
 
 _ALIKE, _OF_ZEROS = 1e-3, 1e-6  # the bound of values all alike, by their size, and of zeros
 
@@ -33,7 +35,7 @@ def assert_equal_on_every_device(
     blocks: NDArray[Any],
     whole: NDArray[Any],
     array: Array,
-    mesh: Mesh,
+    mesh: MeshLike,
     bound: NDArray[Any] | float = 0.0,
 ) -> None:
     """Every device's block, not only the assembled array, is within `bound` of what it must be.
@@ -42,14 +44,15 @@ def assert_equal_on_every_device(
     that tells nothing is refused: it is finite, and at most an eighth of the spread of the array's values, both in the
     root mean square (of values that are all alike, a thousandth of an eighth of their size).
     """
+    devices = mesh_of(mesh)
     _check_bound(np.asarray(bound, dtype=np.float64), np.asarray(whole), array)
     if array.sharding.unreduced:
-        expected, found = np.asarray(whole), gather(blocks, array, mesh)
+        expected, found = np.asarray(whole), gather(blocks, array, devices)
         allowed: NDArray[Any] = np.broadcast_to(np.asarray(bound, dtype=np.float64), expected.shape)
     else:
-        expected, found = expected_blocks(whole, array, mesh), np.asarray(blocks)
+        expected, found = expected_blocks(whole, array, devices), np.asarray(blocks)
         allowed = np.broadcast_to(np.asarray(bound, dtype=np.float64), array.shape)
-        allowed = _laid_out_like(allowed, array, mesh)
+        allowed = _laid_out_like(allowed, array, devices)
     if found.shape != expected.shape:
         raise AssertionError(f"{array}: the blocks have the shape {found.shape}, not {expected.shape}")
     wrong = _differs(found, expected, allowed)
@@ -57,7 +60,7 @@ def assert_equal_on_every_device(
         return
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     raise AssertionError(
-        f"{array}: {_place(array, mesh, place)} is {found[place]} where {expected[place]} "
+        f"{array}: {_place(array, devices, place)} is {found[place]} where {expected[place]} "
         f"(± {allowed[place]}) is wanted; {int(wrong.sum())} of {wrong.size} elements differ"
     )
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from shardc import simulate
 from shardc.errors import ShardcError
+from shardc.interface.arguments import MeshLike
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
@@ -33,7 +34,7 @@ from shardc.testing.letters import DIMS, GROUPS, Groups, Lies, Sizes, after, nam
 from shardc.testing.oracles import all_shardings
 from shardc.testing.refusals import count_of, meshes_given
 
-_MORE = 'give meshes of two devices and more, with as many axes as it has groups: [Mesh.of({"X": 2, "Y": 2})]'
+_MORE = 'give meshes of two devices and more, with as many axes as it has groups: [{"X": 2, "Y": 2}]'
 Condition = Callable[[Groups, Sizes, Mesh], bool]
 CONDITIONS: dict[str, Condition] = {
     "always": lambda groups, dims, mesh: True,
@@ -195,7 +196,7 @@ def holds(when: str, groups: Groups, dims: Sizes, mesh: Mesh) -> bool:
     return all(CONDITIONS[each](groups, dims, mesh) for each in when.split(", "))
 
 
-def counterexample(law: Law, meshes: Sequence[Mesh] = MESHES, rank: int = 2) -> str | None:
+def counterexample(law: Law, meshes: Sequence[MeshLike] = MESHES, rank: int = 2) -> str | None:
     """Where the two sides of a law differ though its condition holds; None if nowhere.
 
     >>> counterexample(Law("AllReduce_p; Slice_p(d)", "ReduceScatter_p(d)"))
@@ -210,7 +211,7 @@ def counterexample(law: Law, meshes: Sequence[Mesh] = MESHES, rank: int = 2) -> 
     return None
 
 
-def tried(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
+def tried(law: Law, meshes: Sequence[MeshLike], rank: int) -> Iterator[LawCase]:
     """The cases where the left side of a law is legal and its condition holds; SHC001 where there is none."""
     is_tried = False
     for case in cases(law, meshes_given(meshes), count_of("the rank", rank, 1, max(_SIZES))):
@@ -222,7 +223,7 @@ def tried(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
         raise ShardcError("SHC001", f"`{law.before}`{where} is legal on none of the meshes", help=_MORE)
 
 
-def found_when(before: str, behind: str, meshes: Sequence[Mesh] = MESHES, rank: int = 2) -> str:
+def found_when(before: str, behind: str, meshes: Sequence[MeshLike] = MESHES, rank: int = 2) -> str:
     """The condition on groups and dims under which two sides agree, found by trying all; "never" if there is none.
 
     Of conditions that are sufficient it is the one that leaves most cases; cases in which the left side is not legal

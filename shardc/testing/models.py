@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from typing import TypeAlias
 
 from shardc.errors import ShardcError
+from shardc.interface.arguments import MeshLike
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointGather, Move, ReduceScatter, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding, spell
 from shardc.testing.oracles import all_moves, all_shardings
-from shardc.testing.refusals import count_of
+from shardc.testing.refusals import count_of, mesh_of
 from shardc.testing.saying import name_of
 
 Price: TypeAlias = Callable[[Move, int], float]
@@ -40,9 +41,7 @@ class Unlawful:
         return f"{self.law}: {moved}: {self.seconds:.3g} s, not {self.limit:.3g}"
 
 
-def assert_cost_model(
-    price: Price, mesh: Mesh | Mapping[str, int], *, rank: int = 2, sizes: Sequence[int] = _BYTES
-) -> None:
+def assert_cost_model(price: Price, mesh: MeshLike, *, rank: int = 2, sizes: Sequence[int] = _BYTES) -> None:
     """A price of moves, in seconds for so many bytes on each device before the move, obeys the laws of collectives.
 
     For every move of every sharding of that rank on the mesh: no price is negative or falls with the bytes; twice the
@@ -53,23 +52,19 @@ def assert_cost_model(
 
     `shardc.cost.LinkModel` obeys them as `lambda move, size: model.rate(move).seconds(size)`. Raises AssertionError.
 
-    >>> from shardc.ir.mesh import Mesh
-    >>> mesh = Mesh.of({"X": 4, "Y": 2})
-    >>> assert_cost_model(lambda move, size: 0.0, mesh)
-    >>> assert_cost_model(lambda move, size: -1.0, mesh)
+    >>> assert_cost_model(lambda move, size: 0.0, {"X": 4, "Y": 2})
+    >>> assert_cost_model(lambda move, size: -1.0, "X=4,Y=2")
     Traceback (most recent call last):
     AssertionError: a price is not negative: Slice(axes=('X',), dim=0) of A[I, J], 16 bytes, on X=4, Y=2: -1 s, not 0
     """
     if not callable(price):
         raise ShardcError("SHC001", f"{price!r} is no price", help="give a function of a move and its bytes")
-    if not isinstance(mesh, Mesh | Mapping):
-        raise ShardcError("SHC001", f"a mesh is not {mesh!r}", help='give {"X": 4, "Y": 2}')
-    mesh = mesh if isinstance(mesh, Mesh) else Mesh.of(mesh)
+    of = mesh_of(mesh)
     sizes = [count_of("a size in bytes", size, 1, 2**63) for size in sizes]
     count_of("the rank", rank, 1, 3)
-    if mesh.devices < 2 or not sizes:
+    if of.devices < 2 or not sizes:
         raise ShardcError("SHC001", "on one device, or of no bytes, every price is lawful", help="give more of them")
-    found = next(unlawful(partial(_seconds, price, mesh), mesh, rank, sizes), None)
+    found = next(unlawful(partial(_seconds, price, of), of, rank, sizes), None)
     if found is not None:
         raise AssertionError(str(found))
 

@@ -12,6 +12,7 @@ from itertools import combinations, permutations, product
 
 import networkx as nx
 
+from shardc.interface.arguments import MeshLike
 from shardc.ir.collectives import (
     AllGather,
     AllReduce,
@@ -25,30 +26,32 @@ from shardc.ir.collectives import (
 from shardc.ir.laws import product_law
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Dims, Sharding
-from shardc.testing.refusals import count_of
+from shardc.testing.refusals import count_of, mesh_of
 
 _MOST_DIMS = 64
 _MATMUL: tuple[Dims, Dims, Dims] = (("I", "J"), ("J", "K"), ("I", "K"))
 
 
-def all_shardings(mesh: Mesh, rank: int, unreduced: bool = True) -> Iterator[Sharding]:
+def all_shardings(mesh: MeshLike, rank: int, unreduced: bool = True) -> Iterator[Sharding]:
     """Every sharding of an array of that rank: each axis on a dim (in any order there), unreduced, or copies."""
     count_of("rank", rank, 0, _MOST_DIMS)
+    names = mesh_of(mesh).names
     places = range(-1, rank + 1 if unreduced else rank)  # −1 for copies, `rank` for unreduced
-    for placement in product(places, repeat=len(mesh.names)):
-        on = [[a for a, place in zip(mesh.names, placement, strict=True) if place == i] for i in range(rank + 1)]
+    for placement in product(places, repeat=len(names)):
+        on = [[a for a, place in zip(names, placement, strict=True) if place == i] for i in range(rank + 1)]
         for orders in product(*(permutations(axes) for axes in on[:rank])):
             yield Sharding.of(orders, on[rank])
 
 
-def all_moves(before: Sharding, mesh: Mesh) -> Iterator[Move]:
+def all_moves(before: Sharding, mesh: MeshLike) -> Iterator[Move]:
     """Every move that the sharding allows."""
     rank = before.rank
     for dim, axes in enumerate(before.dims):
         for start in range(len(axes)):
             yield AllGather(axes[start:], dim)
             yield from (AllToAll(axes[start:], dim, other) for other in range(rank) if other != dim)
-    for axis in mesh.names:
+    given = mesh_of(mesh)
+    for axis in given.names:
         if axis not in before.used:
             yield from (Slice((axis,), dim) for dim in range(rank))
     for count in range(1, len(before.unreduced) + 1):
@@ -56,17 +59,17 @@ def all_moves(before: Sharding, mesh: Mesh) -> Iterator[Move]:
             yield AllReduce(subset)
             for order in permutations(subset):
                 yield from (ReduceScatter(order, dim) for dim in range(rank))
-    yield from _permutes(before, mesh)
+    yield from _permutes(before, given)
 
 
 def shortest_path_oracle(
-    mesh: Mesh, shape: Sequence[int], source: Sharding, target: Sharding, itemsize: int, uneven: bool = False
+    mesh: MeshLike, shape: Sequence[int], source: Sharding, target: Sharding, itemsize: int, uneven: bool = False
 ) -> int | None:
     """The fewest wire bytes of a reshard over whole-axis moves and exchanges, or None if none lead there.
 
     Exchanges are in pieces of one size; `uneven`: also of unequal sizes, from any sharding without partial sums to any.
     """
-    graph = _graph(mesh, tuple(shape), itemsize, uneven)
+    graph = _graph(mesh_of(mesh), tuple(shape), itemsize, uneven)
     try:
         return int(nx.dijkstra_path_length(graph, source, target))
     except nx.NetworkXNoPath:
@@ -74,7 +77,7 @@ def shortest_path_oracle(
 
 
 def matmul_oracle(
-    mesh: Mesh,
+    mesh: MeshLike,
     sizes: Mapping[str, int],
     a: Sharding,
     b: Sharding,
@@ -87,7 +90,7 @@ def matmul_oracle(
 
     `uneven` as of `shortest_path_oracle`.
     """
-    graphs = [_graph(mesh, tuple(sizes[dim] for dim in names), itemsize, uneven) for names in dims]
+    graphs = [_graph(mesh_of(mesh), tuple(sizes[dim] for dim in names), itemsize, uneven) for names in dims]
     from_a = nx.single_source_dijkstra_path_length(graphs[0], a)
     from_b = nx.single_source_dijkstra_path_length(graphs[1], b)
     to_c = nx.single_source_dijkstra_path_length(graphs[2].reverse(copy=False), c)
@@ -121,11 +124,12 @@ def _graph(mesh: Mesh, shape: tuple[int, ...], itemsize: int, uneven: bool = Fal
     return graph
 
 
-def needed_bytes(mesh: Mesh, shape: Sequence[int], before: Sharding, after: Sharding, itemsize: int) -> int:
+def needed_bytes(mesh: MeshLike, shape: Sequence[int], before: Sharding, after: Sharding, itemsize: int) -> int:
     """The most bytes that some device needs and does not hold, device by device; of values not unreduced."""
+    given = mesh_of(mesh)
     return max(
-        itemsize * (math.prod(after.local_shape(shape, mesh)) - _common(mesh, shape, before, after, place))
-        for place in mesh.coordinates()
+        itemsize * (math.prod(after.local_shape(shape, given)) - _common(given, shape, before, after, place))
+        for place in given.coordinates()
     )
 
 

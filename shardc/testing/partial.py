@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
+from shardc.interface.arguments import MeshLike
 from shardc.ir.collectives import COLLECTIVE_NAMES, apply
 from shardc.ir.functions import FUNCTIONS, NAMED
 from shardc.ir.mesh import MAX_AXES, Mesh
@@ -24,7 +25,7 @@ _NONE = frozenset[str]()
 
 @st.composite
 def partial_programs(
-    draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, max_statements: int = 3, mesh: Mesh | None = None
+    draw: st.DrawFn, max_axes: int = 3, max_devices: int = 8, max_statements: int = 3, mesh: MeshLike | None = None
 ) -> Case:
     """One to three statements, each a reshard, a collective, a product, a sum, or any function; legal as written.
 

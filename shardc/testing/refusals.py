@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 from shardc.errors import ShardcError
+from shardc.interface import arguments
 from shardc.ir.collectives import Move
 from shardc.ir.mesh import MAX_AXES, MAX_DEVICES, Mesh
 
@@ -22,15 +23,18 @@ def count_of(what: str, given: object, least: int, most: int) -> int:
 
 
 def mesh_of(given: object) -> Mesh:
-    if not isinstance(given, Mesh):
-        raise ShardcError("SHC001", f"{given!r} is no mesh", help='give shardc.ir.mesh.Mesh.of({"X": 2, "Y": 2})')
-    return given
+    """As `shardc.plan` takes it: sizes, text, a mesh of JAX; SHC203 for anything else."""
+    found = arguments.mesh_of(given)
+    if found is None:
+        raise ShardcError("SHC203", f"{given!r} is no mesh", help='give {"X": 2, "Y": 2}')
+    return found
 
 
 def meshes_given(given: object) -> Sequence[Mesh]:
     """One mesh at least."""
-    if isinstance(given, Mesh) or not isinstance(given, Iterable) or not (found := [*map(mesh_of, given)]):
-        raise ShardcError("SHC001", f"{given!r} is no list of meshes", help='give [Mesh.of({"X": 2, "Y": 2})]')
+    one = isinstance(given, Mesh | Mapping | str)
+    if one or not isinstance(given, Iterable) or not (found := [*map(mesh_of, given)]):
+        raise ShardcError("SHC001", f"{given!r} is no list of meshes", help='give [{"X": 2, "Y": 2}]')
     return found
 
 

@@ -15,7 +15,7 @@ from shardc.errors import SYNTAX, ShardcError
 from shardc.ir.mesh import MAX_DEVICES, Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.simulate import IllegalStep
-from shardc.testing.refusals import count_of
+from shardc.testing.refusals import count_of, mesh_of
 from shardc.testing.saying import element, lines, where
 from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide, distinct
 
@@ -83,6 +83,8 @@ def _axes_given(mesh: object) -> tuple[tuple[str, ...], Mesh | None]:
             return mesh.names, mesh
         case Mapping():
             return tuple(mesh), Mesh.of(mesh)
+        case str() if "=" in mesh:
+            return (given := mesh_of(mesh)).names, given
         case str() | Iterable():
             return tuple(mesh), None
         case _:

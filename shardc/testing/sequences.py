@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from shardc.cost.chips import CHIPS, Chip
+from shardc.interface.arguments import MeshLike
 from shardc.ir.collectives import Move, apply, in_one_round, uneven_exchange
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import SUM, Sharding, spell
@@ -54,32 +55,32 @@ def paths(
     max_rank: int = 3,
     max_moves: int = 4,
     unreduced: bool = True,
-    mesh: Mesh | None = None,
+    mesh: MeshLike | None = None,
 ) -> Path:
     """An array in any sharding and up to `max_moves` moves of it, each of any kind that its sharding allows.
 
     Each kind is drawn as often as another, however many moves of it there are. Sizes are the least that every
     sharding on the way divides. Shrinks to no move of an array on one device.
     """
-    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
+    drawn = drawn_mesh(draw, mesh, max_axes, max_size)
     rank = draw(st.integers(1, count_of("max_rank", max_rank, 1, len(_DIMS))))
-    source = draw(shardings(mesh, rank, unreduced))
+    source = draw(shardings(drawn, rank, unreduced))
     ways, moves = [source], list[Move]()
     for _ in range(draw(st.integers(0, count_of("max_moves", max_moves, 0, _MOST_MOVES)))):
-        rules = [*(rule(ways[-1], mesh, mesh.names) for rule in MOVES), _masks(ways[-1], mesh, unreduced)]
+        rules = [*(rule(ways[-1], drawn, drawn.names) for rule in MOVES), _masks(ways[-1], drawn, unreduced)]
         kinds: list[list[Move | Sharding]] = [
-            found for each in (*rules, _uneven_exchanges(ways[-1], mesh)) if (found := list(each))
+            found for each in (*rules, _uneven_exchanges(ways[-1], drawn)) if (found := list(each))
         ]
         if not kinds:
             break
         chosen = draw(st.sampled_from(draw(st.sampled_from(kinds))))
-        move = uneven_exchange(ways[-1], chosen.dims, mesh) if isinstance(chosen, Sharding) else chosen
+        move = uneven_exchange(ways[-1], chosen.dims, drawn) if isinstance(chosen, Sharding) else chosen
         if move is None:
             continue  # too long to be written
         moves.append(move)
-        ways.append(apply(move, ways[-1], mesh))
-    cuts = [[mesh.product(sharding.dims[dim]) for sharding in ways] for dim in range(rank)]
-    return Path(mesh, tuple(math.lcm(*some) for some in cuts), source, tuple(moves))
+        ways.append(apply(move, ways[-1], drawn))
+    cuts = [[drawn.product(sharding.dims[dim]) for sharding in ways] for dim in range(rank)]
+    return Path(drawn, tuple(math.lcm(*some) for some in cuts), source, tuple(moves))
 
 
 def _masks(before: Sharding, mesh: Mesh, unreduced: bool) -> Iterator[Move]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from shardc.errors import ShardcError
+from shardc.interface.arguments import MeshLike
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding, spell
 from shardc.testing.refusals import check_sizes, count_of, mesh_of
@@ -61,7 +62,7 @@ def meshes(draw: st.DrawFn, max_axes: int = 3, max_size: int = 4, min_axes: int 
     return Mesh(tuple((axis, draw(st.integers(min_size, max_size))) for axis in _AXES[:count]))
 
 
-def drawn_mesh(draw: st.DrawFn, mesh: Mesh | None, max_axes: int, max_size: int) -> Mesh:
+def drawn_mesh(draw: st.DrawFn, mesh: MeshLike | None, max_axes: int, max_size: int) -> Mesh:
     """The mesh that is asked for, if any."""
     return draw(meshes(max_axes, max_size)) if mesh is None else mesh_of(mesh)
 
@@ -69,16 +70,17 @@ def drawn_mesh(draw: st.DrawFn, mesh: Mesh | None, max_axes: int, max_size: int)
 @st.composite
 def shardings(
     draw: st.DrawFn,
-    mesh: Mesh,
+    mesh: MeshLike,
     rank: int,
     unreduced: bool = True,
     forbidden: Iterable[str] = (),
     copies: bool = True,
 ) -> Sharding:
     """A sharding of an array of that rank; axes `forbidden` are never unreduced, without `copies` all are used."""
-    order = draw(st.permutations(mesh_of(mesh).names))
+    given = mesh_of(mesh)
+    order = draw(st.permutations(given.names))
     count_of("rank", rank, 0, _MOST_DIMS)
-    never = _names("forbidden", forbidden, mesh)
+    never = _names("forbidden", forbidden, given)
     dims: list[Axes] = [()] * rank
     partial: set[str] = set()
     for axis in order:
@@ -111,17 +113,19 @@ def reshards(
     max_size: int = 4,
     max_rank: int = 3,
     unreduced: bool = True,
-    mesh: Mesh | None = None,
+    mesh: MeshLike | None = None,
 ) -> Reshard:
     """Two shardings of one array, both of which divide it; the unreduced set only shrinks."""
-    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
+    drawn = drawn_mesh(draw, mesh, max_axes, max_size)
     rank = draw(st.integers(1, count_of("max_rank", max_rank, 1, len(_DIMS))))
     permuted = draw(st.booleans())
-    source = draw(shardings(mesh, rank, unreduced and not permuted, copies=not permuted))
-    never = [axis for axis in mesh.names if axis not in source.unreduced]
-    target = _reordered(draw, source) if permuted else draw(shardings(mesh, rank, unreduced, forbidden=never))
-    needs = [math.lcm(mesh.product(old), mesh.product(new)) for old, new in zip(source.dims, target.dims, strict=True)]
-    return Reshard(mesh, _sizes(draw, needs), source, target)
+    source = draw(shardings(drawn, rank, unreduced and not permuted, copies=not permuted))
+    never = [axis for axis in drawn.names if axis not in source.unreduced]
+    target = _reordered(draw, source) if permuted else draw(shardings(drawn, rank, unreduced, forbidden=never))
+    needs = [
+        math.lcm(drawn.product(old), drawn.product(new)) for old, new in zip(source.dims, target.dims, strict=True)
+    ]
+    return Reshard(drawn, _sizes(draw, needs), source, target)
 
 
 @st.composite
@@ -131,39 +135,39 @@ def matmuls(
     max_size: int = 4,
     unreduced: bool = True,
     batched: bool = True,
-    mesh: Mesh | None = None,
+    mesh: MeshLike | None = None,
 ) -> Case:
     """`A[I, J] · B[J, K] → C[I, K]`, at times with a batched dim L, in any shardings that divide.
 
     A and B are never unreduced over the same axis. J is divisible by the axes over which C is unreduced, so
     that a product which leaves it so can always be had.
     """
-    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
+    drawn = drawn_mesh(draw, mesh, max_axes, max_size)
     batch = ("L",) if batched and draw(st.booleans()) else ()
     names = ((*batch, "I", "J"), (*batch, "J", "K"), (*batch, "I", "K"))
-    a = draw(shardings(mesh, len(names[0]), unreduced))
-    b = draw(shardings(mesh, len(names[1]), unreduced, forbidden=a.unreduced))
+    a = draw(shardings(drawn, len(names[0]), unreduced))
+    b = draw(shardings(drawn, len(names[1]), unreduced, forbidden=a.unreduced))
     if draw(st.booleans()):
         b = _meeting(b, len(batch), a.dims[-1])
-    c = draw(shardings(mesh, len(names[2]), unreduced))
+    c = draw(shardings(drawn, len(names[2]), unreduced))
     used = [("A", names[0], a), ("B", names[1], b), ("C", names[2], c)]
-    dims = named_sizes(draw, mesh, [(n, s) for _, n, s in used], {"J": mesh.product(c.unreduced)})
+    dims = named_sizes(draw, drawn, [(n, s) for _, n, s in used], {"J": drawn.product(c.unreduced)})
     left, right, result = (name + spell(n, s) for name, n, s in used)
-    return Case(f"{left} · {right} → {result}", mesh, dims)
+    return Case(f"{left} · {right} → {result}", drawn, dims)
 
 
 @st.composite
-def programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4, mesh: Mesh | None = None) -> Case:
+def programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4, mesh: MeshLike | None = None) -> Case:
     """Two or three statements: a product, a function of it, and at times a second product.
 
     `T[I_X, K] = A[I_X, J] · B[J, K]`, then `V = relu(T)`, `softmax_K(T)`, `T + D`, …, then `Out = V · C`.
     What lies between may be left to the planner.
     """
-    mesh = drawn_mesh(draw, mesh, max_axes, max_size)
+    drawn = drawn_mesh(draw, mesh, max_axes, max_size)
     used: list[tuple[tuple[str, ...], Sharding]] = []
 
     def array(name: str, *dims: str) -> str:
-        sharding = draw(shardings(mesh, len(dims), unreduced=False))
+        sharding = draw(shardings(drawn, len(dims), unreduced=False))
         used.append((dims, sharding))
         return name + spell(dims, sharding)
 
@@ -176,7 +180,7 @@ def programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4, mesh: Mesh |
         lines.append(f"{array('Out', 'I', 'L')} = V · {array('C', 'K', 'L')}")
     else:
         lines.append(f"{array('Out', *left)} = {expression}")
-    return Case("\n".join(lines), mesh, named_sizes(draw, mesh, used, {}))
+    return Case("\n".join(lines), drawn, named_sizes(draw, drawn, used, {}))
 
 
 def _reordered(draw: st.DrawFn, source: Sharding) -> Sharding:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardc.errors import ShardcError
-from shardc.ir.mesh import Mesh
+from shardc.interface.arguments import MeshLike
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Array, Sharding
 from shardc.testing.laws import MESHES, Law, LawCase, tried
@@ -33,7 +33,7 @@ TRANSPOSES: dict[str, str] = {
 }
 
 
-def is_transpose(move: str, other: str, meshes: Sequence[Mesh] = MESHES[:2]) -> bool:
+def is_transpose(move: str, other: str, meshes: Sequence[MeshLike] = MESHES[:2]) -> bool:
     """Whether the sum of move(x)·y is that of x·other(y), for blocks that no law ties together, in every reading.
 
     >>> is_transpose("AllGather_p(d)", "ReduceScatter_p(d)"), is_transpose("AllGather_p(d)", "Slice_p(d)")

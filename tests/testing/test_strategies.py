@@ -9,6 +9,7 @@ import textwrap
 from collections import Counter
 from typing import get_args
 
+import jax
 import pytest
 from hypothesis import HealthCheck, find, given, seed, settings
 from hypothesis import strategies as st
@@ -211,6 +212,8 @@ def test_everything_is_drawn_on_one_device_on_one_axis_and_on_a_mesh_of_ones_own
     assert {case.mesh for case in own} == {TWO}
     for case in own[:5]:
         planned(case)
+    for said in ({"data": 1, "model": 2}, "data=1,model=2", jax.sharding.AbstractMesh((1, 2), ("data", "model"))):
+        assert drawn(strategy(mesh=said), 20) == own
 
 
 def planned(case):
