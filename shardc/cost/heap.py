@@ -78,6 +78,7 @@ class Buffers:
     _sizes: list[int] = field(default_factory=list)
     _apart: set[int] = field(default_factory=set)
     _in_memory: set[int] = field(default_factory=set)
+    _brought: set[int] = field(default_factory=set)
     _outputs: dict[int, int] = field(default_factory=dict)  # of each output when it is written
 
     def take(self, size: int, apart: bool = False) -> int:
@@ -87,6 +88,11 @@ class Buffers:
         self._sizes.append(size)
         self._orders.append((True, len(self._sizes) - 1))
         return len(self._sizes) - 1
+
+    def brings(self, size: int) -> int:
+        """A copy on the chip of what lies in memory, for which others have less room there; its number."""
+        self._brought.add(len(self._sizes))
+        return self.take(size, apart=True)
 
     def give_back(self, number: int) -> None:
         self._orders.append((False, number))
@@ -130,6 +136,7 @@ class Buffers:
             self.stays_in_memory(*spans)
         may_lie_there = spans.keys() - self._outputs.keys() - self._in_memory
         kept = on_chip({number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}, self.room)
+        kept |= self._brought
         return kept | self._within_outputs({number: span for number, span in spans.items() if number not in kept})
 
     def _within_outputs(self, spans: dict[int, tuple[int, int]]) -> set[int]:

@@ -8,6 +8,8 @@ from shardc.lowering import tpu
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Target
 
+MOST_BROUGHT = 64 * 2**20  # bytes of an operand of all products of a ring, in whole or in part, on the chip
+CHUNKS_THAT_COME = 2  # gathered, before a product: one on its way, one that is read
 _BRINGS = 48 * 2**20  # bytes of a block, of which more than one is on the chip at once
 
 
@@ -42,3 +44,19 @@ def held_by_two_rings(blocks: tuple[int, int], summed: int, is_cut: bool, target
         return 0
     left = of_both if max(blocks) > _BRINGS or summed > room else max(0, of_both - room)
     return summed + left + (blocks[1] if is_cut else 0)
+
+
+@seen("0.0.42.1", "of rings on v5e of 2, 4 and 16 devices one, three and four blocks came at once")
+def blocks_that_come(devices: int) -> int:
+    """How many blocks of what a ring gathers are there at once: two on their way each way round, two that are read."""
+    return min(devices - 1, 4)
+
+
+@seen(
+    "0.0.42.1",
+    "of rings on v5e of 2, 4 and 16 devices two, four to five and six to thirteen blocks of a sum were there at once, "
+    "in memory and on the chip; all of them where other products came before the sums",
+)
+def blocks_that_go(devices: int) -> int:
+    """How many blocks of what a ring adds up are there at once: sums on their way each way round, what is added."""
+    return devices if devices == 2 else max(min(devices, 4), devices * 3 // 4) + 1

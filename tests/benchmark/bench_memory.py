@@ -2,8 +2,9 @@
 
 Every example of `examples/` on three slices of TPUs, at its own sizes and with every dim four times as large; and
 chains of functions, drawn from a seed. With `--gradients` the examples alone, 32 times as large, each forward and
-backward as one. Needs libtpu. Below 1 a promise is broken. Some of small arrays on v5p still are: copies that the
-compiler makes of these are not all known. What is compiled is counted as it lies in memory (`machines/laid_out.py`).
+backward as one; with `--as-one` products that are done as one with collectives, on v5e. Needs libtpu. Below 1 a
+promise is broken. Some of small arrays on v5p still are: copies that the compiler makes of these are not all known.
+What is compiled is counted as it lies in memory (`machines/laid_out.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,16 @@ from tabulate import tabulate
 import shardc
 
 SLICES = ("v5e:2x4", "v5e:4x4", "v5p:2x2x2")
+AS_ONE = (
+    ("a ring's blocks", "A[I_Y, J_X] · B[J, K_X] → C[I_Y, K_X]"),
+    ("chunks, a function", "C[I_Y, K] = A[I_Y, J] · B[J, K_X]; E[I_Y, K] = gelu(C)"),
+    ("a ring's sums", "A[I_Y, K_X] · B[K_X, J] → C[I_YX, J]"),
+    ("and a sum with another", "C[I_YX, J] = A[I_Y, K_X] · B[K_X, J]; E[I_YX, J] = C + D[I_YX, J]"),
+    ("a block of two", "H[I_Y, K_X] = A[I_YX, J] · B[J, K_X]; G = gelu(H); E[I_YX, J] = G · C[K_X, J]"),
+    ("three products", "H[I_Y, K] = A[I_Y, J_X] · B[J_X, K]; G[I_Y, J_X] = H · C[K, J]; E[I_YX, K] = G · D[J_X, K]"),
+)
+ON = (("v5e:2x4", "X=4,Y=2"), ("v5e:4x4", "X=4,Y=4"), ("v5e:2x4", "X=8,Y=1"), ("v5e:2x4", "X=2,Y=4"))
+OF = ((16384, 8192, 16384), (32768, 4096, 16384), (16384, 16384, 8192))
 UNARY = ("relu", "gelu", "silu", "exp", "tanh", "square", "neg")
 BINARY = ("+", "-", "⊙", "/")
 
@@ -79,14 +90,30 @@ def chains(count: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
         yield f"chain {number}", "\n".join([*lines, end.format(held[-1])]), ["X", "Y"]
 
 
+def as_one() -> Iterator[list[object]]:
+    """Where something is done as one."""
+    for name, text in AS_ONE:
+        for topology, mesh in ON:
+            for sizes in OF:
+                dims = dict(zip("IJK", sizes, strict=True))
+                plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, overlap="on")
+                if plan.schedule.together:
+                    of = ", ".join(f"{dim}={size}" for dim, size in dims.items())
+                    yield [f"{name}, {mesh}, {of}", topology, *of_plan(plan)]
+
+
+def of_plan(plan: shardc.Plan) -> list[object]:
+    found = plan.verify()
+    promised, compiled = found.predicted_memory.total_bytes, found.compiled_memory.total_bytes
+    return [promised, compiled, promised / compiled, ""]
+
+
 def row(name: str, text: str, axes: list[str], topology: str, backward: bool = False) -> list[object]:
     try:
         program = shardc.parse(text, mesh=sizes_on(topology, axes), topology=topology)
-        found = shardc.plan(shardc.grad(program, whole=True) if backward else program).verify()
+        return [name, topology, *of_plan(shardc.plan(shardc.grad(program, whole=True) if backward else program))]
     except shardc.ShardcError as error:
         return [name, topology, None, None, None, error.code]
-    promised, compiled = found.predicted_memory.total_bytes, found.compiled_memory.total_bytes
-    return [name, topology, promised, compiled, promised / compiled, ""]
 
 
 def main() -> None:
@@ -96,6 +123,7 @@ def main() -> None:
     parser.add_argument("--topology", choices=SLICES, action="append")
     parser.add_argument("--only", default="")
     parser.add_argument("--gradients", action="store_true")
+    parser.add_argument("--as-one", action="store_true")
     asked = parser.parse_args()
     every = list(examples())
     if asked.gradients:
@@ -103,12 +131,16 @@ def main() -> None:
     else:
         every += [(f"{name}, 4 times", larger(text, 4), axes) for name, text, axes in every]
         every += chains(asked.chains, asked.seed)
-    rows = [
-        row(*case, topology, asked.gradients)
-        for case in every
-        if asked.only in case[0]
-        for topology in asked.topology or list(SLICES)
-    ]
+    rows = (
+        list(as_one())
+        if asked.as_one
+        else [
+            row(*case, topology, asked.gradients)
+            for case in every
+            if asked.only in case[0]
+            for topology in asked.topology or list(SLICES)
+        ]
+    )
     print(
         tabulate(
             rows,

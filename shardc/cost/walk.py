@@ -1,0 +1,280 @@
+"""A block's steps in an order, each taking and giving back the buffers of what `cost.allocation` says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from shardc.cost.grouped import Groups, InBlocks
+from shardc.cost.heap import Buffers
+from shardc.ir.digits import Reshape
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Einsum, Loop, Schedule, Step
+from shardc.lowering import tpu
+from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions
+from shardc.lowering.copies import copies_to_reshape
+from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
+from shardc.lowering.fusion import Reads, fused, reads
+
+
+@dataclass(slots=True)
+class Walk:
+    """Steps in an order, each taking and giving back buffers."""
+
+    schedule: Schedule
+    forms: dict[tuple[int, ...], Form]  # by the results of the step
+    sizes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    groups: Groups
+    of_trip: Callable[[Loop, Lowering], int]  # the temporary bytes of a trip of a loop
+    again: int  # how much work products do of what they read, each for itself
+    loop: Loop | None = None  # of which these are the steps of a trip
+    heap: Buffers = field(default_factory=Buffers)
+    held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
+    by_products: set[int] = field(default_factory=set)  # the buffers in which products have written
+    users: dict[int, list[Step]] = field(default_factory=dict)
+    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of what has no buffer, what is read in its place
+    products: frozenset[int] = frozenset()  # the results of loops that compute a product
+    beside: dict[int, list[int]] = field(default_factory=dict)  # further buffers that live as long as a value's
+    placed: set[int] = field(default_factory=set)  # what is put together from blocks: nothing is computed in its place
+    laid: dict[int, int] = field(default_factory=dict)  # buffers that are there from the start, until they are filled
+    last: dict[int, Step] = field(default_factory=dict)
+
+    def temporary_bytes(self) -> int:
+        for step in self.steps:
+            for operand in step.operands:
+                self.users.setdefault(operand, []).append(step)
+        for step in reversed(self.steps):
+            if step.op.facts.kind is Kind.SLICE and (self._only_products_read(step.result) or self._is_cut_again(step)):
+                self.inside[step.result] = step.operands
+        found = fused(self.schedule.block, self.steps, self.again)
+        computed = {value: read for value, read in found.inside.items() if value not in self.groups.stored}
+        self.inside, self.products = self.inside | computed, found.products
+        steps = [step for step in self.steps if not self.inside.keys() & set(step.results)]
+        self.last = {value: step for step in steps for value in self._read(step)}
+        for step in steps:
+            each = self.groups.blocks.get(step.results[0])
+            if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
+                self.laid[step.result] = self.heap.take(self.sizes[step.result])
+        for step in steps:
+            self._step(step, self.forms[step.results])
+        for value in self.schedule.outputs:  # what is passed on is copied at the end
+            if value in self.schedule.inputs:
+                self.heap.becomes_output(self.heap.take(self.sizes[value]))
+        return self.heap.temporary_bytes
+
+    def _step(self, step: Step, form: Form) -> None:
+        if isinstance(form, Looped):
+            assert isinstance(step.op, Loop)
+            return self._trips(step, step.op, self.of_trip(step.op, form.body))
+        reused = self._reused(step)
+        if reused is not None:
+            held = self.held.pop(reused)
+            if self._becomes_output(step):
+                self.heap.becomes_output(held)
+            return self._leave(step, held)
+        if self._is_turned(step):
+            self.heap.give_back(self.heap.take(self.sizes[step.result], apart=True))
+        if self.groups.comes_round(step):
+            return self._leave(step, self.heap.take(0))
+        if step.results[0] in self.groups.blocks:
+            return self._in_blocks(step, form, self.groups.blocks[step.results[0]])
+        beside = self.heap.take(self.groups.held_as_one(step, self.users), apart=True)
+        self._do(step, actions(form, self._blocks(step)))
+        self.heap.give_back(beside)
+        if self.groups.is_as_one(step):  # its parts are read and left in memory
+            self.heap.stays_in_memory(beside, *self.heap.since(beside))
+
+    def _in_blocks(self, step: Step, form: OneForm, each: InBlocks) -> None:
+        """Blocks of what is gathered or added up, as long as the array would be there; what they lead to is whole."""
+        brought = [self.heap.brings(size) for size in each.brought] if step is each.product else []
+        if each.ends_in_sums(step):
+            if each.gathered_after:
+                self._end(step)
+            is_own = self._becomes_output(step) and not each.gathered_after
+            self._leave(step, self._output(step) if is_own else self.heap.take(self.sizes[step.result], apart=True))
+        elif each.puts_together(step):
+            beside = [*brought, self.heap.take(each.made, apart=True)]
+            if each.is_ring and not self._becomes_output(step):
+                self._leave(step, self.laid.pop(step.result))
+                self.placed.add(step.result)
+            else:
+                self._do(step, actions(form, self._blocks(step)))
+                self.heap.stays_in_memory(*self.heap.since(beside[-1]))
+            for number in beside:
+                self.heap.give_back(number)
+        else:
+            cut = self.heap.take(each.cut, apart=True)
+            self.heap.stays_in_memory(cut)
+            goes_on = (step, each.move) in zip(self.steps, self.steps[1:], strict=False)
+            first, *others = (self.heap.take(each.block, apart=True) for _ in range(each.blocks(goes_on)))
+            self.beside[step.result] = [*brought, cut, *others]
+            self._leave(step, first)
+
+    def _blocks(self, step: Step) -> Blocks:
+        before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
+        users = self.users.get(step.result, [])
+        moves_on = len(users) == 1 and users[0].is_collective
+        has_products = any(isinstance(each.op, Einsum) for each in self.steps)
+        return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, has_products)
+
+    def _trips(self, step: Step, loop: Loop, size: int) -> None:
+        """What a trip takes of memory is gone after it. What is carried lies where it lay, unless something else reads
+        that, or it is an argument; what is stacked has a buffer from the first trip on."""
+        trip = self.heap.take(size)
+        fixed = (self.held[operand] for operand in step.operands[: loop.fixed] if operand in self.held)
+        self.heap.stays_in_memory(trip, *fixed)
+        for place, value in enumerate(step.results):
+            operand = step.operands[loop.fixed + place] if place < loop.carried else None
+            is_free = operand in self.held and self.last[operand] is step and step.operands.count(operand) == 1
+            held = self.held.pop(operand) if operand is not None and is_free else self.heap.take(self.sizes[value])
+            self.heap.stays_in_memory(held)
+            if value in self.schedule.outputs:
+                self.heap.becomes_output(held)
+            self.held[value] = held
+        self.heap.give_back(trip)
+        self._end(step)
+
+    def _do(self, step: Step, todo: Actions) -> None:
+        scratch: dict[str, int] = {}
+        for action in todo:
+            match action:
+                case Take(name, size, where):
+                    scratch[name] = self._taken(step, size, where)
+                case Give(name):
+                    self.heap.give_back(scratch.pop(name))
+                case Done():
+                    self._end(step)
+                case Leave(name):
+                    self._leave(step, scratch.pop(name), *scratch.values())
+                case InPlace(size):
+                    self._addup(step, size)
+                case Same():
+                    held = self.held.pop(step.operands[0], None)
+                    self._leave(step, self.heap.take(0) if held is None else held)
+                case _:
+                    assert_never(action)
+
+    def _taken(self, step: Step, size: int, where: Where) -> int:
+        match where:
+            case Where.HEAP:
+                return self.heap.take(size)
+            case Where.APART:
+                return self.heap.take(size, apart=True)
+            case Where.OWN:
+                return self._output(step) if self._becomes_output(step) else self.heap.take(size)
+            case _:
+                assert_never(where)
+
+    def _output(self, step: Step) -> int:
+        number = self.heap.take(self.sizes[step.result])
+        self.heap.becomes_output(number)
+        return number
+
+    def _addup(self, step: Step, size: int) -> None:
+        """In place, where nothing else reads the operand, and it is no argument."""
+        operand = step.operands[0]
+        held = self.held.get(operand)
+        if held is None or self.last[operand] is not step:
+            return self._leave(step, self.heap.take(size, apart=True))
+        del self.held[operand]
+        if self._becomes_output(step) and not self._is_stacked(step):
+            self.heap.becomes_output(held)
+        self._leave(step, held)
+
+    def _is_stacked(self, step: Step) -> bool:
+        """Whether a trip leaves it as a row of an output: only what fusions compute is written there at once."""
+        return self.loop is not None and step.result in self.loop.body.outputs[self.loop.carried :]
+
+    def _leave(self, step: Step, result: int, *scratch: int) -> None:
+        """The step is over: its result holds a buffer; an output that is not in its own yet is copied there."""
+        for number in scratch:
+            self.heap.give_back(number)
+        self._end(step)
+        if self._becomes_output(step) and not self.heap.is_output(result):
+            copy = self._output(step)
+            self.heap.give_back(result)
+            result = copy
+        self.held[step.result] = result
+        self.by_products |= {result} if step.result in self.products or isinstance(step.op, Einsum) else set()
+
+    def _end(self, step: Step) -> None:
+        """Operands that nothing else reads give their buffers back."""
+        for operand in self._read(step):
+            if self.last[operand] is step and operand in self.held:
+                for number in (self.held.pop(operand), *self.beside.pop(operand, ())):
+                    self.heap.give_back(number)
+
+    def _only_products_read(self, value: int) -> bool:
+        users = self.users.get(value, [])
+        is_output = value in self.schedule.outputs
+        return bool(users) and not is_output and all(self._is_product(user) for user in users)
+
+    def _is_product(self, step: Step) -> bool:
+        return tpu.slices_as_it_reads(step.op) or bool(self.inside.keys() & set(step.results))
+
+    def _is_cut_again(self, step: Step) -> bool:
+        users = self.users.get(step.result, [])
+        return len(users) == 1 and tpu.cuts_what_it_reads(users[0].op) and not self._is_output(step)
+
+    def _read(self, step: Step) -> dict[int, None]:
+        """The values in memory that a step reads."""
+        found, waiting = dict[int, None](), list[int]((*step.operands, *self.groups.also_read(step)))
+        while waiting:
+            value = waiting.pop()
+            if value in self.inside:
+                waiting += self.inside[value]
+            else:
+                found[value] = None
+        return found
+
+    def _reused(self, step: Step) -> int | None:
+        """An operand that nothing reads any more, in whose place the elements of the result come to lie."""
+        value, is_output = step.result, self._becomes_output(step)
+        if (
+            value in self.products
+            or not self.placed.isdisjoint(self._read(step))
+            or (is_output and self.loop is not None)
+        ):
+            return None
+        if reads(step, self.schedule.block) not in (Reads.ELEMENTS, Reads.SHARES):
+            return None
+        free = (each for each in self._read(step) if each in self.held and self.last[each] is step)
+        alike = (each for each in free if self.sizes[each] == self.sizes[value])
+        lies_apart = self._lies_apart if is_output else self.heap.is_output
+        return next((each for each in alike if not lies_apart(self.held[each])), None)
+
+    def _lies_apart(self, buffer: int) -> bool:
+        """Whether a buffer never becomes an output's: a collective's, or laid out as a product lays it out."""
+        return self.heap.is_apart(buffer) or buffer in self.by_products
+
+    def _is_turned(self, step: Step) -> bool:
+        read = self._read(step)
+        if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):
+            return any(self._is_gathered_turned(each) for each in read)
+        others = any(each not in self.products and each not in self.schedule.inputs for each in read)
+        is_output = self._becomes_output(step) and reads(step, self.schedule.block) is Reads.ELEMENTS
+        return tpu.copies_beside_product(is_output, not self.products.isdisjoint(read), others)
+
+    def _is_gathered_turned(self, value: int) -> bool:
+        form = self.forms.get((value,))
+        if not isinstance(form, Gathered) or form.rows is not None or len(form.parts) > 1:
+            return False
+        (operand,) = next(step.operands for step in self.steps if step.results == (value,))
+        local = self.schedule.values[operand].local_shape(self.schedule.mesh)
+        return tpu.is_turned_by_gather(local, form.dim)
+
+    def _is_output(self, step: Step) -> bool:
+        return step.result in self.schedule.outputs
+
+    def _becomes_output(self, step: Step) -> bool:
+        """As it is, or under another shape."""
+        users = self.users.get(step.result, [])
+        renamed = len(users) == 1 and isinstance(users[0].op, Reshape) and self._is_output(users[0])
+        return (renamed and not self._is_copied(users[0])) or self._is_output(step)
+
+    def _is_copied(self, step: Step) -> bool:
+        """Of a Reshape: whether it lies in other tiles after."""
+        before, after = (self.schedule.values[number] for number in (step.operands[0], step.result))
+        return copies_to_reshape(before, after, self.schedule.mesh)
