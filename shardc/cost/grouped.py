@@ -34,6 +34,7 @@ _F32 = 4  # bytes
 class InBlocks(NamedTuple):
     """A product and its collective that are done block by block: a ring, or chunks that are gathered before."""
 
+    how: How
     product: Step
     move: Step
     gathers: bool  # else it adds up, with what that leaves `gathered_after` or not
@@ -47,7 +48,7 @@ class InBlocks(NamedTuple):
 
     @property
     def is_ring(self) -> bool:
-        return not self.cut
+        return self.how is How.RING
 
     def ends_in_sums(self, step: Step) -> bool:
         return step is self.move and not self.gathers
@@ -130,14 +131,24 @@ def _in_blocks(schedule: Schedule, group: Together, steps: Sequence[Step]) -> In
             count, dim, gathers, after, at_once = chunks.count, chunks.dim, True, False, CHUNKS_THAT_COME
         case _:
             return None
+
+    def size(value: ValueNumber) -> int:
+        return size_of(schedule.values[value], schedule.mesh)
+
     product, move = steps[::-1] if gathers else steps
-    result, mesh = schedule.values[product.result], schedule.mesh
-    is_put = dim in result.dims
-    apart = {value for value in product.operands if is_put and dim in schedule.values[value].dims}
-    whole = (value for value in product.operands if value in schedule.inputs and value not in apart)
-    brought = tuple(min(size_of(schedule.values[value], mesh), MOST_BROUGHT) for value in whole)
-    left, moved = size_of(result, mesh), size_of(schedule.values[steps[0].result], mesh)
-    made = left // count if is_put else left // result.dtype.bytes * _F32
-    given = size_of(schedule.values[move.operands[0]], mesh) if group.how is How.CHUNKS else 0
-    cut = given * (count - 1) // count
-    return InBlocks(product, move, gathers, after, moved // count, at_once, count, made, cut, brought)
+    result, left = schedule.values[product.result], size(product.result)
+    is_put = dim in result.dims  # else products of all blocks are added up
+    cut = {value for value in product.operands if is_put and dim in schedule.values[value].dims}
+    return InBlocks(
+        *(group.how, product, move, gathers, after),
+        block=size(steps[0].result) // count,
+        at_once=at_once,
+        in_all=count,
+        made=left // count if is_put else left // result.dtype.bytes * _F32,
+        cut=size(move.operands[0]) * (count - 1) // count if group.how is How.CHUNKS else 0,
+        brought=tuple(
+            min(size(value), MOST_BROUGHT)
+            for value in product.operands
+            if value in schedule.inputs and value not in cut
+        ),
+    )
