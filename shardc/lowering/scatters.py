@@ -2,7 +2,9 @@
 
 What it keeps is shares of whole tiles along their dim; others stacked along a first dim, if they are large; one group
 of axes after another, of which none is the slice; and an AllToAll of the shares, which each device then adds up. That
-also moves (n-1)/n of the bytes.
+also moves (n-1)/n of the bytes. Dims of one element are left out meanwhile: with a batch of one on each device,
+
+    A[B_Y, T, D]{U_X} → A[B_Y, T_X, D]      a block of [1, T, D] is scattered as one of [T, D]
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import NamedTuple, assert_never
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes
-from shardc.lowering import tpu
+from shardc.lowering import ones, tpu
 from shardc.lowering.target import Shape, Target
 
 AxesOfDims = tuple[tuple[int, Axes], ...]  # dims, and the axes that each gets at its end
@@ -60,6 +62,7 @@ class Scattering:
     along: Along
     dims: AxesOfDims
     rounds: tuple[Round, ...]
+    left_out: tuple[int, ...] = ()  # dims of one element, without which it is scattered
 
     @property
     def axes(self) -> Axes:
@@ -112,14 +115,20 @@ def depends_on_share(shape: Shape, dtype: DType, target: Target) -> bool:
 
 
 def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> Scattering:
-    along = Along.PLAIN if share is None else _along(share, tpu.may_exchange(target))
-    if along is Along.PLAIN and share is not None and tpu.is_scattered_apart(parts[0][0], share.shape, target):
-        along = Along.APART
+    left_out = () if share is None or len(parts) > 1 else ones.left_out(parts[0][0], share.shape, target)
+    along = Along.PLAIN
+    if share is not None:
+        share = LocalBlock(tuple(size for dim, size in enumerate(share.shape) if dim not in left_out), share.dtype)
+        dim = parts[0][0] - sum(each < parts[0][0] for each in left_out)
+        along = _along(share, tpu.may_exchange(target))
+        if along is Along.PLAIN and tpu.is_scattered_apart(dim, share.shape, target):
+            along = Along.APART
     if len(parts) > 1 and along is not Along.EXCHANGED:
         along = Along.STACKED
     axes = tuple(axis for _, some in parts for axis in some)
     at_once = along is Along.EXCHANGED or not tpu.is_not_scattered_over(axes, target)
-    return Scattering(along, parts, (Round(axes),) if at_once else rounds(axes, target))
+    left_out = () if along is Along.EXCHANGED else left_out
+    return Scattering(along, parts, (Round(axes),) if at_once else rounds(axes, target), left_out)
 
 
 def _one_after_another(parts: AxesOfDims, target: Target) -> tuple[AxesOfDims, ...]:

@@ -160,6 +160,11 @@ class _Forms:
         return held.each(partial(_spread, form.dim, counts))
 
     def _scattered(self, held: Held, way: Scattering) -> Held:
+        if way.left_out:
+            kept = [dim for dim in range(len(held.shape)) if dim not in way.left_out]
+            dims = tuple((kept.index(dim), axes) for dim, axes in way.dims)
+            left = self._scattered(held.each(partial(_without, way.left_out)), replace(way, dims=dims, left_out=()))
+            return left.each(partial(_with_ones, way.left_out))
         ready, along, back = self._as_it_lies(way, held)
         held = held.each(ready)
         for each in way.rounds:
@@ -254,6 +259,17 @@ def _joined_cells(some: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
     for dim, count in reversed(list(enumerate(counts))):
         found = [joined(found[n : n + count], dim) for n in range(0, len(found), count)]
     return found[0]
+
+
+def _without(ones: Sequence[int], block: Tensor) -> Tensor:
+    return shaped(block, [size for dim, size in enumerate(block.shape) if dim not in ones])
+
+
+def _with_ones(ones: Sequence[int], block: Tensor) -> Tensor:
+    shape = list(block.shape)
+    for dim in ones:
+        shape.insert(dim, 1)
+    return shaped(block, shape)
 
 
 def _turned(block: Tensor) -> Tensor:

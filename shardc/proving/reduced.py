@@ -255,9 +255,10 @@ class _Walk:
             case JointExchange(dims=dims) | DirectExchange(dims=dims):
                 for size, axes, tail in zip(sizes, lies, tails(lies, dims, self.mesh), strict=True):
                     self._in_parts(size, self.mesh.product(axes) * tail.cut)
-        shares = {_SHARES.get(stage.along, 1) for stage in form.stages} if isinstance(form, Scattered) else ()
-        for each in shares:
-            self._in_parts(sizes[0], self.mesh.product(block.values[step.result].sharding.dims[0]) * each)
+        for stage in form.stages if isinstance(form, Scattered) else ():
+            dim = stage.dims[0][0] if stage.left_out else 0
+            cut = self.mesh.product(block.values[step.result].sharding.dims[dim])
+            self._in_parts(sizes[dim], cut * _SHARES.get(stage.along, 1))
 
 
 def _reshaped(op: Reshape, sizes: Sequence[Size]) -> Iterator[Size]:

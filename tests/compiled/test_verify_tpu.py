@@ -151,6 +151,17 @@ def test_what_is_done_as_one_is_promised_with_what_it_holds(text, contracted, mo
     assert 0.98 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= most
 
 
+@pytest.mark.parametrize("topology", ["v5e:4x4", pytest.param("v5p:2x2x4", marks=EXHAUSTIVE)])
+@pytest.mark.parametrize(
+    "text", ["C[b_Y, I_X, K] = A[b_Y, I, J_X] · B[J_X, K]", "C[I_X, b_Y, K] = A[b_Y, I, J_X] · B[J_X, K]"]
+)
+def test_a_batch_of_one_on_each_device_is_scattered_as_planned(text, topology):
+    """It was summed for all, at twice the bytes: of a dim of one element the compiler makes no ReduceScatter."""
+    dims = "b=4,I=512,J=1024,K=1024"
+    plan = shardc.plan(text, mesh="Y=4,X=4", dims=dims, topology=topology, dtype="bf16", idle="keep")
+    assert [step.op for step in plan.steps][-1] == "ReduceScatter" and plan.verify().agrees
+
+
 @pytest.mark.exhaustive
 def test_two_rings_are_promised_with_their_sum_in_f32():
     """With their blocks it takes 134 MB more than both operands gathered. Of each operand four blocks come."""

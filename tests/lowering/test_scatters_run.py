@@ -164,3 +164,22 @@ def check_scatter(slice_, share, dtype, dim):
         f"A[I, J_{axes}] · B[J_{axes}, K] → {result}", mesh=mesh, dims=dims, dtype=dtype, topology=topology
     )
     assert run(plan._found.schedule).ok
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("C[b, I_X, K] = A[b, I, J_X] · B[J_X, K]", "I=512,K=256,J=64,b=1"),  # shares apart
+        ("C[b_Y, I_X, K] = A[b_Y, I, J_X] · B[J_X, K]", "I=64,K=256,J=64,b=2"),  # along the dim; one on each device
+        ("C[I_X, b, K] = A[b, I, J_X] · B[J_X, K]", "I=512,K=256,J=64,b=1"),
+        ("C[b, c, I_X, K] = A[b, c, I, J_X] · B[J_X, K]", "I=512,K=256,J=64,b=1,c=1"),
+        ("C[b, I_X, c] = A[b, I, J_X] · B[J_X, c]", "I=8192,J=64,b=1,c=1"),  # folded into lanes
+        ("C[b, I_X, K] = A[b, I, J_X] · B[J_X, K]", "I=2048,K=32,J=64,b=1"),  # the last two dims in turn
+        ("C[b, I_X, K] = A[b, I, J_X] · B[J_X, K]", "I=512,K=255,J=64,b=1"),  # one behind the other
+    ],
+)
+def test_without_dims_of_one_element_every_shard_is_numpys(text, sizes):
+    plan = shardc.plan(text, mesh="X=4,Y=2", dims=sizes, dtype="f32", topology="v5p:2x2x2", idle="keep")
+    source = plan.source()
+    assert "squeeze" in source and "psum_scatter" in source and "expand_dims" in source, source
+    assert plan.prove().holds and run(plan._found.schedule).ok
