@@ -18,7 +18,7 @@ from typing import NamedTuple, assert_never
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes
-from shardc.lowering import ones, tpu
+from shardc.lowering import scattered, tpu
 from shardc.lowering.target import Shape, Target
 
 AxesOfDims = tuple[tuple[int, Axes], ...]  # dims, and the axes that each gets at its end
@@ -115,12 +115,12 @@ def depends_on_share(shape: Shape, dtype: DType, target: Target) -> bool:
 
 
 def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> Scattering:
-    left_out = () if share is None or len(parts) > 1 else ones.left_out(parts[0][0], share.shape, target)
+    left_out = () if share is None or len(parts) > 1 else scattered.left_out(parts[0][0], share.shape, target)
     along = Along.PLAIN
     if share is not None:
         share = LocalBlock(tuple(size for dim, size in enumerate(share.shape) if dim not in left_out), share.dtype)
         dim = parts[0][0] - sum(each < parts[0][0] for each in left_out)
-        along = _along(share, tpu.may_exchange(target))
+        along = _along(share, dim, tpu.may_exchange(target))
         if along is Along.PLAIN and tpu.is_scattered_apart(dim, share.shape, target):
             along = Along.APART
     if len(parts) > 1 and along is not Along.EXCHANGED:
@@ -151,16 +151,17 @@ def share_of(parts: AxesOfDims, local: Shape, mesh: Mesh) -> Shape:
 
 
 @lru_cache(maxsize=1 << 14)
-def _along(block: LocalBlock, may_exchange: bool) -> Along:
+def _along(block: LocalBlock, dim: int, may_exchange: bool) -> Along:
     share, dtype = block
     otherwise = Along.EXCHANGED if may_exchange else Along.PLAIN
     if not tpu.is_scattered(dtype):
         return otherwise
     if len(share) == 1:
         return Along.FOLDED if tpu.may_be_folded(share) else otherwise
-    if tpu.is_whole_tiles(share):
+    stays = not may_exchange or scattered.is_at_an_end(dim, len(share))
+    if stays and tpu.is_whole_tiles(share):
         return Along.PLAIN
-    if may_exchange and tpu.lies_turned(share):
+    if stays and may_exchange and tpu.lies_turned(share):
         return Along.TURNED
     return Along.STACKED if tpu.is_large_share(math.prod(share) * dtype.bytes) else otherwise
 

@@ -162,6 +162,18 @@ def test_a_batch_of_one_on_each_device_is_scattered_as_planned(text, topology):
     assert [step.op for step in plan.steps][-1] == "ReduceScatter" and plan.verify().agrees
 
 
+@pytest.mark.parametrize("topology", ["v5e:4x4", pytest.param("v5p:2x2x4", marks=EXHAUSTIVE)])
+@pytest.mark.parametrize("dims", ["BHTD", pytest.param("BGHTD", marks=EXHAUSTIVE), "BTHD"])
+def test_along_any_dim_of_many_it_is_scattered_as_planned(dims, topology):
+    """Along one between the first and the last two it was summed for all."""
+    shape, result = ", ".join(dims), ", ".join("H_X" if dim == "H" else dim for dim in dims)
+    sizes = {"B": 4, "G": 2, "H": 16, "T": 128, "D": 256}
+    plan = shardc.plan(
+        f"C[{result}] = ReduceScatter_X(A[{shape}]{{U_X}})", mesh="Y=4,X=4", dims=sizes, topology=topology, dtype="bf16"
+    )
+    assert plan.verify().agrees
+
+
 @pytest.mark.exhaustive
 def test_two_rings_are_promised_with_their_sum_in_f32():
     """With their blocks it takes 134 MB more than both operands gathered. Of each operand four blocks come."""

@@ -42,6 +42,7 @@ def only(parts, local, dtype, target):
         ((3, 512, 16), "f32", Along.TURNED),
         ((2048, 8), "bf16", Along.EXCHANGED),  # of which half a pair of tiles would be empty
         ((3, 16, 256), "bf16", Along.PLAIN),
+        ((3, 5, 16, 256), "bf16", Along.PLAIN),  # along the first dim
         ((256, 2, 1024), "bf16", Along.STACKED),
         ((128, 256 - 1), "f32", Along.STACKED),
         ((64, 256 - 1), "f32", Along.EXCHANGED),  # less than 64 KiB
@@ -143,3 +144,22 @@ def test_dims_of_one_element_change_no_form(share, ones, dtype, data):
         assert found.left_out == (() if found.along is Along.EXCHANGED else left_out)
     else:
         assert found.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("share", "dim", "wanted"),
+    [
+        ((2, 2, 16, 256), 1, Along.EXCHANGED),  # a small share
+        ((3, 5, 160, 256), 1, Along.STACKED),
+        ((3, 5, 160, 256), 2, Along.PLAIN),
+        ((3, 5, 160, 256), 3, Along.PLAIN),
+        ((3, 5, 7, 16, 256), 2, Along.STACKED),
+        ((3, 5, 512, 16), 1, Along.STACKED),  # not the last two dims in turn
+        ((1, 5, 160, 256), 1, Along.PLAIN),  # the first, without the dim of one element
+        ((3, 5, 1, 160, 256), 1, Along.STACKED),
+        ((3, 5, 1, 256), 1, Along.EXCHANGED),
+    ],
+)
+def test_along_a_dim_between_others_none_is_plain(share, dim, wanted):
+    local = tuple(4 * size if place == dim else size for place, size in enumerate(share))
+    assert only(((dim, ("X",)),), local, "bf16", target("X=4,Y=4", "v5p:2x2x4")).along is wanted

@@ -183,3 +183,16 @@ def test_without_dims_of_one_element_every_shard_is_numpys(text, sizes):
     source = plan.source()
     assert "squeeze" in source and "psum_scatter" in source and "expand_dims" in source, source
     assert plan.prove().holds and run(plan._found.schedule).ok
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("C[B, H_X, T, D] = ReduceScatter_X(A[B, H, T, D]{U_X})", "B=3,H=8,T=128,D=128"),  # one behind the other
+        ("C[B, G, H_X, T, D] = ReduceScatter_X(A[B, G, H, T, D]{U_X})", "B=3,G=2,H=8,T=16,D=128"),  # exchanged
+        ("C[B, H_X, b, T, D] = ReduceScatter_X(A[B, H, b, T, D]{U_X})", "B=3,H=8,b=1,T=128,D=128"),
+    ],
+)
+def test_along_a_dim_between_others_every_shard_is_numpys(text, sizes):
+    plan = shardc.plan(text, mesh="X=4,Y=2", dims=sizes, dtype="f32", topology="v5p:2x2x2", idle="keep")
+    assert plan.prove().holds and run(plan._found.schedule).ok

@@ -10,14 +10,14 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, How
-from shardc.lowering import held, ones, rounds, timed, tpu, work
+from shardc.lowering import held, rounds, scattered, timed, tpu, work
 from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
 RULES = {
     name
-    for module in (tpu, timed, held, work, rounds, ones)
+    for module in (tpu, timed, held, work, rounds, scattered)
     for name, made in inspect.getmembers(module, inspect.isfunction)
     if made.__module__ == module.__name__ and name[0] != "_" and name != "seen"
 }
@@ -63,10 +63,13 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (tpu.may_be_rows, [(((8, 128), V5P), True), (((8, 64), V5P), False), (((8, 128), V5E), False)]),
     (tpu.is_thin, [(((8, 1, 8), 4), True), (((8, 2, 8), 4), False), (((1, 8), 4), False), (((8, 1, 8), 1), False)]),
-    (ones.left_out, [
+    (scattered.left_out, [
         ((1, (1, 128, 1024), V5E), (0,)), ((0, (128, 1, 1024), V5P), (1,)), ((2, (1, 1, 128, 1024), V5E), (0, 1)),
         ((1, (1, 16384), V5P), ()), ((2, (1, 512, 256), V5E), ()), ((1, (1, 128, 1024), UNNAMED), ()),
         ((1, (2, 128, 1024), V5E), ()), ((1, (1, 1, 1024), V5E), (0,)), ((1, (1, 128, 1024), PLAIN), ()),
+    ]),
+    (scattered.is_at_an_end, [
+        ((0, 4), True), ((1, 4), False), ((2, 4), True), ((3, 4), True), ((2, 5), False), ((1, 3), True),
     ]),
     (tpu.is_scattered_apart, [
         ((0, (32, 256), V5E), True), ((0, (16, 256), V5E), False), ((1, (32, 256), V5E), False),

@@ -1,4 +1,4 @@
-"""What the TPU's compiler makes of dims of one element: rules, as in `lowering.tpu`."""
+"""Along which dims the TPU's compiler scatters: rules, as in `lowering.tpu`."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ def left_out(dim: int, share: Shape, target: Target) -> tuple[int, ...]:
     if not tpu.may_exchange(target) or dim == len(share) - 1:
         return ()
     return tuple(at for at, size in enumerate(share) if size == 1 and at != dim)
+
+
+@seen(
+    "0.0.42.1",
+    "of 4 × 16 × 128 × 2048 and of 2 × 64 × 128 × 2048 along the second dim, and of 8 × 16 × 4 × 128 × 256 along the "
+    "third, a ReduceScatter is an AllReduce, on v5e and v5p; along the first dim and the last two it is not",
+)
+def is_at_an_end(dim: int, rank: int) -> bool:
+    """Whether along that dim what is scattered stays so."""
+    return dim == 0 or dim >= rank - 2
