@@ -58,10 +58,12 @@ def may_be_folded(share: Shape) -> bool:
     return share[0] % (_PAIR_OF_ROWS * FOLD) == 0
 
 
-@seen("0.0.42.1", "shares stacked along a first dim are scattered, if each has some 64 KiB; smaller ones are summed")
+@seen(
+    "0.0.42.1", "shares stacked along a first dim are scattered, if each has more than 64 KiB; smaller ones are summed"
+)
 def is_large_share(size: int) -> bool:
     """Whether shares of so many bytes that are no whole tiles are scattered one behind the other."""
-    return size >= _LARGE_SHARE
+    return size > _LARGE_SHARE
 
 
 @seen("0.0.42.1, 0.0.51", "an AllToAll of the shares, added up after, stays: the bytes of a scatter for any share")
