@@ -5,6 +5,7 @@ from __future__ import annotations
 from shardc.lowering import tpu
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Shape, Target
+from shardc.lowering.tiles import ROWS
 
 
 @seen(
@@ -25,3 +26,13 @@ def left_out(dim: int, share: Shape, target: Target) -> tuple[int, ...]:
 def is_at_an_end(dim: int, rank: int) -> bool:
     """Whether along that dim what is scattered stays so."""
     return dim == 0 or dim >= rank - 2
+
+
+@seen(
+    "0.0.42.1",
+    "stacked shares of 16384 × 4, 2 × 2 × 8192 × 4, 4096 × 5 × 4 and 32768 × 4 × 2 were summed on v5e, whatever their "
+    "size; of 2048 × 8, 1024 × 4 × 8 and 2048 × 16 × 4 they were scattered",
+)
+def has_a_tile(share: Shape) -> bool:
+    """Whether two of a share's dims have the rows of a tile."""
+    return sum(size >= ROWS for size in share) >= 2

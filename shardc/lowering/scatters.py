@@ -163,7 +163,8 @@ def _along(block: LocalBlock, dim: int, may_exchange: bool) -> Along:
         return Along.PLAIN
     if stays and may_exchange and tpu.lies_turned(share):
         return Along.TURNED
-    return Along.STACKED if tpu.is_large_share(math.prod(share) * dtype.bytes) else otherwise
+    may_be_stacked = not may_exchange or scattered.has_a_tile(share)
+    return Along.STACKED if may_be_stacked and tpu.is_large_share(math.prod(share) * dtype.bytes) else otherwise
 
 
 @lru_cache(maxsize=1 << 10)

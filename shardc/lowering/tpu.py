@@ -63,7 +63,7 @@ def may_be_folded(share: Shape) -> bool:
 )
 def is_large_share(size: int) -> bool:
     """Whether shares of so many bytes that are no whole tiles are scattered one behind the other."""
-    return size > _LARGE_SHARE
+    return size >= _LARGE_SHARE
 
 
 @seen("0.0.42.1, 0.0.51", "an AllToAll of the shares, added up after, stays: the bytes of a scatter for any share")

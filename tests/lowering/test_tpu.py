@@ -50,7 +50,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (tpu.is_whole_tiles, [(((16, 256),), True), (((8, 256),), False), (((16, 128),), False), (((3, 32, 512),), True)]),
     (tpu.lies_turned, [(((256, 16),), True), (((256, 128),), False), (((128, 16),), False), (((3, 256, 16),), True)]),
     (tpu.may_be_folded, [(((2048,),), True), (((1024,),), False), (((2056,),), False)]),
-    (tpu.is_large_share, [((2**16 + 2,), True), ((2**16,), False)]),
+    (tpu.is_large_share, [((2**16,), True), ((2**16 - 1,), False)]),
     (tpu.may_exchange, [((V5E,), True), ((UNNAMED,), False), ((PLAIN,), False)]),
     (tpu.is_not_scattered_over, [
         ((ALL, V5E), True), ((PART, V5E), False), ((ALL, V5P), False), ((PART, target("v5e:2x2", X=4)), False),
@@ -67,6 +67,9 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((1, (1, 128, 1024), V5E), (0,)), ((0, (128, 1, 1024), V5P), (1,)), ((2, (1, 1, 128, 1024), V5E), (0, 1)),
         ((1, (1, 16384), V5P), (0,)), ((2, (1, 512, 256), V5E), (0,)), ((1, (1, 128, 1024), UNNAMED), ()),
         ((1, (2, 128, 1024), V5E), ()), ((1, (1, 1, 1024), V5E), (0,)), ((1, (1, 128, 1024), PLAIN), ()),
+    ]),
+    (scattered.has_a_tile, [
+        (((2048, 8),), True), (((2048, 5, 4),), False), (((2048, 16, 4),), True), (((2, 2, 8192, 4),), False),
     ]),
     (scattered.is_at_an_end, [
         ((0, 4), True), ((1, 4), False), ((2, 4), True), ((3, 4), True), ((2, 5), False), ((1, 3), True),
