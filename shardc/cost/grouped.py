@@ -70,7 +70,8 @@ class Groups:
 
     @classmethod
     def of(cls, schedule: Schedule) -> Groups:
-        found, target = cls(schedule, Target.of(schedule.program)), Target.of(schedule.program)
+        target = Target.of(schedule.program)
+        found = cls(schedule, target)
         if not tpu.on_chip(target):
             return found
         every = [each for group, steps in found.every() if (each := _in_blocks(schedule, group, steps)) is not None]
@@ -104,9 +105,8 @@ class Groups:
             return 0
         if group.how is How.RINGS:
             return self._of_two(group)
-        size = size_of(self.schedule.values[step.result], self.schedule.mesh)
         read = is_read(step.result, users, self.schedule.outputs)
-        return held_as_one(group.how, step.op.facts.kind, size, read, self.target)
+        return held_as_one(group.how, step.op.facts.kind, self._size(step.result), read, self.target)
 
     def _of_two(self, group: Together) -> int:
         """The sum and the blocks of two rings."""

@@ -10,7 +10,7 @@ also moves (n-1)/n of the bytes. Dims of one element are left out meanwhile: wit
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, assert_never
@@ -67,6 +67,12 @@ class Scattering:
     @property
     def axes(self) -> Axes:
         return tuple(axis for _, some in self.dims for axis in some)
+
+    @property
+    def without_ones(self) -> Scattering:
+        """The same of a block that has no longer the dims left out."""
+        dims = tuple((dim - sum(one < dim for one in self.left_out), axes) for dim, axes in self.dims)
+        return replace(self, dims=dims, left_out=())
 
     @property
     def is_exchanged(self) -> bool:

@@ -161,9 +161,7 @@ class _Forms:
 
     def _scattered(self, held: Held, way: Scattering) -> Held:
         if way.left_out:
-            kept = [dim for dim in range(len(held.shape)) if dim not in way.left_out]
-            dims = tuple((kept.index(dim), axes) for dim, axes in way.dims)
-            left = self._scattered(held.each(partial(_without, way.left_out)), replace(way, dims=dims, left_out=()))
+            left = self._scattered(held.each(partial(_without, way.left_out)), way.without_ones)
             return left.each(partial(_with_ones, way.left_out))
         ready, along, back = self._as_it_lies(way, held)
         held = held.each(ready)

@@ -79,10 +79,8 @@ def assert_rewrite(
 def _axes_given(mesh: object) -> tuple[tuple[str, ...], Mesh | None]:
     """The names of axes, and the one mesh to be tried, if sizes are given."""
     match mesh:
-        case Mesh():
-            return mesh.names, mesh
-        case Mapping():
-            return tuple(mesh), Mesh.of(mesh)
+        case Mesh() | Mapping():
+            return (given := mesh_of(mesh)).names, given
         case str() if "=" in mesh:
             return (given := mesh_of(mesh)).names, given
         case str() | Iterable():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import assert_never
 
 from shardc.emit.exprs import Call, Const, Expr, Items, Name, axes_argument, call, method, size_of
@@ -13,7 +11,7 @@ from shardc.emit.steps.moves import groups
 from shardc.ir.dtypes import DType, Kind, accumulator
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
-from shardc.lowering.scatters import Along, AxesOfDims, Round, Scattering
+from shardc.lowering.scatters import Along, Round, Scattering
 from shardc.lowering.tpu import FOLD, SHARE
 
 _VALUE = Name("")
@@ -23,16 +21,11 @@ def scattered(way: Scattering, array: Array, mesh: Mesh) -> list[Expr]:
     """`A[I]{U_X} → A[I_X]`, or `A[I, J]{U_XY} → A[I_X, J_Y]`. `array` is what is scattered."""
     without = [call("jnp.squeeze", _VALUE, axis=Const(dim)) for dim in reversed(way.left_out)]
     again = [call("jnp.expand_dims", _VALUE, axis=Const(dim)) for dim in way.left_out]
-    kept = [dim for dim in range(len(array.dims)) if dim not in way.left_out]
-    return [*without, *_along(replace(way, dims=_renumbered(way, kept)), kept, array, mesh), *again]
+    rank = len(array.dims) - len(way.left_out)
+    return [*without, *_along(way.without_ones, rank, array.dtype, mesh), *again]
 
 
-def _renumbered(way: Scattering, kept: Sequence[int]) -> AxesOfDims:
-    return tuple((kept.index(dim), axes) for dim, axes in way.dims)
-
-
-def _along(way: Scattering, kept: Sequence[int], array: Array, mesh: Mesh) -> list[Expr]:
-    """Of these dims of the array."""
+def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
     dim = way.dims[0][0]
     match way.along:
         case Along.PLAIN:
@@ -42,7 +35,6 @@ def _along(way: Scattering, kept: Sequence[int], array: Array, mesh: Mesh) -> li
             share = method(_VALUE, "reshape", Const(-1), size_of(_VALUE, 2))
             return [apart, *(_scattered(each, 0) for each in way.rounds), share]
         case Along.TURNED:
-            rank = len(kept)
             turned = {rank - 2: rank - 1, rank - 1: rank - 2}
             turn = call("jnp.transpose", _VALUE, Items(tuple(Const(turned.get(at, at)) for at in range(rank))))
             return [turn, *(_scattered(each, turned.get(dim, dim)) for each in way.rounds), turn]
@@ -51,9 +43,9 @@ def _along(way: Scattering, kept: Sequence[int], array: Array, mesh: Mesh) -> li
             return [folded, *(_scattered(each, 0) for each in way.rounds), method(_VALUE, "ravel")]
         case Along.STACKED:
             share = call("jnp.squeeze", _VALUE, axis=Const(0))
-            return [*_stacked(way, len(kept), mesh), *(_scattered(each, 0) for each in way.rounds), share]
+            return [*_stacked(way, rank, mesh), *(_scattered(each, 0) for each in way.rounds), share]
         case Along.EXCHANGED:
-            return [*_stacked(way, len(kept), mesh), sent(way.axes), _added_up(array.dtype)]
+            return [*_stacked(way, rank, mesh), sent(way.axes), _added_up(dtype)]
         case _:
             assert_never(way.along)
 
