@@ -113,11 +113,15 @@ def scatterings(parts: AxesOfDims, block: LocalBlock | None, target: Target) -> 
 
 
 def depends_on_share(shape: Shape, dtype: DType, target: Target) -> bool:
-    """Whether of an array of this shape some share may be exchanged, and not scattered as large ones are."""
+    """Whether some share of an array of this shape is scattered otherwise than one of large whole tiles."""
     if not tpu.may_exchange(target):
         return False
-    least = math.prod(shape) * dtype.bytes // target.mesh.devices
-    return not tpu.is_scattered(dtype) or len(shape) < 2 or not tpu.is_large_share(least)
+    devices = target.mesh.devices
+    if not tpu.is_scattered(dtype) or len(shape) < 2 or any(size % devices or size == devices for size in shape):
+        return True
+    least = tuple(size // devices for size in shape)  # if all devices share out this dim
+    is_at_an_end = all(scattered.is_at_an_end(dim, len(shape)) for dim in range(len(shape)))
+    return not (is_at_an_end and tpu.is_whole_tiles(least))
 
 
 def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> Scattering:

@@ -3,12 +3,12 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import shardc
 from shardc.ir.dtypes import DTYPES
-from shardc.lowering.scatters import Along, LocalBlock, Round, scatterings
+from shardc.lowering.scatters import Along, LocalBlock, Round, depends_on_share, scatterings
 from shardc.lowering.target import Target
 
 PLANE = ("X=4,Y=4", "v5e:4x4")
@@ -160,3 +160,28 @@ def test_dims_of_one_element_change_no_form(share, ones, dtype, data):
 def test_along_a_dim_between_others_none_is_plain(share, dim, wanted):
     local = tuple(4 * size if place == dim else size for place, size in enumerate(share))
     assert only(((dim, ("X",)),), local, "bf16", target("X=4,Y=4", "v5p:2x2x4")).along is wanted
+
+
+@given(
+    st.sampled_from([PLANE, CUBE, ("X=8,Y=2", "v5p:4x4x1"), ("X=4,Y=4", "H100:16"), ("X=8,Y=8", None)]),
+    st.lists(st.sampled_from([1, 4, 5, 16, 64, 256, 512, 1024, 4096, 16384]), min_size=1, max_size=5),
+    st.sampled_from(["bf16", "f32", "int32"]),
+    st.data(),
+)
+def test_whether_a_form_depends_on_the_share_is_known_before(slice_, shape, dtype, data):
+    """Searches price arrays of which no share does as large whole tiles; `[8, 64, 256, 256]` along 64 is stacked.
+
+    Of eight times 4,096, by 16 devices: some share has fewer lanes than two tiles.
+    """
+    within = target(*slice_)
+    over, *others = data.draw(st.permutations(within.mesh.names))
+    dim, cut = data.draw(st.tuples(*[st.integers(0, len(shape) - 1)] * 2))
+    before = within.mesh.product(data.draw(st.sampled_from([(), tuple(others)])))
+    local = tuple(size // before if place == cut else size for place, size in enumerate(shape))
+    assume(shape[cut] % before == 0 and local[dim] % within.mesh.size(over) == 0)
+    if not depends_on_share(tuple(shape), DTYPES[dtype], within):
+        parts = ((dim, (over,)),)
+        found = only(parts, local, dtype, within)
+        (plain,) = scatterings(parts, None, within)
+        assert within.sides is None or found.along in (Along.PLAIN, Along.APART)
+        assert (found.rounds, found.is_exchanged, found.left_out) == (plain.rounds, plain.is_exchanged, ())
