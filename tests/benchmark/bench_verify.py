@@ -1,22 +1,34 @@
 """Random plans beside the TPU compiler: wire bytes and memory, predicted and compiled.
 
-    python tests/benchmark/bench_verify.py [--plans 200] [--seed 0]
+    python tests/benchmark/bench_verify.py [--plans 200] [--seed 0] [--small | --collectives]
 
 Reshards and matmuls of rank 2 and 3 on v5p:2x2x2 and v5p:4x4x4, bf16, half the plans each, by the objectives in
 turn; needs libtpu. Dims are such that a device holds about a megabyte or more, as it does in practice; `--small`
-takes 64 to 512 instead, where tiles and the compiler's short cuts for small arrays show.
+takes 64 to 512 instead, where tiles and the compiler's short cuts for small arrays show. `--collectives` are one each,
+of arrays of two to five dims, some of one element on a device, on five slices.
 """
 
 import argparse
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 
 import shardc
 
 SLICES = {"v5p:2x2x2": {"X": 2, "Y": 2, "Z": 2}, "v5p:4x4x4": {"X": 4, "Y": 4, "Z": 4}}
 LARGE = {2: (2048, 4096, 8192), 3: (512, 1024, 2048)}
 SMALL = {2: (64, 128, 256, 512), 3: (64, 128, 256)}
+LAID = [
+    ("v5e:4x4", {"Y": 4, "X": 4}),
+    ("v5e:2x4", {"Y": 2, "X": 4}),
+    ("v5e:2x4", {"Y": 1, "X": 8}),
+    ("v5p:2x2x2", {"Y": 2, "X": 4}),
+    ("v5p:2x2x4", {"Y": 4, "X": 4}),
+]
+HELD = (1, 1, 2, 4, 16, 128, 256)  # elements of a dim that a device holds
+MOST = 2**27  # elements of an array, which the compiler takes some seconds for
 
 
 @dataclass(frozen=True)
@@ -24,12 +36,11 @@ class Case:
     text: str
     dims: dict
     topology: str
-    objective: str
+    mesh: dict
+    options: dict
 
     def plan(self):
-        mesh = SLICES[self.topology]
-        options = {"mesh": mesh, "dims": self.dims, "topology": self.topology, "dtype": "bf16"}
-        return shardc.plan(self.text, objective=self.objective, **options)
+        return shardc.plan(self.text, mesh=self.mesh, dims=self.dims, topology=self.topology, **self.options)
 
 
 def cases(count, seed=0, small=False):
@@ -41,7 +52,39 @@ def cases(count, seed=0, small=False):
         dims = {dim: draw.choice(sizes) for dim in "BIJK"}
         if "·" in text and rank == 3:
             dims["B"] = draw.choice((64, 128))
-        yield Case(text, dims, topology, ("time", "bytes")[number // 2 % 2])
+        objective = ("time", "bytes")[number // 2 % 2]
+        yield Case(text, dims, topology, SLICES[topology], {"objective": objective, "dtype": "bf16"})
+
+
+def collectives(count, seed=0):
+    """One collective each: over X of two dims, of which some third one may be split over Y."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        topology, mesh = draw.choice(LAID)
+        names = "BGHTD"[: draw.choice((2, 3, 3, 4, 4, 5))]
+        before, after = draw.sample(names, 2)
+        beside = draw.choice([None, *(name for name in names if name not in (before, after))])
+        held = {name: draw.choice(HELD) for name in names}
+        over = {before: mesh["X"], after: mesh["X"], beside: mesh["Y"]}
+        dims = {name: size * over.get(name, 1) for name, size in held.items()}
+        dims |= {} if math.prod(dims.values()) <= MOST else dict.fromkeys(names, 16)
+
+        def block(split, beside=beside, names=names):
+            axes = {split: "_X", beside: "_Y"}
+            return f"[{', '.join(name + axes.get(name, '') for name in names)}]"
+
+        text = draw.choice(
+            (
+                f"C{block(None)} = AllGather_X(A{block(before)})",
+                f"C{block(before)} = ReduceScatter_X(A{block(None)}{{U_X}})",
+                f"C{block(after)} = AllToAll_X(A{block(before)})",
+                f"C{block(None)} = AllReduce_X(A{block(None)}{{U_X}})",
+                f"A{block(before)} → C{block(after)}",
+                f"A{block(None)}{{U_X}} → C{block(after)}",
+            )
+        )
+        options = {"dtype": draw.choice(("bf16", "bf16", "f32")), "idle": "keep", "overlap": "off"}
+        yield Case(text, dims, topology, mesh, options)
 
 
 def program(draw, mesh):
@@ -65,10 +108,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plans", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--small", action="store_true")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--small", action="store_true")
+    kinds.add_argument("--collectives", action="store_true")
     options = parser.parse_args()
     counts, remarks, ratios = Counter(), Counter(), []
-    for case in cases(options.plans, options.seed, options.small):
+    drawn = collectives if options.collectives else partial(cases, small=options.small)
+    for case in drawn(options.plans, options.seed):
         try:
             found = case.plan().verify()
         except shardc.ShardcError as error:
