@@ -177,7 +177,8 @@ class Walk:
         operand = step.operands[0]
         held = self.held.get(operand)
         if held is None or self.last[operand] is not step:
-            return self._leave(step, self.heap.take(size, apart=True))
+            is_own = self._becomes_output(step) and not self._is_stacked(step)
+            return self._leave(step, self._output(step) if is_own else self.heap.take(size, apart=True))
         del self.held[operand]
         if self._becomes_output(step) and not self._is_stacked(step):
             self.heap.becomes_output(held)

@@ -29,10 +29,10 @@ from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Array
-from shardc.lowering import tpu
+from shardc.lowering import scattered, tpu
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Gathered, InOneRound, InRounds, InTurns, OneForm, Pieces, Plain, PlainOp, Scattered
-from shardc.lowering.scatters import Scattering, share_of
+from shardc.lowering.scatters import Along, Scattering, share_of
 from shardc.lowering.target import Shape
 from shardc.lowering.tiles import LANES, tiled_bytes, up
 
@@ -199,8 +199,7 @@ def _stage(stage: Scattering, local: Shape, held: str, name: str, is_last: bool,
         yield scratch[0]
         yield over
     yield from scratch[1:]
-    own = Where.OWN if stage.is_laid_anew else Where.HEAP
-    yield Take(name, left, own if is_last else Where.APART)
+    yield Take(name, left, Where.OWN if is_last else Where.APART)
     if held and not scratch:
         yield over
 
@@ -211,7 +210,12 @@ def _scratch(stage: Scattering, size: int, left: int, name: str, mesh: Mesh, ran
         yield Take(f"{name}, shares", size, Where.APART)
     elif len(stage.rounds) > 1:
         yield Take(f"{name}, between", left * stage.rounds[-1].parts(mesh), Where.APART)
-    elif copies := tpu.copies_to_stack([dim for dim, _ in stage.dims], rank):
+    elif stage.along is Along.STACKED and len(stage.dims) == 1:
+        pieces, stacked = scattered.held_to_stack(size, mesh.product(stage.axes))
+        yield Take(f"{name}, pieces", pieces)
+        yield Take(f"{name}, stacked", stacked)
+        yield Give(f"{name}, pieces")
+    elif copies := tpu.copies_to_turn([dim for dim, _ in stage.dims], rank):
         yield Take(f"{name}, stacked", size)
         if copies > 1:
             yield Take(f"{name}, again", size)

@@ -23,6 +23,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Op
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Call, Gathered, InOneRound, InRounds, InTurns, Laid, OneForm, Pieces, Plain, Scattered
+from shardc.lowering.scattered import copies_to_stack
 from shardc.lowering.scatters import Along, Round, Scattering
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import copies_before_exchange, copies_input_too
@@ -101,23 +102,27 @@ def _stage(stage: Scattering, before: tuple[Scattering, ...], mesh: Mesh) -> tup
     """Of what the stages before left."""
     shared = mesh.product([axis for each in before for axis in each.axes])
     kind = Kind.EXCHANGE if stage.is_exchanged else Kind.SCATTER
-    found = _before(stage.along, shared)
+    found = _before(stage, shared, mesh)
     for each in stage.rounds:
         found.append(Call(kind, each, below=shared))
         shared *= each.parts(mesh)
     return tuple(found)
 
 
-def _before(along: Along, shared: int) -> list[Call]:
-    match along:
+def _before(stage: Scattering, shared: int, mesh: Mesh) -> list[Call]:
+    match stage.along:
         case Along.PLAIN | Along.APART | Along.TURNED:
             return []
-        case Along.STACKED | Along.FOLDED:
+        case Along.STACKED:
+            is_cut = len(stage.dims) == 1
+            times = copies_to_stack(mesh.product(stage.axes)) if is_cut else 1
+            return [replace(_copy(below=shared), times=times)]
+        case Along.FOLDED:
             return [_copy(below=shared)]
         case Along.EXCHANGED:
             return [replace(_PIECES, below=shared)]
         case _:
-            assert_never(along)
+            assert_never(stage.along)
 
 
 def _copy(above: int = 1, below: int = 1) -> Call:

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
@@ -78,17 +78,6 @@ class Scattering:
     def is_exchanged(self) -> bool:
         return self.along is Along.EXCHANGED
 
-    @property
-    def is_laid_anew(self) -> bool:
-        """Whether a share lies where an output does: it is added up, or seen in another shape, behind a collective."""
-        match self.along:
-            case Along.APART | Along.FOLDED | Along.EXCHANGED:
-                return True
-            case Along.PLAIN | Along.STACKED | Along.TURNED:
-                return False
-            case _:
-                assert_never(self.along)
-
 
 class LocalBlock(NamedTuple):
     """A device's block."""
@@ -127,12 +116,11 @@ def depends_on_share(shape: Shape, dtype: DType, target: Target) -> bool:
 def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> Scattering:
     left_out = () if share is None or len(parts) > 1 else scattered.left_out(parts[0][0], share.shape, target)
     along = Along.PLAIN
-    if share is not None:
+    if share is not None and not target.is_plain:
         share = LocalBlock(tuple(size for dim, size in enumerate(share.shape) if dim not in left_out), share.dtype)
         dim = parts[0][0] - sum(each < parts[0][0] for each in left_out)
-        along = _along(share, dim, tpu.may_exchange(target))
-        if along is Along.PLAIN and tpu.is_scattered_apart(dim, share.shape, target):
-            along = Along.APART
+        may_exchange = tpu.may_exchange(target)
+        along = _along(share, dim, may_exchange, may_exchange and len(parts) == 1)
     if len(parts) > 1 and along is not Along.EXCHANGED:
         along = Along.STACKED
     axes = tuple(axis for _, some in parts for axis in some)
@@ -161,13 +149,18 @@ def share_of(parts: AxesOfDims, local: Shape, mesh: Mesh) -> Shape:
 
 
 @lru_cache(maxsize=1 << 14)
-def _along(block: LocalBlock, dim: int, may_exchange: bool) -> Along:
+def _along(block: LocalBlock, dim: int, may_exchange: bool, is_told: bool) -> Along:
+    """`is_told`: what is known of shares along one dim, on a slice that is named, is asked first."""
     share, dtype = block
     otherwise = Along.EXCHANGED if may_exchange else Along.PLAIN
     if not tpu.is_scattered(dtype):
         return otherwise
     if len(share) == 1:
         return Along.FOLDED if tpu.may_be_folded(share) else otherwise
+    if is_told and dim == 0 and scattered.lies_in_front(share):
+        return Along.PLAIN
+    if is_told and dim == 0 and scattered.lies_apart(share):
+        return Along.APART
     stays = not may_exchange or scattered.is_at_an_end(dim, len(share))
     if stays and tpu.is_whole_tiles(share):
         return Along.PLAIN

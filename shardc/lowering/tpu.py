@@ -25,7 +25,6 @@ from shardc.lowering.tiles import LANES, ROWS
 _SCATTERED = (DTYPES["bf16"], DTYPES["f32"])
 _PAIR_OF_ROWS, _PAIR_OF_LANES = 16, 256  # two tiles of 8 by 128 either way
 FOLD = LANES  # what an array of one dim is folded into
-SHARE = 2  # elements of a dim that tells shares apart, of each
 _LARGE_SHARE = 2**16  # bytes
 _LARGE_SLICE = 64  # devices
 
@@ -70,18 +69,6 @@ def is_large_share(size: int) -> bool:
 def may_exchange(target: Target) -> bool:
     """Whether shares may be exchanged and added up instead. Only for a slice that is named."""
     return target.names_slice and not target.is_plain
-
-
-@seen(
-    "0.0.42.1",
-    "a large array of two dims is scattered along the first with a halo: of 4096 × 8192 in bf16 on v5p in 475 µs, of "
-    "which the links take 373; with each share as two of a dim before it, which costs nothing, in 373. 4096 × 4096 on "
-    "v5e 622 and 559, on v6e 307 and 280, on v4 465 and 373; 8192 × 4096 over two axes on v5p 354 and 280, 356 with "
-    "each share as one. Along the last dim, or of three dims, there is no halo",
-)
-def is_scattered_apart(dim: int, share: Shape, target: Target) -> bool:
-    """Whether shares are told apart by a dim of their own, two of it each. Only for a slice that is named."""
-    return may_exchange(target) and dim == 0 and len(share) == 2 and share[0] % (SHARE * _PAIR_OF_ROWS) == 0
 
 
 @seen("0.0.42.1", "over all of 4x4, 2x2x2 or 4x4x4 a ReduceScatter is an AllReduce; of 2x2 and of 2x4 it is not")
@@ -219,7 +206,7 @@ def is_turned_by_gather(local: Shape, dim: int) -> bool:
 
 
 @seen("0.0.42.1", "shares stacked along several dims are a copy of the operand, and another if one dim is the last")
-def copies_to_stack(dims: Sequence[int], rank: int) -> int:
+def copies_to_turn(dims: Sequence[int], rank: int) -> int:
     """How many copies it takes to stack shares."""
     return 0 if len(dims) < 2 else 2 if rank - 1 in dims else 1
 

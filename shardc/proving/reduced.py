@@ -56,8 +56,9 @@ from shardc.ir.sizes import classes
 from shardc.lowering.chunks import chunks_of
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered
 from shardc.lowering.rings import ring_of
+from shardc.lowering.scattered import SHARE
 from shardc.lowering.scatters import Along
-from shardc.lowering.tpu import FOLD, SHARE
+from shardc.lowering.tpu import FOLD
 
 _SHARES = {Along.APART: SHARE, Along.FOLDED: SHARE * FOLD}  # what each share is cut into, or a multiple of
 _OF_A_DEVICE = 20  # moves of elements that a step takes as long as on a device that has none

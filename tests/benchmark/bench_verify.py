@@ -5,7 +5,7 @@
 Reshards and matmuls of rank 2 and 3 on v5p:2x2x2 and v5p:4x4x4, bf16, half the plans each, by the objectives in
 turn; needs libtpu. Dims are such that a device holds about a megabyte or more, as it does in practice; `--small`
 takes 64 to 512 instead, where tiles and the compiler's short cuts for small arrays show. `--collectives` are one each,
-of arrays of two to five dims, some of one element on a device, on five slices.
+of arrays of two to five dims, some of one element on a device, on five slices; some behind a product.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def cases(count, seed=0, small=False):
 
 
 def collectives(count, seed=0):
-    """One collective each: over X of two dims, of which some third one may be split over Y."""
+    """One collective each, over X, of two dims; some third one may be split over Y."""
     draw = random.Random(seed)
     for _ in range(count):
         topology, mesh = draw.choice(LAID)
@@ -68,13 +68,17 @@ def collectives(count, seed=0):
         over = {before: mesh["X"], after: mesh["X"], beside: mesh["Y"]}
         dims = {name: size * over.get(name, 1) for name, size in held.items()}
         dims |= {} if math.prod(dims.values()) <= MOST else dict.fromkeys(names, 16)
+        dims["K"] = 128 * mesh["X"]
 
         def block(split, beside=beside, names=names):
-            axes = {split: "_X", beside: "_Y"}
+            axes = {beside: "_Y", split: "_X"}
             return f"[{', '.join(name + axes.get(name, '') for name in names)}]"
 
+        cut = draw.randint(1, len(names) - 1)
+        product = f"P[K_X, {', '.join(names[:cut])}] · Q[K_X, {', '.join(names[cut:])}]"
         text = draw.choice(
             (
+                f"{product} → C{block(before, None)}",
                 f"C{block(None)} = AllGather_X(A{block(before)})",
                 f"C{block(before)} = ReduceScatter_X(A{block(None)}{{U_X}})",
                 f"C{block(after)} = AllToAll_X(A{block(before)})",

@@ -199,7 +199,7 @@ def is_temporary(schedule, size, collectives=4):
         ("A[I_XY, J] → A[I_YX, J]", 4),  # what arrives
         ("A[I_X, J] · B[J, K_Y] → C[I_X, K_Y]", 0),  # outputs have their own buffers
         ("A[I, J] → A[I_X, J]", 0),
-        ("A[I, J_X] · B[J_X, K] → C[I_X, K]", 24),  # partial sums of 16, and 8 scattered
+        ("A[I, J_X] · B[J_X, K] → C[I_X, K]", 16),  # partial sums, which are scattered to the output
         ("A[I_X, J_Y] → A[I_YX, J]", 4),  # two pieces of 2, as they arrive; those sent stay on the chip
         ("A[I_X, J_Y] → A[I, J]", 16),  # the blocks gathered; they are laid together in the output
     ],

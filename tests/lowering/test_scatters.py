@@ -37,13 +37,18 @@ def only(parts, local, dtype, target):
         ((32, 256), "bf16", Along.APART),  # four tiles by two
         ((16, 256), "f32", Along.PLAIN),  # two tiles by two
         ((8, 512), "f32", Along.EXCHANGED),  # one tile by four
-        ((4096, 128), "bf16", Along.STACKED),
+        ((4096, 128), "bf16", Along.APART),
+        ((4096, 192), "bf16", Along.STACKED),
         ((4096, 64), "bf16", Along.TURNED),  # fewer lanes than a tile has
         ((3, 512, 16), "f32", Along.TURNED),
         ((2048, 8), "bf16", Along.EXCHANGED),  # of which half a pair of tiles would be empty
         ((3, 16, 256), "bf16", Along.PLAIN),
         ((3, 5, 16, 256), "bf16", Along.PLAIN),  # along the first dim
         ((256, 2, 1024), "bf16", Along.STACKED),
+        ((4, 2, 128), "bf16", Along.EXCHANGED),
+        ((255, 8, 128), "bf16", Along.PLAIN),
+        ((3, 8, 128), "f32", Along.PLAIN),
+        ((3, 8, 192), "bf16", Along.EXCHANGED),
         ((128, 256 - 1), "f32", Along.STACKED),
         ((64, 256 - 1), "f32", Along.EXCHANGED),  # less than 64 KiB
         ((2048,), "f32", Along.FOLDED),
@@ -54,9 +59,24 @@ def only(parts, local, dtype, target):
 )
 def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
     assert form(share, dtype) is wanted
-    without = {Along.EXCHANGED: Along.PLAIN, Along.APART: Along.PLAIN, Along.TURNED: Along.STACKED}.get(wanted, wanted)
-    assert form(share, dtype, None) is without, "only for the slice of a TPU"
-    assert form(share, dtype, "H100:16") is without
+    assert form(share, dtype, "H100:16") is Along.PLAIN
+
+
+@pytest.mark.parametrize(
+    ("share", "dtype", "wanted"),
+    [
+        ((1024, 1024), "bf16", Along.PLAIN),
+        ((4096, 128), "bf16", Along.STACKED),
+        ((4096, 64), "bf16", Along.STACKED),
+        ((256, 8, 128), "f32", Along.STACKED),
+        ((8, 512), "f32", Along.PLAIN),  # small
+        ((2048,), "f32", Along.FOLDED),
+        ((1024,), "f32", Along.PLAIN),
+        ((4096, 4096), "int32", Along.PLAIN),
+    ],
+)
+def test_where_no_slice_is_named_none_is_exchanged_or_turned(share, dtype, wanted):
+    assert form(share, dtype, None) is wanted
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,17 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (scattered.is_at_an_end, [
         ((0, 4), True), ((1, 4), False), ((2, 4), True), ((3, 4), True), ((2, 5), False), ((1, 3), True),
     ]),
-    (tpu.is_scattered_apart, [
-        ((0, (32, 256), V5E), True), ((0, (16, 256), V5E), False), ((1, (32, 256), V5E), False),
-        ((0, (2, 32, 256), V5P), False), ((0, (32, 256), UNNAMED), False),
+    (scattered.lies_in_front, [
+        (((2, 8, 128),), True), (((2, 4, 128),), False), (((2, 8, 64),), False), (((8, 128),), False),
+        (((1, 3, 24, 384),), True),
+    ]),
+    (scattered.copies_to_stack, [((4,), 3), ((7,), 3), ((8,), 1)]),
+    (scattered.held_to_stack, [
+        ((64 * MIB, 4), (32 * MIB, 64 * MIB)), ((48 * MIB, 4), (24 * MIB, 0)), ((64 * MIB, 8), (0, 64 * MIB)),
+    ]),
+    (scattered.lies_apart, [
+        (((32, 256),), True), (((16, 256),), False), (((32, 128),), True), (((32, 64),), False), (((32,),), False),
+        (((32, 16, 256),), False),
     ]),
     (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
     (timed.waits_for_gather, [
@@ -111,7 +119,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((0, (4, 1, 8), (16, 1, 8)), True), ((0, (1, 8, 8), (4, 8, 8)), True), ((0, (2, 8, 8), (8, 8, 8)), False),
     ]),
     (tpu.is_turned_by_gather, [(((8, 64), 1), True), (((8, 64), 0), False), (((8, 128), 1), False)]),
-    (tpu.copies_to_stack, [(((0,), 2), 0), (((0, 1), 2), 2), (((0, 1), 3), 1), (((0, 2), 3), 2)]),
+    (tpu.copies_to_turn, [(((0,), 2), 0), (((0, 1), 2), 2), (((0, 1), 3), 1), (((0, 2), 3), 2)]),
     (tpu.copies_rows, [(((8, 64), 2), True), (((8, 128), 2), False), (((8, 64), 1), False), (((64, 200), 2), True)]),
     (tpu.is_computed_in_loop, [((True,), False), ((False,), True)]),
     (held.held_as_one, [

@@ -11,8 +11,9 @@ from shardc.emit.steps.moves import groups
 from shardc.ir.dtypes import DType, Kind, accumulator
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array
+from shardc.lowering.scattered import SHARE
 from shardc.lowering.scatters import Along, Round, Scattering
-from shardc.lowering.tpu import FOLD, SHARE
+from shardc.lowering.tpu import FOLD
 
 _VALUE = Name("")
 
