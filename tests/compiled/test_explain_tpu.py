@@ -78,6 +78,7 @@ def test_a_sum_on_every_device_is_found_in_an_mlp(on):
         dims={"I": 1024, "J": 512, "K": 2048, "L": 512},
         dtype="bf16",
         topology=on,
+        objective="bytes",
     )
     assert again.cost.wire_bytes == others[0].better_bytes == finding.better_bytes
 

@@ -168,7 +168,7 @@ def _whole(
         plan.cost.communication_s,
         plan.bound_bytes or None,
         "\n".join(statement.text for statement in plan.schedule.program.statements),
-        "shardc.plan shows the steps, shardc.einsum does it; factors by a number are left out",
+        'shardc.plan with objective="bytes" shows the steps; factors by a number are left out',
     )
     return (cheaper,)
 
