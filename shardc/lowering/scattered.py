@@ -45,12 +45,13 @@ def has_a_tile(share: Shape) -> bool:
 
 @seen(
     "0.0.42.1",
-    "along the first of three dims and more, of shares whose last two are whole tiles, 102 of 102 were scattered as they "
-    "are, given or left by products, in 0.7 of the time that they take stacked, small ones in 0.6 of that exchanged",
+    "along the first of three dims and more, of shares whose last two are whole tiles, 102 of 102 were scattered as "
+    "they are, given or left by products, in 0.7 of the time that they take stacked, small ones in 0.6 of that "
+    "exchanged; of 1 × 8 × 256, behind digits, they were summed",
 )
 def lies_in_front(share: Shape) -> bool:
     """Whether shares along the first dim are scattered as they are."""
-    return len(share) > 2 and share[-2] % ROWS == 0 and share[-1] % LANES == 0
+    return len(share) > 2 and share[0] > 1 and share[-2] % ROWS == 0 and share[-1] % LANES == 0
 
 
 @seen(

@@ -56,6 +56,13 @@ def test_collectives_of_any_rank_are_compiled_as_planned(count):
     assert all(case.plan().verify().steps[-1].remark == "summed whole" for case in behind)
 
 
+@pytest.mark.parametrize("text", ["A[I_Z, J_Y] · B[J_YX, K] → C[I_YXZ, K]", "A[I, J_ZXY] · B[J_XY, K] → C[I_YX, K]"])
+def test_small_shares_in_digits_are_scattered_behind_products(text):
+    """Of shares of 1 × 8 × 256, as they are, the compiler made sums."""
+    options = {"mesh": "X=2,Y=2,Z=2", "topology": "v5p:2x2x2", "dtype": "bf16", "objective": "bytes"}
+    assert shardc.plan(text, dims={"I": 64, "J": 128, "K": 256}, **options).verify().agrees
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", (2, 4))
 def test_reshards_take_at_most_twice_their_size(number):

@@ -76,7 +76,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (scattered.lies_in_front, [
         (((2, 8, 128),), True), (((2, 4, 128),), False), (((2, 8, 64),), False), (((8, 128),), False),
-        (((1, 3, 24, 384),), True),
+        (((2, 3, 24, 384),), True), (((1, 8, 128),), False),
     ]),
     (scattered.copies_to_stack, [((4,), 3), ((7,), 3), ((8,), 1)]),
     (scattered.held_to_stack, [
