@@ -111,7 +111,7 @@ def _stage(stage: Scattering, before: tuple[Scattering, ...], mesh: Mesh) -> tup
 
 def _before(stage: Scattering, shared: int, mesh: Mesh) -> list[Call]:
     match stage.along:
-        case Along.PLAIN | Along.APART | Along.TURNED:
+        case Along.PLAIN | Along.APART | Along.TURNED | Along.TURNED_APART:
             return []
         case Along.STACKED:
             is_cut = len(stage.dims) == 1

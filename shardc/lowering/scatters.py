@@ -31,6 +31,7 @@ class Along(Enum):
     APART = "shares apart"  # along the first dim of two
     STACKED = "one behind the other"  # always, along several dims
     TURNED = "the last two dims in turn"
+    TURNED_APART = "the two dims in turn, and shares apart"
     FOLDED = "folded into lanes"  # of one dim
     EXCHANGED = "exchanged, and added up"
 
@@ -165,7 +166,7 @@ def _along(block: LocalBlock, dim: int, may_exchange: bool, is_told: bool) -> Al
     if stays and tpu.is_whole_tiles(share):
         return Along.PLAIN
     if stays and may_exchange and tpu.lies_turned(share):
-        return Along.TURNED
+        return Along.TURNED_APART if is_told and dim == 1 and scattered.lies_apart(share[::-1]) else Along.TURNED
     may_be_stacked = not may_exchange or scattered.has_a_tile(share)
     return Along.STACKED if may_be_stacked and tpu.is_large_share(math.prod(share) * dtype.bytes) else otherwise
 

@@ -175,7 +175,7 @@ class _Forms:
         match way.along:
             case Along.PLAIN | Along.APART:
                 return _same, way.dims[0][0], _same
-            case Along.TURNED:
+            case Along.TURNED | Along.TURNED_APART:
                 return _turned, _in_turn(way.dims[0][0], held.shape), _turned
             case Along.FOLDED:
                 return lambda block: shaped(block, (-1, FOLD)), 0, lambda share: shaped(share, (-1,))

@@ -60,7 +60,11 @@ from shardc.lowering.scattered import SHARE
 from shardc.lowering.scatters import Along
 from shardc.lowering.tpu import FOLD
 
-_SHARES = {Along.APART: SHARE, Along.FOLDED: SHARE * FOLD}  # what each share is cut into, or a multiple of
+_SHARES = {
+    Along.APART: SHARE,
+    Along.TURNED_APART: SHARE,
+    Along.FOLDED: SHARE * FOLD,
+}  # what each share is cut into, or a multiple of
 _OF_A_DEVICE = 20  # moves of elements that a step takes as long as on a device that has none
 
 Size: TypeAlias = "Part | int"  # of one dim of a value: a part of a dim of the program, or a digit as it is
@@ -257,7 +261,7 @@ class _Walk:
                 for size, axes, tail in zip(sizes, lies, tails(lies, dims, self.mesh), strict=True):
                     self._in_parts(size, self.mesh.product(axes) * tail.cut)
         for stage in form.stages if isinstance(form, Scattered) else ():
-            dim = stage.dims[0][0] if stage.left_out else 0
+            dim = stage.dims[0][0]
             cut = self.mesh.product(block.values[step.result].sharding.dims[dim])
             self._in_parts(sizes[dim], cut * _SHARES.get(stage.along, 1))
 

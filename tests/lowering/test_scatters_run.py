@@ -26,7 +26,8 @@ CASES = {
     "plain": (COLUMNS, FOUR, {"I": 16, "J": 2048, "K": 1024}, "f32", ("scatter_dimension=1, tiled=True",)),
     "apart": (ROWS, FOUR, {"I": 128, "J": 2048, "K": 256}, "f32", ("reshape(8, -1, C.shape[1])", "dimension=0")),
     "stacked": (COLUMNS, FOUR, {"I": 260, "J": 2048, "K": 256}, "f32", ("jnp.stack", "psum_scatter")),
-    "turned": (COLUMNS, FOUR, {"I": 512, "J": 2048, "K": 256}, "f32", ("jnp.transpose", "scatter_dimension=0")),
+    "turned": (ROWS, FOUR, {"I": 8192, "J": 2048, "K": 16}, "f32", ("jnp.transpose", "scatter_dimension=1")),
+    "turned, and apart": (COLUMNS, FOUR, {"I": 512, "J": 2048, "K": 256}, "f32", ("jnp.transpose", "reshape(8, -1")),
     "folded": (VECTOR, FOUR, {"I": 8192, "J": 2048}, "f32", ("reshape(8, -1, 128)", "ravel()")),
     "exchanged": (ROWS, FOUR, {"I": 12, "J": 2048, "K": 5}, "f32", ("jnp.stack", "all_to_all", "jnp.sum")),
     "exchanged bf16": (COLUMNS, FOUR, {"I": 3, "J": 2048, "K": 16}, "bf16", ("dtype=jnp.float32", "astype")),
@@ -175,7 +176,7 @@ def check_scatter(slice_, share, dtype, dim):
         ("C[b, c, I_X, K] = A[b, c, I, J_X] · B[J_X, K]", "I=512,K=256,J=64,b=1,c=1"),
         ("C[b, I_X, c] = A[b, I, J_X] · B[J_X, c]", "I=8192,J=64,b=1,c=1"),  # folded into lanes
         ("C[b, I_X, K] = A[b, I, J_X] · B[J_X, K]", "I=2048,K=32,J=64,b=1"),  # the last two dims in turn
-        ("C[b, I_X, K] = A[b, I, J_X] · B[J_X, K]", "I=512,K=255,J=64,b=1"),  # one behind the other
+        ("C[b, I_X, K] = ReduceScatter_X(A[b, I, K]{U_X})", "I=512,K=255,b=1"),  # one behind the other
     ],
 )
 def test_without_dims_of_one_element_every_shard_is_numpys(text, sizes):

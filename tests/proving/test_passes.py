@@ -64,6 +64,7 @@ CASES = {  # a text, its mesh and slice, dims
     "stacked": (COLUMNS, FOUR, {"I": 260, "J": 2048, "K": 256}),
     "folded": (VECTOR, FOUR, {"I": 8192, "J": 2048}),
     "turned": (ROWS, FOUR, {"I": 8192, "J": 2048, "K": 16}),
+    "turned, and apart": (COLUMNS, FOUR, {"I": 512, "J": 2048, "K": 256}),
     "exchanged": (ROWS, FOUR, {"I": 12, "J": 2048, "K": 5}),
     "in rounds": (WHOLE, THREE, {"I": 128, "J": 2048, "K": 256}),
     "in rounds, stacked": (WHOLE, THREE, {"I": 1032, "J": 2048, "K": 130}),

@@ -32,13 +32,12 @@ def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
         case Along.PLAIN:
             return [_scattered(each, dim) for each in way.rounds]
         case Along.APART:
-            apart = method(_VALUE, "reshape", Const(SHARE * mesh.product(way.axes)), Const(-1), size_of(_VALUE, 1))
-            share = method(_VALUE, "reshape", Const(-1), size_of(_VALUE, 2))
-            return [apart, *(_scattered(each, 0) for each in way.rounds), share]
+            return _apart(way, mesh)
         case Along.TURNED:
-            turned = {rank - 2: rank - 1, rank - 1: rank - 2}
-            turn = call("jnp.transpose", _VALUE, Items(tuple(Const(turned.get(at, at)) for at in range(rank))))
-            return [turn, *(_scattered(each, turned.get(dim, dim)) for each in way.rounds), turn]
+            turned = _turned(rank)
+            return [_turn(rank), *(_scattered(each, turned.get(dim, dim)) for each in way.rounds), _turn(rank)]
+        case Along.TURNED_APART:
+            return [_turn(rank), *_apart(way, mesh), _turn(rank)]
         case Along.FOLDED:
             folded = method(_VALUE, "reshape", Const(SHARE * mesh.product(way.axes)), Const(-1), Const(FOLD))
             return [folded, *(_scattered(each, 0) for each in way.rounds), method(_VALUE, "ravel")]
@@ -49,6 +48,22 @@ def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
             return [*_stacked(way, rank, mesh), sent(way.axes), _added_up(dtype)]
         case _:
             assert_never(way.along)
+
+
+def _apart(way: Scattering, mesh: Mesh) -> list[Expr]:
+    """Along the first dim of two, two elements of a dim before it to a share."""
+    apart = method(_VALUE, "reshape", Const(SHARE * mesh.product(way.axes)), Const(-1), size_of(_VALUE, 1))
+    share = method(_VALUE, "reshape", Const(-1), size_of(_VALUE, 2))
+    return [apart, *(_scattered(each, 0) for each in way.rounds), share]
+
+
+def _turned(rank: int) -> dict[int, int]:
+    return {rank - 2: rank - 1, rank - 1: rank - 2}
+
+
+def _turn(rank: int) -> Call:
+    """The last two dims in turn."""
+    return call("jnp.transpose", _VALUE, Items(tuple(Const(_turned(rank).get(at, at)) for at in range(rank))))
 
 
 def _stacked(way: Scattering, rank: int, mesh: Mesh) -> list[Expr]:
