@@ -53,7 +53,8 @@ def test_collectives_of_any_rank_are_compiled_as_planned(count):
     left = [case for case in bench().collectives(count, seed=count) if not case.plan().verify().agrees]
     behind = [case for case in left if "·" in case.text]
     assert left == behind and len(behind) <= count // 100
-    assert all(case.plan().verify().steps[-1].remark == "summed whole" for case in behind)
+    remarks = [step.remark for case in behind for step in case.plan().verify().steps if not step.agrees]
+    assert remarks == ["summed whole"] * len(behind)
 
 
 @pytest.mark.parametrize("text", ["A[I_Z, J_Y] · B[J_YX, K] → C[I_YXZ, K]", "A[I, J_ZXY] · B[J_XY, K] → C[I_YX, K]"])
