@@ -176,11 +176,11 @@ class Walk:
         """In place, where nothing else reads the operand, and it is no argument."""
         operand = step.operands[0]
         held = self.held.get(operand)
+        is_own = self._becomes_output(step) and not self._is_stacked(step)
         if held is None or self.last[operand] is not step:
-            is_own = self._becomes_output(step) and not self._is_stacked(step)
             return self._leave(step, self._output(step) if is_own else self.heap.take(size, apart=True))
         del self.held[operand]
-        if self._becomes_output(step) and not self._is_stacked(step):
+        if is_own:
             self.heap.becomes_output(held)
         self._leave(step, held)
 

@@ -8,7 +8,6 @@ from shardc.lowering.target import Shape, Target
 from shardc.lowering.tiles import LANES, ROWS
 
 SHARE = 2  # elements of a dim that tells shares apart, of each
-_PAIR_OF_ROWS = 16
 _STACKED_ON_CHIP = 48 * 2**20  # bytes
 _FILLED = 8  # devices whose shares are written into the stack one by one
 
@@ -63,7 +62,7 @@ def lies_in_front(share: Shape) -> bool:
 )
 def lies_apart(share: Shape) -> bool:
     """Whether shares along the first of two dims are told apart by a dim of their own, two of it each."""
-    return len(share) == 2 and share[0] % (SHARE * _PAIR_OF_ROWS) == 0 and share[1] % LANES == 0
+    return len(share) == 2 and share[0] % (SHARE * tpu.PAIR_OF_ROWS) == 0 and share[1] % LANES == 0
 
 
 @seen(

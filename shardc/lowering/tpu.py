@@ -23,7 +23,7 @@ from shardc.lowering.tiles import LANES, ROWS
 # twice the bytes.
 
 _SCATTERED = (DTYPES["bf16"], DTYPES["f32"])
-_PAIR_OF_ROWS, _PAIR_OF_LANES = 16, 256  # two tiles of 8 by 128 either way
+PAIR_OF_ROWS, _PAIR_OF_LANES = 16, 256  # two tiles of 8 by 128 either way
 FOLD = LANES  # what an array of one dim is folded into
 _LARGE_SHARE = 2**16  # bytes
 _LARGE_SLICE = 64  # devices
@@ -38,7 +38,7 @@ def is_scattered(dtype: DType) -> bool:
 @seen("0.0.42.1", "shares whose last two dims are whole pairs of tiles are scattered along any dim; others seldom")
 def is_whole_tiles(share: Shape) -> bool:
     """Whether a share of two dims or more is scattered as it is."""
-    return share[-2] % _PAIR_OF_ROWS == 0 and share[-1] % _PAIR_OF_LANES == 0
+    return share[-2] % PAIR_OF_ROWS == 0 and share[-1] % _PAIR_OF_LANES == 0
 
 
 @seen(
@@ -54,7 +54,7 @@ def lies_turned(share: Shape) -> bool:
 @seen("0.0.42.1", "of one dim, folded into rows of 128 lanes, whole pairs of tiles are scattered")
 def may_be_folded(share: Shape) -> bool:
     """Whether a share of one dim is scattered as rows of lanes."""
-    return share[0] % (_PAIR_OF_ROWS * FOLD) == 0
+    return share[0] % (PAIR_OF_ROWS * FOLD) == 0
 
 
 @seen(
