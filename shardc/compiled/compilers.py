@@ -34,9 +34,9 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     compiled = tpu.compile_schedule(schedule, slice_mesh(schedule.mesh, model))
     memory = memory_of(compiled)
     assert memory is not None, "the TPU's compiler says what it allocates"
-    name = f"{model.chip.name}:{'x'.join(map(str, _topology(model).shape))}"
     with reading(UnreadableHlo):
-        verified = verification_of(schedule, found.cost, name, read_hlo(compiled.as_text()), memory, model)
+        module, on = read_hlo(compiled.as_text()), str(_topology(model))
+        verified = verification_of(schedule, found.cost, on, module, memory, model)
     return replace(verified, notes=other_libtpu())
 
 

@@ -36,6 +36,9 @@ class Topology:
     def chips(self) -> int:
         return math.prod(self.shape)
 
+    def __str__(self) -> str:
+        return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -29,6 +29,7 @@ from shardc.compiled.replay.pricing import price
 from shardc.cost.allocation import Allocation
 from shardc.cost.model import LinkModel
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Cost
 from shardc.ir.sharding import Array
 
 PICO = 10**12
@@ -148,16 +149,18 @@ def _whole(
         return None  # the CPU moves narrow types as wide ones
     wire = sum(one.total_bytes for one in found) - sum(one.wire_bytes - one.meant_bytes for one in split)
     seconds = _seconds(found, model) - sum(one.time_s - one.meant_s for one in split)
-    plan = planned(lowered.jaxpr, lowered.inputs, lowered.outputs, model)
-    if plan is None:
+    plans = planned(lowered.jaxpr, lowered.inputs, lowered.outputs, model)
+    if not plans:
         return None
-    if plan.cost.wire_bytes > WORTHWHILE * wire or plan.cost.communication_s > seconds:
+    cheaper = [(objective, plan) for objective, plan in plans.items() if _is_cheaper(plan.cost, wire, seconds)]
+    if not cheaper:
         return ()
+    objective, plan = cheaper[0]
     if lowered.flops and plan.cost.flops > MORE_WORK * lowered.flops:
         return None
     if others and not any(step.cost.flops for step in plan.schedule.steps):
         return ()  # a resharding, of which the others say the same
-    cheaper = Finding(
+    finding = Finding(
         PLANNED,
         (),
         "the whole function, from its arguments' shardings to its results', can be done with less",
@@ -168,9 +171,14 @@ def _whole(
         plan.cost.communication_s,
         plan.bound_bytes or None,
         "\n".join(statement.text for statement in plan.schedule.program.statements),
-        'shardc.plan with objective="bytes" shows the steps; factors by a number are left out',
+        f'shardc.plan with objective="{objective.value}" shows the steps; factors by a number are left out',
     )
-    return (cheaper,)
+    return (finding,)
+
+
+def _is_cheaper(cost: Cost, wire: int, seconds: float) -> bool:
+    """Of clearly fewer bytes, and no longer on the way."""
+    return cost.wire_bytes <= WORTHWHILE * wire and cost.communication_s <= seconds
 
 
 def _small(findings: Sequence[Finding], told: Sequence[Finding]) -> list[str]:

@@ -6,7 +6,7 @@ Y[I_X, L_Y] = relu(x[I_X, J] ·_J w1[J, K_Y]) ·_K w2[K_Y, L]
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shardc.compiled.explain.change import dim_names
@@ -17,7 +17,7 @@ from shardc.ir.expressions import Call, Expr, Pattern, Product, Use
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding
-from shardc.planner import PlannedProgram, plan_program
+from shardc.planner import Objective, PlannedProgram, plan_with_subaxes
 
 _MOST_NODES = 24
 _MOST_RANK = 5
@@ -26,28 +26,38 @@ _SIGNS = {"add": "+", "sub": "-"}
 
 def planned(
     jaxpr: Any, inputs: Sequence[Array | None], outputs: Sequence[Array | None], model: LinkModel
-) -> PlannedProgram | None:
-    """The plan of a closed jaxpr, from its inputs' shardings to its outputs'; None if the notation cannot say it."""
+) -> dict[Objective, PlannedProgram]:
+    """The plans of a closed jaxpr on the model's slice, from its inputs' shardings to its outputs': the one of fewest
+    bytes, then the fastest. None where the notation cannot say it."""
     try:
-        program = program_of(getattr(jaxpr, "jaxpr", jaxpr), inputs, outputs, model.mesh)
-        return plan_program(program, model)
+        program = program_of(getattr(jaxpr, "jaxpr", jaxpr), inputs, outputs, model)
+        objectives = (Objective.BYTES, Objective.TIME)
+        return {objective: plan_with_subaxes(program, model, objective) for objective in objectives}
     except (*ODD, RecursionError):
-        return None
+        return {}
 
 
-def program_of(jaxpr: Any, inputs: Sequence[Array | None], outputs: Sequence[Array | None], mesh: Mesh) -> Program:
+def program_of(
+    jaxpr: Any, inputs: Sequence[Array | None], outputs: Sequence[Array | None], model: LinkModel
+) -> Program:
     """Raises Unsaid."""
     trace = Trace()
     results = trace.run(jaxpr)
     if len(inputs) != len(trace.given) or len(outputs) != len(results) or not results:
         raise Unsaid("arguments that are not known")
-    writer = _Writer(mesh, inputs)
+    writer = _Writer(model.mesh, inputs)
     for number, (result, array) in enumerate(zip(results, outputs, strict=True)):
         if result is None or result.node is None or array is None:
             raise Unsaid("a result")
         writer.count(result.node)
         writer.results.append((result, array.sharding, number))
-    return writer.program()
+    return replace(writer.program(), chip=model.chip.name, topology=_slice(model))
+
+
+def _slice(model: LinkModel) -> str | None:
+    """`v5e:4x4`; None where the model knows of no slice."""
+    topology = model.network.layout.topology
+    return None if topology is None else str(topology)
 
 
 @dataclass(slots=True)
