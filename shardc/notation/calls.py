@@ -15,7 +15,7 @@ from shardc.ir.calls import holds, meeting, no_room, places, result_type
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.dtypes import DTYPES, DType, Kind, is_dtype, promoted
 from shardc.ir.dtypes import dtype as dtype_of
-from shardc.ir.expressions import Call, Expr, Named, Product, Use
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS, NAMED, Function, Gives
 from shardc.ir.scalars import Folded, Literal, Scalar, Size, is_whole, number, sizes_in
 from shardc.notation import tree
@@ -277,9 +277,12 @@ def is_sum(function: str) -> bool:
 
 
 def check_nested(left: Operand, right: Operand, sign: str, span: Span | None) -> None:
-    """One side may lack dims of the other, but not each of the other."""
+    """One side may lack dims of the other, but not each of the other; positions are met each with each.
+
+    `A[I, J] + b[J]` repeats b along I, `index_T - index_S` is [T, S]; `a[I] + b[J]` is rather a slip.
+    """
     mine, others = dims_of(left), dims_of(right)
-    if set(mine) <= set(others) or set(others) <= set(mine):
+    if set(mine) <= set(others) or set(others) <= set(mine) or (_is_of_positions(left) and _is_of_positions(right)):
         return
     raise ShardcError(
         "SHC210",
@@ -288,6 +291,11 @@ def check_nested(left: Operand, right: Operand, sign: str, span: Span | None) ->
         help="the smaller is repeated along the dims it lacks, so the larger must have them all; of each with each "
         f"it is `{_each_with_each(sign, next(dim for dim in others if dim not in mine))}`",
     )
+
+
+def _is_of_positions(operand: Operand) -> bool:
+    """Whether it is made of `index_T` and numbers alone."""
+    return not isinstance(operand, Use | Product | Call | Named) or not any(uses(operand))
 
 
 def _each_with_each(sign: str, lacking: str) -> str:

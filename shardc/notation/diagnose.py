@@ -29,6 +29,7 @@ _CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
 _ENDS = {"_NL", "$END"}
 _LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
+_LOOP = "a loop over dim L is written `for L { … }`; arrays that have dim L are taken at each of its indices"
 _INSTEAD = {
     "^": "a power is a product, `A ⊙ A`; a transpose is `^T`, and not needed: dims are matched by name",
     "%": "a comment begins with `#`",
@@ -313,12 +314,9 @@ _RULES = (
 
 def _plain(stop: _Stop) -> ShardcError:
     found = _WORDS[stop.kind] if stop.kind in _ENDS else f"`{stop.text}`"
-    return ShardcError(
-        "SHC101",
-        f"expected {_listed(stop.expected)}, found {found}",
-        span=stop.span,
-        help="an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`",
-    )
+    in_loop = stop.before_kind == "KW_FOR" or stop.expected == {"LBRACE"}
+    told = _LOOP if in_loop else "an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`"
+    return ShardcError("SHC101", f"expected {_listed(stop.expected)}, found {found}", span=stop.span, help=told)
 
 
 def _character(source: Source, offset: int) -> ShardcError:

@@ -17,6 +17,7 @@ from shardc.notation import parse, parse_dims, parse_mesh, parse_tree
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 
+LOOP = "a loop over dim L is written `for L { … }`; arrays that have dim L are taken at each of its indices"
 LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
 SYNTAX_ERRORS = [
     ("", "SHC102", None),
@@ -279,6 +280,10 @@ def test_limits_exit_6(text: str) -> None:
         ("C[I] = where(not A[I] > 0, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
         ("C[I] = where(A[I] > 0 && A < 1, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
         ("M[I, J] = (index_I > index_J) and (index_I < 4)", "no operator before `and`", LOGIC),
+        ("for l in L: x = A[l, I]", "expected `{`, found `in`", LOOP),
+        ("for L: x = A[L, I]", "expected `{`, found `:`", LOOP),
+        ("for (l in L) { x = A[l, I] }", "expected a name or `-`, found `(`", LOOP),
+        ("for { x = A[I] }", "expected a name or `-`, found `{`", LOOP),
     ],
 )
 def test_message(text: str, message: str, remedy: str) -> None:
@@ -389,9 +394,9 @@ def test_controls_do_not_reach_the_terminal() -> None:
             "C[I, J] = where(index_J >= 0, A[I_X], 0) - B[J]",
         ),
         (
-            "m[I, J] = index_I + index_J < 3",
+            "C[I, J] = A[I_X] + index_J",
             "`where(index_J >= 0, A, 0) + B`",
-            "m[I, J] = where(index_J >= 0, index_I, 0) + index_J < 3",
+            "C[I, J] = where(index_J >= 0, A[I_X], 0) + index_J",
         ),
         (
             "S[I, J] = relu(A[I_X, J]); C[I, J] = S + S[J, I]",

@@ -94,6 +94,22 @@ def test_elementwise(name: str, places: list[str], along: str, seed: int) -> Non
     check(f"dtype f32; {held(ELEMENTWISE[name], places, along)} → C{places[3]}", seed)
 
 
+@pytest.mark.parametrize(
+    "positions",
+    [
+        "index_I - index_J",
+        "abs(index_J - 2 ⊙ index_I)",
+        "(index_I + index_J) ⊙ (index_J - index_I)",
+        "index_J / (1 + index_I)",
+    ],
+)
+@LAWS
+@given(st.sampled_from(PLACED), st.sampled_from(PLACED), st.integers(0, 9))
+def test_positions_are_met_each_with_each(positions: str, given: str, after: str, seed: int) -> None:
+    check(f"dtype f32; {positions} → C{after}", seed)
+    check(f"dtype f32; where({positions} < 2, A{given}, 0) → C{after}", seed)
+
+
 LINEAR = {
     "{A} / 3 → C{C}": 1,
     "2 · {A} → C{C}": 1,
