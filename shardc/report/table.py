@@ -15,6 +15,7 @@ from shardc.rules.products import CASES
 _COLUMNS = ("step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
 DEFAULT_TOP = 3
 _WIDEST = 80  # characters of steps in a line
+_TELLING = 10  # times the lower bound: above, the bound says more of itself than of the plan
 
 
 def table(plan: PlanView, top: int = DEFAULT_TOP) -> str:
@@ -189,10 +190,18 @@ def _moves(steps: Sequence[StepView]) -> str:
     return "; ".join(shown) + (f"; and {hidden} more" if hidden else "")
 
 
-def _bound(plan: PlanView) -> str:
-    if not plan.bound.wire_bytes:
+def of_bound(plan: PlanView) -> str:
+    """`1.50× the lower bound`; of a long program, where little is proved of what all together needs, that little."""
+    bound = plan.bound.wire_bytes
+    if not bound:
         return ""
-    return f"  ({plan.cost.wire_bytes / plan.bound.wire_bytes:.2f}× the lower bound)"
+    times = plan.cost.wire_bytes / bound
+    return f"{times:.2f}× the lower bound" if times < _TELLING else f"{in_bytes(bound)} are proved to be needed"
+
+
+def _bound(plan: PlanView) -> str:
+    found = of_bound(plan)
+    return f"  ({found})" if found else ""
 
 
 def _dominates(compute: float, communication: float) -> str:

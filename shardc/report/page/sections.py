@@ -19,7 +19,7 @@ from shardc.report.pictures import (
 from shardc.report.pictures.picture import Picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.pictures.steps import LEGEND, step_name
-from shardc.report.table import as_written, describe, instead, on_all, operation, ratio, remark
+from shardc.report.table import as_written, describe, instead, of_bound, on_all, operation, ratio, remark
 from shardc.report.verification import verification_table
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
 from shardc.rules.products import CASES
@@ -41,14 +41,13 @@ def section(name: str, title: str, *children: Child) -> Element:
 
 def sums(plan: PlanView) -> Element:
     """What it costs in all."""
-    cost, bound = plan.cost, plan.bound.wire_bytes
-    of_bound = f"{cost.wire_bytes / bound:.2f}× the lower bound" if bound else ""
+    cost = plan.cost
     all_wire, all_flops = on_all(plan)
     share = f"{100 * cost.communication_s / cost.time_s:.0f} % of the time" if cost.time_s else ""
     early = f"{in_seconds(cost.prefetched_s)} of gathers beside products" if cost.prefetched_s else ""
     tiles = (
         ("time", in_seconds(cost.time_s), "; ".join(filter(None, ("as priced, per run", early)))),
-        ("wire bytes", in_bytes(cost.wire_bytes), "; ".join(filter(None, (f"per device{all_wire}", of_bound)))),
+        ("wire bytes", in_bytes(cost.wire_bytes), "; ".join(filter(None, (f"per device{all_wire}", of_bound(plan))))),
         ("compute", in_seconds(cost.compute_s), f"{in_flops(cost.flops)} per device{all_flops}"),
         ("communication", in_seconds(cost.communication_s), share),
         ("peak memory", in_bytes(cost.peak_bytes), f"of {in_bytes(plan.capacity_bytes)} per device"),
