@@ -54,7 +54,7 @@ def part_of(blocks: Values, mesh: Mesh, needed: Iterable[str] = ()) -> Part:
         if axis in stays or (stride != 0 and size > 1)
     )
     index = tuple(slice(None) if axis in kept else 0 for axis in mesh.names)
-    return Part(blocks[index], kept)
+    return Part(blocks[(*index, ...)], kept)  # of a number an array still, in which each operation may round
 
 
 def regroup(values: Values, labels: Sequence[Label], groups: Sequence[Sequence[Label]]) -> Values:

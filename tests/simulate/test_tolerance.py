@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc import simulate
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.functions import FUNCTIONS, NAMED, Gives
 from shardc.machines.comparison import Verdict, report_of
 from shardc.simulate import Coins
 from shardc.simulate.stochastic import Inexact, Precision
@@ -78,6 +79,24 @@ def test_each_operation_of_numpy_rounds_and_choosing_does_not():
     assert not held(np.asarray(x) * 3.3), "without it nothing rounds"
     product = np.matmul(x, x)  # in the accumulator's type, or nearly
     assert not held(product) and np.allclose(product, np.asarray(x) @ np.asarray(x), rtol=1e-5)
+
+
+OF_ONE = [row for row in FUNCTIONS.values() if row.arity == 1 and row.name in NAMED]
+
+
+@pytest.mark.parametrize("name", [row.name for row in OF_ONE if not row.over_dims and row.gives is not Gives.BOOL])
+@settings(max_examples=5)
+@given(st.floats(-3, 3, width=32), st.sampled_from([{"X": 2}, {"X": 1}, {"X": 3, "Y": 2}]))
+def test_a_number_is_rounded_as_an_array_of_one_is(name, value, mesh):
+    """What `gelu` loses where it nearly cancels, at −2, it loses in a number as well; once it did in arrays alone."""
+    found = []
+    for dims in ("", "I"):
+        schedule = shardc.plan(f"{name}(A[{dims}]) → T[{dims}]", mesh=mesh, dims={"I": 1}, dtype="f32").schedule
+        found.append(
+            [simulate.run(schedule, [np.full((1,) * len(dims), value)], coins=Coins(s, False)) for s in range(4)]
+        )
+    for (of_number,), (of_array,) in zip(*found, strict=True):
+        np.testing.assert_array_equal(of_number.reshape(-1), of_array.reshape(-1))
 
 
 def test_copies_are_rounded_alike():
