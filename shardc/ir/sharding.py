@@ -122,6 +122,12 @@ def with_dim(array: Array, dim: str, size: int) -> Array:
     return replace(array, dims=(dim, *array.dims), shape=(size, *array.shape), sharding=sharding)
 
 
+def row_of(array: Array) -> Array:
+    """What an array is at an index of its first dim, which each device holds whole."""
+    sharding = Sharding(array.sharding.dims[1:], array.sharding.unreduced)
+    return replace(array, dims=array.dims[1:], shape=array.shape[1:], sharding=sharding)
+
+
 def spell_axes(axes: Iterable[str]) -> str:
     """`XY` for one-letter axes, `{data,model}` for several longer ones."""
     axes = tuple(axes)

@@ -13,7 +13,7 @@ from shardc.cost.received import received
 from shardc.io.text import json_text
 from shardc.io.units import in_bytes
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Cost, Loop, Schedule, Step, Strategy, operands_of
+from shardc.ir.plan import Cost, Loop, Schedule, Step, Strategy, operands_of, single_steps
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.planner import PlannedLoop, PlannedProgram, PlannedStatement, Written, as_written
@@ -176,8 +176,9 @@ def view(planned: PlannedProgram, model: LinkModel, asked: Program, asked_model:
 
 
 def _written(found: Written, mesh: Mesh) -> WrittenView:
-    shown = (replace(_step(done.step, done.values, mesh), trips=done.times) for done in found.steps)
-    return WrittenView(found.wire_bytes, found.time_s, tuple(shown))
+    every = single_steps(found.block)
+    shown = (replace(_step(done.step, done.block.values, mesh), trips=done.times) for done in every)
+    return WrittenView(found.cost.wire_bytes, found.cost.time_s, tuple(shown))
 
 
 def _warnings(cost: Cost, model: LinkModel) -> Iterator[str]:

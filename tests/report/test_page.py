@@ -97,7 +97,7 @@ def test_the_sections_are_there_and_say_what_the_table_says():
 
 
 def test_of_a_long_program_the_bound_is_said_in_bytes():
-    """Of attention over positions that are sharded a number for each device's rows is proved: no measure of the plan."""
+    """Of attention over sharded positions a number for each device's rows is proved: no measure of the plan."""
     text = "S = q[T_X, E] ·_E k[U_X, E]; P = softmax_U(S); O[T_X, E] = P ·_U v[U_X, E]"
     plan = shardc.plan(text, mesh={"X": 8}, dims={"T": 4096, "E": 128})
     assert plan.cost.wire_bytes > 10 * plan.bound.wire_bytes > 0

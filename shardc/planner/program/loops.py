@@ -60,6 +60,17 @@ def add_all(
     return progress, tuple(planned)
 
 
+def turned(before: Array, dims: tuple[str, ...], model: CostModel) -> tuple[Array, StepCost]:
+    """An array with its dims in this order, and what that costs."""
+    order = [before.dims.index(dim) for dim in dims]
+    sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
+    after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
+    size = before.local_bytes(model.mesh)
+    amount = Amount(0, size, size, before.dtype)
+    spelled = partial(model.alone.memory_formula, [before], [after], amount)
+    return after, StepCost(0, 0, model.alone.product_s(amount), spelled)
+
+
 @dataclass(frozen=True, slots=True)
 class _Trip:
     """A body that was planned. `around` has the values outside that its fixed and its scanned inputs are."""
@@ -163,15 +174,10 @@ class _Looped:
         before = progress.values[value]
         if before.dims == dims:
             return progress, value
-        order = [before.dims.index(dim) for dim in dims]
-        sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
-        after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
-        alone, size = progress.problem.model.alone, before.local_bytes(self.program.mesh)
-        amount = Amount(0, size, size, before.dtype)
-        cost = StepCost(0, 0, alone.product_s(amount), partial(alone.memory_formula, [before], [after], amount))
+        after, cost = turned(before, dims, progress.problem.model)
         rule = Rule(f"rows along {self.loop.dim}")
-        progress, (turned,) = progress.append(Einsum(), (value,), [after], self.number, cost, rule)
-        return progress, turned
+        progress, (found,) = progress.append(Einsum(), (value,), [after], self.number, cost, rule)
+        return progress, found
 
     # --- the body
 

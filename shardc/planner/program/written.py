@@ -6,22 +6,22 @@ is used, and nothing is kept for a later statement but what its text says. The s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from shardc.cost.model import CostModel
+from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.operations import IllegalMove
-from shardc.ir.plan import Block, Rule, StatementNumber, Step, ValueNumber
+from shardc.ir.plan import Block, Cost, Einsum, Loop, Rule, Schedule, StatementNumber, Step, ValueNumber
 from shardc.ir.program import For, Program, Statement, bound_by, same_array
-from shardc.ir.sharding import Array, Axes, Sharding, with_dim
-from shardc.lowering.timed import gathers_beside_products
+from shardc.ir.sharding import Array, Axes, Sharding, row_of, with_dim
 from shardc.planner.options import Objective
+from shardc.planner.planned import settled
 from shardc.planner.problem import Problem
+from shardc.planner.program.loops import turned
 from shardc.planner.statement.build import NAMED, Builder
 from shardc.planner.statement.nodes import named_edges
 from shardc.planner.statement.reductions import across, is_across
@@ -36,64 +36,29 @@ class _NoRule(Exception):
     """The book has no rule for this."""
 
 
-class Done(NamedTuple):
-    """A step, and how often it is done; `values` are those that it names."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The steps, priced as a plan's are, and what all of them cost."""
 
-    step: Step
-    times: int
-    values: Sequence[Array]
-
-
-class Written(NamedTuple):
-    """The steps in order, a loop's once with the number of its trips, and the seconds of all."""
-
-    steps: tuple[Done, ...]
-    time_s: float
-
-    @property
-    def wire_bytes(self) -> int:
-        return sum(done.times * done.step.cost.wire_bytes for done in self.steps)
+    block: Block
+    cost: Cost
 
 
 def as_written(program: Program, model: CostModel, given: Sequence[Array]) -> Written | None:
     """The program from inputs that lie so; None where the rules lead nowhere."""
     try:
-        writer = _Writer(Problem(program, model, Objective.TIME, program.mesh.names), given)
-        steps = _settled(tuple(writer.all()), {dim for dim, _ in program.sizes}, model)
-        return Written(steps, _time_s(steps, model))
+        found = settled(written_schedule(program, model, given), model)
+        return Written(found.block, cost_of(found, model))
     except (IllegalMove, ShardcError, _NoRule):
         return None
 
 
-def _settled(steps: Sequence[Done], dims: Collection[str], model: CostModel) -> tuple[Done, ...]:
-    """Steps priced as a plan's are, once all stand: those of a loop, and those around, are a block each."""
-    if model.alone.measured is None:
-        return tuple(steps)
-    from shardc.cost.settled import settled_block  # as in `cost.sums`
-
-    found, blocks = list(steps), dict[int, list[int]]()
-    for place, done in enumerate(steps):
-        blocks.setdefault(id(done.values), []).append(place)
-    for places in blocks.values():
-        every, values = tuple(steps[place].step for place in places), tuple(steps[places[0]].values)
-        read, left = ({value for step in every for value in step.operands}, [v for step in every for v in step.results])
-        block = Block(values, (), tuple(value for value in left if value not in read), every)
-        for place, step in zip(places, settled_block(block, dims, model).steps, strict=True):
-            found[place] = steps[place]._replace(step=step)
-    return tuple(found)
-
-
-def _time_s(steps: Sequence[Done], model: CostModel) -> float:
-    """As a plan's: what stands together is one block."""
-    if not gathers_beside_products(model.target):
-        return sum(done.times * done.step.cost.time_s for done in steps)
-    from shardc.cost.prefetch import time_of_steps  # with what prices rings, as in `cost.sums`
-
-    time = 0.0
-    for times, every in groupby(steps, lambda done: done.times):
-        block = list(every)
-        time += times * time_of_steps([done.step for done in block], block[-1].values, model)
-    return time
+def written_schedule(program: Program, model: CostModel, given: Sequence[Array]) -> Schedule:
+    """Raises IllegalMove, ShardcError or _NoRule where the rules lead nowhere."""
+    writer = _Writer(Problem(program, model, Objective.TIME, program.mesh.names), given)
+    writer.write()
+    results = (program.results[place] for place in program.outputs)
+    return Schedule(program, writer.block([result.name for result in results]))
 
 
 class _Writer:
@@ -102,19 +67,23 @@ class _Writer:
     def __init__(self, problem: Problem, given: Sequence[Array]) -> None:
         names = {array.name for array in given} | {bound.name for bound in problem.program.results}
         self.problem = problem
+        self.inputs = len(given)
         self.builder = Builder(problem, list(given), [], StatementNumber(0), "", names)
         # Per name the values that hold it, the last last.
         self.held: dict[str, list[ValueNumber]] = {a.name: [ValueNumber(n)] for n, a in enumerate(given)}
 
-    def all(self) -> Iterator[Done]:
+    def write(self) -> None:
         """Every step of every statement."""
         for number, statement in enumerate(self.problem.program.statements):
-            first = len(self.builder.steps)
             if isinstance(statement, For):
-                yield from self._looped(StatementNumber(number), statement)
+                self._looped(StatementNumber(number), statement)
             else:
                 self._statement(StatementNumber(number), statement)
-                yield from (Done(step, 1, self.builder.values) for step in self.builder.steps[first:])
+
+    def block(self, names: Iterable[str]) -> Block:
+        """The steps so far, which leave these."""
+        inputs, outputs = tuple(map(ValueNumber, range(self.inputs))), tuple(self.held[name][-1] for name in names)
+        return Block(tuple(self.builder.values), inputs, outputs, tuple(self.builder.steps))
 
     def _statement(self, number: StatementNumber, statement: Statement) -> None:
         builder, first = self.builder, len(self.builder.steps)
@@ -248,41 +217,45 @@ class _Writer:
 
     # --- loops
 
-    def _looped(self, number: StatementNumber, loop: For) -> Iterator[Done]:
+    def _looped(self, number: StatementNumber, loop: For) -> None:
         """What is carried as it is asked for, each trip, and back to where it is carried."""
         self.builder.statement, program = number, self.problem.program
-        (trips,), first = program.shape((loop.dim,)), len(self.builder.steps)
-        asked = {bound.name: bound.pattern for bound in bound_by(loop)}
+        (trips,), asked = program.shape((loop.dim,)), {bound.name: bound.pattern for bound in bound_by(loop)}
         carried = [self._lying(self.held[name][-1], asked[name], name) for name in loop.carried]
-        scanned = [self._row(array.name, array.dims, loop.dim) for array in loop.scanned]
-        yield from (Done(step, 1, self.builder.values) for step in self.builder.steps[first:])
+        rows = [self._rows(array.name, array.dims, loop.dim) for array in loop.scanned]
         outside = [*(self.held[name][-1] for name in loop.fixed), *carried]
         given = [replace(self.builder.values[v], name=a.name) for v, a in zip(outside, loop.takes, strict=False)]
+        scanned = [row_of(self.builder.values[value]) for value in rows]
         body = _Writer(self.problem.within(program.inside(loop)), [*given, *scanned])
-        yield from (done._replace(times=trips * done.times) for done in body.all())
-        first = len(body.builder.steps)
+        body.write()
         for name, value in zip(loop.carried, carried, strict=True):
-            body._at(body.held[name][-1], self._sharding(value), name)
-        yield from (Done(step, trips, body.builder.values) for step in body.builder.steps[first:])
-        for name, value in zip(loop.carried, carried, strict=True):
-            self._bind(name, value, anew=True)
-        for array in loop.stacked:
-            row = with_dim(body.builder.values[body.held[array.name][-1]], loop.dim, trips)
-            self._hold(replace(row, name=array.name), array.dims)
+            back = body._at(body.held[name][-1], self._sharding(value), name)
+            body._bind(name, back, anew=False)
+        op = Loop(loop.dim, trips, loop.down, body.block(loop.leaves), len(loop.fixed), len(loop.carried))
+        self._left(loop, op, (*outside, *rows))
 
-    def _row(self, name: str, dims: tuple[str, ...], along: str) -> Array:
-        """What a trip has of an array, whose rows every device has whole."""
+    def _left(self, loop: For, op: Loop, operands: tuple[ValueNumber, ...]) -> None:
+        """The loop, and what it leaves under its names: what is stacked has the dim first."""
+        arrays = [op.body.values[number] for number in op.body.outputs]
+        arrays[op.carried :] = (with_dim(row, op.dim, op.trips) for row in arrays[op.carried :])
+        first = len(self.builder.values)
+        results = tuple(map(ValueNumber, range(first, first + len(arrays))))
+        self.builder.values += (replace(array, name=name) for array, name in zip(arrays, loop.leaves, strict=True))
+        cost = loop_cost(op.dim, op.trips, op.body)
+        self.builder.steps.append(Step(op, operands, results, self.builder.statement, cost, _AS_WRITTEN))
+        for value, bound in zip(results, bound_by(loop), strict=True):
+            self._bind(bound.name, self._turned(value, bound.dims, op.dim), anew=True)
+
+    def _rows(self, name: str, dims: tuple[str, ...], along: str) -> ValueNumber:
+        """An array whose rows every device has whole, the dim of these first."""
         place, value = dims.index(along), self.held[name][-1]
         axes = self._sharding(value).dims
         value = self._at(value, replace(self._sharding(value), dims=(*axes[:place], (), *axes[place + 1 :])), name)
-        array, keep = self.builder.values[value], [n for n in range(len(dims)) if n != place]
-        sharding = replace(array.sharding, dims=tuple(array.sharding.dims[n] for n in keep))
-        return Array(name, tuple(dims[n] for n in keep), tuple(array.shape[n] for n in keep), sharding, array.dtype)
+        return self._turned(value, (along, *(dim for dim in dims if dim != along)), along)
 
-    def _hold(self, array: Array, dims: tuple[str, ...]) -> None:
-        """What a loop stacked, with its dims in this order."""
-        order = [array.dims.index(dim) for dim in dims]
-        sharding = replace(array.sharding, dims=tuple(array.sharding.dims[place] for place in order))
-        shape = tuple(array.shape[place] for place in order)
-        self.builder.values.append(replace(array, dims=dims, shape=shape, sharding=sharding))
-        self._bind(array.name, ValueNumber(len(self.builder.values) - 1), anew=True)
+    def _turned(self, value: ValueNumber, dims: tuple[str, ...], along: str) -> ValueNumber:
+        before = self.builder.values[value]
+        if before.dims == dims:
+            return value
+        after, cost = turned(before, dims, self.problem.model)
+        return self.builder.append(Einsum(), (value,), after, cost, Rule(f"rows along {along}"))
