@@ -14,6 +14,7 @@ from shardc.compiled.hlo.text import read_hlo
 from shardc.compiled.replay.replay import replay
 from shardc.compiled.replay.timeline import Timeline
 from shardc.cost.allocation import Allocation
+from shardc.cost.bounds import times_bound
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
 from shardc.io.units import in_bytes, in_seconds
@@ -115,7 +116,7 @@ class Comparison:
         for name in own | other:
             yield name, _tallied(own.get(name)), _tallied(other.get(name)), ""
         yield _row("wire bytes", ours.wire_bytes, theirs.wire_bytes, in_bytes)
-        if self.bound_wire_bytes:
+        if times_bound(ours.wire_bytes, self.bound_wire_bytes) is not None:
             bounds = [f"{side.wire_bytes / self.bound_wire_bytes:.2f}×" for side in (ours, theirs)]
             yield f"of the bound, {in_bytes(self.bound_wire_bytes)}", bounds[0], bounds[1], ""
         if ours.memory is not None and theirs.memory is not None:

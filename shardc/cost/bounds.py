@@ -28,6 +28,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Sharding
 
 FEW = 4  # shares
+_TELLING = 10  # times a bound: of more, the bound says more of itself than of a plan
 _LESS = 1 - 1e-13  # sums of floats round, and so does the order of axes
 
 
@@ -56,6 +57,11 @@ _KINDS = (
     _Kind(lambda axes: AllToAll(axes, 0, 1), lambda n: 1, lambda n: n - 1),
     _Kind(lambda axes: CollectivePermute(axes, ()), lambda n: 1, lambda n: n),
 )
+
+
+def times_bound(wire_bytes: int, bound: int) -> float | None:
+    """How many times a bound so many bytes are; None where it is too little to say anything of them."""
+    return wire_bytes / bound if bound and wire_bytes < _TELLING * bound else None
 
 
 def rate_bound(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
+from shardc.cost.bounds import times_bound
 from shardc.io.units import in_bytes, in_flops, in_seconds
 from shardc.ir.sharding import spell_axes
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView
@@ -15,7 +16,6 @@ from shardc.rules.products import CASES
 _COLUMNS = ("step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
 DEFAULT_TOP = 3
 _WIDEST = 80  # characters of steps in a line
-_TELLING = 10  # times the lower bound: above, the bound says more of itself than of the plan
 
 
 def table(plan: PlanView, top: int = DEFAULT_TOP) -> str:
@@ -195,8 +195,8 @@ def of_bound(plan: PlanView) -> str:
     bound = plan.bound.wire_bytes
     if not bound:
         return ""
-    times = plan.cost.wire_bytes / bound
-    return f"{times:.2f}× the lower bound" if times < _TELLING else f"{in_bytes(bound)} are proved to be needed"
+    times = times_bound(plan.cost.wire_bytes, bound)
+    return f"{in_bytes(bound)} are proved to be needed" if times is None else f"{times:.2f}× the lower bound"
 
 
 def _bound(plan: PlanView) -> str:
