@@ -19,7 +19,7 @@ from shardc.report.pictures import (
 from shardc.report.pictures.picture import Picture
 from shardc.report.pictures.plan import Pictured
 from shardc.report.pictures.steps import LEGEND, step_name
-from shardc.report.table import as_written, describe, instead, of_bound, on_all, operation, ratio, remark
+from shardc.report.table import as_written, describe, formula, instead, of_bound, on_all, operation, ratio, remark
 from shardc.report.verification import verification_table
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
 from shardc.rules.products import CASES
@@ -133,7 +133,7 @@ def _steps(own: Sequence[tuple[Done, StepView]], room: Room) -> Element:
             in_bytes(step.bytes),
             in_bytes(step.wire_bytes),
             in_seconds(step.time_s),
-            tag("span", step.formula, class_="code"),
+            tag("span", formula(step), class_="code"),
             remark(step),
         ]
         for done, step in own[: room.steps]
