@@ -160,17 +160,23 @@ class Account:
 
     def _leaves(self, expr: Expr) -> tuple[_Leaf, ...]:
         """What is read where a value is: itself where it lies in memory, else what it is computed of."""
+        if isinstance(expr, Use):
+            return self._lying(expr, self.readers.key(expr))
         key = self.readers.key(expr)
         if key not in self.made:
             self.made[key] = self._lying(expr, key)
         return self.made[key]
+
+    def _seen_as(self, use: Use, leaf: _Leaf) -> _Leaf:
+        """What is read where a value is, by the dims of this use."""
+        return leaf._replace(dims=self.readers.renamed(use, leaf.dims))
 
     def _lying(self, expr: Expr, key: Met) -> tuple[_Leaf, ...]:
         leaf = _Leaf(key, frozenset(expr.dims), expr.dtype)
         match expr:
             case Use():
                 made = self.readers.made_by(expr)
-                return (leaf,) if made is None else self._leaves(made)
+                return (leaf,) if made is None else tuple(self._seen_as(expr, each) for each in self._leaves(made))
             case Named():
                 for below in operands(expr):
                     self._leaves(below)
@@ -222,7 +228,7 @@ class Account:
         dims = _loop_dims(expr)
         whole = {each.key for each in leaves if each.dims == dims}
         is_sum = not is_of_elements(expr)
-        every = (each for each in self._open_to(dims, whole | behind.near, behind.far))
+        every = (each for each in self._open_to(dims, whole, behind))
         found = next((each for each in every if not (is_sum and self._meets_others(each))), None)
         if found is None:
             found = _Loop(dims, None)
@@ -239,19 +245,22 @@ class Account:
         if not self._is_leaf(operand):
             self.told.setdefault(self.readers.key(operand), _Told(frozenset(read), written=False))
 
-    def _open_to(self, dims: frozenset[str], read: AbstractSet[Met], far: AbstractSet[Met]) -> list[_Loop]:
+    def _open_to(self, dims: frozenset[str], whole: AbstractSet[Met], behind: _Behind) -> list[_Loop]:
         """Loops that have some of what is read at hand, and leave nothing that has to be there before; those with tiles
-        first."""
+        first. What is read whole may have other names there: `T[M, L] + S[M, L]` of `T[I, L]`."""
+        near = whole | behind.near
         found = [
             each
             for each in self.loops
-            if each.dims == dims and each.at_hand & read and far.isdisjoint({*each.members, _tiles(each)})
+            if each.at_hand & (near if each.dims == dims else whole)
+            and len(each.dims) == len(dims)
+            and behind.far.isdisjoint({*each.members, _tiles(each)})
         ]
         return sorted(found, key=lambda each: each.tiles is None)
 
     def _meets_others(self, loop: _Loop) -> bool:
         """Whether a product's tiles meet another array in a loop, which then takes no sum (`lowering.apart`)."""
-        return loop.tiles is not None and any(self._new(key, loop, (loop.tiles.key,)) for key in loop.members)
+        return loop.tiles is not None and any(self._new(key, (loop.tiles.key,)) for key in loop.members)
 
     # --- what a loop takes
 
@@ -263,7 +272,7 @@ class Account:
         written, alone = loop.tiles is not None, loop.tiles is None and len(loop.members) == 1
         elements = [key for key in loop.members if is_of_elements(self.roots[key])]
         for key in elements:
-            new = self._new(key, loop, at_hand)
+            new = self._new(key, at_hand)
             bare = alone and self._is_bare(self.roots[key])
             yield key, _Told(frozenset(new), not in_place, written and not in_place, bare=bare)
             at_hand.update(new)
@@ -271,7 +280,7 @@ class Account:
         sums = [key for key in loop.members if key not in elements]
         passes = Passes() if written else self._passes_of_sums(sums)
         for key in sums:
-            new = self._new(key, loop, at_hand)
+            new = self._new(key, at_hand)
             at_hand.update(new)
             yield key, _Told(frozenset(new[1:] if any(passes) else new), True, passes=passes)
             passes = Passes()
@@ -280,9 +289,11 @@ class Account:
         lying = all(self._is_leaf(self.roots[key].operands[0]) for key in sums)
         return Passes(largest=int(lying), computed=int(not lying))
 
-    def _new(self, key: Met, loop: _Loop, at_hand: Collection[Met]) -> list[Met]:
-        leaves = (leaf for below in self.roots[key].operands for leaf in self._leaves(below))
-        return [*dict.fromkeys(leaf.key for leaf in leaves if leaf.dims == loop.dims and leaf.key not in at_hand)]
+    def _new(self, key: Met, at_hand: Collection[Met]) -> list[Met]:
+        root = self.roots[key]
+        dims = _loop_dims(root)
+        leaves = (leaf for below in root.operands for leaf in self._leaves(below))
+        return [*dict.fromkeys(leaf.key for leaf in leaves if leaf.dims == dims and leaf.key not in at_hand)]
 
     def _is_read_elsewhere(self, loop: _Loop) -> bool:
         """Whether what the tiles are of is read by more than is done with them."""

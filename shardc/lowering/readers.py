@@ -8,7 +8,7 @@ A name stands for what the one statement binds to it, wherever statements end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -34,9 +34,10 @@ class Reader(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Of each value what reads it: a kind, and that value."""
+    """Of each value what reads it: a kind, and that value. Under other dims, as `h[B, S, D]` of `h[B, T, D]`, it is the
+    same value."""
 
-    bound: Mapping[str, Expr]  # by the one statement that binds the name
+    bound: Mapping[str, Statement]  # the one statement that binds the name
     ends: AbstractSet[Met]  # what the program leaves, and what loops read
     by: Mapping[Met, list[tuple[Reader, Met]]]
 
@@ -47,7 +48,7 @@ class Readers:
         given = {array.name for array in program.inputs}  # in a loop, what is carried is given, and bound anew
         in_loops = {name for each in program.statements if isinstance(each, For) for name in read_by(each)}
         outputs = {program.results[place].name for place in program.outputs}
-        bound = {each.name: each.expr for each in straight if times[each.name] == 1 and each.name not in given}
+        bound = {each.name: each for each in straight if times[each.name] == 1 and each.name not in given}
         found, by = cls(bound, set(), {}), dict[Met, list[tuple[Reader, Met]]]()
         for each in straight:
             for reader, below in _read(each.expr):
@@ -60,13 +61,18 @@ class Readers:
         """A name's is that of what it is bound to."""
         if isinstance(expr, Use):
             made = self.made_by(expr)
-            return (expr.name, expr.dims) if made is None else self.key(made)
+            return expr.name if made is None else self.key(made)
         return met(expr)
 
     def made_by(self, use: Use) -> Expr | None:
-        """What a name is bound to; None of what is given, and where its dims are named anew."""
+        """What a name is bound to; None of what is given, and where it is transposed."""
         made = self.bound.get(use.name)
-        return made if made is not None and made.dims == use.dims else None
+        return made.expr if made is not None and made.expr.dims == made.dims else None
+
+    def renamed(self, use: Use, dims: Iterable[str]) -> frozenset[str]:
+        """Some dims of what a name is bound to, as this use names them."""
+        names = dict(zip(self.bound[use.name].dims, use.dims, strict=True))
+        return frozenset(names.get(dim, dim) for dim in dims)
 
     def is_needed(self, key: Met, grows: bool) -> bool:
         """Whether a value is written for itself: at the end of a program, and for what needs it as a whole; products

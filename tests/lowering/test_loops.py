@@ -1,9 +1,11 @@
 """What operations read and write of a device's memory, by the loops that the compiler makes of a program's text."""
 
+from dataclasses import replace
+
 import pytest
 
 import shardc
-from shardc.ir.expressions import Call, Product, parts_of
+from shardc.ir.expressions import Call, Product, Use, parts_of
 from shardc.ir.program import Statement
 from shardc.lowering.loops import account_of
 from shardc.lowering.streams import Passes
@@ -142,6 +144,27 @@ def test_where_statements_end_changes_nothing(text):
     wanted = CASES[text]
     if "return" not in text:
         assert found_of(shardc.parse(split, mesh="X=2")) == wanted
+
+
+def under_other_dims(expr, names):
+    """The expression with its dims named so."""
+    dims = {"dims": tuple(names(dim) for dim in expr.dims)}
+    if isinstance(expr, Use):
+        return replace(expr, **dims)
+    over = {"over": tuple(names(dim) for dim in expr.over)} if isinstance(expr, Call) else {}
+    return replace(expr, operands=tuple(under_other_dims(below, names) for below in expr.operands), **dims, **over)
+
+
+@pytest.mark.parametrize("text", [text for text in CASES if ";" in text])
+def test_what_dims_are_called_changes_nothing(text):
+    """`T[I, J] = …; C[M, N] = relu(T[M, N])`: each statement has names of its own for all dims, as `K[B, S, E] =
+    h[B, S, D] · W[D, E]` has for the T of h."""
+    program = shardc.parse(text, mesh="X=2")
+    statements = []
+    for number, each in enumerate(program.statements):
+        expr = under_other_dims(each.expr, lambda dim, number=number: f"{dim}{number}")
+        statements.append(replace(each, expr=expr, dims=expr.dims))
+    assert found_of(replace(program, statements=tuple(statements))) == CASES[text]
 
 
 def test_what_a_loop_carries_is_read_and_written_in_each_trip():
