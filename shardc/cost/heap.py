@@ -79,6 +79,7 @@ class Buffers:
     _apart: set[int] = field(default_factory=set)
     _in_memory: set[int] = field(default_factory=set)
     _brought: set[int] = field(default_factory=set)
+    _first: set[int] = field(default_factory=set)
     _outputs: dict[int, int] = field(default_factory=dict)  # of each output when it is written
 
     def take(self, size: int, apart: bool = False) -> int:
@@ -89,10 +90,14 @@ class Buffers:
         self._orders.append((True, len(self._sizes) - 1))
         return len(self._sizes) - 1
 
-    def brings(self, size: int) -> int:
-        """A copy on the chip of what lies in memory, for which others have less room there; its number."""
-        self._brought.add(len(self._sizes))
-        return self.take(size, apart=True)
+    def brings(self, size: int, before_all: bool = False) -> int:
+        """A copy on the chip of what lies in memory, for which others have less room there; its number. What is brought
+        before all others has its place, whatever they need."""
+        number = self.take(size, apart=True)
+        self._brought.add(number)
+        if before_all:
+            self._first.add(number)
+        return number
 
     def give_back(self, number: int) -> None:
         self._orders.append((False, number))
@@ -135,7 +140,8 @@ class Buffers:
         if self.in_loop:
             self.stays_in_memory(*spans)
         may_lie_there = spans.keys() - self._outputs.keys() - self._in_memory
-        kept = on_chip({number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}, self.room)
+        lives = {number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}
+        kept = on_chip(lives, self.room, self._first)
         kept |= self._brought
         return kept | self._within_outputs({number: span for number, span in spans.items() if number not in kept})
 

@@ -1,12 +1,13 @@
 """Which temporaries stay in memory on the chip: those that find a place there for as long as they live.
 
-The largest choose first, each the smallest gap between those that live at the same time. In room for 4, of buffers of
-2, 2 and 1 that live together the last is left in memory; if it lives after the first, none is.
+An argument that is brought before the program starts chooses first; then the largest, each the smallest gap between
+those that live at the same time. In room for 4, of buffers of 2, 2 and 1 that live together the last is left in memory;
+if it lives after the first, none is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 
@@ -18,12 +19,12 @@ class Life(NamedTuple):
     end: int
 
 
-def on_chip(lives: Mapping[int, Life], room: int) -> set[int]:
-    """The buffers, by their numbers, that fit in so many bytes."""
+def on_chip(lives: Mapping[int, Life], room: int, first: Collection[int] = ()) -> set[int]:
+    """The buffers, by their numbers, that fit in so many bytes; some choose `first`."""
     if not room:
         return set()
     placed: dict[int, tuple[Life, int]] = {}
-    for number in sorted(lives, key=lambda number: (-lives[number].size, number)):
+    for number in sorted(lives, key=lambda number: (number not in first, -lives[number].size, number)):
         place = _place(lives[number], placed.values(), room)
         if place is not None:
             placed[number] = (lives[number], place)

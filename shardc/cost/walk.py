@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -57,12 +57,25 @@ class Walk:
             each = self.groups.blocks.get(step.results[0])
             if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
                 self.laid[step.result] = self.heap.take(self.sizes[step.result])
+        early = self._brought_early(steps)
+        number = None if early is None else self.heap.brings(self.sizes[early], before_all=True)
         for step in steps:
             self._step(step, self.forms[step.results])
+            if number is not None and early is not None and self.last[early] is step:
+                self.heap.give_back(number)
         for value in self.schedule.outputs:  # what is passed on is copied at the end
             if value in self.schedule.inputs:
                 self.heap.becomes_output(self.heap.take(self.sizes[value]))
         return self.heap.temporary_bytes
+
+    def _brought_early(self, steps: Sequence[Step]) -> int | None:
+        """The argument that is brought to the chip before the program starts, if one is."""
+        if self.loop is not None:
+            return None
+        products = (step for step in steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
+        read = {value for step in products for value in step.operands if value in self.schedule.inputs}
+        fits = [value for value in read if tpu.is_brought_early(self.sizes[value], self.heap.room)]
+        return max(fits, key=lambda value: (self.sizes[value], -value), default=None)
 
     def _step(self, step: Step, form: Form) -> None:
         if isinstance(form, Looped):

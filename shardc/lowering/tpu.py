@@ -281,6 +281,16 @@ def on_chip(target: Target) -> int:
 
 @seen(
     "0.0.42.1",
+    "of 16 programs on v5e with products each brought the largest argument that a product reads as it is, and that has "
+    "room, before it started, and kept it until its last use: a weight of 64 MiB left a result of 64 or 96 in memory",
+)
+def is_brought_early(size: int, room: int) -> bool:
+    """Whether an argument of so many bytes may be brought to a chip with so much room before a program starts."""
+    return size <= room
+
+
+@seen(
+    "0.0.42.1",
     "on v5e a collective but an AllReduce begins as soon as what it reads is there, to be hidden beside products, and "
     "what leads to one goes before what does not: of a feed-forward block with its gradients both gathered weights lay "
     "in memory until the last product, 1,792 MiB beside 1,280 on v5p. Of two rings that add up, all partial products "

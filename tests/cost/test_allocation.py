@@ -60,6 +60,7 @@ def test_the_largest_choose_their_place_on_the_chip_first():
     two, other, one, later = Life(2, 0, 2), Life(2, 0, 2), Life(1, 0, 2), Life(1, 2, 3)
     assert on_chip(dict(enumerate((one, two, other))), 4) == {1, 2}
     assert on_chip(dict(enumerate((two, other, later))), 4) == {0, 1, 2}
+    assert on_chip(dict(enumerate((one, two, other))), 4, first=[0]) == {0, 1}
 
 
 MIB = 2**20

@@ -96,6 +96,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (tpu.is_brought_early, [((64 * MIB, 112 * MIB), True), ((128 * MIB, 112 * MIB), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),
     (tpu.pieces_off_chip, [((4, 8 * MIB, False), 0), ((4, 8 * MIB, True), 3), ((8, 8 * MIB, False), 4)]),
     (tpu.sends_rows, [(((8, 64),), True), (((8, 128),), False), (((8, 8, 64),), False)]),
