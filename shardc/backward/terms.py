@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from shardc.ir.functions import COMPARISONS
 from shardc.ir.sharding import Dims
 
 _MARK = re.compile("\0([^\0]*)\0([^\0]*)\0")
@@ -57,8 +58,11 @@ def call(name: str, *arguments: Term, over: Dims = (), keeps: bool = True) -> Te
 
 
 def sign(left: Term, operator: str, right: Term) -> Term:
-    """An operator between two operands. Where each lacks dims of the other the left one is spread along them."""
-    if not (set(left.dims) <= set(right.dims) or set(right.dims) <= set(left.dims)):
+    """An operator between two operands. Where each lacks dims of the other the left one is spread along them, but where
+    the notation meets each with each: `index_T >= index_S`, `index_T - index_S`."""
+    is_nested = set(left.dims) <= set(right.dims) or set(right.dims) <= set(left.dims)
+    are_positions = not any(uses(left.text + right.text))
+    if not (is_nested or are_positions or operator in COMPARISONS):
         left = spread(left, right.dims)
     return Term(f"({left.text} {operator} {right.text})", joined(left, right))
 

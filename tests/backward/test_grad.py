@@ -415,3 +415,13 @@ def test_the_command_prints_a_program_that_can_be_planned():
     assert planned.returncode == 0 and "ReduceScatter" in planned.stdout
     fields = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
     assert shardc.parse(json.loads(fields)["program"])
+
+
+def test_a_mask_of_positions_stands_in_the_gradient_as_it_was_written():
+    """Both sides of a comparison are met each with each; once one was multiplied by ones along the other's dim."""
+    text = "S[T_X, U] = where(and(index_T >= index_U, index_T - index_U < 8), q[T_X, E] ·_E k[U, E] + b[T_X, U], -inf)"
+    found = str(shardc.grad(shardc.parse(text, mesh="X=2", dims="T=16,U=16,E=4")))
+    assert (
+        "where(and(index_T >= index_U, index_T - index_U < 8), dS" in found.replace("[T_X, U]", "")
+        and "0 ⊙" not in found
+    )
