@@ -1,11 +1,14 @@
 """Sums of tables, minimised over all states: against every assignment; bounds, and what pruning leaves."""
 
 from itertools import product
+from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardc.planner.whole import eliminate
 from shardc.planner.whole.eliminate import Factor, easier, improved_at_once, solve
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.prune import prune
@@ -31,11 +34,14 @@ def least(sizes, factors):
     return min(NEVER, min(sum(int(f.table[tuple(each[n] for n in f.nodes)]) for f in factors) for each in every))
 
 
+@pytest.mark.parametrize("large", [1, eliminate.LARGE])
 @settings(max_examples=200, deadline=None)
-@given(sums())
-def test_elimination_finds_the_least_sum(case):
+@given(case=sums())
+def test_elimination_finds_the_least_sum(large, case):
+    """Tables made at once, and for one state of a node after another."""
     sizes, factors = case
-    found, best = solve(sizes, factors), least(*case)
+    with mock.patch.object(eliminate, "LARGE", large):
+        found, best = solve(sizes, factors), least(*case)
     assert found.price == found.bound == best
 
 

@@ -75,10 +75,6 @@ class DigitWays:
         self.left -= count
         return self._known.setdefault(key, list(self._found(expr, ends, ways)))
 
-    @property
-    def has_any(self) -> bool:
-        return any(self._known.values())
-
     def _key(self, expr: Product, ends: Sequence[End]) -> _Key:
         """Products that differ in their dims' names alone are one."""
         every = (*(operand.dims for operand in expr.operands), expr.dims)

@@ -22,7 +22,7 @@ MOST = 6_000_000  # entries of a table
 SMALL = 20_000  # entries of a table that is quicker to make than to prune
 FEWER = 100_000  # entries of a table, where many are made to improve an assignment
 ROUNDS = 4  # of such improvements, at most
-AT_ONCE = 1 << 21  # entries that are added before the least is taken
+LARGE = 4096  # entries of a table that is made for one state of a node after another
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def solve(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = MO
     if not exact:
         states = improved(states, factors, sizes)
         states = improved_at_once(states, factors, sizes, min(FEWER, max_entries))
-    price = min(NEVER, _sum(factors, states))
+    price = min(NEVER, price_of(factors, states))
     return Solved(tuple(states), price, min(bound, price))
 
 
@@ -178,21 +178,24 @@ def _without(factors: list[Factor], node: int, sizes: Sequence[int]) -> Factor:
     """The least over the states of a node of the sum of its tables."""
     nodes = _around(node, factors)
     shape = tuple(sizes[other] for other in nodes)
-    laid = [_laid(factor, (*nodes, node)) for factor in factors]
-    step = max(1, AT_ONCE // max(1, math.prod(shape)))
-    best: PriceArray | None = None
-    for start in range(0, sizes[node], step):
-        total = _total([table[..., start : start + step] for table in laid], (*shape, min(step, sizes[node] - start)))
-        least = total.min(axis=-1)
-        best = least if best is None else np.minimum(best, least, out=best)
-    assert best is not None, "a node has states"
-    return Factor(nodes, np.minimum(best, NEVER))
+    laid = [_laid(factor, (node, *nodes)) for factor in factors]
+    least = _total(laid, (sizes[node], *shape)).min(axis=0) if math.prod(shape) < LARGE else _least(laid, shape)
+    return Factor(nodes, np.minimum(least, NEVER))
 
 
-def _total(tables: list[PriceArray], shape: tuple[int, ...]) -> PriceArray:
+def _least(tables: list[PriceArray], shape: tuple[int, ...]) -> PriceArray:
+    """The same state by state: what is added and compared stays in the cache."""
+    best, (states, *_) = _total([table[0] for table in tables], shape).copy(), tables[0].shape
+    total = np.empty(shape, dtype=np.int64)
+    for state in range(1, states):
+        np.minimum(best, _total([table[state] for table in tables], shape, total), out=best)
+    return best
+
+
+def _total(tables: list[PriceArray], shape: tuple[int, ...], into: PriceArray | None = None) -> PriceArray:
     if len(tables) == 1:
         return np.broadcast_to(tables[0], shape)
-    total = np.empty(shape, dtype=np.int64)
+    total = np.empty(shape, dtype=np.int64) if into is None else into
     np.add(tables[0], tables[1], out=total)
     for table in tables[2:]:
         total += table
@@ -240,10 +243,10 @@ def improved_at_once(states: list[int], factors: Sequence[Factor], sizes: Sequen
 
     a —f— b —g— c —h— a      with a as it is, b and c are two nodes of a chain, which are solved exactly
     """
-    spared, price = set[int](), _sum(factors, states)
+    spared, price = set[int](), price_of(factors, states)
     for _ in range(ROUNDS):
         states, fixed = _given_a_few(states, factors, sizes, max_entries, spared)
-        before, price = price, _sum(factors, states)
+        before, price = price, price_of(factors, states)
         if price == before and fixed <= spared:
             break
         spared |= fixed
@@ -268,7 +271,8 @@ def _given_a_few(
     return _back(removed, sizes, states), fixed
 
 
-def _sum(factors: Sequence[Factor], states: Sequence[int]) -> int:
+def price_of(factors: Sequence[Factor], states: Sequence[int]) -> int:
+    """What these states cost together."""
     return sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors)
 
 

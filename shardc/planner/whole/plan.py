@@ -26,7 +26,7 @@ from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying, every_line
 from shardc.planner.whole.digits import DigitWays
-from shardc.planner.whole.eliminate import Factor, Solved, easier, solve
+from shardc.planner.whole.eliminate import Factor, Solved, easier, price_of, solve
 from shardc.planner.whole.factor_graph import FactorGraph
 from shardc.planner.whole.nodes import Known, TooWide
 from shardc.planner.whole.prices import NEVER, Scale
@@ -56,7 +56,7 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
         best = task.in_digits(task.best_order())
     except (TooWide, KeyError, ShardcError):
         return
-    found = _or_beside_products(task, task.planned(best))
+    found = _or_beside_products(task, best, task.planned(best))
     if found is None or not found.cost.peak_bytes:
         yield from [] if found is None else [found]
         return
@@ -70,7 +70,7 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
         met.add(leaner.solved.states)
 
 
-def _or_beside_products(task: _Task, found: PlannedProgram | None) -> PlannedProgram | None:
+def _or_beside_products(task: _Task, chosen: Choice, found: PlannedProgram | None) -> PlannedProgram | None:
     """The plan, or the one by tables in which AllGathers take what is left of them beside products, if that is cheaper:
     tables know of no step what is around it.
 
@@ -83,7 +83,7 @@ def _or_beside_products(task: _Task, found: PlannedProgram | None) -> PlannedPro
         return found
     other = task.by(beside_products(model))
     try:
-        best = other.in_digits(other.best_order())
+        best = other.in_digits(other.solved(chosen.rewritten))
         hidden = other.planned(other.leaner(best, TIE * best.solved.price / found.cost.peak_bytes))
     except (TooWide, KeyError, ShardcError):
         return found
@@ -166,7 +166,9 @@ class _Task:
         """The same order of products, where these may be done in digits as well."""
         digits = DigitWays(self.problem, self.scale)
         graph = self._graph(choice.rewritten, digits)
-        return Choice(choice.rewritten, graph, _solved(graph)) if digits.has_any else choice
+        if graph.nodes.entries == choice.graph.nodes.entries:  # no product has further ways
+            return choice
+        return Choice(choice.rewritten, graph, _solved(graph, known=choice.solved.price))
 
     def best_order(self) -> Choice:
         """The order of each statement's products that costs least, one statement after another, each as long as another
@@ -193,7 +195,8 @@ class _Task:
         held = [(lying.node, _local_bytes(entity, lying)) for entity, lying in holding]
         per_byte = min(per_byte, NEVER / 8 / sum(int(size.max()) for _, size in held))  # what is dear can still be had
         priced = [Factor((node,), (per_byte * size).astype(np.int64)) for node, size in held]
-        return replace(choice, solved=replace(_solved(graph, priced), price=0, bound=0))
+        known = choice.solved.price + price_of(priced, choice.solved.states)
+        return replace(choice, solved=replace(_solved(graph, priced, known), price=0, bound=0))
 
     def _promising(self, others: Iterator[Rewritten], best: Choice) -> list[Rewritten]:
         """By their arithmetic, the least first; by time none that takes longer for that alone than what is known.
