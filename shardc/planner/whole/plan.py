@@ -53,7 +53,8 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
         return
     try:
         task = _Task.of(Problem(program, model, planning.objective, pool), model, planning)
-        best = task.in_digits(task.best_order())
+        ordered = task.best_order()
+        best = task.in_digits(ordered.rewritten, ordered)
     except (TooWide, KeyError, ShardcError):
         return
     found = _or_beside_products(task, best, task.planned(best))
@@ -83,7 +84,7 @@ def _or_beside_products(task: _Task, chosen: Choice, found: PlannedProgram | Non
         return found
     other = task.by(beside_products(model))
     try:
-        best = other.in_digits(other.solved(chosen.rewritten))
+        best = other.in_digits(chosen.rewritten)
         hidden = other.planned(other.leaner(best, TIE * best.solved.price / found.cost.peak_bytes))
     except (TooWide, KeyError, ShardcError):
         return found
@@ -162,13 +163,14 @@ class _Task:
         problem = replace(self.problem, program=rewritten.program)
         return FactorGraph.of(problem, self.scale, self.known, digits)
 
-    def in_digits(self, choice: Choice) -> Choice:
-        """The same order of products, where these may be done in digits as well."""
-        digits = DigitWays(self.problem, self.scale)
-        graph = self._graph(choice.rewritten, digits)
-        if graph.nodes.entries == choice.graph.nodes.entries:  # no product has further ways
-            return choice
-        return Choice(choice.rewritten, graph, _solved(graph, known=choice.solved.price))
+    def in_digits(self, rewritten: Rewritten, known: Choice | None = None) -> Choice:
+        """An order of products, where these may be done in digits as well; `known` is the choice without."""
+        graph = self._graph(rewritten, DigitWays(self.problem, self.scale))
+        if known is None:
+            return Choice(rewritten, graph, _solved(graph))
+        if graph.nodes.entries == known.graph.nodes.entries:  # no product has further ways
+            return known
+        return Choice(rewritten, graph, _solved(graph, known=known.solved.price))
 
     def best_order(self) -> Choice:
         """The order of each statement's products that costs least, one statement after another, each as long as another
