@@ -206,7 +206,7 @@ class Account:
             return (leaf,)
         whole = [one for one in leaves.values() if one.dims == leaf.dims]
         is_needed = self.readers.is_needed(leaf.key, grows=bool(leaves) and not whole)
-        if is_needed or (any(one.is_tiles for one in whole) and self.readers.is_read_by_several(leaf.key)):
+        if is_needed or (self._meets_tiles(whole, leaf.dims, behind) and self.readers.is_read_by_several(leaf.key)):
             self._placed(expr, leaf, leaves.values(), behind)
         elif len(whole) > 1 and self.readers.is_read_by_several(leaf.key):
             self.told[leaf.key] = _Told(frozenset(one.key for one in whole[1:]), written=False)
@@ -214,6 +214,12 @@ class Account:
             return tuple(leaves.values())
         self.behind[leaf.key] = _Behind(behind.near | {leaf.key}, behind.far)
         return (leaf,)
+
+    def _meets_tiles(self, whole: Collection[_Leaf], dims: frozenset[str], behind: _Behind) -> bool:
+        """Whether it is computed of tiles while these are at hand: not `p ⊙ (g - sum_J(g ⊙ p))`, which waits for a sum
+        of them."""
+        keys = {one.key for one in whole if one.is_tiles}
+        return any(each.tiles is not None for each in self._open_to(dims, keys, behind)) if keys else False
 
     # --- in which loop
 

@@ -81,7 +81,10 @@ class Readers:
         return key in self.ends or any(kind in whole for kind, _ in self.by.get(key, []))
 
     def is_read_by_several(self, key: Met) -> bool:
-        """Whether what is computed of its elements ends in several values."""
+        """Whether it is read more than once, and what is computed of its elements ends in several values: of `n = h ⊙
+        silu(h)`, read by two products, n and not silu(h)."""
+        if len({by for _, by in self.by.get(key, [])}) < 2:
+            return False
         waiting, seen, found = [key], {key}, set[Met]()
         while waiting and len(found) < 2:
             for kind, by in self.by.get(waiting.pop(), []):

@@ -162,6 +162,7 @@ OVER_DIMS = [
     "C[I, J] = A[I, J] ⊙ G[J] ⊙ H[I]",
     "C[I, J] = relu(A[I, J])",
     "P = softmax_J(A[I, J]); C[I, J] = P ⊙ G[J]",
+    "P[I, J] = softmax_J(A[I, J]); G[I, J] = Y[I, L] · V[J, L]; D = P ⊙ (G - sum_J(G ⊙ P)); E[I, K] = D · B[K, J]",
 ]
 
 
@@ -186,6 +187,8 @@ LOOPS = [
     "T = A[I, J] ⊙ B[I, J]; C[I, J] = T + exp(T); D[I] = sum_J(T)",
     "C[I] = sum_J(A[I, J]); D[I] = sum_J(square(A))",
     "C[I, J] = where(A[I, J] > B[I, J], A, B)",
+    # what waits for a sum over a product's result is no part of its loop, and computed as two products read it
+    "G[I, J] = Y[I, L] · V[J, L]; D = G ⊙ rsqrt(mean_J(square(G))); E[I, K] = D · B[K, J]; F[J, K] = D · C[I, K]",
 ]
 
 

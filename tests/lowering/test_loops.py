@@ -66,6 +66,10 @@ CASES = {
     # with what a softmax leaves
     f"C[I, J] = relu(softmax_J({A}))": "",
     f"P = softmax_J({A}); C[I, J] = P ⊙ {B} + P": "10",
+    # what waits for a sum is computed as products read it, however many
+    f"{H}; n = h ⊙ rsqrt(mean_J(square(h))); C[I, L] = n · {V}; E[I, L2] = n · U[J, L2]": "11w 0w 11w 11w",
+    # and of tiles it is computed as these come, in place of the product
+    f"{H}; n = h ⊙ silu(h); C[I, L] = n · {V}; E[I, L2] = n · U[J, L2]": "11w 11w 11w",
     # kept apart
     f"T = again({A}); C[I, J] = relu(T)": "1w",
 }
