@@ -129,6 +129,8 @@ class Alone:
 
     def formula(self, amount: Amount, by_operations: Callable[[], str], by_bytes: Callable[[], str]) -> str:
         """`2·I·J·K / C_bf16·1.2`: the longer time, and how many times that is taken, if more than once."""
+        if amount.is_nothing:
+            return "0"
         times, by_memory = (
             self._slowed(self._computing_s(amount), self._memory_s(amount)),
             self.waits_for_memory(amount),

@@ -174,6 +174,16 @@ def test_a_function_over_a_dim_is_replayed_as_it_is_priced(text, topology):
     assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.08)
 
 
+@pytest.mark.parametrize("named", [{"topology": "v5e:2x2"}, {"chip": "v5p"}])
+def test_a_sum_over_one_element_of_each_device_is_the_array_as_it_lies(named):
+    """The gradients of a micro-batch on each device, added up: once their sum was priced above its ReduceScatter."""
+    dims = {"N": 4, "D": 4096, "F": 4096}
+    for text, is_free in (("G[D_X, F] = sum_N(A[N_X, D, F])", True), ("G[D, F] = sum_N(A[N, D, F])", False)):
+        plan = shardc.plan(text, mesh={"X": 4}, dims=dims, idle="keep", **named)
+        (sum_,) = (step for step in plan.steps if step.op == "Einsum")
+        assert (sum_.time_s == 0) is is_free and (sum_.formula == "0") is is_free
+
+
 ADAM = (
     "M2: f32[I, J] = 0.9 ⊙ M: f32[I, J] + 0.1 ⊙ f32(G[I, J]); V2: f32[I, J] = 0.99 ⊙ V: f32[I, J] + 0.01 ⊙ "
     "square(f32(G)); P2: f32[I, J] = P: f32[I, J] - 0.01 ⊙ M2 / (sqrt(V2) + 1e-3); W2: bf16[I, J] = bf16(P2); "

@@ -79,7 +79,10 @@ class Work:
         return cls(dims, below, total, contracts, multiplied(types), expr.dtype, rounds=rounds)
 
     def amount(self, flops: int, read: Sequence[int], written: int) -> Amount:
-        """Of so many operations, and of operands and a result of so many bytes."""
+        """Of so many operations, and of operands and a result of so many bytes. A sum over a dim of which each device
+        has one element is the array as it lies."""
+        if self.total and [*read] == [written] and self.dtype == self.leaves:
+            return Amount(0, 0, 0, self.dtype)
         found = Amount.of(self.streams, flops, read, written, self.dtype)
         return found._replace(leaves=self.leaves, smallest=min(read, default=0), rounds=self.rounds)
 
