@@ -154,7 +154,7 @@ def test_what_finds_room_on_the_chip_takes_no_memory_and_the_rest_does(text, dim
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("rows", "contracted"), [(4096, 4096), (6144, 4096), (4096, 2048)])
 def test_the_largest_argument_of_a_product_is_on_the_chip_before_the_program_starts(rows, contracted):
-    """A weight of 64 MiB, beside which a result of 64 or 96 has no room there; one of 32, beside which one of 64 has."""
+    """A weight of 64 MiB, beside which a result of 64 or 96 has no room; one of 32, beside which one of 64 has."""
     dims = {"I": 8 * rows, "J": contracted, "K": 8192, "L": 128}
     text = "T[I_X, K] = A[I_X, J] · W[J, K]; O[I_X, L] = T · D[K, L]"
     found = shardc.plan(text, mesh="X=8", topology="v5e:2x4", dims=dims, dtype="bf16", idle="keep").verify()
