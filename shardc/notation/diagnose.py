@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shardc.errors import ShardcError, Source, Span
+from shardc.notation.instead import LOGIC, LOOP, instead_of
 from shardc.notation.literals import is_name_gone_wrong, neither
 
 if TYPE_CHECKING:
@@ -28,15 +29,6 @@ _CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
 _ENDS = {"_NL", "$END"}
-_LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
-_LOOP = "a loop over dim L is written `for L { … }`; arrays that have dim L are taken at each of its indices"
-_INSTEAD = {
-    "^": "a power is a product, `A ⊙ A`; a transpose is `^T`, and not needed: dims are matched by name",
-    "%": "a comment begins with `#`",
-    "\\frac": "write `A / B`",
-    "\\sum": "name the dim that it is over: `Σ_J A[I, J]`, or `sum_J(A)`",
-    "\\max": "write `max_J(A)` of a dim, `maximum(A, B)` of two arrays",
-}
 _SPECIFICATION = re.compile(r"\s*(?P<all>[A-Za-z]+(?:\s*,\s*[A-Za-z]+)*\s*->\s*[A-Za-z]*)\s*")
 _QUIET = re.compile(r"#[^\n]*|(?<![\w'])'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")  # after a letter ' is a prime
 
@@ -174,7 +166,7 @@ def _unclosed(stop: _Stop) -> ShardcError | None:
     if stop.kind in {"NAME", "NUMBER"} and "COMMA" in stop.expected and stop.before is not None:
         between = stop.source.text[stop.before.end : stop.span.start]
         if "\n" not in between:
-            written = "dims by commas: `A[I, J]`" if opening.text == "[" else f"arguments by commas; {_LOGIC}"
+            written = "dims by commas: `A[I, J]`" if opening.text == "[" else f"arguments by commas; {LOGIC}"
             return ShardcError("SHC101", f"no `,` before `{stop.text}`", span=stop.span, help=f"separate {written}")
     if _closed_later(stop.source, opening, stop.span.start):
         return None
@@ -242,7 +234,7 @@ def _between(stop: _Stop) -> ShardcError | None:
     """`A[I, J] B[J, K]`, `A[I, J] x B[J, K]`, `(A < B) and (B < C)`."""
     if stop.kind != "NAME" or stop.before_kind not in {"RSQB", "RBRACE", "RPAR"} or "DOT" not in stop.expected:
         return None
-    told = _LOGIC if stop.text in {"and", "or"} else "a product is written `·`, `*` or `@`"
+    told = instead_of(stop.text, "a product is written `·`, `*` or `@`")
     return ShardcError("SHC101", f"no operator before `{stop.text}`", span=stop.span, help=told)
 
 
@@ -277,7 +269,7 @@ def _power(stop: _Stop) -> ShardcError | None:
     """`A[I] ** 2`."""
     if (stop.kind, stop.before_kind) != ("DOT", "DOT") or stop.before is None or stop.before.end != stop.span.start:
         return None
-    return ShardcError("SHC101", "`**` is no operator", span=stop.before.to(stop.span), help=_INSTEAD["^"])
+    return ShardcError("SHC101", "`**` is no operator", span=stop.before.to(stop.span), help=instead_of("^", ""))
 
 
 def _trailing(stop: _Stop) -> ShardcError | None:
@@ -288,7 +280,7 @@ def _trailing(stop: _Stop) -> ShardcError | None:
         f"`{stop.text}` follows a statement that is complete",
         span=stop.span,
         note=f"expected {_listed(stop.expected)}",
-        help="end the statement with a line break or `;`",
+        help=instead_of(stop.text, "end the statement with a line break or `;`"),
     )
 
 
@@ -315,8 +307,14 @@ _RULES = (
 def _plain(stop: _Stop) -> ShardcError:
     found = _WORDS[stop.kind] if stop.kind in _ENDS else f"`{stop.text}`"
     in_loop = stop.before_kind == "KW_FOR" or stop.expected == {"LBRACE"}
-    told = _LOOP if in_loop else "an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`"
+    told = "an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`"
+    told = LOOP if in_loop else instead_of("axis=", told) if _is_keyword(stop) else told
     return ShardcError("SHC101", f"expected {_listed(stop.expected)}, found {found}", span=stop.span, help=told)
+
+
+def _is_keyword(stop: _Stop) -> bool:
+    """`softmax(A[I, J], axis=-1)`."""
+    return bool(stop.open) and stop.open[-1].text == "(" and stop.kind == "EQUAL"
 
 
 def _character(source: Source, offset: int) -> ShardcError:
@@ -324,7 +322,7 @@ def _character(source: Source, offset: int) -> ShardcError:
     end = command.end() if command else offset + 1
     span = Span(source, offset, end)
     known = r"; known are \mathbf, \text, \cdot, \odot, \rightarrow" if span.text.startswith("\\") else ""
-    told = _INSTEAD.get(span.text, f"delete it{known}")
+    told = instead_of(span.text, f"delete it{known}")
     return ShardcError("SHC106", f"`{span.text}` does not belong here", span=span, help=told)
 
 

@@ -18,6 +18,7 @@ from shardc.notation import parse, parse_dims, parse_mesh, parse_tree
 MESH = Mesh.of({"X": 2, "Y": 4})
 
 LOOP = "a loop over dim L is written `for L { … }`; arrays that have dim L are taken at each of its indices"
+METHOD = "functions stand before their arrays, `sum_J(A)`; a transpose is not needed, dims are matched by name"
 LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
 SYNTAX_ERRORS = [
     ("", "SHC102", None),
@@ -280,6 +281,14 @@ def test_limits_exit_6(text: str) -> None:
         ("C[I] = where(not A[I] > 0, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
         ("C[I] = where(A[I] > 0 && A < 1, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
         ("M[I, J] = (index_I > index_J) and (index_I < 4)", "no operator before `and`", LOGIC),
+        (
+            "softmax(A[I, J], axis=-1) → C[I, J]",
+            "expected `·`, `⊙`, `+`, `-`, `,`, a comparison, `/` or `)`, found `=`",
+            "a function names the dim that it runs along: `softmax_J(A)`",
+        ),
+        ("C = A.T", "`.` follows a statement that is complete", METHOD),
+        ("C[I] = A[I, J].sum(J)", "`.` follows a statement that is complete", METHOD),
+        ("C[I] = A[I] if A > 0 else 0", "no operator before `if`", "`where(M, A, B)` is A where M is true, else B"),
         ("for l in L: x = A[l, I]", "expected `{`, found `in`", LOOP),
         ("for L: x = A[L, I]", "expected `{`, found `:`", LOOP),
         ("for (l in L) { x = A[l, I] }", "expected a name or `-`, found `(`", LOOP),
