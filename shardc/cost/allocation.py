@@ -29,7 +29,7 @@ from shardc.cost.heap import Buffers
 from shardc.cost.scheduled import Rings, orders_early, orders_of_least
 from shardc.cost.walk import Walk
 from shardc.ir.plan import Apply, Loop, Schedule, ValueNumber, every_step
-from shardc.lowering import tpu, work
+from shardc.lowering import held, tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
 from shardc.lowering.fusion import fused
@@ -80,8 +80,20 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | N
         lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
         found, worst = orders_of_least(schedule.block, lies), min
     of_trip = partial(_of_trip, schedule, room)
+    leaves_shares = held.leaves_shares_beside_products(lowering.target)
     walks = (
-        Walk(schedule, forms, sizes, order, Groups.of(schedule), of_trip, most, loop, Buffers(room, loop is not None))
+        Walk(
+            schedule,
+            forms,
+            sizes,
+            order,
+            Groups.of(schedule),
+            of_trip,
+            most,
+            loop,
+            Buffers(room, loop is not None),
+            leaves_shares=leaves_shares,
+        )
         for order, most in product(found, again)
     )
     return worst(walk.temporary_bytes() for walk in walks)

@@ -40,6 +40,7 @@ class Walk:
     placed: set[int] = field(default_factory=set)  # what is put together from blocks: nothing is computed in its place
     laid: dict[int, int] = field(default_factory=dict)  # buffers that are there from the start, until they are filled
     last: dict[int, Step] = field(default_factory=dict)
+    leaves_shares: bool = False  # whether a product beside whose tiles a softmax is read leaves that anew
 
     def temporary_bytes(self) -> int:
         for step in self.steps:
@@ -93,9 +94,14 @@ class Walk:
             return self._leave(step, self.heap.take(0))
         if step.results[0] in self.groups.blocks:
             return self._in_blocks(step, form, self.groups.blocks[step.results[0]])
+        shares = self._shares_beside(step)
+        anew = None if shares is None else self.heap.take(self.sizes[shares], apart=True)
         beside = self.heap.take(self.groups.held_as_one(step, self.users), apart=True)
         self._do(step, actions(form, self._blocks(step)))
         self.heap.give_back(beside)
+        if shares is not None and anew is not None:
+            self.heap.give_back(self.held[shares])
+            self.held[shares] = anew
         if self.groups.is_as_one(step):  # its parts are read and left in memory
             self.heap.stays_in_memory(beside, *self.heap.since(beside))
 
@@ -262,6 +268,20 @@ class Walk:
     def _lies_apart(self, buffer: int) -> bool:
         """Whether a buffer never becomes an output's: a collective's, or laid out as a product lays it out."""
         return self.heap.is_apart(buffer) or buffer in self.by_products
+
+    def _shares_beside(self, step: Step) -> int | None:
+        """What a softmax left, of which a product's tiles meet the elements, and which later products read.
+
+        P = softmax(S); g = G · V; t = sum(g ⊙ P); d = (P ⊙ (g - t)) · K      beside g what P is, which lay as exponents
+        """
+        if not self.leaves_shares or not isinstance(step.op, Einsum) or len(step.operands) != 2:
+            return None
+        if reads(step, self.schedule.block) is not Reads.PRODUCT:
+            return None
+        met = (value for user in self.users.get(step.result, []) for value in user.operands if value != step.result)
+        shares = {each.result for each in self.steps if reads(each, self.schedule.block) is Reads.SHARES}
+        large = (value for value in met if value in shares and tpu.off_chip(self.sizes[value]))
+        return next((value for value in large if value in self.held), None)
 
     def _is_turned(self, step: Step) -> bool:
         read = self._read(step)

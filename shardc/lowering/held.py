@@ -60,3 +60,14 @@ def blocks_that_come(devices: int) -> int:
 def blocks_that_go(devices: int) -> int:
     """How many blocks of what a ring adds up are there at once: sums on their way each way round, what is added."""
     return devices if devices == 2 else max(min(devices, 4), devices * 3 // 4) + 1
+
+
+@seen(
+    "0.0.42.1",
+    "of attention's gradients on v5p the product whose elements meet the softmax left that beside its own result in 12 "
+    "of 14 programs (all without a mask but one of 16 MiB, those with a mask of 4 MiB and more), where exponents lay till "
+    "then, 0.67 of the temporaries otherwise; on v5e in none of 7",
+)
+def leaves_shares_beside_products(target: Target) -> bool:
+    """Whether a product beside whose tiles a softmax's result is read leaves that result anew, for later products."""
+    return target.generation == "v5p"
