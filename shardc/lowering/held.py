@@ -65,8 +65,8 @@ def blocks_that_go(devices: int) -> int:
 @seen(
     "0.0.42.1",
     "of attention's gradients on v5p the product whose elements meet the softmax left that beside its own result in 12 "
-    "of 14 programs (all without a mask but one of 16 MiB, those with a mask of 4 MiB and more), where exponents lay till "
-    "then, 0.67 of the temporaries otherwise; on v5e in none of 7",
+    "of 14 programs, all without a mask but one of 16 MiB and those with a mask of 4 MiB and more, where exponents lay "
+    "till then: 0.67 of the temporaries otherwise; on v5e in none of 7",
 )
 def leaves_shares_beside_products(target: Target) -> bool:
     """Whether a product beside whose tiles a softmax's result is read leaves that result anew, for later products."""
