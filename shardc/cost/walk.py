@@ -58,25 +58,24 @@ class Walk:
             each = self.groups.blocks.get(step.results[0])
             if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
                 self.laid[step.result] = self.heap.take(self.sizes[step.result])
-        early = self._brought_early(steps)
-        number = None if early is None else self.heap.brings(self.sizes[early], before_all=True)
+        early = {value: self.heap.brings(self.sizes[value], before_all=True) for value in self._brought_early(steps)}
         for step in steps:
             self._step(step, self.forms[step.results])
-            if number is not None and early is not None and self.last[early] is step:
-                self.heap.give_back(number)
+            for value in [value for value in early if self.last[value] is step]:
+                self.heap.give_back(early.pop(value))
         for value in self.schedule.outputs:  # what is passed on is copied at the end
             if value in self.schedule.inputs:
                 self.heap.becomes_output(self.heap.take(self.sizes[value]))
         return self.heap.temporary_bytes
 
-    def _brought_early(self, steps: Sequence[Step]) -> int | None:
+    def _brought_early(self, steps: Sequence[Step]) -> Sequence[int]:
         """The argument that is brought to the chip before the program starts, if one is."""
         if self.loop is not None:
-            return None
+            return []
         products = (step for step in steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
         read = {value for step in products for value in step.operands if value in self.schedule.inputs}
         fits = [value for value in read if tpu.is_brought_early(self.sizes[value], self.heap.room)]
-        return max(fits, key=lambda value: (self.sizes[value], -value), default=None)
+        return sorted(fits, key=lambda value: (-self.sizes[value], value))[:1]
 
     def _step(self, step: Step, form: Form) -> None:
         if isinstance(form, Looped):
@@ -94,14 +93,13 @@ class Walk:
             return self._leave(step, self.heap.take(0))
         if step.results[0] in self.groups.blocks:
             return self._in_blocks(step, form, self.groups.blocks[step.results[0]])
-        shares = self._shares_beside(step)
-        anew = None if shares is None else self.heap.take(self.sizes[shares], apart=True)
+        anew = {value: self.heap.take(self.sizes[value], apart=True) for value in self._shares_beside(step)}
         beside = self.heap.take(self.groups.held_as_one(step, self.users), apart=True)
         self._do(step, actions(form, self._blocks(step)))
         self.heap.give_back(beside)
-        if shares is not None and anew is not None:
-            self.heap.give_back(self.held[shares])
-            self.held[shares] = anew
+        for value, number in anew.items():
+            self.heap.give_back(self.held[value])
+            self.held[value] = number
         if self.groups.is_as_one(step):  # its parts are read and left in memory
             self.heap.stays_in_memory(beside, *self.heap.since(beside))
 
@@ -269,19 +267,17 @@ class Walk:
         """Whether a buffer never becomes an output's: a collective's, or laid out as a product lays it out."""
         return self.heap.is_apart(buffer) or buffer in self.by_products
 
-    def _shares_beside(self, step: Step) -> int | None:
+    def _shares_beside(self, step: Step) -> Sequence[int]:
         """What a softmax left, of which a product's tiles meet the elements, and which later products read.
 
         P = softmax(S); g = G · V; t = sum(g ⊙ P); d = (P ⊙ (g - t)) · K      beside g what P is, which lay as exponents
         """
-        if not self.leaves_shares or not isinstance(step.op, Einsum) or len(step.operands) != 2:
-            return None
-        if reads(step, self.schedule.block) is not Reads.PRODUCT:
-            return None
+        if not self.leaves_shares or reads(step, self.schedule.block) is not Reads.PRODUCT:
+            return []
         met = (value for user in self.users.get(step.result, []) for value in user.operands if value != step.result)
         shares = {each.result for each in self.steps if reads(each, self.schedule.block) is Reads.SHARES}
         large = (value for value in met if value in shares and tpu.off_chip(self.sizes[value]))
-        return next((value for value in large if value in self.held), None)
+        return [value for value in large if value in self.held and self.last[value] is not step][:1]
 
     def _is_turned(self, step: Step) -> bool:
         read = self._read(step)

@@ -160,9 +160,9 @@ class Account:
 
     def _leaves(self, expr: Expr) -> tuple[_Leaf, ...]:
         """What is read where a value is: itself where it lies in memory, else what it is computed of."""
-        if isinstance(expr, Use):
-            return self._lying(expr, self.readers.key(expr))
         key = self.readers.key(expr)
+        if isinstance(expr, Use):  # by dims of its own, which the value's key does not tell
+            return self._lying(expr, key)
         if key not in self.made:
             self.made[key] = self._lying(expr, key)
         return self.made[key]

@@ -281,8 +281,9 @@ def on_chip(target: Target) -> int:
 
 @seen(
     "0.0.42.1",
-    "of 16 programs on v5e with products each brought the largest argument that a product reads as it is, and that has "
-    "room, before it started, and kept it until its last use: a weight of 64 MiB left a result of 64 or 96 in memory",
+    "of 21 programs on v5e with products each brought the largest argument that a product reads as it is, and that has "
+    "room, before it started: a weight of 64 MiB left a result of 64 or 96 in memory. Small ones of several uses were "
+    "given up before the last, and brought again",
 )
 def is_brought_early(size: int, room: int) -> bool:
     """Whether an argument of so many bytes may be brought to a chip with so much room before a program starts."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shardc.errors import ShardcError, Source, Span
-from shardc.notation.instead import LOGIC, LOOP, instead_of
+from shardc.notation.instead import KEYWORD, LOGIC, LOOP, POWER, instead_of
 from shardc.notation.literals import is_name_gone_wrong, neither
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _power(stop: _Stop) -> ShardcError | None:
     """`A[I] ** 2`."""
     if (stop.kind, stop.before_kind) != ("DOT", "DOT") or stop.before is None or stop.before.end != stop.span.start:
         return None
-    return ShardcError("SHC101", "`**` is no operator", span=stop.before.to(stop.span), help=instead_of("^", ""))
+    return ShardcError("SHC101", "`**` is no operator", span=stop.before.to(stop.span), help=POWER)
 
 
 def _trailing(stop: _Stop) -> ShardcError | None:
@@ -308,7 +308,7 @@ def _plain(stop: _Stop) -> ShardcError:
     found = _WORDS[stop.kind] if stop.kind in _ENDS else f"`{stop.text}`"
     in_loop = stop.before_kind == "KW_FOR" or stop.expected == {"LBRACE"}
     told = "an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`"
-    told = LOOP if in_loop else instead_of("axis=", told) if _is_keyword(stop) else told
+    told = LOOP if in_loop else KEYWORD if _is_keyword(stop) else told
     return ShardcError("SHC101", f"expected {_listed(stop.expected)}, found {found}", span=stop.span, help=told)
 
 

@@ -1,4 +1,4 @@
-"""Blocks of models that no price and no promise was made by, forward and backward, beside the compiler."""
+"""Blocks of models that are no examples, forward and backward, beside the compiler."""
 
 import sys
 from pathlib import Path

@@ -28,7 +28,7 @@ def planned(
     jaxpr: Any, inputs: Sequence[Array | None], outputs: Sequence[Array | None], model: LinkModel
 ) -> dict[Objective, PlannedProgram]:
     """The plans of a closed jaxpr on the model's slice, from its inputs' shardings to its outputs': the one of fewest
-    bytes, then the fastest. None where the notation cannot say it."""
+    bytes, then the fastest. Empty where the notation cannot say it."""
     try:
         program = program_of(getattr(jaxpr, "jaxpr", jaxpr), inputs, outputs, model)
         objectives = (Objective.BYTES, Objective.TIME)
