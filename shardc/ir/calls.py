@@ -10,6 +10,7 @@ operand stands; and nothing at all where every argument is an operand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from shardc.errors import ShardcError, Span
@@ -38,6 +39,11 @@ def linear_operands(function: str, numbers: Sequence[Any]) -> frozenset[int]:
 
     where(M, A, 0) is linear in A; A + 1 is not.
     """
+    return _linear_operands(function, tuple(numbers))
+
+
+@lru_cache(maxsize=1024)
+def _linear_operands(function: str, numbers: tuple[Any, ...]) -> frozenset[int]:
     row = FUNCTIONS[function]
     stand = places(row, numbers)
     if row.scales:

@@ -137,11 +137,9 @@ def local_products(
     for placement in placements(pool, len(every_dim)):
         axes_of = dict(zip(every_dim, placement, strict=True))
         used = {axis for axes in placement for axis in axes}
+        lie = [tuple(axes_of[dim] for dim in dims) for dims in operand_dims]
         for partials in _partials(tuple(axis for axis in pool if axis not in used), unreduced):
-            operands = tuple(
-                Sharding(tuple(axes_of[dim] for dim in dims), partial)
-                for dims, partial in zip(operand_dims, partials, strict=True)
-            )
+            operands = tuple(Sharding(dims, partial) for dims, partial in zip(lie, partials, strict=True))
             result = local_product(operand_dims, result_dims, operands)
             assert result is not None
             found.append(LocalProduct(operands, result))
@@ -173,13 +171,16 @@ def _cuts(count: int, rank: int) -> Iterator[list[tuple[int, int]]]:
         yield [(bounds[i] + 1 - i, bounds[i + 1] - i) for i in range(rank)]
 
 
-def _partials(free: Axes, unreduced: tuple[frozenset[str], ...]) -> Iterator[tuple[frozenset[str], ...]]:
+@lru_cache(maxsize=1024)
+def _partials(free: Axes, unreduced: tuple[frozenset[str], ...]) -> tuple[tuple[frozenset[str], ...], ...]:
     """Every way to have the operands unreduced over axes that shard nothing, each axis on one operand at most."""
+    found = []
     candidates = [axis for axis in free if any(axis in allowed for allowed in unreduced)]
     for owners in product((None, *range(len(unreduced))), repeat=len(candidates)):
         pairs = list(zip(candidates, owners, strict=True))
         if all(owner is None or axis in unreduced[owner] for axis, owner in pairs):
-            yield tuple(frozenset(a for a, owner in pairs if owner == i) for i in range(len(unreduced)))
+            found.append(tuple(frozenset(a for a, owner in pairs if owner == i) for i in range(len(unreduced))))
+    return tuple(found)
 
 
 def count_placements(axes: int, rank: int, mesh: Mesh | None = None) -> int:

@@ -54,7 +54,7 @@ COUNTED = {  # what is counted, each time that this function is called
     "nodes": "planner/whole/nodes.py Nodes.node",
     "tables between nodes": "planner/whole/nodes.py Nodes.add",
     "nodes eliminated": "planner/whole/eliminate.py _without",
-    "nodes shared": "planner/whole/prune.py _share",
+    "nodes shared": "planner/whole/prune.py _handed_on",
     "prices closed": "planner/whole/prices.py _close",
     "local products": "rules/products.py local_product",
     "arrangements": "rules/products.py arrangements",

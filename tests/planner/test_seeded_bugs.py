@@ -17,7 +17,7 @@ from shardc import simulate
 from shardc.cost import LinkModel, chip, legs
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
-from shardc.ir import collectives, functions
+from shardc.ir import calls, collectives, functions
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, JointScatter, ReduceScatter, Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
@@ -53,7 +53,8 @@ DIMS = {"I": 16, "J": 32, "K": 64}
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
     monkeypatch.setattr(problem, "sharding_graph", graph.Graph)
-    monkeypatch.setattr(nodes, "every_way", ways.every_way.__wrapped__)
+    monkeypatch.setattr(calls, "_linear_operands", calls._linear_operands.__wrapped__)
+    monkeypatch.setattr(nodes, "every_way", ways._every_way.__wrapped__)
     monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
 
 

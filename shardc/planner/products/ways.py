@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from shardc.cost.alone import Amount
@@ -36,7 +37,6 @@ class Way:
     parts: int
 
 
-@lru_cache(maxsize=256)
 def every_way(
     dims: tuple[Dims, ...],
     result: Dims,
@@ -44,7 +44,25 @@ def every_way(
     graph: Graph,
     unreduced: tuple[frozenset[str], ...],
 ) -> tuple[Way, ...]:
-    """Every local product over the axes of the graphs, as `rules.products.local_products` lists them."""
+    """Every local product over the axes of the graphs, as `rules.products.local_products` lists them.
+
+    They are the same for dims of other names: `n[B, D] · V[D, F]` and `P[B, F] · W[F, D]` are asked for once.
+    """
+    places: dict[str, str] = {}
+    for dim in chain(*dims):
+        places.setdefault(dim, str(len(places)))
+    renamed = [tuple(places[dim] for dim in some) for some in (*dims, result)]
+    return _every_way(tuple(renamed[:-1]), renamed[-1], graphs, graph, unreduced)
+
+
+@lru_cache(maxsize=256)
+def _every_way(
+    dims: tuple[Dims, ...],
+    result: Dims,
+    graphs: tuple[Graph, ...],
+    graph: Graph,
+    unreduced: tuple[frozenset[str], ...],
+) -> tuple[Way, ...]:
     found = []
     for way in local_products(dims, result, graph.coarse_pool, unreduced):
         lie = [graph.refined(sharding) for sharding in way.operands]

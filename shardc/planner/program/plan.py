@@ -177,19 +177,30 @@ class AsGiven:
     program: Program
     model: CostModel
     planning: Planning
-    free: PlannedProgram  # each statement after the one before
+    free: PlannedProgram  # each statement after the one before, if that was planned
     plans: tuple[PlannedProgram, ...]  # the best first
     budget: Budget  # what they leave
     _leaner: Iterator[PlannedProgram] = field(repr=False)  # of all together; copied, so that each begins anew
 
     @classmethod
     def of(cls, program: Program, model: CostModel, planning: Planning) -> AsGiven:
-        """The cheapest of each statement's plan in turn, over idle axes, and of all together."""
-        meter = budget_of(program).meter()
-        free = planning.planned(program, model, Options(), meter)
-        over_idle, budget = _over_idle_axes(program, model, free, planning, meter.budget)
-        in_turn = [free] if over_idle is None else [over_idle, free]
-        plans, together = _all_together(program, model, planning, in_turn)
+        """The cheapest of each statement's plan in turn and of all together.
+
+        Where the statements are planned together, in turn they seldom cost less: not over idle axes, and no longer than
+        one statement may take.
+        """
+        together = _together(program, model, planning)
+        whole = next(together, None)
+        if whole is None or is_alone(program):
+            meter = budget_of(program).meter()
+            free = planning.planned(program, model, Options(), meter)
+            over_idle, budget = _over_idle_axes(program, model, free, planning, meter.budget)
+            in_turn = [free] if over_idle is None else [over_idle, free]
+        else:
+            quick = Options(idle=False, must_plan=False)
+            found, _ = planning.attempt(program, model, quick, Budget.of(1))
+            in_turn, free, budget = [] if found is None else [found], found or whole, budget_of(program)
+        plans = _cheapest_first(program, model, planning, in_turn, whole)
         return cls(program, model, planning, free, plans, budget, tee(together, 1)[0])
 
     @property
@@ -245,25 +256,33 @@ def too_large(program: Program, memory: int, refused: Refused) -> ShardcError:
     )
 
 
-def _all_together(
-    program: Program, model: CostModel, planning: Planning, in_turn: list[PlannedProgram]
-) -> tuple[tuple[PlannedProgram, ...], Iterator[PlannedProgram]]:
-    """What is planned in turn and all statements planned together, the cheapest first; and leaner ones than those."""
+def _together(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
+    """All statements planned together, then ever leaner plans; nothing where that gains nothing, or is too much."""
     if not may_gain(program, planning):
-        return tuple(in_turn), iter(())
-    from shardc.planner.whole.plan import (  # with NumPy, which nothing else here needs
-        in_turn_joined,
-        is_too_much,
-        plan_whole,
-    )
+        return iter(())
+    from shardc.planner.whole.plan import plan_whole  # with NumPy, which nothing else here needs
 
-    together = plan_whole(program, model, planning)
-    whole = [_with_others(each, in_turn[-1]) for each in islice(together, 1)]
+    return plan_whole(program, model, planning)
+
+
+def _cheapest_first(
+    program: Program,
+    model: CostModel,
+    planning: Planning,
+    in_turn: list[PlannedProgram],
+    together: PlannedProgram | None,
+) -> tuple[PlannedProgram, ...]:
+    """What is planned in turn, with the products of chains joined too, and what is planned together."""
+    if not may_gain(program, planning):
+        return tuple(in_turn)
+    from shardc.planner.whole.plan import in_turn_joined, is_too_much  # as above
+
+    whole = [] if together is None else [_with_others(together, in_turn[-1]) if in_turn else together]
     joined = in_turn_joined(program, model, planning, with_short=not whole)
     found = in_turn if joined is None else [*in_turn, joined]
     if is_too_much(program, len(planning.axes(program))):
         found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
-    return tuple(sorted([*found, *whole], key=lambda each: each.price(planning.objective))), together
+    return tuple(sorted([*found, *whole], key=lambda each: each.price(planning.objective)))
 
 
 def _with_others(whole: PlannedProgram, in_turn: PlannedProgram) -> PlannedProgram:

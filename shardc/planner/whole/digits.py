@@ -26,7 +26,7 @@ from shardc.planner.whole.local import Ways
 from shardc.planner.whole.prices import NEVER, PriceArray, Scale, States
 
 MOST_OF_ONE = 400  # choices of where operands and result of one product lie, in whole shardings
-MOST_PRICED = 500  # of all products of a program that are priced in digits
+MOST_PRICED = 250  # of all products of a program that are priced in digits
 OF_MORE_AXES = 8  # a choice counts as so many for each axis beyond three: it takes that much longer to price
 
 _Key: TypeAlias = tuple[object, ...]
@@ -84,6 +84,8 @@ class DigitWays:
 
     def _found(self, expr: Product, ends: Sequence[End], ways: Ways) -> Iterator[tuple[Way, int]]:
         objective, goal = self.problem.objective, ends[-1]
+        everywhere = prod(self.problem.mesh.size(axis) for axis in self.problem.pool)
+        least = self.problem.product_price(self.problem.work(expr), everywhere, [0] * (len(ends) - 1), 0)
         for before, price in _plainly(ends, ways):
             sources = tuple(end.number(place) for end, place in zip(ends, before, strict=False))
             lie = tuple(end.search.graph.shardings[number] for end, number in zip(ends, sources, strict=False))
@@ -92,6 +94,8 @@ class DigitWays:
                 if not first or price[place] >= NEVER or not goal.search.divides(goal.number(place)):
                     continue
                 below, to = objective.below(objective.clearly_less(first)), goal.number(place)
+                if below <= least:  # not even shared by all devices, and with nothing moved
+                    continue
                 found = in_digits(self.problem, expr, lie, goal.search.graph.shardings[to], below)
                 if found is not None:
                     yield Way(sources, to, 1), found.price

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
 from math import comb
 from operator import itemgetter
 
@@ -15,8 +17,9 @@ from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
-from shardc.ir.expressions import Expr, Product, operands
+from shardc.ir.expressions import Call, Expr, Product, operands
 from shardc.ir.program import Program, every_statement, repeated_statements
+from shardc.ir.sharding import Dims
 from shardc.lowering.timed import gathers_beside_products
 from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
@@ -37,7 +40,7 @@ from shardc.rules.products import count_placements
 
 MOST_OPERATIONS = 400
 MOST_SHARDINGS = 800  # of an array, between all of which there are prices: closing such a table takes a second
-MOST_PRICES = 50_000_000  # in the tables of all operations, 400 MB
+MOST_PRICES = 30_000_000  # in the tables of all operations, of which there are two: 480 MB
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
@@ -53,8 +56,7 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
         return
     try:
         task = _Task.of(Problem(program, model, planning.objective, pool), model, planning)
-        ordered = task.best_order()
-        best = task.in_digits(ordered.rewritten, ordered)
+        best = task.best()
     except (TooWide, KeyError, ShardcError):
         return
     found = _or_beside_products(task, best, task.planned(best))
@@ -105,17 +107,25 @@ def in_turn_joined(program: Program, model: CostModel, planning: Planning, with_
 
 def is_too_much(program: Program, axes: int) -> bool:
     """Whether the tables would take too long, or too much memory."""
-    operations, shardings = computed(program), _shardings(axes, _rank(program))
-    prices = 3 * operations * shardings**2  # from where each of two operands, and what is left, lie
-    return operations > MOST_OPERATIONS or shardings > MOST_SHARDINGS or prices > MOST_PRICES
+    every = list(_operations(program))
+    arrays = [*(array.dims for array in program.inputs), *chain(*every)]
+    if len(every) > MOST_OPERATIONS or any(_shardings(axes, len(dims)) > MOST_SHARDINGS for dims in arrays):
+        return True
+    return sum(_shardings(axes, len(dims)) ** 2 for arrays in every for dims in arrays) > MOST_PRICES
 
 
-def _rank(program: Program) -> int:
-    """Of the array with the most dims."""
-    every = [*(array.dims for array in program.inputs), *(each.dims for each in every_statement(program))]
-    return max(map(len, every), default=0)
+def _operations(program: Program) -> Iterator[tuple[Dims, ...]]:
+    """The dims of what each product and function takes and leaves."""
+    waiting = [statement.expr for statement in every_statement(program)]
+    while waiting:
+        expr = waiting.pop()
+        below = operands(expr)
+        waiting += below
+        if isinstance(expr, Product | Call):
+            yield (*(operand.dims for operand in below), expr.dims)
 
 
+@cache
 def _shardings(axes: int, rank: int) -> int:
     """Of an array: with partial sums over none of the axes, over one, …
 
@@ -155,6 +165,19 @@ class _Task:
         problem = Problem(self.problem.program, prices, self.problem.objective, self.problem.pool)
         return _Task.of(problem, self.model, self.planning)
 
+    def best(self) -> Choice:
+        """The best order of products, where these may be done in digits as well."""
+        written = Rewritten.of(self.problem.program)
+        graph = self._in_digits(written)
+        if not self._may_reorder(written, graph.nodes.entries):
+            return Choice(written, graph, _solved(graph))
+        best = self.best_order(self.solved(written))
+        if best.rewritten is not written:
+            graph = self._in_digits(best.rewritten)
+        if graph.nodes.entries == best.graph.nodes.entries:  # no product has further ways
+            return best
+        return Choice(best.rewritten, graph, _solved(graph, known=best.solved.price))
+
     def solved(self, rewritten: Rewritten, known: int = NEVER) -> Choice:
         graph = self._graph(rewritten)
         return Choice(rewritten, graph, _solved(graph, known=known))
@@ -163,19 +186,23 @@ class _Task:
         problem = replace(self.problem, program=rewritten.program)
         return FactorGraph.of(problem, self.scale, self.known, digits)
 
-    def in_digits(self, rewritten: Rewritten, known: Choice | None = None) -> Choice:
-        """An order of products, where these may be done in digits as well; `known` is the choice without."""
-        graph = self._graph(rewritten, DigitWays(self.problem, self.scale))
-        if known is None:
-            return Choice(rewritten, graph, _solved(graph))
-        if graph.nodes.entries == known.graph.nodes.entries:  # no product has further ways
-            return known
-        return Choice(rewritten, graph, _solved(graph, known=known.solved.price))
+    def in_digits(self, rewritten: Rewritten) -> Choice:
+        """The best of one order of products."""
+        graph = self._in_digits(rewritten)
+        return Choice(rewritten, graph, _solved(graph))
 
-    def best_order(self) -> Choice:
+    def _in_digits(self, rewritten: Rewritten) -> FactorGraph:
+        return self._graph(rewritten, DigitWays(self.problem, self.scale))
+
+    def _may_reorder(self, written: Rewritten, entries: int) -> bool:
+        """Whether there is an order of products but the one written, and tables are not too large to look at it."""
+        paths = every_path(self.problem.program.statements)
+        return entries <= MOST_ENTRIES and any(True for path in paths for _ in in_other_orders(written, path))
+
+    def best_order(self, written: Choice) -> Choice:
         """The order of each statement's products that costs least, one statement after another, each as long as another
         order costs less."""
-        best, left = self.solved(Rewritten.of(self.problem.program)), MOST_ENTRIES
+        best, left = written, MOST_ENTRIES
         for path in every_path(self.problem.program.statements):
             known = NEVER
             while best.solved.price < known and left > 0:
@@ -220,7 +247,9 @@ class _Task:
         """The plan of a choice, told by the statements as written."""
         program, planning = self.problem.program, self.planning
         apart = exact(choice.rewritten, choice.graph.given, choice.graph.lines, choice.solved.states)
-        plans = [(self._realised(apart, idle), apart) for idle in ((False, True) if self._has_idle else (False,))]
+        plans = [(self._realised(apart, idle=False), apart)]
+        if self.planning.has_idle(apart.program):  # a state may be reached over axes that no sharding names
+            plans.append((self._realised(apart, idle=True), apart))
         if self._may_be_merged():
             together = merged(apart, choice.graph.lines)
             plans.append((self._realised(together, idle=True), together))
@@ -235,11 +264,6 @@ class _Task:
     def _realised(self, asked: Exact, idle: bool) -> PlannedProgram | None:
         options = Options(idle=idle, masks=True)
         return self.planning.attempt(asked.program, self.model, options).planned
-
-    @property
-    def _has_idle(self) -> bool:
-        """Whether a state may be reached over axes that no sharding names: those of inputs and results need not."""
-        return self.planning.has_idle(self.problem.program)
 
     def _may_be_merged(self) -> bool:
         """Whether statements with several operations each are quick to plan: some products gain by digits of dims

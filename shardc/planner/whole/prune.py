@@ -1,29 +1,34 @@
 """States that no best assignment has, found before elimination so that its tables stay small.
 
 A table's price may be handed from table to table along a node that they share, as long as the sum stays what it is.
-After some rounds of sharing evenly, the least entries of all tables add up to a bound, and a node's state whose own
-entries raise it above the price of an assignment that is known is in no best one.
+After some sweeps over the nodes, there and back, the least entries of all tables add up to a bound, and a node's state
+whose own entries raise it above the price of an assignment that is known is in no best one.
 
-    f(a, b) + g(b, c)     for each state of b, what f and g cost at least is evened out between them
+    a —f— b —g— c     there, for each state of b what f costs at least goes from f to g; back, from g to f
+
+This is sequential reweighted message passing: V. Kolmogorov, "A new look at reweighted message passing", 2015.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.planner.whole.eliminate import Factor, improved
+from shardc.planner.whole.eliminate import Factor, improved, price_of
 from shardc.planner.whole.prices import NEVER
 
-ROUNDS = 4  # of sharing, before states are left out
-TURNS = 40  # of such rounds at most
+SWEEPS = 2  # there and back, before states are left out
+TURNS = 20  # of such sweeps at most
 FEW = 2000  # entries of all tables, of which elimination is quicker
 GAINED = 0.01  # of what is between bound and known price a turn gains at least, or it is the last
 SLACK = 1e-9  # of a price, and of NEVER a thousandth of that, may be lost in sums of floats
 _States = NDArray[np.int64]
+_Costs = NDArray[np.float64]
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,81 +49,125 @@ def prune(sizes: Sequence[int], factors: Sequence[Factor], known: int = NEVER) -
     Turn after turn, until few are left or the bound no longer rises towards that price. None where nothing is as cheap
     as what is known.
     """
-    found = Pruned(tuple(map(np.arange, sizes)), tuple(factors))
-    shared = [factor.table.astype(np.float64) for factor in factors]
-    of_node = [[at for at, factor in enumerate(factors) if node in factor.nodes] for node in range(len(sizes))]
-    known_price, before = known, -1.0
+    kept: tuple[_States, ...] = tuple(map(np.arange, sizes))
+    shared = _Shared.of(sizes, factors)
+    before = -1.0
     for _ in range(TURNS):
-        for turn in range(ROUNDS):
-            nodes = range(len(sizes)) if turn % 2 == 0 else range(len(sizes) - 1, -1, -1)
-            for node in nodes:
-                _share(node, of_node[node], found.factors, shared)
-        known_price = min(known_price, _assigned(found.sizes, found.factors, shared, of_node))
-        bound = sum(float(table.min()) for table in shared)
-        better = _without_the_dear(found, shared, of_node, known_price)
-        if better is None:
+        bound, above = shared.swept(SWEEPS)
+        assigned = [int(states[at]) for states, at in zip(kept, shared.assigned(), strict=True)]
+        known = min(known, price_of(factors, improved(assigned, factors, sizes)))
+        room = known * (1 + SLACK) + NEVER * SLACK / 1000 - bound
+        left = [np.flatnonzero(costs <= room) for costs in above]
+        if not all(states.size for states in left):
             return None
-        found, shared = better
-        if sum(table.size for table in shared) <= FEW or bound - before < GAINED * (known_price - before):
+        shared = shared.restricted(left)
+        kept = tuple(old[states] for old, states in zip(kept, left, strict=True))
+        if shared.entries <= FEW or bound - before < GAINED * (known - before):
             break
         before = bound
+    return Pruned(kept, tuple(Factor(each.nodes, _those(each.table, each.nodes, kept)) for each in factors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A node's place in a table: which table, which of its dims, and whether it is that table's first or last node."""
+
+    table: int
+    place: int
+    is_first: bool
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Tables whose sum is what it was, among which prices are handed on; and of each node what it keeps for itself."""
+
+    nodes: tuple[tuple[int, ...], ...]  # of each table
+    tables: list[_Costs]
+    own: list[_Costs]
+    links: tuple[tuple[_Link, ...], ...]  # of each node
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], factors: Sequence[Factor]) -> _Shared:
+        links = [list[_Link]() for _ in sizes]
+        for at, factor in enumerate(factors):
+            first, last = min(factor.nodes), max(factor.nodes)
+            for place, node in enumerate(factor.nodes):
+                links[node].append(_Link(at, place, node == first, node == last))
+        tables = [factor.table.astype(np.float64) for factor in factors]
+        nodes = tuple(factor.nodes for factor in factors)
+        return cls(nodes, tables, [np.zeros(size) for size in sizes], tuple(map(tuple, links)))
+
+    @property
+    def entries(self) -> int:
+        return sum(table.size for table in self.tables)
+
+    @property
+    def bound(self) -> float:
+        """No assignment costs less."""
+        return sum(float(costs.min()) for costs in (*self.tables, *self.own))
+
+    def swept(self, times: int) -> tuple[float, list[_Costs]]:
+        """From the first node to the last, back, and so on. A bound, and what each state of a node costs above it."""
+        bound, above = 0.0, list[_Costs]()
+        for time in range(times):
+            bound, there = self.bound, time % 2 == 0
+            nodes = range(len(self.own)) if there else range(len(self.own) - 1, -1, -1)
+            above = [self._handed_on(node, there) for node in nodes]
+        return bound, above if there else above[::-1]
+
+    def _handed_on(self, node: int, there: bool) -> _Costs:
+        """What the tables of a node cost at least goes to those that have nodes still to come, in equal parts: as many
+        as there are tables to come or tables past, so that some stays with the node where more are past.
+
+        What each state costs more than the best, all of it taken together."""
+        links, total = self.links[node], self.own[node]
+        for link in links:
+            least = _min_marginal(self.tables[link.table], link.place)
+            self.tables[link.table] -= _along(least, link, self.nodes)
+            total = total + least
+        above: _Costs = total - total.min()
+        later, earlier = [link for link in links if not link.is_last], [link for link in links if not link.is_first]
+        to_come, past = (later, earlier) if there else (earlier, later)
+        part = total / max(1, len(past), len(to_come))
+        for link in to_come:
+            self.tables[link.table] += _along(part, link, self.nodes)
+        self.own[node] = total - part * len(to_come)
+        return above
+
+    def assigned(self) -> list[int]:
+        """An assignment: node by node what the tables say, given the states of those before."""
+        states = [-1] * len(self.own)
+        for node, links in enumerate(self.links):
+            total = self.own[node].copy()
+            for link in links:
+                known = tuple(
+                    slice(None) if states[other] < 0 else slice(states[other], states[other] + 1)
+                    for other in self.nodes[link.table]
+                )
+                total += _min_marginal(self.tables[link.table][known], link.place)
+            states[node] = int(total.argmin())
+        return states
+
+    def restricted(self, left: Sequence[_States]) -> _Shared:
+        """With these states alone."""
+        tables = [_those(table, nodes, left) for nodes, table in zip(self.nodes, self.tables, strict=True)]
+        own = [costs[states] for costs, states in zip(self.own, left, strict=True)]
+        return _Shared(self.nodes, tables, own, self.links)
+
+
+def _min_marginal(table: _Costs, place: int) -> _Costs:
+    """The least of a table for each state of the node at this place."""
+    others = tuple(other for other in range(table.ndim) if other != place)
+    found: _Costs = table.min(axis=others)
     return found
 
 
-def _without_the_dear(
-    found: Pruned, shared: list[NDArray[np.float64]], of_node: Sequence[Sequence[int]], known: int
-) -> tuple[Pruned, list[NDArray[np.float64]]] | None:
-    """Without the states of which every assignment costs more than one that is known."""
-    least, kept = [float(table.min()) for table in shared], list[_States]()
-    room = known * (1 + SLACK) + NEVER * SLACK / 1000 - sum(least)
-    for node, mine in enumerate(of_node):
-        start = np.zeros(len(found.kept[node]))
-        above = sum((_min_marginal(found.factors[at], shared[at], node) - least[at] for at in mine), start)
-        kept.append(np.flatnonzero(above <= room))
-    if not all(states.size for states in kept):
-        return None
-    tables = [table[np.ix_(*(kept[node] for node in f.nodes))] for f, table in zip(found.factors, shared, strict=True)]
-    factors = tuple(_restricted(factor, kept) for factor in found.factors)
-    return Pruned(tuple(old[states] for old, states in zip(found.kept, kept, strict=True)), factors), tables
+def _along(costs: _Costs, link: _Link, nodes: Sequence[tuple[int, ...]]) -> _Costs:
+    """A price for each state of a node, as a table of all nodes of the linked one."""
+    return costs.reshape([-1 if place == link.place else 1 for place in range(len(nodes[link.table]))])
 
 
-def _share(node: int, mine: Sequence[int], factors: Sequence[Factor], shared: list[NDArray[np.float64]]) -> None:
-    """What the tables of a node cost at least, state by state, is shared evenly among them."""
-    if len(mine) < 2:
-        return
-    marginals = [_min_marginal(factors[at], shared[at], node) for at in mine]
-    even = sum(marginals, np.zeros_like(marginals[0])) / len(mine)
-    for at, least in zip(mine, marginals, strict=True):
-        shape = [-1 if other == node else 1 for other in factors[at].nodes]
-        shared[at] += (even - least).reshape(shape)
-
-
-def _min_marginal(factor: Factor, table: NDArray[np.float64], node: int) -> NDArray[np.float64]:
-    others = tuple(place for place, other in enumerate(factor.nodes) if other != node)
-    found: NDArray[np.float64] = table.min(axis=others)
-    return found
-
-
-def _assigned(
-    sizes: Sequence[int],
-    factors: Sequence[Factor],
-    shared: list[NDArray[np.float64]],
-    of_node: Sequence[Sequence[int]],
-) -> int:
-    """The price of an assignment: node by node what the shared tables say, then improved."""
-    states = [-1] * len(sizes)
-    for node, mine in enumerate(of_node):
-        total = np.zeros(sizes[node])
-        for at in mine:
-            at_known = tuple(
-                slice(None) if states[other] < 0 else slice(states[other], states[other] + 1)
-                for other in factors[at].nodes
-            )
-            total += _min_marginal(factors[at], shared[at][at_known], node)
-        states[node] = int(total.argmin())
-    states = improved(states, factors, sizes)
-    return sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors)
-
-
-def _restricted(factor: Factor, kept: Sequence[_States]) -> Factor:
-    return Factor(factor.nodes, np.ascontiguousarray(factor.table[np.ix_(*(kept[node] for node in factor.nodes))]))
+def _those(table: NDArray[_Number], nodes: tuple[int, ...], kept: Sequence[_States]) -> NDArray[_Number]:
+    """A table's entries of the states that are kept."""
+    return np.ascontiguousarray(table[np.ix_(*(kept[node] for node in nodes))])
