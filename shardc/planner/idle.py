@@ -18,7 +18,7 @@ from enum import Enum
 from shardc.ir.expressions import Named, Use, operands
 from shardc.ir.program import Program, Statement, every_statement
 from shardc.ir.sharding import Axes
-from shardc.rules.products import count_placements
+from shardc.rules.placements import count_placements
 
 MAX_APART = 1000  # ways to lie for the dims that meet, while idle axes are searched each for itself
 MAX_PLACEMENTS = 20_000  # the same, while they move as one: beyond, only the axes written are searched over

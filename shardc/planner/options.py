@@ -69,6 +69,7 @@ class Options:
     most_wire: int | None = None  # wire bytes that the moves of one array may bring
     idle: bool | None = None  # whether axes that nobody wrote move; None: by bytes they do, by time they do not
     masks: bool = False  # whether a whole array may be made partial sums: as is asked of what is planned together
+    as_asked: bool = False  # whether operations take arrays just as a use asks for them, and move no further
     method: Method = Method.SEARCH
     must_plan: bool = True  # where the budget ends without a plan: one by ROUTES; else Spent is raised
 

@@ -28,7 +28,7 @@ from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.rules.products import arrangements, count_arrangements
+from shardc.rules.placements import arrangements, count_arrangements
 
 # Exchanges of pieces lead from every arrangement of the same axes to every other: three axes on three dims.
 MAX_ARRANGEMENTS = 60

@@ -6,18 +6,17 @@ lie as written; which of the remedies is cheapest is for the planner to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, permutations, product
-from math import comb, factorial
+from itertools import product
 from typing import TypeAlias, assert_never
 
 from shardc.ir.collectives import Move
-from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Rule
 from shardc.ir.sharding import Axes, Dims, Sharding
+from shardc.rules.placements import ANYWHERE, Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +124,22 @@ def local_product(operand_dims: Sequence[Dims], result_dims: Dims, operands: Seq
 
 @lru_cache(maxsize=256)
 def local_products(
-    operand_dims: tuple[Dims, ...], result_dims: Dims, pool: Axes, unreduced: tuple[frozenset[str], ...]
+    operand_dims: tuple[Dims, ...],
+    result_dims: Dims,
+    pool: Axes,
+    unreduced: tuple[frozenset[str], ...],
+    space: Space = ANYWHERE,
 ) -> tuple[LocalProduct, ...]:
     """Every local product over the axes of `pool`; `unreduced` are the axes each operand may be unreduced over.
+
+    With a space of its dims, in the order in which they come, those of its placements.
 
     An axis lies on one dim of the product, or is unreduced on one operand, or takes no part: that makes
     each way, so they are counted by the shardings of one array with all the dims.
     """
     every_dim = tuple(dict.fromkeys(dim for dims in operand_dims for dim in dims))
     found = []
-    for placement in placements(pool, len(every_dim)):
+    for placement in space.placements(pool, len(every_dim)):
         axes_of = dict(zip(every_dim, placement, strict=True))
         used = {axis for axes in placement for axis in axes}
         lie = [tuple(axes_of[dim] for dim in dims) for dims in operand_dims]
@@ -144,31 +149,6 @@ def local_products(
             assert result is not None
             found.append(LocalProduct(operands, result))
     return tuple(found)
-
-
-def placements(pool: Axes, rank: int) -> Iterator[tuple[Axes, ...]]:
-    """Every way to shard `rank` dims over some of the axes, fewer axes first."""
-    for count in range(len(pool) + 1):
-        for chosen in combinations(pool, count):
-            yield from arrangements(chosen, rank)
-
-
-def arrangements(axes: Axes, rank: int) -> Iterator[tuple[Axes, ...]]:
-    """Every way to shard `rank` dims over exactly these axes."""
-    for order in permutations(axes):
-        for cuts in _cuts(len(axes), rank):
-            yield tuple(order[start:end] for start, end in cuts)
-
-
-def _cuts(count: int, rank: int) -> Iterator[list[tuple[int, int]]]:
-    """Every way to cut a row of `count` axes into `rank` runs, empty ones included."""
-    if rank == 0:
-        if count == 0:
-            yield []
-        return
-    for ends in combinations(range(count + rank - 1), rank - 1):
-        bounds = [-1, *ends, count + rank - 1]
-        yield [(bounds[i] + 1 - i, bounds[i + 1] - i) for i in range(rank)]
 
 
 @lru_cache(maxsize=1024)
@@ -181,20 +161,6 @@ def _partials(free: Axes, unreduced: tuple[frozenset[str], ...]) -> tuple[tuple[
         if all(owner is None or axis in unreduced[owner] for axis, owner in pairs):
             found.append(tuple(frozenset(a for a, owner in pairs if owner == i) for i in range(len(unreduced))))
     return tuple(found)
-
-
-def count_placements(axes: int, rank: int, mesh: Mesh | None = None) -> int:
-    """How many ways `placements` finds: 3, 11, 49, 261 for rank 2 and 1 to 4 axes."""
-    if rank == 0:
-        return 1
-    return sum(comb(axes, k) * count_arrangements(k, rank) for k in range(axes + 1))
-
-
-def count_arrangements(axes: int, rank: int) -> int:
-    """How many ways `arrangements` finds: 2, 6, 24, 120 for rank 2 and 1 to 4 axes."""
-    if rank == 0:
-        return int(axes == 0)
-    return factorial(axes) * comb(axes + rank - 1, rank - 1)
 
 
 # --- why a move is done

@@ -14,7 +14,7 @@ from shardc.ir.collectives import Move, apply, in_one_round, uneven_exchange
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import SUM, Sharding, spell
 from shardc.rules.moves import MOVES, masks
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 from shardc.testing.refusals import count_of
 from shardc.testing.sides import Moves
 from shardc.testing.strategies import drawn_mesh, shardings

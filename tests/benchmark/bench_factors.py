@@ -22,7 +22,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, PlannedProgram, plan_with_subaxes
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 F32 = DTYPES["f32"]
 MESHES = ((2, 3), (2, 4), (2, 3, 4), (4, 6), (6, 10), (4, 6, 5), (12, 8), (12, 18), (2, 12, 3), (4, 4, 6))

@@ -40,7 +40,7 @@ from shardc.interface.hardware import Hardware
 from shardc.ir.program import Program
 from shardc.ir.sharding import Sharding, spell, spell_axes
 from shardc.planner import Objective, PlannedProgram, plan_program
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 OBJECTIVES = ("bytes", "time")
 RESHARDS, ELSEWHERE, REPORTED, MATMULS = "reshards on 4×4×4", "reshards elsewhere", "reported", "matmuls on 2×2×2"

@@ -20,7 +20,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 BF16 = DTYPES["bf16"]
 SIZE = 2304  # of every dim: room for all axes of the meshes below

@@ -118,7 +118,7 @@ def planning() -> None:
 
 def drawn(mesh: str, arrays: tuple[str, ...], count: int, some_idle: bool) -> Iterator[str]:
     from shardc.ir.sharding import Sharding, spell
-    from shardc.rules.products import placements
+    from shardc.rules.placements import placements
 
     chosen = random.Random(20)
     names = [part.split("=")[0] for part in mesh.split(",")]

@@ -103,7 +103,7 @@ def _place(code: Any) -> tuple[str, str]:
 def _watched(work: Counter[str], dear: int) -> Iterator[None]:
     """What is paid, what is left to be eliminated, and what is summed, is noted."""
     instead: list[tuple[Any, str, Any]] = [(Meter, "pay", _paying(work, dear))]
-    instead += [(whole, name, _tables(work, name)) for name in ("solve", "prune")]
+    instead += [(whole, name, _tables(work, name)) for name in ("solve", "solve_pruned")]
     instead += [(owner, name, _adding(work, label, owner, name)) for label, (owner, name) in SUMMED.items()]
     were = [(owner, name, getattr(owner, name)) for owner, name, _ in instead]
     for owner, name, does in instead:

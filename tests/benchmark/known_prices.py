@@ -31,7 +31,7 @@ from shardc.lowering.lower import form
 from shardc.lowering.scatters import block_of
 from shardc.lowering.spell import words
 from shardc.rules.moves import moves
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 TABLE = Path(__file__).parents[1] / "golden" / "known_prices.json"
 MOVES = 36  # of each kind of array, and hardware

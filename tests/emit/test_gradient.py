@@ -12,7 +12,7 @@ import shardc
 from shardc import simulate
 from shardc.api import planned
 from shardc.compiled.hlo.stablehlo import collectives
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 pytestmark = pytest.mark.devices
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.errors import ShardcError
 from shardc.ir.sharding import Sharding, spell
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 pytestmark = pytest.mark.devices
 

@@ -11,7 +11,7 @@ import shardc
 from shardc.errors import RUNTIME, SEMANTICS, ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 pytestmark = pytest.mark.devices
 

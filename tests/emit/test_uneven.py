@@ -23,7 +23,7 @@ from shardc.ir.plan import Block, Schedule, Step, StepCost
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.lowering.flow import untyped_along
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
 from traced import called_otherwise

@@ -26,7 +26,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Sharding
 from shardc.rules.moves import masks, moves
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 MESH = Mesh.of({"X": 2, "Y": 2, "Z": 3})
 SHARDINGS = [

@@ -16,7 +16,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Sharding
 from shardc.ir.uneven import cells, timetable
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 from shardc.testing import needed_bytes
 
 SIZES = [(2, 3), (2, 3, 4), (4, 6), (6, 4), (3, 4, 2), (12, 18), (4, 4, 6), (2, 4), (5, 1, 3), (2, 2, 2)]

@@ -16,7 +16,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Facts
 from shardc.ir.program import nested, same_array
 from shardc.ir.sharding import Sharding
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 TEXT = """mesh X=2
 dims I=4, J=4, K=4, L=3

@@ -19,7 +19,7 @@ from shardc.emit.call.placing import from_blocks, make_mesh, spec_of
 from shardc.ir.collectives import DirectExchange
 from shardc.ir.sharding import Sharding, spell
 from shardc.machines.run import report_of
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
 from traced import called_otherwise

@@ -23,7 +23,7 @@ from shardc.planner.digits.products import _Task
 from shardc.planner.problem import Problem
 from shardc.planner.whole import digits as whole_digits
 from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardc.planner.whole import eliminate
+from shardc.planner.whole import prune as pruning
 from shardc.planner.whole.eliminate import Factor, easier, improved_at_once, solve
 from shardc.planner.whole.prices import NEVER
-from shardc.planner.whole.prune import prune
+from shardc.planner.whole.prune import prune, solve_pruned
 
 
 @st.composite
@@ -87,7 +88,21 @@ def test_without_the_nodes_that_leave_small_tables_the_least_sum_is_the_same(cas
 @given(sums())
 def test_pruning_keeps_a_best_assignment(case):
     pruned = prune(*case)
-    assert (NEVER if pruned is None else solve(pruned.sizes, pruned.factors).price) == least(*case)
+    assert (NEVER if pruned is None else solve(pruned.sizes, pruned.factors(case[1])).price) == least(*case)
+
+
+@settings(max_examples=300, deadline=None)
+@given(sums(), st.integers(0, 40), st.integers(1, 30), st.integers(0, 30))
+def test_where_too_many_states_are_left_the_bound_is_a_bound_and_the_price_an_assignments(case, left, likely, known):
+    """And of what is known to be dearer than the best, nothing is said to be cheaper."""
+    (sizes, factors), best = case, least(*case)
+    with mock.patch.multiple(pruning, MOST_LEFT=left, LIKELY=likely, TURNS=2):
+        found = solve_pruned(sizes, factors)
+        given = solve_pruned(sizes, factors, known)
+    assert found.bound <= best <= found.price
+    if found.states:
+        assert min(NEVER, sum(int(f.table[tuple(found.states[n] for n in f.nodes)]) for f in factors)) == found.price
+    assert given.price >= best and (given.states or best >= known or given.price == NEVER)
 
 
 def test_pruning_leaves_out_what_is_too_dear():

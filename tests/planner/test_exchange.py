@@ -25,7 +25,7 @@ from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program
 from shardc.planner.program import directly
 from shardc.rules.moves import MAX_ARRANGEMENTS, MAX_PERMUTED, exchange, permutes, pieces_exchanged
-from shardc.rules.products import arrangements, count_arrangements, count_placements, placements
+from shardc.rules.placements import arrangements, count_arrangements, count_placements, placements
 from shardc.rules.routes import route
 from shardc.simulate import IllegalStep, step
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, needed_bytes, reshape_law

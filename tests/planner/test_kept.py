@@ -26,7 +26,7 @@ from shardc.planner.statement import strategies
 from shardc.planner.statement.nodes import few_calls
 from shardc.planner.whole.prices import NEVER, _close
 from shardc.rules.digit_products import digits_of_dims
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
 

@@ -21,6 +21,7 @@ from shardc.planner.whole.arrays import Entity, fresh
 from shardc.planner.whole.nodes import Known, Nodes, repeated
 from shardc.planner.whole.plan import _scale
 from shardc.planner.whole.prices import NEVER
+from shardc.planner.whole.spaces import spaces_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_whole import model_of, parsed
@@ -32,7 +33,7 @@ FREE = Pattern.free(2)
 def nodes(request):
     program = parsed("A[I_X, J] → A[I, J_Y]", Mesh.of({"X": 2, "Y": 2}), {"I": 64, "J": 64})
     problem = Problem(program, model_of(program.mesh), request.param, program.mesh.names)
-    return Nodes(problem, _scale(problem), Known())
+    return Nodes(problem, _scale(problem), spaces_of(program, program.mesh.names), Known())
 
 
 def array(nodes, dims):
@@ -43,6 +44,7 @@ def array(nodes, dims):
         DTYPES["bf16"],
         frozenset(),
         1,
+        nodes.spaces.within(tuple(dims)),
     )
 
 

@@ -39,6 +39,7 @@ from shardc.planner.whole.eliminate import Solved, solve
 from shardc.planner.whole.plan import _Task
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.rewrites import Rewritten
+from shardc.planner.whole.spaces import spaces_of
 from shardc.testing import Case, matmuls, shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -89,7 +90,7 @@ def test_a_pruned_graph_has_the_same_least_price_and_none_below_what_is_known(ob
         Problem(program, model_of(mesh), objective, mesh.names),
         Planning(objective, Idle.USE, planned_at_once),
     )
-    task = _Task.of(problem, problem.model, planning)
+    task = _Task.of(problem, spaces_of(program, mesh.names), problem.model, planning)
     graph = task._graph(Rewritten.of(program))
     least = solve(graph.nodes.sizes, graph.nodes.factors).price
     monkeypatch.setattr(plan, "FEW", 0)
@@ -117,9 +118,8 @@ def test_a_use_is_priced_from_as_many_places_as_a_table_has_room_for(most, monke
     model, planning = model_of(program.mesh), Planning(objective, Idle.USE, planned_at_once)
     free = plan_program(program, model, objective)
     monkeypatch.setattr(nodes, "MOST_TOGETHER", most)
-    graph = _Task.of(Problem(program, model, objective, program.mesh.names), model, planning)._graph(
-        Rewritten.of(program)
-    )
+    problem, spaces = Problem(program, model, objective, program.mesh.names), spaces_of(program, program.mesh.names)
+    graph = _Task.of(problem, spaces, model, planning)._graph(Rewritten.of(program))
     assert max(len(factor.nodes) for factor in graph.nodes.factors) == (3 if most else 2)
     found = plan_program(program, model, objective)
     assert found.price(objective) >= free.price(objective)

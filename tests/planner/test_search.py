@@ -21,7 +21,7 @@ from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.statement.nodes import table_of
 from shardc.planner.statement.strategies import cheapest
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
 

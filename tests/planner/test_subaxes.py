@@ -29,7 +29,7 @@ from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
 from shardc.planner.program.finer import MARGIN, joined
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 from shardc.testing import (
     assert_equal_on_every_device,
     assert_schedule_legal,

@@ -13,7 +13,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 SIZES = {"I": 16, "J": 24, "K": 32}

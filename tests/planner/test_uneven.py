@@ -19,7 +19,7 @@ from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.ir.uneven import timetable
 from shardc.planner import Objective, plan_with_subaxes
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 from shardc.simulate import run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, needed_bytes
 

@@ -15,6 +15,7 @@ from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.problem import Problem
 from shardc.planner.whole import local
 from shardc.planner.whole.rewrites import joined
+from shardc.planner.whole.spaces import spaces_of
 from shardc.testing import shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -148,14 +149,14 @@ def test_of_many_ways_those_without_partial_sums_are_left(monkeypatch, text):
     problem = Problem(program, model_of(program.mesh), Objective.BYTES, program.mesh.names)
     expr = program.statements[0].expr
     below = [(problem.search(each), frozenset("XY")) for each in expr.operands]
-    around = problem.search(expr)
-    every, _ = local._products(problem, expr, around, below)
+    around, spaces = problem.search(expr), spaces_of(program, program.mesh.names)
+    every, _ = local._products(problem, expr, around, below, spaces)
     monkeypatch.setattr(local, "MOST_WAYS", len(every) - 1)
-    few, partial = local._products(problem, expr, around, below)
+    few, partial = local._products(problem, expr, around, below, spaces)
     whole = [(way, price) for way, price in every if not any(map(_is_partial, [one for one, _ in below], way.at))]
     assert [*few] == whole and 0 < len(few) < len(every) and partial == frozenset("XY")
     monkeypatch.setattr(local, "MOST_WAYS", len(every))
-    assert local._products(problem, expr, around, below)[0] == every
+    assert local._products(problem, expr, around, below, spaces)[0] == every
 
 
 def _is_partial(search, number):

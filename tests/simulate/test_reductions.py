@@ -16,7 +16,7 @@ from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import MAX, Sharding
-from shardc.rules.products import placements
+from shardc.rules.placements import placements
 
 MESH = Mesh.of({"X": 2, "Y": 2})
 DIMS = {"I": 4, "J": 8}

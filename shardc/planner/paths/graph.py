@@ -27,7 +27,7 @@ from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock
 from shardc.rules.digit_products import reductions
 from shardc.rules.moves import MAX_ARRANGEMENTS, masks, moves
-from shardc.rules.products import count_arrangements
+from shardc.rules.placements import count_arrangements
 from shardc.rules.routes import Route, depends_on_shape, needs_digits, route
 
 

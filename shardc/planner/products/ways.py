@@ -25,7 +25,8 @@ from shardc.ir.sharding import Array, Dims, Sharding, ShardingNumber
 from shardc.lowering.streams import Streams
 from shardc.planner.budget import BOUND, Meter, Spent
 from shardc.planner.paths.graph import Graph
-from shardc.rules.products import local_products
+from shardc.rules.placements import ANYWHERE, Space
+from shardc.rules.products import local_product, local_products
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ def every_way(
     graphs: tuple[Graph, ...],
     graph: Graph,
     unreduced: tuple[frozenset[str], ...],
+    space: Space = ANYWHERE,
 ) -> tuple[Way, ...]:
     """Every local product over the axes of the graphs, as `rules.products.local_products` lists them.
 
@@ -52,7 +54,7 @@ def every_way(
     for dim in chain(*dims):
         places.setdefault(dim, str(len(places)))
     renamed = [tuple(places[dim] for dim in some) for some in (*dims, result)]
-    return _every_way(tuple(renamed[:-1]), renamed[-1], graphs, graph, unreduced)
+    return _every_way(tuple(renamed[:-1]), renamed[-1], graphs, graph, unreduced, space)
 
 
 @lru_cache(maxsize=256)
@@ -62,14 +64,28 @@ def _every_way(
     graphs: tuple[Graph, ...],
     graph: Graph,
     unreduced: tuple[frozenset[str], ...],
+    space: Space = ANYWHERE,
 ) -> tuple[Way, ...]:
     found = []
-    for way in local_products(dims, result, graph.coarse_pool, unreduced):
+    for way in local_products(dims, result, graph.coarse_pool, unreduced, space):
         lie = [graph.refined(sharding) for sharding in way.operands]
-        at = tuple(own.number(sharding) for own, sharding in zip(graphs, lie, strict=True))
-        axes = graph.mesh.ordered({axis for sharding in lie for axis in sharding.sharded})
-        found.append(Way(at, graph.number(graph.refined(way.result)), graph.mesh.product(axes)))
+        found.append(_way(graphs, graph, lie, graph.refined(way.result)))
     return tuple(found)
+
+
+def _way(graphs: Sequence[Graph], graph: Graph, lie: Sequence[Sharding], left: Sharding) -> Way:
+    at = tuple(own.number(sharding) for own, sharding in zip(graphs, lie, strict=True))
+    axes = graph.mesh.ordered({axis for sharding in lie for axis in sharding.sharded})
+    return Way(at, graph.number(left), graph.mesh.product(axes))
+
+
+def way_at(
+    dims: Sequence[Dims], result: Dims, graphs: Sequence[Graph], graph: Graph, at: Sequence[ShardingNumber]
+) -> Way | None:
+    """The local product of operands that lie so; None where their blocks do not meet."""
+    lie = [own.shardings[number] for own, number in zip(graphs, at, strict=True)]
+    left = local_product(dims, result, lie)
+    return None if left is None else _way(graphs, graph, lie, left)
 
 
 @dataclass(frozen=True, slots=True)

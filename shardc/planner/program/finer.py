@@ -29,7 +29,7 @@ from shardc.planner.options import Method, Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused, computed, may_gain
 from shardc.planner.program.directly import directly
 from shardc.planner.program.memory import Limited
-from shardc.rules.products import count_placements
+from shardc.rules.placements import count_placements
 from shardc.rules.routes import route
 
 SMALL = 4  # products and functions of a program that is planned in several ways, and together on every mesh tried

@@ -275,12 +275,13 @@ def _cheapest_first(
     """What is planned in turn, with the products of chains joined too, and what is planned together."""
     if not may_gain(program, planning):
         return tuple(in_turn)
-    from shardc.planner.whole.plan import in_turn_joined, is_too_much  # as above
+    from shardc.planner.whole.plan import in_turn_joined  # as above
+    from shardc.planner.whole.spaces import spaces_of
 
     whole = [] if together is None else [_with_others(together, in_turn[-1]) if in_turn else together]
     joined = in_turn_joined(program, model, planning, with_short=not whole)
     found = in_turn if joined is None else [*in_turn, joined]
-    if is_too_much(program, len(planning.axes(program))):
+    if spaces_of(program, planning.axes(program)) is None:
         found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
     return tuple(sorted([*found, *whole], key=lambda each: each.price(planning.objective)))
 

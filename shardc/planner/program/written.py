@@ -19,11 +19,11 @@ from shardc.ir.plan import Block, Cost, Einsum, Loop, Rule, Schedule, StatementN
 from shardc.ir.program import For, Program, Statement, bound_by, same_array
 from shardc.ir.sharding import Array, Axes, Sharding, row_of, with_dim
 from shardc.planner.options import Objective
+from shardc.planner.paths.named import named_edges
 from shardc.planner.planned import settled
 from shardc.planner.problem import Problem
 from shardc.planner.program.loops import turned
 from shardc.planner.statement.build import NAMED, Builder
-from shardc.planner.statement.nodes import named_edges
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.functions import applied, reduced_across
 from shardc.rules.products import local_product

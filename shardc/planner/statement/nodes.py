@@ -20,12 +20,11 @@ from itertools import product
 from typing import assert_never
 
 from shardc.ir.chains import Chain, Pair, chain_of, is_chain
-from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.sharding import Sharding, ShardingNumber
 from shardc.planner.budget import NODE, WAY
 from shardc.planner.paths.few import few_choices
-from shardc.planner.paths.graph import Edge
+from shardc.planner.paths.named import named_edges
 from shardc.planner.paths.search import Search
 from shardc.planner.paths.tables import (
     Applied,
@@ -42,9 +41,9 @@ from shardc.planner.paths.tables import (
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
 from shardc.planner.products.placing import Movable, few_ways
-from shardc.planner.products.ways import Towards, Way, every_way
+from shardc.planner.products.ways import Towards, Way, every_way, way_at
 from shardc.planner.statement.refusals import impossible
-from shardc.rules.products import count_placements, placements
+from shardc.rules.placements import count_placements, placements
 
 FEW = 8  # shardings that an operand is held in, at most, for its product to be searched towards a goal
 MAX_WAYS = 200  # for the dims to lie that meet in a product, where none that is written has more
@@ -126,7 +125,8 @@ def combine(problem: Problem, expr: Expr, tables: tuple[Table, ...], wanted: Sha
 def table_or_none(
     problem: Problem, expr: Expr, tables: tuple[Table, ...], wanted: Sharding | None = None
 ) -> Table | None:
-    found = Table(expr, problem.search(expr), {}, {})
+    as_asked = problem.options.as_asked and isinstance(expr, Use) and expr.pattern is not None
+    found = Table(expr, problem.search(expr), {}, {}, fixed=as_asked)
     goal = _goal(problem, expr, tables, found.search, wanted, is_all=True) if isinstance(expr, Product) else None
     _seed(problem, found, expr, tables, goal)
     return found if found.seeds else None
@@ -214,6 +214,8 @@ def _products(
         below = [table.search for table in tables]
         price = partial(problem.way_price, problem.work(expr), operands=below, result=search)
         found = few_ways([*map(_movable, tables)], _wanted(expr, search, goal), price, problem.meter)
+    elif problem.options.as_asked and all(table.fixed for table in usable):
+        found = _every_price(_in_place(problem, expr, usable, search), usable)
     elif goal is None:
         found = _every_price(local_products(problem, expr, usable, search), usable)
     else:
@@ -221,6 +223,16 @@ def _products(
         towards = Towards(usable, after, search.bound, goal, problem.meter)
         found, proved = towards.best(local_products(problem, expr, usable, search), problem.limit)
     return ((way.result, price, Multiplied(usable, way.at, proved)) for way, price in found)
+
+
+def _in_place(problem: Problem, expr: Product, tables: tuple[Table, ...], search: Search) -> list[tuple[Way, int]]:
+    """The local products of arrays as they lie."""
+    dims, below = [operand.dims for operand in expr.operands], [table.search for table in tables]
+    found = (
+        way_at(dims, expr.dims, [one.graph for one in below], search.graph, at)
+        for at in product(*(table.seeds for table in tables))
+    )
+    return [(way, problem.way_price(problem.work(expr), way, below, search)) for way in found if way is not None]
 
 
 def _alone(expr: Product, search: Search, left: ShardingNumber) -> Table:
@@ -326,18 +338,3 @@ def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Itera
     for number, price in source.paths().price.items():
         for edge in named_edges(expr, number, search):
             yield edge.target, price + search.price(number, edge), Moved(source, number, edge.move)
-
-
-def named_edges(expr: Named, number: ShardingNumber, search: Search) -> Iterator[Edge]:
-    """What a collective's name allows from a sharding."""
-    dim = None if expr.dim is None else expr.dims.index(expr.dim)
-    for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
-        axes, on = edge.move.axes, edge.move.on
-        axes_fit = expr.axes is None or axes == expr.axes or (len(on) != 1 and set(axes) == set(expr.axes))
-        if axes_fit and (dim is None or on == (dim,)) and search.divides(edge.target):
-            yield edge
-
-
-def named_moves(expr: Named, number: ShardingNumber, search: Search) -> Iterator[tuple[ShardingNumber, int]]:
-    """The same: where to, and the price of the move."""
-    return ((edge.target, search.price(number, edge)) for edge in named_edges(expr, number, search))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import assert_never
@@ -14,9 +14,10 @@ from shardc.ir.calls import linear_operands
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.whole.prices import NEVER, Places, PriceArray, States, states
+from shardc.planner.whole.spaces import Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,24 @@ class Entity:
     dtype: DType
     partial: frozenset[str]  # the axes over which it may be unreduced
     left: int  # uses to come
+    within: Within  # the shardings that are looked at
     bases: list[Lying] = field(default_factory=list)
     asked: dict[int, Lying] = field(default_factory=dict)  # where uses have asked for it, by place
     copy: Lying | None = None
     is_used: bool = False
+    takes: tuple[
+        tuple[Entity, Lying], ...
+    ] = ()  # what made it, by the states of one node; plainly by the first so many
+    plain: int = 0
 
     @property
     def states(self) -> States:
-        return states(self.search.graph, self.search.model, self.search.array)
+        return states(self.search.graph, self.search.model, self.search.array, self.within)
+
+    @property
+    def kind(self) -> Hashable:
+        """What its states and the prices between them are told by."""
+        return self.search.shape, self.search.total_bytes, self.search.model, self.within
 
     @property
     def sources(self) -> list[Lying]:
@@ -72,23 +83,31 @@ class Entity:
         """Whether it lies so by what the text says."""
         return any(base.is_given and base.places[0] == self.place(sharding) for base in self.bases)
 
-    def choices(self, pattern: Pattern, with_sums: bool, table: PriceArray) -> Places:
-        """The places of the shardings that match a pattern and that the array can be in."""
+    def choices(self, pattern: Pattern, with_sums: bool, table: PriceArray, idle: Axes = ()) -> Places:
+        """The places of the shardings that match a pattern and that the array can be in. Of idle axes, if there are
+        any, the pattern says nothing."""
         exact, around = pattern.exact, self.search.graph
-        if exact is not None:
+        if exact is not None and not idle:
             return np.array([self.place(exact)], dtype=np.int64)
         every = enumerate(self.states.numbers)
         found = [
             place
             for place, number in every
-            if table[place, place] < NEVER and self._fits(pattern, around.shardings[number], with_sums)
+            if table[place, place] < NEVER and self._fits(pattern, around.shardings[number], with_sums, idle)
         ]
         return np.array(found, dtype=np.int64)
 
-    def _fits(self, pattern: Pattern, sharding: Sharding, with_sums: bool) -> bool:
+    def _fits(self, pattern: Pattern, sharding: Sharding, with_sums: bool, idle: Axes) -> bool:
         if with_sums:
             return sharding.unreduced <= self.partial
-        return pattern.matches(sharding)
+        return pattern.matches(_without(sharding, idle))
+
+
+def _without(sharding: Sharding, gone: Axes) -> Sharding:
+    if not gone:
+        return sharding
+    kept = tuple(tuple(axis for axis in axes if axis not in gone) for axes in sharding.dims)
+    return Sharding(kept, sharding.unreduced.difference(gone), sharding.reduction)
 
 
 def is_free(pattern: Pattern) -> bool:

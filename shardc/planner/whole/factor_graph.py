@@ -45,6 +45,7 @@ from shardc.planner.whole.digits import DigitWays, End
 from shardc.planner.whole.local import Ways
 from shardc.planner.whole.nodes import Known, Nodes, repeated
 from shardc.planner.whole.prices import Scale
+from shardc.planner.whole.spaces import Spaces
 
 
 @dataclass(slots=True)
@@ -63,8 +64,10 @@ class FactorGraph:
     _times: int = 1  # how often what is looked at is done
 
     @classmethod
-    def of(cls, problem: Problem, scale: Scale, known: Known, digits: DigitWays | None = None) -> FactorGraph:
-        graph, program = cls(problem, Nodes(problem, scale, known), digits), problem.program
+    def of(
+        cls, problem: Problem, scale: Scale, spaces: Spaces, known: Known, digits: DigitWays | None = None
+    ) -> FactorGraph:
+        graph, program = cls(problem, Nodes(problem, scale, spaces, known), digits), problem.program
         counts = use_counts(program)
         graph._taken = {array.name for array in program.inputs} | {made.name for made in every_statement(program)}
         for array in program.inputs:
@@ -80,7 +83,8 @@ class FactorGraph:
 
     def _give(self, array: Input, left: int) -> None:
         search = self.problem.search(array)
-        entity = Entity(search, array.name, array.dims, array.dtype, array.pattern.unreduced, left)
+        within = self.nodes.spaces.within(array.dims)
+        entity = Entity(search, array.name, array.dims, array.dtype, array.pattern.unreduced, left, within)
         entity.bases.append(self.nodes.lying(entity, array.pattern, 1))
         self.given[array.name] = entity, entity.bases[0]
         self._arrays[array.name] = entity
@@ -110,7 +114,9 @@ class FactorGraph:
         is_open = with_sums and not fixed and left < 2
         if not is_open:
             made = entity.bases[0]
-            home = self.nodes.lying(entity, pattern, made.times, with_sums) if home is None else home
+            if home is None:  # what the text says of an array on the way it says of the axes that it names
+                idle = () if is_output or fixed else self.nodes.spaces.nowhere
+                home = self.nodes.lying(entity, pattern, made.times, with_sums, idle)
             if fixed:
                 self.nodes.stay(made, home)
             else:
@@ -214,7 +220,7 @@ class FactorGraph:
         """An array of the same kind, with other dims."""
         shape, is_rounded = self.problem.program.shape(dims), entity.search.model is not self.problem.model
         search = self.problem.search_of(shape, entity.dtype, is_rounded)
-        return Entity(search, name, dims, entity.dtype, entity.partial, left)
+        return Entity(search, name, dims, entity.dtype, entity.partial, left, self.nodes.spaces.within(dims))
 
     # --- operations
 
@@ -227,12 +233,13 @@ class FactorGraph:
         search = self.problem.search(expr)
         entities = [entity for _, entity in found]
         local = self.nodes.ways(expr, search, entities)
-        made = Entity(search, name, expr.dims, expr.dtype, local.partial, 1)
-        ways = self._in_digits(expr, found, made, pattern, self.nodes.possible(local.ways, (*entities, made)))
+        made = Entity(search, name, expr.dims, expr.dtype, local.partial, 1, self.nodes.spaces.within(expr.dims))
+        plain = self.nodes.possible(local.ways, (*entities, made))
+        ways = self._in_digits(expr, found, made, pattern, plain)
         node, times = self.nodes.node(len(ways.prices)), max((entity.times for entity in entities), default=1)
         self.nodes.add((node,), repeated(ways.prices, times))
         taken = replace(expr, operands=tuple(self._bare(use, entity) for use, entity in found))
-        self._take(expr, found, ways, node)
+        made.takes, made.plain = self._take(expr, found, ways, node), len(plain.prices)
         made.bases.append(Lying(node, ways.at[-1], times))
         return taken, made
 
@@ -270,7 +277,9 @@ class FactorGraph:
         self._write(statement, entity.bases[0], entity, is_open=True)
         return Use(inner, expr.dims, None, expr.dtype, expr.span), entity
 
-    def _take(self, expr: Product | Call, found: tuple[tuple[Use, Entity], ...], ways: Ways, node: int) -> None:
+    def _take(
+        self, expr: Product | Call, found: tuple[tuple[Use, Entity], ...], ways: Ways, node: int
+    ) -> tuple[tuple[Entity, Lying], ...]:
         """The price of each operand's coming to lie as each way takes it."""
         before: list[tuple[Entity, Lying]] = []
         for at, ((use, entity), operand) in enumerate(zip(found, operands(expr), strict=True)):
@@ -283,6 +292,7 @@ class FactorGraph:
                 self._use(entity, use, to, others, may_mask=isinstance(expr, Call))
             before.append((entity, to))
         self.taken += before
+        return tuple(before)
 
     def _collective(self, named: Named, use: Use, entity: Entity) -> tuple[Expr, Entity]:
         """A collective by its name within an expression, or of an expression."""
@@ -290,7 +300,7 @@ class FactorGraph:
         if not isinstance(named.operand, Use):
             source = self.nodes.lying(entity, free, entity.times, with_sums=True)
             self.nodes.move(entity, entity.sources, source)
-        made = Entity(entity.search, "", named.dims, named.dtype, entity.partial, 1)
+        made = Entity(entity.search, "", named.dims, named.dtype, entity.partial, 1, entity.within)
         to = self.nodes.lying(made, free, self._times, with_sums=True)
         self.nodes.by_name(named, entity, source, to)
         made.bases.append(to)

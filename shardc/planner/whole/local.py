@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -17,8 +17,9 @@ from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of
 from shardc.planner.products.ways import Way, every_way
-from shardc.planner.whole.prices import Places, PriceArray, Scale, States, states
-from shardc.rules.products import placements
+from shardc.planner.whole.prices import Places, PriceArray, Scale, States
+from shardc.planner.whole.spaces import Spaces
+from shardc.rules.placements import Space, subsets
 
 MOST_WAYS = 3000  # of one operation; where there are more, its operands are no partial sums
 
@@ -68,24 +69,32 @@ def alike(problem: Problem, expr: Product | Call, below: _Below) -> Hashable:
     return type(expr), own, given, expr.dims, expr.dtype
 
 
-def local_ways(problem: Problem, expr: Product | Call, search: Search, below: _Below, scale: Scale) -> LocalWays:
-    """Each way and the price of the local work."""
+def local_ways(
+    problem: Problem,
+    expr: Product | Call,
+    search: Search,
+    below: _Below,
+    arrays: Sequence[States],
+    spaces: Spaces,
+    scale: Scale,
+) -> LocalWays:
+    """Each way and the price of the local work; `arrays` are where the operands and the result may lie."""
     if isinstance(expr, Call):
-        ways, partial = _calls(problem, expr, search, below)
+        ways, partial = _calls(problem, expr, search, below, spaces)
     else:
-        ways, partial = _products(problem, expr, search, below)
-    arrays = [states(one.graph, one.model, one.array) for one in (*(one for one, _ in below), search)]
+        ways, partial = _products(problem, expr, search, below, spaces)
     return LocalWays(Ways.of(ways, arrays, scale), partial)
 
 
-def _products(problem: Problem, expr: Product, search: Search, below: _Below) -> _Priced:
+def _products(problem: Problem, expr: Product, search: Search, below: _Below, spaces: Spaces) -> _Priced:
     around = search.graph
     dims = tuple(operand.dims for operand in expr.operands)
-    spaces = tuple(one.graph for one, _ in below)
+    space = spaces.of(tuple(dict.fromkeys(chain(*dims))))
+    graphs = tuple(one.graph for one, _ in below)
     sums = tuple(partial.intersection(around.coarse_pool) for _, partial in below)
-    ways = every_way(dims, expr.dims, spaces, around, sums)
+    ways = every_way(dims, expr.dims, graphs, around, sums, space)
     if len(ways) > MOST_WAYS:
-        ways = every_way(dims, expr.dims, spaces, around, (frozenset[str](),) * len(below))
+        ways = every_way(dims, expr.dims, graphs, around, (frozenset[str](),) * len(below), space)
     work = problem.work(expr)
     partial = frozenset(around.pool) if len({dim for some in dims for dim in some}) > len(expr.dims) else frozenset()
     return [(way, problem.way_price(work, way, [one for one, _ in below], search)) for way in ways], partial.union(
@@ -93,14 +102,14 @@ def _products(problem: Problem, expr: Product, search: Search, below: _Below) ->
     )
 
 
-def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Priced:
+def _calls(problem: Problem, expr: Call, search: Search, below: _Below, spaces: Spaces) -> _Priced:
     around = search.graph
     linear = linear_operands(expr.function, expr.numbers)
     sums = frozenset[str]().union(*(below[place][1] for place in linear))
     dims = [operand.dims for operand in expr.operands]
     every = tuple(dict.fromkeys(dim for some in dims or [expr.dims] for dim in some))
     found = list[tuple[Way, int]]()
-    for placed in _placed(around.coarse_pool, len(every), sums):
+    for placed in _placed(around.coarse_pool, spaces.of(every), len(every), sums):
         axes_of = dict(zip(every, placed.dims, strict=True))
         partial = [placed.unreduced if place in linear else frozenset[str]() for place in range(len(dims))]
         lie = [
@@ -117,10 +126,8 @@ def _calls(problem: Problem, expr: Call, search: Search, below: _Below) -> _Pric
     return found, sums
 
 
-def _placed(axes: Axes, rank: int, sums: frozenset[str]) -> Iterator[Sharding]:
+def _placed(axes: Axes, space: Space, rank: int, sums: frozenset[str]) -> Iterator[Sharding]:
     """Every sharding of so many dims; partial sums over each choice of some axes."""
-    possible = tuple(axis for axis in axes if axis in sums)
-    for count in range(len(possible) + 1):
-        for chosen in combinations(possible, count):
-            free = tuple(axis for axis in axes if axis not in chosen)
-            yield from (Sharding(dims, frozenset(chosen)) for dims in placements(free, rank))
+    for chosen, _ in subsets(tuple(axis for axis in axes if axis in sums)):
+        free = tuple(axis for axis in axes if axis not in chosen)
+        yield from (Sharding(dims, frozenset(chosen)) for dims in space.placements(free, rank))

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from shardc.ir.expressions import Call, Named, Pattern, Product
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Axes, Sharding
+from shardc.planner.paths.named import named_moves
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
-from shardc.planner.statement.nodes import named_moves
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor
 from shardc.planner.whole.local import LocalWays, Ways, alike, local_ways
-from shardc.planner.whole.prices import NEVER, PriceArray, Prices, Scale, between, masked
+from shardc.planner.whole.prices import NEVER, PriceArray, Scale, between, masked, states
+from shardc.planner.whole.spaces import Spaces
 
 MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
 
@@ -29,8 +30,8 @@ class Known:
     """What the graphs of one program share, whatever the order of its products: prices between the shardings of each
     array, and the ways of operations, as far as they are known."""
 
-    between: Prices = field(default_factory=dict)
-    masked: Prices = field(default_factory=dict)
+    between: dict[Hashable, PriceArray] = field(default_factory=dict)
+    masked: dict[Hashable, PriceArray] = field(default_factory=dict)
     ways: dict[Hashable, LocalWays] = field(default_factory=dict)
 
 
@@ -40,6 +41,7 @@ class Nodes:
 
     problem: Problem
     scale: Scale
+    spaces: Spaces
     known: Known
     sizes: list[int] = field(default_factory=list)
     factors: list[Factor] = field(default_factory=list)
@@ -58,24 +60,22 @@ class Nodes:
     def add(self, nodes: tuple[int, ...], table: PriceArray) -> None:
         self.factors.append(Factor(nodes, np.ascontiguousarray(table)))
 
-    def lying(self, entity: Entity, pattern: Pattern, times: int, with_sums: bool = False) -> Lying:
-        """A node with a state for each sharding that matches a pattern."""
-        places = entity.choices(pattern, with_sums, self.between(entity))
+    def lying(self, entity: Entity, pattern: Pattern, times: int, with_sums: bool = False, idle: Axes = ()) -> Lying:
+        """A node with a state for each sharding that matches a pattern; it may say nothing of idle axes."""
+        places = entity.choices(pattern, with_sums, self.between(entity), idle)
         return Lying(self.node(len(places)), places, times)
 
     def between(self, entity: Entity) -> PriceArray:
-        search, prices = entity.search, self.known.between
-        key = (search.shape, search.total_bytes, search.model)
+        prices, key = self.known.between, entity.kind
         if key not in prices:
-            prices[key] = between(search, self.scale)
+            prices[key] = between(entity.search, entity.states, self.scale)
         return prices[key]
 
     def masked(self, entity: Entity) -> PriceArray:
         """The same with what is whole made partial sums at the end: one copy of it, for nothing."""
-        search, prices = entity.search, self.known.masked
-        key = (search.shape, search.total_bytes, search.model)
+        prices, key = self.known.masked, entity.kind
         if key not in prices:
-            prices[key] = masked(search, self.between(entity))
+            prices[key] = masked(entity.search, entity.states, self.between(entity))
         return prices[key]
 
     def ways(self, expr: Product | Call, search: Search, arrays: Sequence[Entity]) -> LocalWays:
@@ -83,7 +83,9 @@ class Nodes:
         below = [(entity.search, entity.partial) for entity in arrays]
         key = alike(self.problem, expr, below)
         if key not in self.known.ways:
-            self.known.ways[key] = local_ways(self.problem, expr, search, below, self.scale)
+            own = self.spaces.within(expr.dims)
+            lie = [*(entity.states for entity in arrays), states(search.graph, search.model, search.array, own)]
+            self.known.ways[key] = local_ways(self.problem, expr, search, below, lie, self.spaces, self.scale)
         return self.known.ways[key]
 
     def possible(self, ways: Ways, arrays: Sequence[Entity]) -> Ways:
@@ -169,7 +171,8 @@ def _row(entity: Entity, dims: tuple[str, ...], place: int, other: Entity, dim: 
     axes = dict(zip(dims, sharding.dims, strict=True))
     if axes.get(dim):
         return -1
-    return other.place(Sharding(tuple(axes.get(each, ()) for each in other.dims), sharding.unreduced))
+    found = Sharding(tuple(axes.get(each, ()) for each in other.dims), sharding.unreduced)
+    return other.states.place.get(other.search.graph.number(found), -1)
 
 
 def _size(lying: Sequence[Lying]) -> int:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import chain
-from math import comb
 from operator import itemgetter
 
 import numpy as np
@@ -17,9 +14,8 @@ from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
-from shardc.ir.expressions import Call, Expr, Product, operands
-from shardc.ir.program import Program, every_statement, repeated_statements
-from shardc.ir.sharding import Dims
+from shardc.ir.expressions import Expr, Product, operands
+from shardc.ir.program import Program, repeated_statements
 from shardc.lowering.timed import gathers_beside_products
 from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
@@ -33,14 +29,12 @@ from shardc.planner.whole.eliminate import Factor, Solved, easier, price_of, sol
 from shardc.planner.whole.factor_graph import FactorGraph
 from shardc.planner.whole.nodes import Known, TooWide
 from shardc.planner.whole.prices import NEVER, Scale
-from shardc.planner.whole.prune import prune
+from shardc.planner.whole.prune import solve_pruned
 from shardc.planner.whole.realise import Exact, as_written, exact, merged
 from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders, joined
-from shardc.rules.products import count_placements
+from shardc.planner.whole.spaces import Spaces, spaces_of
+from shardc.rules.placements import count_placements
 
-MOST_OPERATIONS = 400
-MOST_SHARDINGS = 800  # of an array, between all of which there are prices: closing such a table takes a second
-MOST_PRICES = 30_000_000  # in the tables of all operations, of which there are two: 480 MB
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
@@ -52,10 +46,11 @@ MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one prog
 def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
     """The plan, then ever leaner ones; nothing where the program is too much for tables."""
     pool = planning.axes(program)
-    if is_too_much(program, len(pool)):
+    spaces = spaces_of(program, pool)
+    if spaces is None:
         return
     try:
-        task = _Task.of(Problem(program, model, planning.objective, pool), model, planning)
+        task = _Task.of(Problem(program, model, planning.objective, pool), spaces, model, planning)
         best = task.best()
     except (TooWide, KeyError, ShardcError):
         return
@@ -105,35 +100,6 @@ def in_turn_joined(program: Program, model: CostModel, planning: Planning, with_
     return found and as_written(program, found, Exact(together.program, together.told, {}), planning.objective)
 
 
-def is_too_much(program: Program, axes: int) -> bool:
-    """Whether the tables would take too long, or too much memory."""
-    every = list(_operations(program))
-    arrays = [*(array.dims for array in program.inputs), *chain(*every)]
-    if len(every) > MOST_OPERATIONS or any(_shardings(axes, len(dims)) > MOST_SHARDINGS for dims in arrays):
-        return True
-    return sum(_shardings(axes, len(dims)) ** 2 for arrays in every for dims in arrays) > MOST_PRICES
-
-
-def _operations(program: Program) -> Iterator[tuple[Dims, ...]]:
-    """The dims of what each product and function takes and leaves."""
-    waiting = [statement.expr for statement in every_statement(program)]
-    while waiting:
-        expr = waiting.pop()
-        below = operands(expr)
-        waiting += below
-        if isinstance(expr, Product | Call):
-            yield (*(operand.dims for operand in below), expr.dims)
-
-
-@cache
-def _shardings(axes: int, rank: int) -> int:
-    """Of an array: with partial sums over none of the axes, over one, …
-
-    For rank 2: 18 on two axes, 92 on three, 536 on four.
-    """
-    return sum(comb(axes, summed) * count_placements(axes - summed, rank) for summed in range(axes + 1))
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A program, its nodes, and their states."""
@@ -148,22 +114,23 @@ class _Task:
     """What the rewritings of one program share. Tables are of the problem's prices, plans are priced by the model."""
 
     problem: Problem
+    spaces: Spaces
     model: CostModel
     planning: Planning
     scale: Scale
     known: Known
 
     @classmethod
-    def of(cls, problem: Problem, model: CostModel, planning: Planning) -> _Task:
+    def of(cls, problem: Problem, spaces: Spaces, model: CostModel, planning: Planning) -> _Task:
         scale = _scale(problem)
         if scale is None:
             raise TooWide
-        return cls(problem, model, planning, scale, Known())
+        return cls(problem, spaces, model, planning, scale, Known())
 
     def by(self, prices: CostModel) -> _Task:
         """The same with tables of other prices."""
         problem = Problem(self.problem.program, prices, self.problem.objective, self.problem.pool)
-        return _Task.of(problem, self.model, self.planning)
+        return _Task.of(problem, self.spaces, self.model, self.planning)
 
     def best(self) -> Choice:
         """The best order of products, where these may be done in digits as well."""
@@ -184,7 +151,7 @@ class _Task:
 
     def _graph(self, rewritten: Rewritten, digits: DigitWays | None = None) -> FactorGraph:
         problem = replace(self.problem, program=rewritten.program)
-        return FactorGraph.of(problem, self.scale, self.known, digits)
+        return FactorGraph.of(problem, self.scale, self.spaces, self.known, digits)
 
     def in_digits(self, rewritten: Rewritten) -> Choice:
         """The best of one order of products."""
@@ -246,7 +213,8 @@ class _Task:
     def planned(self, choice: Choice) -> PlannedProgram | None:
         """The plan of a choice, told by the statements as written."""
         program, planning = self.problem.program, self.planning
-        apart = exact(choice.rewritten, choice.graph.given, choice.graph.lines, choice.solved.states)
+        graph, is_part = choice.graph, self.spaces.strays is not None  # where there is much to search, nothing is
+        apart = exact(choice.rewritten, graph.given, graph.lines, choice.solved.states, with_operands=is_part)
         plans = [(self._realised(apart, idle=False), apart)]
         if self.planning.has_idle(apart.program):  # a state may be reached over axes that no sharding names
             plans.append((self._realised(apart, idle=True), apart))
@@ -258,11 +226,10 @@ class _Task:
             return None
         found, asked = min(made, key=lambda each: each[0].price(planning.objective))
         told = as_written(program, found, asked, planning.objective)
-        gap = _gap(choice, self.scale)
-        return told if gap is None else replace(told, notes=(*told.notes, gap))
+        return replace(told, notes=(*told.notes, *self.spaces.notes, *_gap(choice, self.scale)))
 
     def _realised(self, asked: Exact, idle: bool) -> PlannedProgram | None:
-        options = Options(idle=idle, masks=True)
+        options = Options(idle=idle, masks=True, as_asked=self.spaces.strays is not None)
         return self.planning.attempt(asked.program, self.model, options).planned
 
     def _may_be_merged(self) -> bool:
@@ -287,21 +254,16 @@ def _solved(graph: FactorGraph, more: Sequence[Factor] = (), known: int = NEVER)
     if nodes.entries < FEW:
         return solve(nodes.sizes, factors)
     left = easier(nodes.sizes, factors)
-    pruned = prune(left.sizes, left.factors, known - left.price)
-    if pruned is None:
-        return Solved((), NEVER, NEVER)
-    found = solve(pruned.sizes, pruned.factors)
-    states = tuple(int(kept[at]) for kept, at in zip(pruned.kept, found.states, strict=True))
-    return left.with_states(replace(found, states=states))
+    return left.with_states(solve_pruned(left.sizes, left.factors, known - left.price))
 
 
-def _gap(choice: Choice, scale: Scale) -> str | None:
+def _gap(choice: Choice, scale: Scale) -> tuple[str, ...]:
     """How far the choice may be from the best, where the tables were too large to say."""
     price, bound = (scale.first(each) for each in (choice.solved.price, choice.solved.bound))
     if price == bound:
-        return None
+        return ()
     ratio = f"gap {price / bound:.2f}, its price over the proved bound" if bound else "no bound is proved"
-    return f"the shardings of all statements together are too many to go through; {ratio}"
+    return (f"the shardings of all statements together are too many to go through; {ratio}",)
 
 
 def _scale(problem: Problem) -> Scale | None:

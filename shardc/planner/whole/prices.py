@@ -14,10 +14,8 @@ measure as there is room for. `NEVER` is more than any plan's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -25,16 +23,16 @@ from numpy.typing import NDArray
 
 from shardc.cost.model import CostModel
 from shardc.cost.rate import PICO, Rate
-from shardc.ir.sharding import Axes, Sharding, ShardingNumber
+from shardc.ir.sharding import Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock
 from shardc.planner.options import Objective
 from shardc.planner.paths.graph import Graph, edge_costs
 from shardc.planner.paths.search import Search
-from shardc.rules.products import placements
+from shardc.planner.whole.spaces import Within
+from shardc.rules.placements import subsets
 
 PriceArray = NDArray[np.int64]  # of one array or two: a price for each of their shardings
 Places = NDArray[np.int64]  # of each of several ways, or of a node's states: the place in an array's States
-Prices = dict[tuple[tuple[int, ...], int, CostModel], PriceArray]  # by shape, bytes and prices of an array
 NEVER = 1 << 56
 BITS = 55  # of a price that some plan may have
 MAX_ROUTES = 100  # between shardings of one array that are worked out; of more, all are left to the search
@@ -88,7 +86,7 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The shardings of arrays of one rank over the axes of a graph, in an order that depends on nothing else."""
+    """The shardings of arrays in one space over the axes of a graph, in an order that depends on nothing else."""
 
     numbers: tuple[ShardingNumber, ...]  # in the graph
     place: dict[ShardingNumber, int]  # of each number
@@ -101,10 +99,10 @@ class States:
     is_whole: NDArray[np.bool_]  # without partial sums: these come first
 
 
-@lru_cache(maxsize=32)
-def states(around: Graph, model: CostModel, array: LocalBlock | None) -> States:
+@lru_cache(maxsize=64)
+def states(around: Graph, model: CostModel, array: LocalBlock | None, within: Within) -> States:
     """As `edge_costs` has them: of any array, or of this one."""
-    numbers = _numbers(around)
+    numbers = _numbers(around, within)
     place = {number: at for at, number in enumerate(numbers)}
     moves = edge_costs(around, model, array)
     rows, rates = list[tuple[int, ...]](), list[Rate]()
@@ -133,23 +131,21 @@ def _rates(rates: list[Rate]) -> Rates:
     return Rates(*found)
 
 
-@lru_cache(maxsize=32)
-def _numbers(around: Graph) -> tuple[ShardingNumber, ...]:
-    return tuple(around.number(sharding) for sharding in _every_sharding(around))
-
-
-def _every_sharding(around: Graph) -> Iterator[Sharding]:
+@lru_cache(maxsize=64)
+def _numbers(around: Graph, within: Within) -> tuple[ShardingNumber, ...]:
     """Without partial sums, then with sums over one axis, over two, …"""
-    for count in range(len(around.coarse_pool) + 1):
-        for chosen in combinations(around.coarse_pool, count):
-            free: Axes = tuple(axis for axis in around.coarse_pool if axis not in chosen)
-            for dims in placements(free, around.rank):
-                yield around.refined(Sharding(dims, frozenset(chosen)))
+    every = (
+        Sharding(dims, frozenset(chosen))
+        for chosen, free in subsets(around.coarse_pool)
+        for dims in within.space.placements(free, around.rank)
+    )
+    found = dict.fromkeys(around.number(around.refined(sharding)) for sharding in every)
+    more = (around.number(sharding) for sharding in within.more)
+    return (*found, *(number for number in more if number not in found))
 
 
-def between(search: Search, scale: Scale) -> PriceArray:
+def between(search: Search, all_states: States, scale: Scale) -> PriceArray:
     """The least price from each sharding to each other; NEVER where the array cannot lie so, or nothing leads there."""
-    all_states = states(search.graph, search.model, search.array)
     fits = np.array([search.divides(number) for number in all_states.numbers], dtype=bool)
     found = _edges(search, all_states, scale)
     found[~fits, :] = NEVER
@@ -162,13 +158,13 @@ def between(search: Search, scale: Scale) -> PriceArray:
     return found
 
 
-def masked(search: Search, found: PriceArray) -> PriceArray:
+def masked(search: Search, every: States, found: PriceArray) -> PriceArray:
     """The same with the further way of a copy that is kept among zeros: last, and for nothing."""
-    every, found = states(search.graph, search.model, search.array), found.copy()
+    found = found.copy()
     for place, number in enumerate(every.numbers):  # those of fewer partial sums come first
         for edge in search.graph.masks(number):
-            target = every.place[edge.target]
-            if search.divides(edge.target):
+            target = every.place.get(edge.target)
+            if target is not None and search.divides(edge.target):
                 np.minimum(found[:, target], found[:, place], out=found[:, target])
     return found
 
@@ -197,7 +193,7 @@ def _close(found: PriceArray, whole: int) -> None:
 def _add_routes(search: Search, every: States, scale: Scale, found: PriceArray) -> None:
     """The routes in digits, where whole axes do not get there at once."""
     around = search.graph
-    pairs = _in_digits(around)
+    pairs = _in_digits(around, every.numbers)
     if len(pairs) > MAX_ROUTES:
         return
     for source, target in pairs:
@@ -209,9 +205,8 @@ def _add_routes(search: Search, every: States, scale: Scale, found: PriceArray) 
 
 
 @lru_cache(maxsize=32)
-def _in_digits(around: Graph) -> tuple[tuple[int, int], ...]:
+def _in_digits(around: Graph, numbers: tuple[ShardingNumber, ...]) -> tuple[tuple[int, int], ...]:
     """The places of the shardings between which whole axes may not get at once."""
-    numbers = _numbers(around)
     if len(numbers) > MAX_ROUTES:
         return ()
     return tuple(

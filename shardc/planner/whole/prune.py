@@ -11,18 +11,23 @@ This is sequential reweighted message passing: V. Kolmogorov, "A new look at rew
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.planner.whole.eliminate import Factor, improved, price_of
+from shardc.planner.whole.eliminate import Factor, Solved, improved, price_of, solve
 from shardc.planner.whole.prices import NEVER
 
 SWEEPS = 2  # there and back, before states are left out
 TURNS = 20  # of such sweeps at most
+MOST_LEFT = 500_000  # entries of all tables, that are gone through
+LIKELY = 300_000  # the same of the states that are likely, where more are left
+HALVED = 12  # times, to find these
 FEW = 2000  # entries of all tables, of which elimination is quicker
 GAINED = 0.01  # of what is between bound and known price a turn gains at least, or it is the last
 SLACK = 1e-9  # of a price, and of NEVER a thousandth of that, may be lost in sums of floats
@@ -33,14 +38,64 @@ _Number = TypeVar("_Number", np.int64, np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """For each node the states that are left, and the tables of these."""
+    """For each node the states that are left, by their numbers before, and what each costs at least above a bound; and
+    the best assignment that was met."""
 
     kept: tuple[_States, ...]
-    factors: tuple[Factor, ...]
+    above: tuple[_Costs, ...]
+    bound: float
+    best: tuple[int, ...]
+    price: int  # of that
 
     @property
     def sizes(self) -> list[int]:
         return [len(states) for states in self.kept]
+
+    def factors(self, of: Sequence[Factor]) -> list[Factor]:
+        """The tables of these states."""
+        return [Factor(each.nodes, _those(each.table, each.nodes, self.kept)) for each in of]
+
+    def with_at_most(self, room: float) -> Pruned:
+        """Of the states that are left those that cost no more than that above the bound."""
+        chosen = [np.flatnonzero(costs <= max(room, costs.min())) for costs in self.above]
+        return replace(self, kept=_chosen(self.kept, chosen), above=_chosen(self.above, chosen))
+
+    def entries(self, of: Sequence[Factor]) -> int:
+        """Of all tables."""
+        return sum(math.prod(len(self.kept[node]) for node in each.nodes) for each in of)
+
+
+def solve_pruned(sizes: Sequence[int], factors: Sequence[Factor], known: int = NEVER) -> Solved:
+    """The best states, after those are gone that no best assignment has.
+
+    Where it is seen that none is as cheap as what is known, no states, at the price of what cannot be. Where too many
+    are left to go through, the best of the few that are likely, and a bound.
+    """
+    pruned = prune(sizes, factors, known)
+    if pruned is None:
+        return Solved((), NEVER, NEVER)
+    if pruned.entries(factors) <= MOST_LEFT:
+        return _solved(pruned, factors)
+    found = _solved(_likely(pruned, factors), factors)
+    states, price = min((found.states, found.price), (pruned.best, pruned.price), key=itemgetter(1))
+    return Solved(states, price, min(price, int(pruned.bound * (1 - SLACK))))
+
+
+def _solved(pruned: Pruned, factors: Sequence[Factor]) -> Solved:
+    found = solve(pruned.sizes, pruned.factors(factors))
+    return replace(found, states=tuple(int(own[at]) for own, at in zip(pruned.kept, found.states, strict=True)))
+
+
+def _likely(pruned: Pruned, factors: Sequence[Factor]) -> Pruned:
+    """The states that cost least above the bound, as many as can be gone through."""
+    least, most = 0.0, float(max(costs.max() for costs in pruned.above))
+    for _ in range(HALVED):
+        middle = (least + most) / 2
+        if pruned.with_at_most(middle).entries(factors) <= LIKELY:
+            least = middle
+        else:
+            most = middle
+    return pruned.with_at_most(least)
 
 
 def prune(sizes: Sequence[int], factors: Sequence[Factor], known: int = NEVER) -> Pruned | None:
@@ -50,22 +105,25 @@ def prune(sizes: Sequence[int], factors: Sequence[Factor], known: int = NEVER) -
     as what is known.
     """
     kept: tuple[_States, ...] = tuple(map(np.arange, sizes))
-    shared = _Shared.of(sizes, factors)
-    before = -1.0
+    shared, before = _Shared.of(sizes, factors), -1.0
+    best, price = tuple[int, ...](), NEVER
     for _ in range(TURNS):
         bound, above = shared.swept(SWEEPS)
         assigned = [int(states[at]) for states, at in zip(kept, shared.assigned(), strict=True)]
-        known = min(known, price_of(factors, improved(assigned, factors, sizes)))
+        met = tuple(improved(assigned, factors, sizes))
+        if not best or price_of(factors, met) < price:
+            best, price = met, price_of(factors, met)
+        known = min(known, price)
         room = known * (1 + SLACK) + NEVER * SLACK / 1000 - bound
         left = [np.flatnonzero(costs <= room) for costs in above]
         if not all(states.size for states in left):
             return None
         shared = shared.restricted(left)
-        kept = tuple(old[states] for old, states in zip(kept, left, strict=True))
+        kept, above = _chosen(kept, left), _chosen(above, left)
         if shared.entries <= FEW or bound - before < GAINED * (known - before):
             break
         before = bound
-    return Pruned(kept, tuple(Factor(each.nodes, _those(each.table, each.nodes, kept)) for each in factors))
+    return Pruned(kept, above, bound, best, price)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +165,14 @@ class _Shared:
         """No assignment costs less."""
         return sum(float(costs.min()) for costs in (*self.tables, *self.own))
 
-    def swept(self, times: int) -> tuple[float, list[_Costs]]:
+    def swept(self, times: int) -> tuple[float, tuple[_Costs, ...]]:
         """From the first node to the last, back, and so on. A bound, and what each state of a node costs above it."""
         bound, above = 0.0, list[_Costs]()
         for time in range(times):
             bound, there = self.bound, time % 2 == 0
             nodes = range(len(self.own)) if there else range(len(self.own) - 1, -1, -1)
             above = [self._handed_on(node, there) for node in nodes]
-        return bound, above if there else above[::-1]
+        return bound, tuple(above if there else above[::-1])
 
     def _handed_on(self, node: int, there: bool) -> _Costs:
         """What the tables of a node cost at least goes to those that have nodes still to come, in equal parts: as many
@@ -166,6 +224,11 @@ def _min_marginal(table: _Costs, place: int) -> _Costs:
 def _along(costs: _Costs, link: _Link, nodes: Sequence[tuple[int, ...]]) -> _Costs:
     """A price for each state of a node, as a table of all nodes of the linked one."""
     return costs.reshape([-1 if place == link.place else 1 for place in range(len(nodes[link.table]))])
+
+
+def _chosen(every: Sequence[NDArray[_Number]], states: Sequence[_States]) -> tuple[NDArray[_Number], ...]:
+    """Of each node these."""
+    return tuple(own[chosen] for own, chosen in zip(every, states, strict=True))
 
 
 def _those(table: NDArray[_Number], nodes: tuple[int, ...], kept: Sequence[_States]) -> NDArray[_Number]:

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from shardc.cost.rate import PICO, picoseconds
-from shardc.ir.expressions import Expr, Pattern, uses
+from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, uses
 from shardc.ir.plan import Block, Loop, Step, Strategy, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement, every_statement
 from shardc.ir.sharding import Array, Sharding
@@ -42,11 +42,13 @@ def exact(
     given: Mapping[str, tuple[Entity, Lying]],
     lines: Sequence[Line | LoopLines],
     states: Sequence[int],
+    with_operands: bool,
 ) -> Exact:
-    """What the states of the nodes say, as a program. `given` are its inputs."""
+    """What the states of the nodes say, as a program. `given` are its inputs; `with_operands` says as well how each
+    operation takes its own."""
     program = rewritten.program
     inputs = _inputs(program.inputs, [given[array.name] for array in program.inputs], states)
-    statements, told = _block(lines, [*given.values()], rewritten.told, states)
+    statements, told = _block(lines, [*given.values()], rewritten.told, states, with_operands)
     outputs = tuple(program.results[number].name for number in program.outputs)
     copies = {line.statement.name: line.copy_of for line in every_line(lines) if line.copy_of is not None}
     return Exact(replace(program, inputs=inputs, statements=statements, returns=outputs), told, copies)
@@ -62,6 +64,7 @@ def _block(
     given: Sequence[tuple[Entity, Lying]],
     told: Sequence[Told],
     states: Sequence[int],
+    with_operands: bool,
 ) -> tuple[tuple[Statement | For, ...], tuple[Told, ...]]:
     """The statements of a program, or of a loop's body; a copy that lies as the array does already is none."""
     held = {id(entity): {_sharding(entity, lying, states)} for entity, lying in given}
@@ -69,7 +72,7 @@ def _block(
     for line in lines:
         own = told[line.number]
         if isinstance(line, LoopLines):
-            body, inside = _block(line.lines, line.given, own.inside, states)
+            body, inside = _block(line.lines, line.given, own.inside, states, with_operands)
             takes = _inputs(line.loop.takes, line.given, states)
             statements.append(replace(line.loop, body=body, takes=takes))
             numbers.append(replace(own, inside=inside))
@@ -77,9 +80,25 @@ def _block(
         found, known = _sharding(line.entity, line.lying, states), held.setdefault(id(line.entity), set())
         if line.copy_of is None or found not in known:
             known.add(found)
-            statements.append(replace(line.statement, pattern=Pattern.exactly(found)))
+            expr = _with_operands(line, states) if with_operands else line.statement.expr
+            statements.append(replace(line.statement, pattern=Pattern.exactly(found), expr=expr))
             numbers.append(own)
     return tuple(statements), tuple(numbers)
+
+
+def _with_operands(line: Line, states: Sequence[int]) -> Expr:
+    """What a line binds, of arrays as its way takes them; in digits, of arrays as they are."""
+    expr, made = line.statement.expr, line.entity
+    if not isinstance(expr, Product | Call) or not made.takes or states[made.takes[0][1].node] >= made.plain:
+        return expr
+    taken = [_sharding(entity, lying, states) for entity, lying in made.takes]
+    return replace(expr, operands=tuple(map(_lying, expr.operands, taken)))
+
+
+def _lying(operand: Expr, sharding: Sharding) -> Expr:
+    if not isinstance(operand, Use) or operand.pattern is not None:
+        return operand
+    return replace(operand, pattern=Pattern.exactly(sharding))
 
 
 def merged(asked: Exact, lines: Sequence[Line | LoopLines]) -> Exact:
