@@ -54,10 +54,10 @@ COUNTED = {  # what is counted, each time that this function is called
     "nodes": "planner/whole/nodes.py Nodes.node",
     "tables between nodes": "planner/whole/nodes.py Nodes.add",
     "nodes eliminated": "planner/whole/eliminate.py _without",
-    "nodes shared": "planner/whole/prune.py _handed_on",
+    "nodes shared": "planner/whole/prune.py _Shared._handed_on",
     "prices closed": "planner/whole/prices.py _close",
     "local products": "rules/products.py local_product",
-    "arrangements": "rules/products.py arrangements",
+    "arrangements": "rules/placements.py arrangements",
     "exchanges": "rules/moves.py exchange",
     "layouts compared": "rules/routes.py _less",
 }
