@@ -53,7 +53,7 @@ def test_every_file_is_named_and_the_worst_status_is_left(files: list[str]) -> N
     result = check(*files)
     for number in (0, 1, 3):
         assert f"{number}.shard" in result.stderr
-    assert f"warning: {files[1]}: mesh axis `Y` is not used" in result.stderr
+    assert f"warning: {files[1]}: the text shards nothing over mesh axis `Y`" in result.stderr
     assert result.stderr.count("SHC203") == 1 and "SHC201" not in result.stderr  # what a bad mesh brings is not told
     assert result.return_value == 4 and result.stdout == "ok: A[I_X] → B[I]\nok: A[I] → A[I]\n"
 
@@ -62,7 +62,7 @@ def test_strict_makes_warnings_errors(files: list[str]) -> None:
     assert check(files[1]).return_value == 0
     result = check(files[1], "--strict")
     assert (result.return_value, result.stdout) == (4, "")
-    assert f"error: {files[1]}: mesh axis `Y` is not used" in result.stderr
+    assert f"error: {files[1]}: the text shards nothing over mesh axis `Y`" in result.stderr
     assert check(files[2], "--strict").return_value == 0
 
 
@@ -83,7 +83,7 @@ def test_annotations_of_github(files: list[str]) -> None:
         "SHC103", "SHC210", "SHC202", "SHC222", "SHC203",
     ]  # fmt: skip
     assert lines[2].startswith(f"::error file={files[0]},line=4,col=10,endColumn=10,title=SHC202::mesh axis `X`")
-    assert f"::warning file={files[1]}::mesh axis `Y` is not used" in lines
+    assert f"::warning file={files[1]}::the text shards nothing over mesh axis `Y`" in lines
     assert check(files[1], "--strict", "--format", "github").stdout.startswith("::error file=")
 
 

@@ -106,7 +106,7 @@ def test_a_part_nearly_an_axis_is_a_name_and_a_warning() -> None:
 
 
 def test_an_axis_that_nobody_uses_is_a_warning() -> None:
-    assert read("A[I_X] → B[I]").warnings == ("mesh axis `Y` is not used",)
+    assert read("A[I_X] → B[I]").warnings == ("the text shards nothing over mesh axis `Y`",)
 
 
 def test_a_label_ends_its_dim() -> None:
