@@ -28,6 +28,7 @@ from shardc.testing.oracles import all_shardings
 
 MOST_CHOICES = 1000
 ONE, TWO, THREE = {"X": 4}, {"X": 4, "Y": 4}, {"X": 4, "Y": 4, "Z": 4}
+FOUR = {"W": 2, "X": 2, "Y": 4, "Z": 4}
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ L = M · Wd[F_Y, D]
 Out[B_X, T, D] = R + L
 """
 LAYER_DIMS = {"B": 32, "T": 2048, "S": 2048, "D": 4096, "N": 32, "H": 128, "F": 16384}
+OVER_FOUR = LAYER.replace("B_X", "B_{W,X}").replace("[D, ", "[D_X, ").replace("T, D]", "T_Z, D]")
 MLP = "Tmp = In[B_X, D] · W1[D_X, F_Y]; H = relu(Tmp); Out[B_X, D] = H ·_F W2[F_Y, D_X]"
 MLP_DIMS = {"B": 4096, "D": 4096, "F": 16384}
 MICRO = "; ".join(f"G{n} = X{n}[B_X, D] · Y{n}[B_X, F]" for n in range(4))
@@ -124,6 +126,9 @@ CASES = (
     Case("an MLP forward and backward, two axes", MLP, TWO, MLP_DIMS, backward=True),
     Case("a layer of 14 statements, two axes", LAYER, TWO, LAYER_DIMS),
     Case("the same, three axes, one idle", LAYER, THREE, LAYER_DIMS),
+    Case("the same, forward and backward", LAYER, THREE, LAYER_DIMS, backward=True),
+    Case("a layer of 14 statements, four axes", OVER_FOUR, FOUR, LAYER_DIMS),
+    Case("the same, forward and backward", OVER_FOUR, FOUR, LAYER_DIMS, backward=True),
 )
 
 

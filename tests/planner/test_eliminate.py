@@ -96,7 +96,7 @@ def test_pruning_keeps_a_best_assignment(case):
 def test_where_too_many_states_are_left_the_bound_is_a_bound_and_the_price_an_assignments(case, left, likely, known):
     """And of what is known to be dearer than the best, nothing is said to be cheaper."""
     (sizes, factors), best = case, least(*case)
-    with mock.patch.multiple(pruning, MOST_LEFT=left, LIKELY=likely, TURNS=2):
+    with mock.patch.multiple(pruning, MOST_LEFT=left, LIKELY=likely, TURNS=4, LOOKED=2, FEW=0):
         found = solve_pruned(sizes, factors)
         given = solve_pruned(sizes, factors, known)
     assert found.bound <= best <= found.price

@@ -135,6 +135,8 @@ def test_a_layer_on_four_axes_is_planned_as_one_and_takes_what_it_takes_on_three
     assert any("over shardings with axes on dims that are written with them" in note for note in four.notes)
     assert not any("search ended" in note or "each is planned" in note for note in (*four.notes, *three.notes))
     assert four.cost.time_s < 1.45 * three.cost.time_s
+    assert four.statements[2].cases["fsdp"] == 2  # K[…] = h[…, D] · Wk[D_fsdp, …]
+    assert any(len(each.alternatives) > 1 for each in four.statements)
 
 
 def test_a_layer_and_its_gradients_are_planned_as_one_on_three_axes():

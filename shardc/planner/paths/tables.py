@@ -45,7 +45,7 @@ class Multiplied:
     @property
     def seeds(self) -> list[tuple[Table, ShardingNumber]]:
         """How each operand lies before it is moved for the product."""
-        return [(table, table.paths(number).moves_to(number)[0]) for table, number in self.operands]
+        return [table.start(number) for table, number in self.operands]
 
     def cases(self, result: tuple[str, ...]) -> dict[str, int]:
         """The case of each mesh axis; `result` are the dims of the result."""
@@ -133,6 +133,14 @@ class Table:
             self._towards[number] = found
         price = self.paths(number).price.get(number)
         return None if price is None or (limit is not None and price > limit) else price
+
+    def start(self, number: ShardingNumber) -> tuple[Table, ShardingNumber]:
+        """From where a value is moved to a sharding: of a use that asks for what its operation takes, where it lay."""
+        seed = self.paths(number).moves_to(number)[0]
+        origin = self.origins[seed]
+        if self.search.options.as_asked and isinstance(origin, Waypoint):
+            return origin.table.start(origin.at)
+        return self, seed
 
     def proved(self, number: ShardingNumber) -> int:
         """What the price is proved not to be below, if a search for it ended with its budget."""

@@ -82,7 +82,7 @@ class Builder:
         origin, found = table.origins[seed], self.in_digits.get((id(table), number))
         if isinstance(origin, Multiplied) and found is not None:
             return self._build_in_digits(table, origin, found, name)
-        value, why = self._origin(table, seed, name), why or table.after(seed)
+        value, why = self._origin(table, seed, name, why), why or table.after(seed)
         whole = dims = table.expr.dims  # of each place the dim, or the dim that it is a digit of
         for move in _merged_slices(moves if self.joint else _one_dim_at_a_time(moves)):
             if isinstance(move, Reshape):
@@ -152,7 +152,7 @@ class Builder:
             cost = replace(cost, as_written=formulas.one_after_another(written, copy))
         self.steps[place] = replace(step, cost=cost)
 
-    def _origin(self, table: Table, seed: ShardingNumber, name: str) -> ValueNumber:
+    def _origin(self, table: Table, seed: ShardingNumber, name: str, why: Why | None = None) -> ValueNumber:
         expr, origin = table.expr, table.origins[seed]
         match origin:
             case Held(None):
@@ -162,7 +162,7 @@ class Builder:
                 assert value is not None
                 return value
             case Waypoint(below, at):
-                return self.build(below, at, name)
+                return self.build(below, at, name, why if self.problem.options.as_asked else None)
             case Moved(below, at, move):
                 operand = self.build(below, at, self.inner(below.expr))
                 return self.move(operand, move, name, NAMED, model=below.search.model)

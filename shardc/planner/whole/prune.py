@@ -14,22 +14,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.planner.whole.eliminate import Factor, Solved, improved, price_of, solve
+from shardc.planner.whole.eliminate import MOST, Factor, Solved, improved, price_of, solve
 from shardc.planner.whole.prices import NEVER
 
 SWEEPS = 2  # there and back, before states are left out
-TURNS = 20  # of such sweeps at most
-MOST_LEFT = 500_000  # entries of all tables, that are gone through
-LIKELY = 300_000  # the same of the states that are likely, where more are left
-HALVED = 12  # times, to find these
-FEW = 2000  # entries of all tables, of which elimination is quicker
-GAINED = 0.01  # of what is between bound and known price a turn gains at least, or it is the last
+TURNS = 40  # of such sweeps at most
+FEW = 20_000  # entries of all tables, of which elimination is quicker
+GAINED = 0.003  # of what is between bound and known price a turn gains at least, or it is the last
+LOOKED = 4  # turns, after which the likely states are gone through
+LIKELY = 20_000  # entries of all tables of these
+MOST_OF_LIKELY = 300_000  # entries of one table, while they are
+HALVED = 14  # times, to find them
+MOST_LEFT = 500_000  # entries of all tables, that are gone through in the end
 SLACK = 1e-9  # of a price, and of NEVER a thousandth of that, may be lost in sums of floats
 _States = NDArray[np.int64]
 _Costs = NDArray[np.float64]
@@ -69,25 +70,24 @@ def solve_pruned(sizes: Sequence[int], factors: Sequence[Factor], known: int = N
     """The best states, after those are gone that no best assignment has.
 
     Where it is seen that none is as cheap as what is known, no states, at the price of what cannot be. Where too many
-    are left to go through, the best of the few that are likely, and a bound.
+    are left to go through, the best that were met, and a bound.
     """
     pruned = prune(sizes, factors, known)
     if pruned is None:
         return Solved((), NEVER, NEVER)
     if pruned.entries(factors) <= MOST_LEFT:
         return _solved(pruned, factors)
-    found = _solved(_likely(pruned, factors), factors)
-    states, price = min((found.states, found.price), (pruned.best, pruned.price), key=itemgetter(1))
-    return Solved(states, price, min(price, int(pruned.bound * (1 - SLACK))))
+    price = min(NEVER, pruned.price)
+    return Solved(pruned.best, price, min(price, int(pruned.bound * (1 - SLACK))))
 
 
-def _solved(pruned: Pruned, factors: Sequence[Factor]) -> Solved:
-    found = solve(pruned.sizes, pruned.factors(factors))
+def _solved(pruned: Pruned, factors: Sequence[Factor], most: int = MOST) -> Solved:
+    found = solve(pruned.sizes, pruned.factors(factors), most)
     return replace(found, states=tuple(int(own[at]) for own, at in zip(pruned.kept, found.states, strict=True)))
 
 
 def _likely(pruned: Pruned, factors: Sequence[Factor]) -> Pruned:
-    """The states that cost least above the bound, as many as can be gone through."""
+    """The states that cost least above the bound, as many as are gone through at once."""
     least, most = 0.0, float(max(costs.max() for costs in pruned.above))
     for _ in range(HALVED):
         middle = (least + most) / 2
@@ -101,18 +101,21 @@ def _likely(pruned: Pruned, factors: Sequence[Factor]) -> Pruned:
 def prune(sizes: Sequence[int], factors: Sequence[Factor], known: int = NEVER) -> Pruned | None:
     """Without the states that are above a known price, or that of the best assignment that is easily found.
 
-    Turn after turn, until few are left or the bound no longer rises towards that price. None where nothing is as cheap
-    as what is known.
+    Turn after turn, until few are left or the bound no longer rises towards that price; every few turns the states
+    that are likely are gone through. None where nothing is as cheap as what is known.
     """
     kept: tuple[_States, ...] = tuple(map(np.arange, sizes))
     shared, before = _Shared.of(sizes, factors), -1.0
     best, price = tuple[int, ...](), NEVER
-    for _ in range(TURNS):
+    for turn in range(TURNS):
         bound, above = shared.swept(SWEEPS)
-        assigned = [int(states[at]) for states, at in zip(kept, shared.assigned(), strict=True)]
-        met = tuple(improved(assigned, factors, sizes))
-        if not best or price_of(factors, met) < price:
-            best, price = met, price_of(factors, met)
+        met = [[int(states[at]) for states, at in zip(kept, shared.assigned(), strict=True)]]
+        if turn % LOOKED == LOOKED - 1 and shared.entries > LIKELY:
+            found = Pruned(kept, above, bound, best, price)
+            met.append([*_solved(_likely(found, factors), factors, MOST_OF_LIKELY).states])
+        for states in (improved(assigned, factors, sizes) for assigned in met):
+            if not best or price_of(factors, states) < price:
+                best, price = tuple(states), price_of(factors, states)
         known = min(known, price)
         room = known * (1 + SLACK) + NEVER * SLACK / 1000 - bound
         left = [np.flatnonzero(costs <= room) for costs in above]
