@@ -302,10 +302,8 @@ def unused_axes(parsed: tree.Tree, mesh: Mesh, used: Collection[str]) -> Iterato
     for axis in mesh.names:
         if axis not in used:
             lost = [name for name in plain if name.endswith(axis) and name != axis and "_" not in name]
-            told = ", ".join(f"`{name[: -len(axis)]}_{axis}`" for name in lost)
-            yield f"the text shards nothing over mesh axis `{axis}`" + (
-                f"; if it shards a dim, write {told}" if lost else ""
-            )
+            told = "; if it shards a dim, write " + ", ".join(f"`{name[: -len(axis)]}_{axis}`" for name in lost)
+            yield f"the text shards nothing over mesh axis `{axis}`" + (told if lost else "")
 
 
 def unused_dtypes(dtypes: Mapping[str, object], names: Iterable[str]) -> Iterator[str]:
