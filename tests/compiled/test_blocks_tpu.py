@@ -18,6 +18,7 @@ BLOCKS = sorted((Path(__file__).parents[1] / "benchmark" / "blocks").glob("*.sha
 FOUND = {
     ("gated", "v5e:2x4"): 1.26,
     ("lora", "v5e:2x4"): 1.20,
+    ("layer_norm", "v5p:2x2x2"): 1.12,  # of a plan 0.06 % faster than one within 4 %
     ("context_parallel", "v5p:2x2x2"): 1.47,  # shares are not left beside a product there
 }
 SUMMED_FIRST = ("latent_attention", "v5e:2x4")  # two ReduceScatters whose results are added are compiled to one

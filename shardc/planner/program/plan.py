@@ -184,10 +184,10 @@ class AsGiven:
 
     @classmethod
     def of(cls, program: Program, model: CostModel, planning: Planning) -> AsGiven:
-        """The cheapest of each statement's plan in turn and of all together.
+        """The cheapest of each statement's plan in turn, over idle axes, and of all together.
 
-        Where the statements are planned together, in turn they seldom cost less: not over idle axes, and no longer than
-        one statement may take.
+        Where the statements are planned together, in turn they seldom cost less: no longer than one statement may take
+        is spent on that.
         """
         together = _together(program, model, planning)
         whole = next(together, None)
@@ -197,9 +197,8 @@ class AsGiven:
             over_idle, budget = _over_idle_axes(program, model, free, planning, meter.budget)
             in_turn = [free] if over_idle is None else [over_idle, free]
         else:
-            quick = Options(idle=False, must_plan=False)
-            found, _ = planning.attempt(program, model, quick, Budget.of(1))
-            in_turn, free, budget = [] if found is None else [found], found or whole, budget_of(program)
+            in_turn, budget = _quickly_in_turn(program, model, planning), budget_of(program)
+            free = in_turn[-1] if in_turn else whole
         plans = _cheapest_first(program, model, planning, in_turn, whole)
         return cls(program, model, planning, free, plans, budget, tee(together, 1)[0])
 
@@ -293,6 +292,15 @@ def _with_others(whole: PlannedProgram, in_turn: PlannedProgram) -> PlannedProgr
             return replace(whole, statements=(others.led_by(own.cheapest(1)[0], own.gap),))
         case _:
             return whole
+
+
+def _quickly_in_turn(program: Program, model: CostModel, planning: Planning) -> list[PlannedProgram]:
+    """The statements in turn, the last without more idle axes than by bytes; none where that takes too long."""
+    found, left = planning.attempt(program, model, Options(must_plan=False), Budget.of(1))
+    if found is None:
+        return []
+    over_idle, _ = _over_idle_axes(program, model, found, planning, left)
+    return [found] if over_idle is None else [over_idle, found]
 
 
 def _over_idle_axes(
