@@ -220,9 +220,10 @@ def _less(dims: Layout, others: Layout) -> Axes:
     return tuple(axis for axes in dims for axis in axes if axis not in taken)
 
 
+@lru_cache(maxsize=512)
 def _extended(
     dims: Layout, axes: Axes, others: Layout, shape: tuple[int, ...], mesh: Mesh
-) -> list[tuple[Layout, tuple[int, ...]]]:
+) -> tuple[tuple[Layout, tuple[int, ...]], ...]:
     """Every way to put the axes to the ends of the dims that divides the shape, and into how many blocks.
 
     Of very many ways the first, if each axis is put first where the others have it.
@@ -241,7 +242,7 @@ def _extended(
             found.append((tuple(longer), blocks))
             if len(found) == MAX_EXTENDED:
                 break
-    return found
+    return tuple(found)
 
 
 def _pieces(held: tuple[int, ...], wanted: tuple[int, ...]) -> int:
