@@ -8,7 +8,6 @@ digits, each by a route of `rules.routes`, which needs no search:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -49,6 +48,9 @@ def in_digits(
         return None
     if any(problem.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
         return None
+    most = problem.mesh.product(problem.pool)
+    if below <= problem.product_price(problem.work(expr), most, [0] * len(sources), 0):
+        return None  # not even shared by all devices, and with nothing moved
     placed = (*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal))
     every = _every(placed, problem.mesh, problem.mesh.nontrivial(problem.pool))
     if every is None:
@@ -105,9 +107,6 @@ def _clearly_cheaper(problem: Problem, table: Table, origin: Multiplied, number:
     price = table.paths(number).price[number] - sum(below.seeds[seed] for below, seed in seeds)
     sources = tuple(below.sharding(seed) for below, seed in seeds)
     below = problem.objective.clearly_below(price)
-    work, most = problem.work(origin.pair(table.expr)), math.prod(map(problem.mesh.size, problem.pool))
-    if below <= problem.product_price(work, most, [0] * len(seeds), 0):
-        return None  # not even shared by all devices, and with nothing moved
     return in_digits(problem, origin.pair(table.expr), sources, table.sharding(number), below)
 
 

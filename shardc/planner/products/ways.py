@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
 from typing import NamedTuple, Protocol
 
 from shardc.cost.alone import Amount
@@ -50,11 +49,14 @@ def every_way(
 
     They are the same for dims of other names: `n[B, D] · V[D, F]` and `P[B, F] · W[F, D]` are asked for once.
     """
-    places: dict[str, str] = {}
-    for dim in chain(*dims):
-        places.setdefault(dim, str(len(places)))
-    renamed = [tuple(places[dim] for dim in some) for some in (*dims, result)]
-    return _every_way(tuple(renamed[:-1]), renamed[-1], graphs, graph, unreduced, space)
+    *below, left = numbered((*dims, result))
+    return _every_way(tuple(below), left, graphs, graph, unreduced, space)
+
+
+def numbered(every: Sequence[Dims]) -> tuple[Dims, ...]:
+    """Dims with numbers for names, in the order in which they come: products that differ in names alone are one."""
+    names: dict[str, str] = {}
+    return tuple(tuple(names.setdefault(dim, str(len(names))) for dim in dims) for dims in every)
 
 
 @lru_cache(maxsize=256)

@@ -280,7 +280,7 @@ def _cheapest_first(
     whole = [] if together is None else [_with_others(together, in_turn[-1]) if in_turn else together]
     joined = in_turn_joined(program, model, planning, with_short=not whole)
     found = in_turn if joined is None else [*in_turn, joined]
-    if spaces_of(program, planning.axes(program)) is None:
+    if together is None and spaces_of(program, planning.axes(program)) is None:
         found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
     return tuple(sorted([*found, *whole], key=lambda each: each.price(planning.objective)))
 

@@ -21,7 +21,7 @@ from shardc.ir.sharding import ShardingNumber
 from shardc.planner.digits.products import in_digits
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
-from shardc.planner.products.ways import Way
+from shardc.planner.products.ways import Way, numbered
 from shardc.planner.whole.local import Ways
 from shardc.planner.whole.prices import NEVER, PriceArray, Scale, States
 
@@ -77,15 +77,11 @@ class DigitWays:
 
     def _key(self, expr: Product, ends: Sequence[End]) -> _Key:
         """Products that differ in their dims' names alone are one."""
-        every = (*(operand.dims for operand in expr.operands), expr.dims)
-        numbers: dict[str, int] = {}
-        dims = tuple(tuple(numbers.setdefault(dim, len(numbers)) for dim in some) for some in every)
+        dims = numbered((*(operand.dims for operand in expr.operands), expr.dims))
         return dims, *((end.search.shape, end.search.dtype, end.places) for end in ends)
 
     def _found(self, expr: Product, ends: Sequence[End], ways: Ways) -> Iterator[tuple[Way, int]]:
         objective, goal = self.problem.objective, ends[-1]
-        everywhere = prod(self.problem.mesh.size(axis) for axis in self.problem.pool)
-        least = self.problem.product_price(self.problem.work(expr), everywhere, [0] * (len(ends) - 1), 0)
         for before, price in _plainly(ends, ways):
             sources = tuple(end.number(place) for end, place in zip(ends, before, strict=False))
             lie = tuple(end.search.graph.shardings[number] for end, number in zip(ends, sources, strict=False))
@@ -94,8 +90,6 @@ class DigitWays:
                 if not first or price[place] >= NEVER or not goal.search.divides(goal.number(place)):
                     continue
                 below, to = objective.below(objective.clearly_less(first)), goal.number(place)
-                if below <= least:  # not even shared by all devices, and with nothing moved
-                    continue
                 found = in_digits(self.problem, expr, lie, goal.search.graph.shardings[to], below)
                 if found is not None:
                     yield Way(sources, to, 1), found.price

@@ -213,13 +213,13 @@ class _Task:
     def planned(self, choice: Choice) -> PlannedProgram | None:
         """The plan of a choice, told by the statements as written."""
         program, planning = self.problem.program, self.planning
-        graph, is_part = choice.graph, self.spaces.strays is not None  # where there is much to search, nothing is
-        apart = exact(choice.rewritten, graph.given, graph.lines, choice.solved.states, with_operands=is_part)
+        graph, states = choice.graph, choice.solved.states
+        apart = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=self.spaces.are_part)
         plans = [(self._realised(apart, idle=False), apart)]
         if self.planning.has_idle(apart.program):  # a state may be reached over axes that no sharding names
             plans.append((self._realised(apart, idle=True), apart))
         if self._may_be_merged():
-            together = merged(apart, choice.graph.lines)
+            together = merged(apart, graph.lines)
             plans.append((self._realised(together, idle=True), together))
         made = [(found, asked) for found, asked in plans if found is not None]
         if not made:
@@ -229,7 +229,8 @@ class _Task:
         return replace(told, notes=(*told.notes, *self.spaces.notes, *_gap(choice, self.scale)))
 
     def _realised(self, asked: Exact, idle: bool) -> PlannedProgram | None:
-        options = Options(idle=idle, masks=True, as_asked=self.spaces.strays is not None)
+        """Planned statement by statement; where it would be much to search, with operands as they are told."""
+        options = Options(idle=idle, masks=True, as_asked=self.spaces.are_part)
         return self.planning.attempt(asked.program, self.model, options).planned
 
     def _may_be_merged(self) -> bool:

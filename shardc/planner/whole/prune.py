@@ -181,7 +181,8 @@ class _Shared:
         """What the tables of a node cost at least goes to those that have nodes still to come, in equal parts: as many
         as there are tables to come or tables past, so that some stays with the node where more are past.
 
-        What each state costs more than the best, all of it taken together."""
+        What each state costs more than the best, all of it taken together.
+        """
         links, total = self.links[node], self.own[node]
         for link in links:
             least = _min_marginal(self.tables[link.table], link.place)

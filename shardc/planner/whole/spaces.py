@@ -15,12 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from math import comb
 from typing import TypeAlias, assert_never
 
 from shardc.ir.expressions import Call, Pattern, Product, operands, uses
 from shardc.ir.program import For, Program, every_statement
 from shardc.ir.sharding import Axes, Dims, Sharding
-from shardc.rules.placements import ANYWHERE, Anywhere, Homes, Space, count_placements, subsets
+from shardc.rules.placements import ANYWHERE, Anywhere, Homes, Space, count_placements
 
 MOST_OPERATIONS = 400
 MOST_SHARDINGS = 800  # of an array, between all of which there are prices: closing such a table takes a second
@@ -64,6 +65,11 @@ class Spaces:
     asked: Mapping[Dims, tuple[Sharding, ...]]  # by the first names
     strays: Strays | None  # None: any sharding
 
+    @property
+    def are_part(self) -> bool:
+        """Whether some shardings are not looked at."""
+        return self.strays is not None
+
     def of(self, dims: Dims) -> Space:
         if self.strays is None:
             return ANYWHERE
@@ -106,7 +112,7 @@ def _count(space: Space, rank: int, pool: Axes) -> int:
     """The shardings of an array."""
     match space:
         case Anywhere():
-            return shardings(len(pool), rank)
+            return _count_anywhere(len(pool), rank)
         case Homes():
             return _count_with_homes(space, pool)
         case _:
@@ -125,12 +131,12 @@ def _count_with_homes(homes: Homes, pool: Axes) -> int:
 
 
 @cache
-def shardings(axes: int, rank: int) -> int:
+def _count_anywhere(axes: int, rank: int) -> int:
     """Of an array: with partial sums over none of the axes, over one, …
 
     For rank 2: 18 on two axes, 92 on three, 536 on four.
     """
-    return sum(count_placements(len(free), rank) for _, free in subsets(tuple(map(str, range(axes)))))
+    return sum(comb(axes, summed) * count_placements(axes - summed, rank) for summed in range(axes + 1))
 
 
 def _operations(program: Program) -> Iterator[tuple[Dims, ...]]:
@@ -159,8 +165,8 @@ def _join(program: Program, first: dict[str, str]) -> None:
             continue
         for use in uses(each.expr):
             for own, other in zip(dims.get(use.name, use.dims), use.dims, strict=False):
-                old, new = first[other], first[own]
-                first |= {name: new for name, known in first.items() if known == old}
+                if (old := first[other]) != (new := first[own]):
+                    first |= {name: new for name, known in first.items() if known == old}
         dims[each.name] = each.dims
 
 
