@@ -6,7 +6,7 @@ Tests marked `exhaustive` go through a whole space, or draw much more than their
 JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither.
 
 Of one test's many cases a run takes some, spread over all of them, and of a law's examples a part, so that CI ends in
-a quarter of an hour, and `pytest` in five minutes. `--every-case` takes all.
+a quarter of an hour, and `pytest` in five minutes. `--every-case` takes all, and those marked `long`.
 """
 
 import functools
@@ -26,6 +26,7 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
 FEW, MANY = 4, 24  # cases of a test that are always taken
+DRAWN_QUICK, DRAWN_LONG = 1 / 2, 2 / 3  # of a law's examples
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=DRAWN)
@@ -34,19 +35,19 @@ settings.load_profile("repeated")
 
 def pytest_addoption(parser):
     parser.addoption("--exhaustive", action="store_true", help="also run the tests marked exhaustive")
-    parser.addoption("--every-case", action="store_true", help="run every case of every test")
+    parser.addoption("--every-case", action="store_true", help="run every case of every test, and those marked long")
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--every-case"):
         return
     exhaustive = config.getoption("--exhaustive")
-    left = items if exhaustive else [item for item in items if not item.get_closest_marker("exhaustive")]
+    out = ("long",) if exhaustive else ("long", "exhaustive")
+    left = [item for item in items if not any(item.get_closest_marker(name) for name in out)]
     taken = set(taken_of(left, one_in_long if exhaustive else one_in_quick))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
     items[:] = [item for item in items if item.nodeid in taken]
-    if not exhaustive:
-        draw_half(items)
+    draw_part(items, DRAWN_LONG if exhaustive else DRAWN_QUICK)
 
 
 def taken_of(items, one_in):
@@ -69,19 +70,19 @@ def one_in_quick(item, cases):
 
 
 def one_in_long(item, cases):
-    return 3 if compiles(item) and cases > FEW else 1
+    return 4 if compiles(item) and cases > FEW else 1
 
 
 def compiles(item):
     return any(item.get_closest_marker(name) for name in ("devices", "tpu"))
 
 
-def draw_half(items):
+def draw_part(items, part):
     """Hypothesis lets a test's settings be made once; what it keeps of them is replaced here."""
     for law in {item.obj for item in items if hasattr(item.obj, "hypothesis")}:
         kept = getattr(law, "_hypothesis_internal_use_settings", None)
         if kept is not None and kept.max_examples > FEW:
-            law._hypothesis_internal_use_settings = settings(kept, max_examples=max(FEW, kept.max_examples // 2))
+            law._hypothesis_internal_use_settings = settings(kept, max_examples=max(FEW, int(kept.max_examples * part)))
 
 
 def pytest_collection_finish(session):

@@ -143,7 +143,7 @@ def test_the_command_keeps_a_module_and_tells_of_each_candidate(tmp_path, monkey
     assert all(line.startswith("… compiling ") for line in err.splitlines())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.tpu
 def test_what_is_kept_is_never_slower_than_xla(tmp_path, monkeypatch):
     pytest.importorskip("libtpu")

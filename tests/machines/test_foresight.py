@@ -20,8 +20,8 @@ MATMUL = "A[I_X, J_Y] · B[J_Y, K] → C[I_X, K_Y]"
 MLP = "Hs = gelu(x[B_X, D_Y] ·_D Win[D_X, F_Y]); Out[B_X, D_Y] = Hs ·_F Wout[F_Y, D_X]"
 SMALL = [(MATMUL, "bf16", "I=1024,J=1024,K=1024")]
 LARGER = [
-    (MATMUL, "f32", "I=2048,J=2048,K=2048"),
-    (MATMUL, "int32", "I=2048,J=2048,K=2048"),
+    pytest.param(MATMUL, "f32", "I=2048,J=2048,K=2048", marks=pytest.mark.long),
+    pytest.param(MATMUL, "int32", "I=2048,J=2048,K=2048", marks=pytest.mark.long),
     (MLP, "bf16", "B=1024,D=1024,F=4096"),
     ("A[I, J]{U_X} → A[I, J_X]", "f32", "I=2048,J=2048"),
 ]

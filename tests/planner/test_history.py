@@ -84,8 +84,10 @@ def test_a_key_that_lacks_a_part_is_seen(apart, function, part):
         assert shows(*map(list, zip(*apart, strict=True))) is not None
 
 
-@pytest.mark.exhaustive
-def test_what_was_planned_before_changes_no_plan_of_many(scattered):
+@pytest.mark.parametrize(
+    ("drawn", "one_in"), [pytest.param(3, 8, marks=pytest.mark.exhaustive), pytest.param(10, 4, marks=pytest.mark.long)]
+)
+def test_what_was_planned_before_changes_no_plan_of_many(scattered, drawn, one_in):
     examples = [path.stem for path in sorted(EXAMPLES.glob("*.shard")) if path.stem not in LONG]
-    every = [*cases(10, 12, examples[::3]), *one_apart(4)]
+    every = [*cases(drawn, 12, examples[::one_in]), *one_apart(one_in)]
     check([(case, alone(case)) for case in every], scattered)

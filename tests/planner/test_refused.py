@@ -14,7 +14,8 @@ from shardc.testing import matmuls, programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUICK = ("mlp", "layers", "zero_3")
-LONG = [path.stem for path in sorted(EXAMPLES.glob("*.shard")) if path.stem not in QUICK]
+LONGEST = "llama_layer"
+LONG = [path.stem for path in sorted(EXAMPLES.glob("*.shard")) if path.stem not in (*QUICK, LONGEST)]
 PLANNED = st.one_of(matmuls(max_axes=2), programs())
 
 
@@ -27,7 +28,14 @@ def refused(program, **options):
     return int(re.search(r"--memory (\d+)", found.value.help)[1])
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LONG)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LONG),
+        pytest.param(LONGEST, marks=pytest.mark.long),
+    ],
+)
 def test_what_a_refusal_advises_for_an_example_is_kept(name):
     """`llama_layer` ended in an IndexError: so many arrays at the price of a byte held were more than a word."""
     program = shardc.parse((EXAMPLES / f"{name}.shard").read_text())
