@@ -66,7 +66,7 @@ def test_it_is_written_with_a_barrier():
 
 
 @pytest.mark.tpu
-@pytest.mark.exhaustive
+@pytest.mark.long
 def test_the_gradient_of_scaled_and_masked_scores_is_no_reduce_window():
     """Without a barrier it took 1.23 times this, and a third more of temporaries."""
     text = """S1[B, G, R, T, S] = Q[B, G, R, T, E] · K[B, G, S, E] / 3

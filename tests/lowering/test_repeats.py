@@ -157,7 +157,7 @@ def test_what_is_waited_for_leaves_a_result_equal_where_it_has_to_be(lines: list
 
 
 @pytest.mark.tpu
-@pytest.mark.parametrize("scale", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("scale", [1, pytest.param(8, marks=pytest.mark.long)])
 def test_a_slices_program_gathers_twice_and_holds_less(scale: int) -> None:
     """The TPU's compiler: as planned with the repeats and without; where it matters, less memory with them."""
     pytest.importorskip("libtpu")

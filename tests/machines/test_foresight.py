@@ -22,7 +22,7 @@ SMALL = [(MATMUL, "bf16", "I=1024,J=1024,K=1024")]
 LARGER = [
     pytest.param(MATMUL, "f32", "I=2048,J=2048,K=2048", marks=pytest.mark.long),
     pytest.param(MATMUL, "int32", "I=2048,J=2048,K=2048", marks=pytest.mark.long),
-    (MLP, "bf16", "B=1024,D=1024,F=4096"),
+    pytest.param(MLP, "bf16", "B=1024,D=1024,F=4096", marks=pytest.mark.long),
     ("A[I, J]{U_X} → A[I, J_X]", "f32", "I=2048,J=2048"),
 ]
 # Within a factor of 2, and 4: the machine does other things meanwhile.
