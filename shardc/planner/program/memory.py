@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from shardc.cost.model import CostModel
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Step, single_steps
-from shardc.ir.program import Program
+from shardc.ir.program import Program, every_statement
 from shardc.lowering.target import Target
+from shardc.planner.budget import Budget
 from shardc.planner.options import Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused
 
 MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
+LONG, FEW = 10, 4  # statements, and how many plans are tried of a program of so many, each as long as one may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,17 @@ class Limited:
     memory: int
     planning: Planning
 
+    @property
+    def is_long(self) -> bool:
+        return len(list(every_statement(self.program))) >= LONG
+
     def within(self, free: PlannedProgram, smallest: int) -> PlannedProgram | Refused:
         """A plan that keeps the limit. `free` is the one without it, `smallest` the smallest peak that is known.
 
         What is tried does not depend on the limit, but where it ends: so a larger limit finds a plan as well, and
         what a refusal names as the smallest is found under it.
         """
-        for found in self._leaner(free):
+        for found in islice(self._leaner(free), FEW if self.is_long else None):
             if found.cost.peak_bytes <= self.memory:
                 return found
             smallest = min(smallest, found.cost.peak_bytes)
@@ -56,6 +63,9 @@ class Limited:
             before = max(to_lower) - 1
 
     def _attempt(self, options: Options) -> PlannedProgram | None:
+        if self.is_long:
+            options, budget = replace(options, must_plan=False), Budget.of(1)
+            return self.planning.attempt(self.program, self.model, options, budget).planned
         return self.planning.attempt(self.program, self.model, options).planned
 
     def _leaner(self, free: PlannedProgram) -> Iterator[PlannedProgram]:

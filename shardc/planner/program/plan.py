@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice, tee
 
 from shardc.cost.model import CostModel
@@ -29,7 +29,7 @@ from shardc.planner.planned import (
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import SMALL, Finer
 from shardc.planner.program.loops import planned_at_once
-from shardc.planner.program.memory import Limited
+from shardc.planner.program.memory import LONG, Limited
 from shardc.planner.program.others import strategies
 
 IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
@@ -126,10 +126,10 @@ class _OnAnyMesh:
 
     def _or_below(self, found: PlannedProgram) -> PlannedProgram:
         """What is planned under the first limit that a plan does not keep, as long as that is cheaper: where there are
-        several statements, a limit may make a choice that does better later."""
+        several statements, a limit may make a choice that does better later. Of a long program all that is known was
+        compared."""
         objective = self.as_given.planning.objective
-        several = len(list(every_statement(self.as_given.program))) > 1
-        while several:
+        while 1 < len(list(every_statement(self.as_given.program))) < LONG:
             below = self._limited(found.cost.peak_bytes - 1)
             if isinstance(below, Refused) or below.measure(objective) >= found.measure(objective):
                 break
@@ -216,21 +216,21 @@ class AsGiven:
         return min(each.cost.peak_bytes for each in (*self.plans, *together, *in_turn))
 
     def within(self, memory: int | None) -> PlannedProgram | Refused:
-        """The best that keeps the memory limit: of those without one, and of leaner ones."""
+        """The best that keeps the memory limit: of those without one, of leaner ones, and of the statements in turn; a
+        long program's are tried so only where no other plan keeps it."""
         if memory is None or self.best.cost.peak_bytes <= memory:
             return self.best
-        smallest = min(planned.cost.peak_bytes for planned in self.plans)
-        in_turn = next((planned for planned in self.plans if planned.cost.peak_bytes <= memory), None)
-        leaner = None
-        for planned in copy(self._leaner):
-            smallest = min(smallest, planned.cost.peak_bytes)
-            if planned.cost.peak_bytes <= memory:
-                leaner = planned
-                break
-        under = in_turn or Limited(self.program, self.model, memory, self.planning).within(self.free, smallest)
-        if leaner is None or isinstance(under, Refused):
-            return leaner or under
-        return min(under, leaner, key=lambda each: each.price(self.planning.objective))
+        known = [*self.plans, *copy(self._leaner)]
+        keeping = [planned for planned in known if planned.cost.peak_bytes <= memory]
+        limited = Limited(self.program, self.model, memory, self.planning)
+        first = known if limited.is_long else self.plans
+        price = partial(PlannedProgram.price, objective=self.planning.objective)
+        if any(planned.cost.peak_bytes <= memory for planned in first):
+            return min(keeping, key=price)
+        in_turn = limited.within(self.free, min(planned.cost.peak_bytes for planned in known))
+        if isinstance(in_turn, Refused):
+            return min(keeping, key=price, default=in_turn)
+        return min([in_turn, *keeping], key=price)
 
 
 def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:

@@ -28,9 +28,8 @@ from shardc.planner.statement.strategies import candidates, cheapest_input, sear
 
 SHARED = 12  # strategies that are built where a statement uses an array twice; planned whole, all are compared
 SHARED_OF_MANY, MANY = 2, 24  # and in a program of so many statements: a layer and its gradients plan twice as fast
-LEANER = (
-    64  # that are built under a memory limit, of each of several statements: all are no leaner, in four times as long
-)
+LEANER = 64  # built under a memory limit, of each of several statements: all are no leaner, in four times as long
+LEANER_OF_MANY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +118,8 @@ class PartialPlan:
         """The first strategy within the limit, or that which needs least; and before the last statement its peak, if
         memory is limited."""
         built, options = self._trials(number, statement, problem, own), self.problem.options
-        if options.memory is not None and len(self.problem.program.statements) > 1:
-            built = islice(built, LEANER)
+        if options.memory is not None and (count := len(self.problem.program.statements)) > 1:
+            built = islice(built, LEANER if count < MANY else LEANER_OF_MANY)
         if self._is_compared(statement):
             built = self._by_what_they_take(built)
         if options.memory is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from operator import itemgetter
 
 import numpy as np
@@ -15,7 +16,7 @@ from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Expr, Product, operands
-from shardc.ir.program import Program, repeated_statements
+from shardc.ir.program import Program, Statement, repeated_statements
 from shardc.lowering.timed import gathers_beside_products
 from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
@@ -23,7 +24,7 @@ from shardc.planner.planned import PlannedProgram, Planning, computed
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
-from shardc.planner.whole.arrays import Entity, Lying, every_line
+from shardc.planner.whole.arrays import Entity, Lying, every_line, leaving, says_nothing
 from shardc.planner.whole.digits import DigitWays
 from shardc.planner.whole.eliminate import Factor, Solved, easier, price_of, solve
 from shardc.planner.whole.factor_graph import FactorGraph
@@ -35,6 +36,7 @@ from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders
 from shardc.planner.whole.spaces import Spaces, spaces_of
 from shardc.rules.placements import count_placements
 
+COMPARED, MOST_COMPARED = 4, 600_000  # plans, the first of which is by time alone; entries of all tables
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
@@ -44,7 +46,12 @@ MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one prog
 
 
 def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
-    """The plan, then ever leaner ones; nothing where the program is too much for tables."""
+    """The plan, then others that hold less; nothing where the program is too much for tables.
+
+    Tables know of no step what is around it. Where products hide gathers, what is hidden depends on that, and whole
+    gathered arrays, which are large, are more than products can hide; where the text says how an array lies on the way,
+    a move to there is none if nothing reads it there. So the cheapest of the first few is the plan.
+    """
     pool = planning.axes(program)
     spaces = spaces_of(program, pool)
     if spaces is None:
@@ -58,8 +65,15 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     if found is None or not found.cost.peak_bytes:
         yield from [] if found is None else [found]
         return
-    yield found
-    per_byte = best.solved.price / found.cost.peak_bytes
+    every = chain([found], _leaner(task, best, best.solved.price / found.cost.peak_bytes))
+    if (_hides(task) or _says_between(program)) and best.graph.nodes.entries < MOST_COMPARED:
+        first = sorted(islice(every, COMPARED), key=lambda each: each.price(planning.objective))
+        every = chain(first, every)
+    yield from every
+
+
+def _leaner(task: _Task, best: Choice, per_byte: float) -> Iterator[PlannedProgram]:
+    """Plans of choices in which each byte that is held has a price, up from very little."""
     met = {best.solved.states}
     for power in LEANER:
         leaner = task.leaner(best, per_byte * 2.0**power)
@@ -76,8 +90,7 @@ def _or_beside_products(task: _Task, chosen: Choice, found: PlannedProgram | Non
     AllGathers of half the bytes, which v5e's compiler begins beside the products (976 µs and 874 of such a program).
     """
     model, objective = task.model, task.planning.objective
-    hides = objective is Objective.TIME and gathers_beside_products(model.target)
-    if not hides or found is None or not found.cost.peak_bytes:
+    if not _hides(task) or found is None or not found.cost.peak_bytes:
         return found
     other = task.by(beside_products(model))
     try:
@@ -86,6 +99,17 @@ def _or_beside_products(task: _Task, chosen: Choice, found: PlannedProgram | Non
     except (TooWide, KeyError, ShardcError):
         return found
     return min((found, hidden or found), key=lambda each: each.price(objective))
+
+
+def _hides(task: _Task) -> bool:
+    return task.planning.objective is Objective.TIME and gathers_beside_products(task.model.target)
+
+
+def _says_between(program: Program) -> bool:
+    """Whether the text says how an array lies that is no output."""
+    made, left = enumerate(program.statements), leaving(program)
+    found = ((number, each) for number, each in made if isinstance(each, Statement) and not says_nothing(each.pattern))
+    return any((number, each.name) not in left for number, each in found)
 
 
 def in_turn_joined(program: Program, model: CostModel, planning: Planning, with_short: bool) -> PlannedProgram | None:
