@@ -28,7 +28,7 @@ from shardc.planner.idle import is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused, computed, may_gain
 from shardc.planner.program.directly import directly
-from shardc.planner.program.memory import Limited
+from shardc.planner.program.memory import FEW, Limited
 from shardc.rules.placements import count_placements
 from shardc.rules.routes import route
 
@@ -130,6 +130,8 @@ class Finer:
         program = self._on(by)
         options = Options(below=best.limit if is_alone(program) else None, method=method)
         every, budget = self._plans(program, finer, options, best.budget)
+        if self.memory is not None and computed(program) > SMALL:
+            every = islice(every, FEW if best.planned is None else 1)
         return self._bettered(replace(best, budget=budget), every, by)
 
     def _on(self, by: Refinement) -> Program:
