@@ -8,7 +8,7 @@ import pytest
 import shardc
 from shardc.errors import ShardcError
 from shardc.planner.planned import Planning
-from shardc.planner.program.memory import FEW, Limited
+from shardc.planner.program.memory import FEW, LONG, MOST_STATEMENTS, Limited
 from shardc.planner.whole import plan as whole
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
@@ -105,4 +105,6 @@ def test_a_refusal_of_a_long_program_tries_a_few_plans_each_within_one_statement
     monkeypatch.setattr(Planning, "attempt", watched)
     with pytest.raises(ShardcError, match="SHC410"):
         shardc.plan(layer, memory=1)
-    assert 0 < len(tried) <= FEW + 1 and {must for must, _ in tried} == {False} and len({*tried}) == 1
+    count = len(layer.statements)
+    assert count > LONG and 0 < len(tried) <= max(FEW, MOST_STATEMENTS // count) + 1
+    assert {must for must, _ in tried} == {False} and len({*tried}) == 1

@@ -17,7 +17,8 @@ from shardc.planner.options import Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused
 
 MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
-LONG, FEW = 10, 4  # statements, and how many plans are tried of a program of so many, each as long as one may take
+LONG = 10  # statements, of a program that is planned in turn only where nothing else keeps a limit,
+MOST_STATEMENTS, FEW = 160, 3  # and then for so many statements in all, but so often; so often with steps as large
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,16 @@ class Limited:
 
     @property
     def is_long(self) -> bool:
-        return len(list(every_statement(self.program))) >= LONG
+        return self._count >= LONG
+
+    @property
+    def most(self) -> int | None:
+        """How many plans are tried in turn."""
+        return max(FEW, MOST_STATEMENTS // self._count) if self.is_long else None
+
+    @property
+    def _count(self) -> int:
+        return len(list(every_statement(self.program)))
 
     def within(self, free: PlannedProgram, smallest: int) -> PlannedProgram | Refused:
         """A plan that keeps the limit. `free` is the one without it, `smallest` the smallest peak that is known.
@@ -39,7 +49,7 @@ class Limited:
         What is tried does not depend on the limit, but where it ends: so a larger limit finds a plan as well, and
         what a refusal names as the smallest is found under it.
         """
-        for found in islice(self._leaner(free), FEW if self.is_long else None):
+        for found in islice(self._leaner(free), self.most):
             if found.cost.peak_bytes <= self.memory:
                 return found
             smallest = min(smallest, found.cost.peak_bytes)
@@ -81,7 +91,7 @@ class Limited:
     def _smaller_steps(self, free: PlannedProgram, options: Options) -> Iterator[PlannedProgram]:
         """Plans that may keep the limit, with steps ever smaller than the largest of the one before."""
         while True:
-            yield from self.keeping(options)
+            yield from islice(self.keeping(options), FEW if self.is_long else None)
             largest, limit = _largest_on_the_way(free), options.largest_step
             if not largest or (limit is not None and largest > limit):
                 return
