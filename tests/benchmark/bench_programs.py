@@ -2,10 +2,13 @@
 
     python tests/benchmark/bench_programs.py             # the table, by time
     python tests/benchmark/bench_programs.py --objective bytes
+    python tests/benchmark/bench_programs.py --within 0.95    # of the memory that the plan takes
 
-Columns: what planning in turn costs over what the plan costs; what the cheapest choice of shardings for the free
-intermediates costs over that (each choice planned statement by statement; a dash where there are too many to go
-through); and the seconds that planning takes, in turn and whole.
+With `--within` what is planned under that limit costs over what the plan costs, what it holds over what the plan holds,
+or the smallest that a refusal names, and the seconds that planning both takes. Otherwise the columns are: what planning
+in turn costs over what the plan costs; what the cheapest choice of shardings for the free intermediates costs over that
+(each choice planned statement by statement; a dash where there are too many to go through); and the seconds that
+planning takes, in turn and whole.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from shardc.cost import CHIPS, LinkModel
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern
 from shardc.ir.program import For, Program
-from shardc.planner import Objective, PlannedProgram, plan_program, planned_at_once
+from shardc.planner import Objective, PlannedProgram, plan_program, plan_with_subaxes, planned_at_once
 from shardc.planner.whole.arrays import is_free
 from shardc.testing.oracles import all_shardings
 
@@ -166,10 +169,31 @@ def ratio(one: int | None, other: int) -> str:
     return "–" if one is None else f"{one / other:.3f}" if other else "nothing to pay" if not one else "∞"
 
 
-def row(case: Case, objective: Objective) -> list[str]:
+def program_of(case: Case) -> Program:
     dims = {dim: size for dim, size in case.dims.items() if dim in case.text}
     program = shardc.parse(case.text.strip(), mesh=case.mesh, dims=dims, dtype="bf16")
-    program = shardc.grad(program, whole=True) if case.backward else program
+    return shardc.grad(program, whole=True) if case.backward else program
+
+
+def within(case: Case, objective: Objective, part: float) -> list[str]:
+    """Planned without a limit, and within such a part of what that takes."""
+    program = program_of(case)
+    model = LinkModel.of(program.mesh, CHIPS["v5p"])
+    start = time.perf_counter()
+    free = plan_with_subaxes(program, model, objective)
+    middle = time.perf_counter()
+    try:
+        found = plan_with_subaxes(program, model, objective, int(part * free.cost.peak_bytes))
+    except ShardcError as error:
+        cost, held = "refused", int(error.help.split()[1].rstrip(","))
+    else:
+        cost, held = ratio(found.measure(objective), free.measure(objective)), found.cost.peak_bytes
+    seconds = (f"{each:.2f}" for each in (middle - start, time.perf_counter() - middle))
+    return [case.name, cost, f"{held / free.cost.peak_bytes:.3f}", *seconds]
+
+
+def row(case: Case, objective: Objective) -> list[str]:
+    program = program_of(case)
     model = LinkModel.of(program.mesh, CHIPS["v5p"])
     start = time.perf_counter()
     in_turn = planned_at_once(program, model, objective)
@@ -193,7 +217,13 @@ def row(case: Case, objective: Objective) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objective", choices=[each.value for each in Objective], default="time")
-    objective = Objective(parser.parse_args().objective)
+    parser.add_argument("--within", type=float)
+    asked = parser.parse_args()
+    objective = Objective(asked.objective)
+    if asked.within is not None:
+        rows = [within(case, objective, asked.within) for case in CASES]
+        print(tabulate(rows, headers=("program", "within ÷ plan", "memory ÷ plan's", "plan, s", "within, s")))
+        return
     rows = [row(case, objective) for case in CASES]
     print(tabulate(rows, headers=("program", "in turn ÷ plan", "best choice ÷ plan", "in turn, s", "whole, s")))
 

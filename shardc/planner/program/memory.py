@@ -17,8 +17,9 @@ from shardc.planner.options import Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused
 
 MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
-LONG = 10  # statements, of a program that is planned in turn only where nothing else keeps a limit,
-MOST_STATEMENTS, FEW = 160, 3  # and then for so many statements in all, but so often; so often with steps as large
+LONG = 10  # statements: a program of so many is planned in turn only where no plan of all statements keeps a limit
+MOST_STATEMENTS = 160  # that are planned then, in all attempts together
+FEW = 3  # attempts at least, and at most with steps of one size
 
 
 @dataclass(frozen=True, slots=True)
