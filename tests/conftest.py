@@ -26,7 +26,7 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
 FEW, MANY = 4, 24  # cases of a test that are always taken
-DRAWN_QUICK, DRAWN_LONG = 1 / 2, 2 / 3  # of a law's examples
+DRAWN_QUICK, DRAWN_LONG = 2 / 5, 2 / 3  # of a law's examples
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=DRAWN)
@@ -66,7 +66,7 @@ def test_of(item):
 
 
 def one_in_quick(item, cases):
-    return 8 if compiles(item) else 3 if cases > MANY else 1
+    return 10 if compiles(item) else 4 if cases > MANY else 1
 
 
 def one_in_long(item, cases):

@@ -48,7 +48,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("objective", ["time", "bytes"])
+@pytest.mark.parametrize("objective", ["time", pytest.param("bytes", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(("name", "topology"), CASES)
 def test_no_plan_that_holds_less_is_cheaper(name, topology, objective):
     program = backward(name, topology)
@@ -86,6 +86,7 @@ def layer():
     return shardc.grad(forward, whole=True)
 
 
+@pytest.mark.exhaustive
 def test_a_long_programs_limit_is_kept_by_a_plan_of_all_its_statements_if_one_does(layer, monkeypatch):
     """In turn they are not planned: under a limit that took five minutes."""
     plan = shardc.plan(layer)
@@ -94,6 +95,7 @@ def test_a_long_programs_limit_is_kept_by_a_plan_of_all_its_statements_if_one_do
     assert leaner.cost.peak_bytes < plan.cost.peak_bytes and leaner.cost.time_s >= plan.cost.time_s
 
 
+@pytest.mark.exhaustive
 def test_a_refusal_of_a_long_program_tries_a_few_plans_each_within_one_statements_work(layer, monkeypatch):
     tried, attempt = [], Planning.attempt
 

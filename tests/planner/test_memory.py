@@ -115,7 +115,9 @@ O[A_Z, E_X] = U · S[D_Y, E]
     ("text", "mesh", "dims"),
     [
         (IN_CONTEXT, {"X": 8}, {"B": 2, "T": 32, "S": 32, "H": 2, "E": 8, "D": 16}),
-        (CHAINED, {"X": 2, "Y": 3, "Z": 4}, {"A": 24, "B": 48, "C": 24, "D": 72, "E": 24}),
+        pytest.param(
+            CHAINED, {"X": 2, "Y": 3, "Z": 4}, dict(A=24, B=48, C=24, D=72, E=24), marks=pytest.mark.exhaustive
+        ),
     ],
 )
 def test_under_a_smaller_limit_no_plan_is_cheaper(text, mesh, dims):

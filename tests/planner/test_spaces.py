@@ -125,7 +125,7 @@ def planned(text, mesh, objective="time"):
     return shardc.plan(text, mesh=mesh, dims=D, chip="v5p", objective=objective)
 
 
-@pytest.mark.parametrize("seq", ["written", "idle"])
+@pytest.mark.parametrize("seq", [pytest.param("written", marks=pytest.mark.exhaustive), "idle"])
 def test_a_layer_on_four_axes_is_planned_as_one_and_takes_what_it_takes_on_three(seq):
     """The same devices with data and fsdp as one axis; planned statement by statement 1.6 and 3.4 times as long."""
     texts = [LAYER, OVER_FOUR]
@@ -139,6 +139,7 @@ def test_a_layer_on_four_axes_is_planned_as_one_and_takes_what_it_takes_on_three
     assert any(len(each.alternatives) > 1 for each in four.statements)
 
 
+@pytest.mark.exhaustive
 def test_a_layer_and_its_gradients_are_planned_as_one_on_three_axes():
     """By time it took 2.6 times as long as by bytes, each statement planned after the one before."""
     layer = shardc.grad(shardc.parse(LAYER, mesh="data=4,model=4,seq=4", dims=D), whole=True)
