@@ -70,7 +70,7 @@ def one_in_quick(item, cases):
 
 
 def one_in_long(item, cases):
-    return 5 if compiles(item) and cases > FEW else 1
+    return 5 if compiles(item) and cases > FEW and not item.get_closest_marker("page") else 1
 
 
 def compiles(item):

@@ -61,6 +61,7 @@ def commands() -> list:
     ]
 
 
+@pytest.mark.page
 @pytest.mark.devices
 @pytest.mark.parametrize(("command", "expected"), commands())
 def test_a_command_prints_what_the_page_shows(command, expected, capsys, monkeypatch):
@@ -95,6 +96,7 @@ def shape(text: str) -> str:
     return re.sub(r"[ \-░▒▓█]+", " ", re.sub(r"[\d.,]+ (?:[kMGT]?B|[mµn]?s)\b|[\d.,]+", "#", text))
 
 
+@pytest.mark.page
 @pytest.mark.devices
 @pytest.mark.parametrize("text", programs(), ids=lambda value: value[:40])
 def test_a_program_of_a_page_runs(text, tmp_path, monkeypatch):
@@ -113,6 +115,7 @@ def test_a_program_of_a_page_runs(text, tmp_path, monkeypatch):
         runpy.run_path(str(written(text, tmp_path)), run_name="__main__")
 
 
+@pytest.mark.page
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("text", [text for text in programs() if "jax.config" in text], ids=lambda value: value[:40])
 def test_a_program_that_starts_devices_runs_by_itself(text, tmp_path):
