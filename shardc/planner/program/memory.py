@@ -74,10 +74,9 @@ class Limited:
             before = max(to_lower) - 1
 
     def _attempt(self, options: Options) -> PlannedProgram | None:
-        if self.is_long:
-            options, budget = replace(options, must_plan=False), Budget.of(1)
-            return self.planning.attempt(self.program, self.model, options, budget).planned
-        return self.planning.attempt(self.program, self.model, options).planned
+        options = replace(options, must_plan=options.must_plan and not self.is_long)
+        budget = Budget.of(1) if self.is_long else None
+        return self.planning.attempt(self.program, self.model, options, budget).planned
 
     def _leaner(self, free: PlannedProgram) -> Iterator[PlannedProgram]:
         """What may keep the limit: over the axes of the search, then over all."""
