@@ -133,6 +133,11 @@ class Problem:
         options = replace(found.options, memory=None, memory_before=None)
         return replace(found, program=body, options=options, environment=Environment(), as_one=self.together)
 
+    def inside(self, body: Program) -> Problem:
+        """The same problem, where a loop's body is looked at: by its text it is told what its operations read and
+        write."""
+        return replace(self, program=body, as_one=self.together)
+
     def by_routes(self) -> Problem:
         """The same problem, where there is no time for a search."""
         found = self.afresh(Meter(QUICK, QUICK, is_soft=True))

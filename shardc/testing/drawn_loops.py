@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
+
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -9,6 +12,7 @@ from shardc import api
 from shardc.backward import grad
 from shardc.errors import ShardcError
 from shardc.interface.arguments import MeshLike
+from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.testing.strategies import Case, drawn_mesh, named_sizes, programs, shardings
 
@@ -19,36 +23,67 @@ _INSIDE = ("relu", "tanh", "neg", "sign")  # none that makes whole numbers grow
 def loops(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3, mesh: MeshLike | None = None) -> Case:
     """A product in a loop: what is carried from trip to trip, what is fixed, scanned (and named), and stacked.
 
-    `for L { x[B_X, D] = relu(x[B, D] · W[L, D, E_Y] ·_E V[E, D]); S[L, B] = sum_D(x) }`, then `return x, S`, or `x`.
-    Shardings of the inputs are any; of what is carried also the planner's. Shrinks to one trip on one device.
+    `U[L_X, D, E] = tanh(W[L, D, E_Y]); for L { x[B_X, D] = relu(x[B, D] · U ·_E V[E, D]); S[L, B] = sum_D(x) }`, then
+    `R = neg(S)` and `return x, R`. What is scanned or fixed may be computed before, and lie in any sharding; what is
+    stacked may be read behind. Shardings of the inputs are any; of the rest also the planner's. Shrinks to one trip on
+    one device.
     """
-    drawn = drawn_mesh(draw, mesh, max_axes, max_size)
-    used: list[tuple[tuple[str, ...], Sharding]] = []
+    text = _Text(draw, drawn_mesh(draw, mesh, max_axes, max_size))
+    carried = text.array("x", "B", "D")
+    fixed = draw(st.sampled_from((("E", "D"), ("L", "E", "D"))))
+    scanned, inside, behind = text.perhaps_before("U", "W", "L", "D", "E"), list[str](), list[str]()
+    if draw(st.booleans()):
+        inside.append(f"w = {scanned}")
+        scanned = "w"
+    product = f"{carried} · {scanned} ·_E {text.perhaps_before('T', 'V', *fixed)}"
+    inside.append(f"{carried} = {text.applied(product)}")
+    left = ["x"]
+    if draw(st.booleans()):
+        inside.append("S[L, B] = sum_D(x)")
+        left.append("S")
+        if draw(st.booleans()):
+            behind.append(f"R = {text.applied('S')}")
+            left[-1] = "R"
+    every = [*text.before, f"for L {{ {'; '.join(inside)} }}", *behind, f"return {', '.join(left)}"]
+    return Case("; ".join(every), text.mesh, text.sizes())
 
-    def array(name: str, *dims: str) -> str:
-        sharding = draw(shardings(drawn, len(dims), unreduced=False))
-        sharding = sharding.with_dim(0, ()) if dims[0] == "L" else sharding
-        used.append((dims, sharding))
+
+@dataclass
+class _Text:
+    """What is drawn of a loop's text: statements before it, and arrays that lie so."""
+
+    draw: st.DrawFn
+    mesh: Mesh
+    before: list[str] = field(default_factory=list)
+    used: list[tuple[tuple[str, ...], Sharding]] = field(default_factory=list)
+
+    def array(self, name: str, *dims: str, is_scanned: bool = True) -> str:
+        """By its brackets; on each device are all rows of what the loop scans."""
+        sharding = self.draw(shardings(self.mesh, len(dims), unreduced=False))
+        sharding = sharding.with_dim(0, ()) if dims[0] == "L" and is_scanned else sharding
+        self.used.append((dims, sharding))
         return name + spell(dims, sharding)
 
-    carried = array("x", "B", "D")
-    fixed = draw(st.sampled_from((("E", "D"), ("L", "E", "D"))))
-    scanned = array("W", "L", "D", "E")
-    inside = [f"w = {scanned}"] if draw(st.booleans()) else []
-    product = f"{carried} · {'w' if inside else scanned} ·_E {array('V', *fixed)}"
-    inside.append(f"{carried} = {draw(st.sampled_from(_INSIDE))}({product})")
-    is_stacked = draw(st.booleans())
-    if is_stacked:
-        inside.append("S[L, B] = sum_D(x)")
-    trips = draw(st.integers(1, 3))
-    text = f"for L {{ {'; '.join(inside)} }}; return {'x, S' if is_stacked else 'x'}"
-    sizes = named_sizes(draw, drawn, [(dims, lies) for dims, lies in used], {})
-    return Case(text, drawn, sizes | {"L": _free(trips, set(sizes.values()) - {sizes["L"]})})
+    def applied(self, to: str) -> str:
+        return f"{self.draw(st.sampled_from(_INSIDE))}({to})"
 
+    def perhaps_before(self, computed: str, name: str, *dims: str) -> str:
+        """An input, or the name of what is computed of it before the loop, where the text or the planner says."""
+        given = self.array(name, *dims)
+        if not self.draw(st.booleans()):
+            return given
+        bound = self.array(computed, *dims, is_scanned=False) if self.draw(st.booleans()) else computed
+        self.before.append(f"{bound} = {self.applied(given)}")
+        return computed
 
-def _free(trips: int, taken: set[int]) -> int:
-    """No two dims of one size."""
-    return next(count for count in range(trips, trips + len(taken) + 1) if count not in taken)
+    def sizes(self) -> dict[str, int]:
+        """No two dims are of one size."""
+        sizes = named_sizes(self.draw, self.mesh, self.used, {})
+        share = math.lcm(*(self.mesh.product(lies.dims[0]) for dims, lies in self.used if dims[0] == "L"))
+        trips, taken = share * self.draw(st.integers(1, 3)), {size for dim, size in sizes.items() if dim != "L"}
+        while trips in taken:
+            trips += share
+        return sizes | {"L": trips}
 
 
 @st.composite

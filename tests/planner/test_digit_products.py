@@ -261,8 +261,8 @@ def test_ways_in_digits_are_counted_by_axes_and_looked_for_while_some_are_left(a
 
     def found(left, most):
         monkeypatch.setattr(whole_digits, "MOST_OF_ONE", most)
-        searched = whole_digits.DigitWays(problem, None, left)
-        return *(searched.of(expr, ends, some) for some in (none, ways, ways)), searched.left
+        searched = whole_digits.DigitWays(None, left)
+        return *(searched.of(problem, expr, ends, some) for some in (none, ways, ways)), searched.left
 
     count = 6 * each
     assert found(count, count) == ([], ["a way"], ["a way"], 0)

@@ -246,3 +246,41 @@ def test_only_what_is_sent_brings_bytes_and_only_what_multiplies_or_sums_does_wo
         assert step.op.facts.communicates or not step.cost.wire_bytes
         sums = isinstance(step.op, Einsum) and "rows along" not in step.rule.words
         assert (step.cost.flops > 0) == sums, step
+
+
+SLICES = {"v5e:2x4": ("X=2,Y=4", "X=8"), "v5p:2x2x2": ("X=2,Y=4", "X=4,Y=2")}
+BEFORE = {  # each was an error or a plan that read what was never written
+    "scanned where it is smaller than what is computed of it": (
+        "u[T, B_X] = exp(x[T, B_X]); for T { s[B_X, N] = exp(u · A[N]) ⊙ s[B_X, N] + u · C[N] }; return s",
+        {"T": 8, "B": 16, "N": 4},
+    ),
+    "sharded over what nothing names": (
+        "U = relu(W[L, D, E]); for L { x[B, D] = relu(x[B, D] · U ·_E V[E, D]) }; return x",
+        {"B": 1, "D": 3, "L": 2, "E": 4},
+    ),
+    "sharded over the trips by the text": (
+        "U[L_X, D] = relu(W[L, D]); for L { x[B, D] = relu(x[B, D] ⊙ U[L, D]) }; return x, U",
+        {"B": 8, "D": 8, "L": 8},
+    ),
+    "an input sharded over the trips where it is used before": (
+        "Y = neg(W[L_X, D]); for L { x[B, D] = x[B, D] ⊙ W }; return x, Y",
+        {"B": 8, "D": 8, "L": 8},
+    ),
+}
+
+
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+@pytest.mark.parametrize("where", [*SLICES, None])
+@pytest.mark.parametrize("name", BEFORE)
+def test_what_a_loop_reads_row_by_row_may_be_computed_before_it(name, where, objective):
+    text, dims = BEFORE[name]
+    options = {"topology": where, "objective": objective} if where else {"chip": "v5e", "objective": objective}
+    assert shardc.plan(text, mesh="X=2,Y=4", dims=dims, **options).prove().holds
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_loops_are_planned_for_slices_too_where_prices_know_what_is_read_of_the_text(data):
+    topology = data.draw(st.sampled_from(sorted(SLICES)))
+    case = data.draw(loops(mesh=data.draw(st.sampled_from(SLICES[topology]))))
+    assert shardc.plan(case.text, mesh=case.mesh, dims=case.dims, topology=topology).prove().holds

@@ -30,15 +30,20 @@ FREE = Pattern.free(2)
 
 
 @pytest.fixture(params=Objective)
-def nodes(request):
+def problem(request):
     program = parsed("A[I_X, J] → A[I, J_Y]", Mesh.of({"X": 2, "Y": 2}), {"I": 64, "J": 64})
-    problem = Problem(program, model_of(program.mesh), request.param, program.mesh.names)
-    return Nodes(problem, _scale(problem), spaces_of(program, program.mesh.names), Known())
+    return Problem(program, model_of(program.mesh), request.param, program.mesh.names)
 
 
-def array(nodes, dims):
+@pytest.fixture
+def nodes(problem):
+    program = problem.program
+    return Nodes(_scale(problem), spaces_of(program, program.mesh.names), Known())
+
+
+def array(problem, nodes, dims):
     return Entity(
-        nodes.problem.search_of(nodes.problem.program.shape(tuple(dims)), DTYPES["bf16"], False),
+        problem.search_of(problem.program.shape(tuple(dims)), DTYPES["bf16"], False),
         "A",
         tuple(dims),
         DTYPES["bf16"],
@@ -52,8 +57,8 @@ def sharding_at(entity, place):
     return entity.search.graph.shardings[entity.states.numbers[place]]
 
 
-def test_a_row_lies_as_all_rows_where_each_device_has_the_dim_and_nowhere_else(nodes):
-    whole, row = array(nodes, "IJ"), array(nodes, "J")
+def test_a_row_lies_as_all_rows_where_each_device_has_the_dim_and_nowhere_else(problem, nodes):
+    whole, row = array(problem, nodes, "IJ"), array(problem, nodes, "J")
     lying = nodes.lying(whole, FREE, 1)
     rows = nodes.rows((whole, whole.dims), lying, row, "I")
     (factor,) = nodes.factors
@@ -64,8 +69,8 @@ def test_a_row_lies_as_all_rows_where_each_device_has_the_dim_and_nowhere_else(n
         assert along or sharding_at(row, at).dims == (others,)
 
 
-def test_to_stay_costs_nothing_and_to_move_elsewhere_is_not_had(nodes):
-    entity = array(nodes, "IJ")
+def test_to_stay_costs_nothing_and_to_move_elsewhere_is_not_had(problem, nodes):
+    entity = array(problem, nodes, "IJ")
     one, other = nodes.lying(entity, FREE, 1), nodes.lying(entity, FREE, 1)
     nodes.stay(one, one)
     assert not nodes.factors
@@ -74,8 +79,8 @@ def test_to_stay_costs_nothing_and_to_move_elsewhere_is_not_had(nodes):
 
 
 @pytest.mark.parametrize("times", [(1, 1), (3, 1), (1, 5)])
-def test_a_move_is_from_the_cheapest_source_each_done_so_often(nodes, times):
-    entity = array(nodes, "IJ")
+def test_a_move_is_from_the_cheapest_source_each_done_so_often(problem, nodes, times):
+    entity = array(problem, nodes, "IJ")
     table = nodes.between(entity)
     one, other = (nodes.lying(entity, FREE, each) for each in times)
     to, fixed = nodes.lying(entity, FREE, 1), nodes.lying(entity, Pattern.exactly(Sharding.of([(), ("X",)])), 7)

@@ -84,8 +84,11 @@ class _Trip:
     given: Lies  # how each input lies
 
     @property
-    def carries(self) -> tuple[Array, ...]:
-        return tuple(self.block.values[number] for number in self.block.inputs[self.fixed : self.fixed + self.carried])
+    def carries(self) -> tuple[Input, ...]:
+        """In the shardings in which it is carried."""
+        numbers = self.block.inputs[self.fixed : self.fixed + self.carried]
+        arrays = [self.block.values[number] for number in numbers]
+        return tuple(Input(each.name, each.dims, Pattern.exactly(each.sharding), each.dtype) for each in arrays)
 
     @property
     def leaves(self) -> tuple[Array, ...]:
@@ -118,8 +121,8 @@ class _Looped:
             moved.append(value)
         around, block = dict(trip.around), trip.block
         for step in trip.first:
-            operands, array = tuple(around[operand] for operand in step.operands), block.values[step.result]
-            progress, left = progress.append(step.op, operands, [array], self.number, step.cost, step.rule)
+            operands, made = tuple(around[operand] for operand in step.operands), [block.values[step.result]]
+            progress, left = progress.append(step.op, operands, made, self.number, step.cost, step.rule)
             around[step.result] = left[0]
         fixed, rows = block.inputs[: trip.fixed], list[ValueNumber]()
         for value in block.inputs[trip.fixed + trip.carried :]:
@@ -147,7 +150,7 @@ class _Looped:
 
     def _declared(self) -> PartialPlan:
         """With inputs that the loop is the first to use; what the text leaves open lies as a trip would have it."""
-        progress = self.progress.declared({array.name for array in self.loop.takes})
+        progress = self._with_all_rows(self.progress.declared({array.name for array in self.loop.takes}))
         held, scanned = progress.problem.environment.held, {array.name: array.dims for array in self.loop.scanned}
         left_open = [array for array in self.loop.takes if array.name not in held]
         lies = {name: progress.values[held[name][0]].sharding for name in self.loop.carried if name in held}
@@ -160,11 +163,28 @@ class _Looped:
             progress = progress.holding(Array(array.name, dims, self.program.shape(dims), sharding, array.dtype))
         return progress
 
-    def _bringing(self, progress: PartialPlan, array: Array) -> tuple[Builder, ValueNumber]:
-        """The steps that bring a carried array to the sharding in which it is carried, and its value there."""
+    def _with_all_rows(self, progress: PartialPlan) -> PartialPlan:
+        """With what no device has all rows of brought to where each has: `U[L_X, D]` to `U[L, D]`, or `U[L, D_X]`."""
+        dims = {array.name: array.dims for array in self.loop.scanned}
+        for array in self.loop.takes:
+            held = progress.problem.environment.held
+            if (
+                array.name in dims
+                and array.name in held
+                and not any(replace(self, progress=progress)._given(array, {}))
+            ):
+                whole = dims[array.name]
+                pattern = array.pattern.along(whole.index(self.loop.dim))
+                builder, value = self._bringing(progress, replace(array, dims=whole, pattern=pattern))
+                progress = progress.adopted(builder)
+                there = progress.problem.environment.holding_first(array.name, value)
+                progress = replace(progress, problem=progress.problem.given(there))
+        return progress
+
+    def _bringing(self, progress: PartialPlan, array: Input) -> tuple[Builder, ValueNumber]:
+        """The steps that bring an array to where the loop takes it, and its value there."""
         use = Use(array.name, array.dims, None, array.dtype)
-        pattern = Pattern.exactly(array.sharding)
-        statement = Statement(array.name, array.dims, pattern, use, array.dtype, "", self.loop.span)
+        statement = Statement(array.name, array.dims, array.pattern, use, array.dtype, "", self.loop.span)
         return progress.built(self.number, statement)
 
     def _turned(

@@ -54,12 +54,11 @@ class End:
 class DigitWays:
     """The ways in digits of a program's products, of equal products worked out once."""
 
-    problem: Problem
     scale: Scale
     left: int = MOST_PRICED
     _known: dict[_Key, list[tuple[Way, int]]] = field(default_factory=dict)
 
-    def of(self, expr: Product, ends: Sequence[End], ways: Ways) -> list[tuple[Way, int]]:
+    def of(self, problem: Problem, expr: Product, ends: Sequence[End], ways: Ways) -> list[tuple[Way, int]]:
         """Those that are clearly cheaper than plain ones; `ends` are the operands, then the result.
 
         None where there are too many to go through.
@@ -69,19 +68,19 @@ class DigitWays:
         key = self._key(expr, ends)
         if key in self._known:
             return self._known[key]
-        count = OF_MORE_AXES ** max(0, len(self.problem.mesh.axes) - 3) * prod(len(end.places) for end in ends)
+        count = OF_MORE_AXES ** max(0, len(problem.mesh.axes) - 3) * prod(len(end.places) for end in ends)
         if count > min(MOST_OF_ONE, self.left):
             return []
         self.left -= count
-        return self._known.setdefault(key, list(self._found(expr, ends, ways)))
+        return self._known.setdefault(key, list(self._found(problem, expr, ends, ways)))
 
     def _key(self, expr: Product, ends: Sequence[End]) -> _Key:
         """Products that differ in their dims' names alone are one."""
         dims = numbered((*(operand.dims for operand in expr.operands), expr.dims))
         return dims, *((end.search.shape, end.search.dtype, end.places) for end in ends)
 
-    def _found(self, expr: Product, ends: Sequence[End], ways: Ways) -> Iterator[tuple[Way, int]]:
-        objective, goal = self.problem.objective, ends[-1]
+    def _found(self, problem: Problem, expr: Product, ends: Sequence[End], ways: Ways) -> Iterator[tuple[Way, int]]:
+        objective, goal = problem.objective, ends[-1]
         for before, price in _plainly(ends, ways):
             sources = tuple(end.number(place) for end, place in zip(ends, before, strict=False))
             lie = tuple(end.search.graph.shardings[number] for end, number in zip(ends, sources, strict=False))
@@ -90,7 +89,7 @@ class DigitWays:
                 if not first or price[place] >= NEVER or not goal.search.divides(goal.number(place)):
                     continue
                 below, to = objective.below(objective.clearly_less(first)), goal.number(place)
-                found = in_digits(self.problem, expr, lie, goal.search.graph.shardings[to], below)
+                found = in_digits(problem, expr, lie, goal.search.graph.shardings[to], below)
                 if found is not None:
                     yield Way(sources, to, 1), found.price
 

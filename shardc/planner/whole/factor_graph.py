@@ -52,7 +52,7 @@ from shardc.planner.whole.spaces import Spaces
 class FactorGraph:
     """The nodes of one program, and the lines to be planned once each node has its state."""
 
-    problem: Problem
+    problem: Problem  # inside a loop that of its body
     nodes: Nodes
     digits: DigitWays | None = None  # where products are to be looked at in digits, too
     lines: list[Line | LoopLines] = field(default_factory=list)
@@ -67,7 +67,7 @@ class FactorGraph:
     def of(
         cls, problem: Problem, scale: Scale, spaces: Spaces, known: Known, digits: DigitWays | None = None
     ) -> FactorGraph:
-        graph, program = cls(problem, Nodes(problem, scale, spaces, known), digits), problem.program
+        graph, program = cls(problem, Nodes(scale, spaces, known), digits), problem.program
         counts = use_counts(program)
         graph._taken = {array.name for array in program.inputs} | {made.name for made in every_statement(program)}
         for array in program.inputs:
@@ -161,7 +161,7 @@ class FactorGraph:
         self, program: Program, loop: For, left: dict[str, int], outputs: set[str], homes: dict[str, Lying]
     ) -> None:
         """A loop: its body among the nodes, and its results."""
-        inside, around = program.inside(loop), (self._arrays, self.lines, self._now, self._times)
+        inside, around = program.inside(loop), (self.problem, self._arrays, self.lines, self._now, self._times)
         self._times *= self.problem.program.shape((loop.dim,))[0]
         counts = use_counts(inside)
         sums = {name for name in loop.carried if is_accumulated(inside, name)}
@@ -173,10 +173,10 @@ class FactorGraph:
         arrays, lines = dict(self._arrays), list[Line | LoopLines]()
         given = [self._within(loop, array, counts[array.name], carried, sums) for array in loop.takes]
         self._arrays = {array.name: entity for array, entity in zip(loop.takes, given, strict=True)}
-        self.lines = lines
+        self.problem, self.lines = self.problem.inside(inside), lines
         self._block(inside, carried)
         row = {bound.name: bound.dims for each in loop.body for bound in bound_by(each)}
-        left_by, (_, self.lines, self._now, self._times) = self._arrays, around
+        left_by, (self.problem, _, self.lines, self._now, self._times) = self._arrays, around
         self._arrays = arrays
         for bound in bound_by(loop):
             entity, lying = left_by[bound.name], left_by[bound.name].bases[-1]
@@ -212,7 +212,8 @@ class FactorGraph:
             found.bases, found.partial = [carried[array.name]], self._partial(outer, array.name in sums)
         else:
             dims = next(scanned.dims for scanned in loop.scanned if scanned.name == array.name)
-            found.bases = [self.nodes.rows((outer, dims), base, found, loop.dim) for base in outer.bases]
+            whole = self.nodes.with_all_of(loop.dim, outer, dims)
+            found.bases = [self.nodes.rows((outer, dims), base, found, loop.dim) for base in whole]
         found.bases = [replace(base, times=self._times) for base in found.bases]
         return found
 
@@ -232,7 +233,7 @@ class FactorGraph:
         assert isinstance(expr, Product | Call)
         search = self.problem.search(expr)
         entities = [entity for _, entity in found]
-        local = self.nodes.ways(expr, search, entities)
+        local = self.nodes.ways(self.problem, expr, search, entities)
         made = Entity(search, name, expr.dims, expr.dtype, local.partial, 1, self.nodes.spaces.within(expr.dims))
         plain = self.nodes.possible(local.ways, (*entities, made))
         ways = self._in_digits(expr, found, made, pattern, plain)
@@ -263,7 +264,7 @@ class FactorGraph:
             ends.append(End.of(entity.search, entity.states, self.nodes.between(entity), places))
         goals = made.choices(pattern, False, self.nodes.between(made))
         ends.append(End.of(made.search, made.states, self.nodes.between(made), [int(place) for place in goals]))
-        found_ways = self.digits.of(expr, ends, ways)
+        found_ways = self.digits.of(self.problem, expr, ends, ways)
         return ways.beside(Ways.of(found_ways, [end.states for end in ends], self.scale)) if found_ways else ways
 
     def _operand(self, expr: Expr, name: str) -> tuple[Use, Entity]:

@@ -39,7 +39,6 @@ class Known:
 class Nodes:
     """The nodes and tables of one program."""
 
-    problem: Problem
     scale: Scale
     spaces: Spaces
     known: Known
@@ -78,14 +77,14 @@ class Nodes:
             prices[key] = masked(entity.search, entity.states, self.between(entity))
         return prices[key]
 
-    def ways(self, expr: Product | Call, search: Search, arrays: Sequence[Entity]) -> LocalWays:
-        """Those of an operation on these arrays."""
+    def ways(self, problem: Problem, expr: Product | Call, search: Search, arrays: Sequence[Entity]) -> LocalWays:
+        """Those of an operation on these arrays, in the program or in a loop's body."""
         below = [(entity.search, entity.partial) for entity in arrays]
-        key = alike(self.problem, expr, below)
+        key = alike(problem, expr, below)
         if key not in self.known.ways:
             own = self.spaces.within(expr.dims)
             lie = [*(entity.states for entity in arrays), states(search.graph, search.model, search.array, own)]
-            self.known.ways[key] = local_ways(self.problem, expr, search, below, lie, self.spaces, self.scale)
+            self.known.ways[key] = local_ways(problem, expr, search, below, lie, self.spaces, self.scale)
         return self.known.ways[key]
 
     def possible(self, ways: Ways, arrays: Sequence[Entity]) -> Ways:
@@ -144,6 +143,17 @@ class Nodes:
         self.add((source.node, to.node), repeated(found, to.times))
 
     # --- loops
+
+    def with_all_of(self, dim: str, entity: Entity, dims: tuple[str, ...]) -> list[Lying]:
+        """Where each device has all of a dim of an array with these dims; brought there, where by the text none has."""
+        place = dims.index(dim)
+        shardings = [entity.search.graph.shardings[number] for number in entity.states.numbers]
+        found = [base for base in entity.bases if any(not shardings[at].dims[place] for at in base.places)]
+        if not found:
+            found.append(self.lying(entity, Pattern.free(len(dims) - 1).along(place), entity.times))
+            self.move(entity, entity.sources, found[0])
+            entity.bases += found
+        return found
 
     def rows(self, whole: tuple[Entity, tuple[str, ...]], lying: Lying, other: Entity, dim: str) -> Lying:
         """Where a row along a dim lies of an array with these dims, or all rows of it: by the same node.

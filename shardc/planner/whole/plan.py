@@ -183,7 +183,7 @@ class _Task:
         return Choice(rewritten, graph, _solved(graph))
 
     def _in_digits(self, rewritten: Rewritten) -> FactorGraph:
-        return self._graph(rewritten, DigitWays(self.problem, self.scale))
+        return self._graph(rewritten, DigitWays(self.scale))
 
     def _may_reorder(self, written: Rewritten, entries: int) -> bool:
         """Whether there is an order of products but the one written, and tables are not too large to look at it."""
