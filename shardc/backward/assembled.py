@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardc.backward.forward import Names, forward, shown
-from shardc.backward.terms import printed, use
+from shardc.backward.terms import printed, use, uses
 from shardc.backward.walk import Walk
 from shardc.backward.written import Line, Lines, Written, each_line, every_line, in_use, named
 from shardc.ir.dtypes import DType
@@ -54,6 +54,11 @@ def _cast(line: Line, found: DType) -> Line:
     return line if line.dtype in (None, found) else replace(line, text=f"{line.dtype}({line.text})")
 
 
+def _has_moved(dims: Dims, other: Dims) -> bool:
+    """Whether a use has one of these names at another place."""
+    return any(one != dim and one in dims for dim, one in zip(dims, other, strict=True))
+
+
 @dataclass(slots=True)
 class _Text:
     """Arrays as the notation writes them: the first use of one that comes in shows how it lies, and its type."""
@@ -63,24 +68,46 @@ class _Text:
     after: bool  # the forward part, whose arrays are known
     bound: dict[str, Dims]  # what the lines bind, and what comes in where it was named first
     known: set[str] = field(default_factory=set)
+    second: dict[str, str] = field(default_factory=dict)  # another name that a line uses for an array
 
     def lines(self, written: Sequence[Written], loops: Dims = ()) -> Iterator[str]:
         for each in written:
             if isinstance(each, Lines):
                 yield print_loop(each.dim, each.down, list(self.lines(each.body, (*loops, each.dim))))
                 continue
+            yield from self.by_other_names(each, loops)
             yield f"{each.name}{each.pattern.spell(each.dims)} = " + printed(
                 each.text, lambda mark, dims: self.spell(mark, dims, loops)
             )
             self.known.add(each.name)
+            self.second.clear()
+
+    def by_other_names(self, line: Line, loops: Dims) -> Iterator[str]:
+        """A statement for each array of which the line has a name at another place: where `A[I, M]` was read, `A[M, K]` is
+        `A'[M, K]`, of `A'[I', M'] = A[I', M']`."""
+        for mark, dims in uses(line.text):
+            name, key = self.names.spelled(mark)
+            here = tuple(dim for dim in self.own(name, mark, key) if dim not in loops)
+            if self.is_known(name, key) and mark not in self.second and _has_moved(here, dims):
+                self.second[mark] = self.walk.fresh(name)
+                brackets = Pattern.free(len(here)).spell(tuple(map(self.fresh_dim, here)))
+                yield f"{self.second[mark]}{brackets} = {name}{brackets}"
+
+    def fresh_dim(self, dim: str) -> str:
+        dim += "'"
+        return self.fresh_dim(dim) if dim in self.walk.keys.program.dims else dim
+
+    def is_known(self, name: str, key: str | None) -> bool:
+        return name in self.known or (key is not None and self.is_bound(key))
 
     def spell(self, mark: str, dims: Dims, loops: Dims) -> str:
         name, key = self.names.spelled(mark)
         own = self.own(name, mark, key)
         here = tuple(dim for dim in own if dim not in loops)
-        if name in self.known or (key is not None and self.is_bound(key)):
+        if self.is_known(name, key):
             self.known.add(name)
-            return name + ("" if dims == here else Pattern.free(len(dims)).spell(dims))
+            is_plain = dims == here and mark not in self.second
+            return self.second.get(mark, name) + ("" if is_plain else Pattern.free(len(dims)).spell(dims))
         self.known.add(name)
         seen = iter(dims)
         whole = tuple(dim if dim in loops else next(seen) for dim in own)

@@ -43,6 +43,7 @@ class Fault:
 
 
 Faults: TypeAlias = Iterator[Fault]
+Same: TypeAlias = Sequence[list[str]]  # dims that name the places of one array
 
 
 def faults_of(form: Program | Schedule) -> Faults:
@@ -57,19 +58,20 @@ def faults_of(form: Program | Schedule) -> Faults:
     return next((iter(found) for check in checks if (found := list(check))), iter(()))
 
 
-def _in_every_block(of: Callable[[Block, Mesh], Faults]) -> Callable[[Schedule], Faults]:
+def _in_every_block(of: Callable[[Block, Schedule], Faults]) -> Callable[[Schedule], Faults]:
     """A check of a block, as one of a schedule: of its block and of the bodies of its loops."""
 
     def check(schedule: Schedule) -> Faults:
         for around, block in every_block(schedule.block):
             loops = "".join(f"step {place}, Loop: " for place in around)
-            for fault in of(block, schedule.mesh):
+            for fault in of(block, schedule):
                 yield Fault(loops + fault.where, fault.reason)
 
     return check
 
 
-def _arrays(block: Block, mesh: Mesh) -> Faults:
+def _arrays(block: Block, schedule: Schedule) -> Faults:
+    mesh = schedule.mesh
     for number, array in enumerate(block.values):
         if not len(array.dims) == len(array.shape) == array.sharding.rank:
             counts = f"{len(array.dims)} dims, {len(array.shape)} sizes, {array.sharding.rank} subscripts"
@@ -82,7 +84,7 @@ def _arrays(block: Block, mesh: Mesh) -> Faults:
         yield from found
 
 
-def _order(block: Block, mesh: Mesh) -> Faults:
+def _order(block: Block, _: Schedule) -> Faults:
     """A value is written once, and before it is read."""
     written = list(block.inputs)
     for number, step in enumerate(block.steps):
@@ -102,18 +104,19 @@ def _order(block: Block, mesh: Mesh) -> Faults:
             yield Fault(f"output {value}", "is never written")
 
 
-def _steps(block: Block, mesh: Mesh) -> Faults:
+def _steps(block: Block, schedule: Schedule) -> Faults:
+    same = classes(schedule.program.renamed)
     for number, step in enumerate(block.steps):
         where = f"step {number}, {step.name}"
         if isinstance(step.op, Loop):
-            yield from (Fault(where, reason) for reason in _loop(block, step, step.op))
+            yield from (Fault(where, reason) for reason in _loop(block, step, step.op, same))
         elif len(step.results) != 1:
             yield Fault(where, f"leaves {len(step.results)} values")
         else:
-            yield from _step(where, block, step, step.op, mesh)
+            yield from _step(where, block, step, step.op, schedule.mesh)
 
 
-def _loop(block: Block, step: Step, loop: Loop) -> Iterator[str]:
+def _loop(block: Block, step: Step, loop: Loop, same: Same) -> Iterator[str]:
     """What is carried lies the same before, after and from trip to trip; what is scanned and stacked lacks its dim."""
     operands, results = [block.values[v] for v in step.operands], [block.values[v] for v in step.results]
     inputs, outputs = ([loop.body.values[v] for v in ends] for ends in (loop.body.inputs, loop.body.outputs))
@@ -123,19 +126,27 @@ def _loop(block: Block, step: Step, loop: Loop) -> Iterator[str]:
         return
     first = loop.fixed + loop.carried
     carried = zip(outputs[: loop.carried], inputs[loop.fixed : first], strict=True)
-    same = [*zip(operands[:first], inputs[:first], strict=True), *zip(results, outputs[: loop.carried], strict=False)]
-    for one, other in [*same, *carried]:
-        if not _alike(one, other):
+    ends = [*zip(operands[:first], inputs[:first], strict=True), *zip(results, outputs[: loop.carried], strict=False)]
+    for one, other in [*ends, *carried]:
+        if not _alike(one, other, same):
             yield f"{one} outside or after a trip, {other} inside or before it"
     rows = [*zip(operands[first:], inputs[first:], strict=True)]
     for whole, row in [*rows, *zip(results[loop.carried :], outputs[loop.carried :], strict=True)]:
-        if not _alike(whole, with_dim(row, loop.dim, loop.trips)):
+        if not _alike(whole, with_dim(row, loop.dim, loop.trips), same):
             yield f"{row} is not {whole} at an index of {loop.dim}"
 
 
-def _alike(one: Array, other: Array) -> bool:
-    """But for the name."""
-    return replace(one, name=other.name) == other
+def _alike(one: Array, other: Array, same: Same) -> bool:
+    """But for its name, and for what it names its dims."""
+    return _are_places(one.dims, other.dims, same) and replace(one, name=other.name, dims=other.dims) == other
+
+
+def _are_places(dims: Sequence[str], others: Sequence[str], same: Same) -> bool:
+    """Whether these name the same dims, one by one: `y[B, S]` may be what was `x[B, T]`."""
+    pairs = zip(dims, others, strict=False)
+    return len(dims) == len(others) and all(
+        one == other or any(one in some and other in some for some in same) for one, other in pairs
+    )
 
 
 def _step(where: str, block: Block, step: Step, op: Single, mesh: Mesh) -> Faults:
@@ -217,12 +228,8 @@ def _together(schedule: Schedule) -> Faults:
         end = group.last + 1
 
 
-def _lies_as(where: str, array: Array, dims: tuple[str, ...], pattern: Pattern, same: Sequence[list[str]]) -> Faults:
-    """`same` are dims that name the places of one array: `y[B, S]` may be what was `x[B, T]`."""
-    fits = len(array.dims) == len(dims)
-    for one, other in zip(array.dims, dims, strict=False):
-        fits = fits and (one == other or any(one in some and other in some for some in same))
-    if not fits:
+def _lies_as(where: str, array: Array, dims: tuple[str, ...], pattern: Pattern, same: Same) -> Faults:
+    if not _are_places(array.dims, dims, same):
         yield Fault(where, f"{array} has the dims {array.dims}, not {dims}")
     elif not pattern.matches(array.sharding):
         yield Fault(where, f"{array} does not lie as {pattern.spell(dims)}")

@@ -121,7 +121,16 @@ def _stack_what_is_used(inside: Scope, later: Iterable[tree.Item]) -> None:
             dims = inside.read(array)[0] or ()
             around = inside.parent.loops if inside.parent is not None else ()
             if inside.loop in dims:
-                inside.rows[array.name] = tuple(dim for dim in dims if dim not in around)
+                inside.rows[array.name] = _named_as(known.dims, [dim for dim in dims if dim not in around], inside.loop)
+
+
+def _named_as(own: Sequence[str], dims: Sequence[str], loop: str) -> tuple[str, ...]:
+    """The dims of what is stacked, where a use has the loop's among them: by the names that the loop has for the rest,
+    which the use may name anew."""
+    if len(dims) != len(own) + 1:
+        return tuple(dims)
+    names = iter(own)
+    return tuple(dim if dim == loop else next(names) for dim in dims)
 
 
 def _check_used(written: tree.For, body: tuple[Statement | For, ...], inside: Scope, carried: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ class Expressions:
     def __init__(self, scope: Scope, expr: tree.Expr) -> None:
         self.scope = scope
         calls.check_calls(expr)
-        self.uses: dict[int, Use] = {id(array): scope.use(array) for array in tree.arrays(expr)}
+        self.uses = scope.uses(expr)
         self.summed_narrow: DType | None = None  # a sum of narrow integers, which asks for a declared result
 
     def array(self, expr: tree.Expr, wanted: Wanted, what: str = "a statement") -> Expr:

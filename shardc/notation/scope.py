@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -221,7 +222,13 @@ class Scope:
             help=_instead(near, missing, otherwise),
         )
 
-    def use(self, array: tree.Array) -> Use:
+    def uses(self, expr: tree.Expr) -> dict[int, Use]:
+        """The arrays of an expression, by id. One that occurs twice may be multiplied by itself: `A[I, J] · A[J, K]`."""
+        arrays = list(tree.arrays(expr))
+        times = Counter(array.name for array in arrays)
+        return {id(array): self._use(array, times[array.name] > 1) for array in arrays}
+
+    def _use(self, array: tree.Array, is_met_again: bool) -> Use:
         """An array on the right: one that is known, or a new input."""
         whole, written = self.read(array)
         dims, pattern = self.at_index(array, whole, written)
@@ -231,15 +238,19 @@ class Scope:
             known = self.find(array.name)
             assert known is not None
         elif whole is not None and dims is not None and whole != dims:
-            self._rename(array, whole, known.whole or known.dims)
+            self._rename(array, whole, known.whole or known.dims, is_met_again)
         elif dims is not None and dims != known.dims:
-            self._rename(array, dims, known.dims)
+            self._rename(array, dims, known.dims, is_met_again)
         self.same_dtype(array, known.dtype)
         return Use(array.name, known.dims if dims is None else dims, pattern, known.dtype, array.span)
 
-    def _rename(self, array: tree.Array, dims: tuple[str, ...], own: tuple[str, ...]) -> None:
-        """`x[B, S, D]` of `x[B, T, D]`: names anew, place by place, where the sizes agree."""
+    def _rename(self, array: tree.Array, dims: tuple[str, ...], own: tuple[str, ...], is_met_again: bool) -> None:
+        """`x[B, S, D]` of `x[B, T, D]`: names anew, place by place, where the sizes agree. A name of its own may be at
+        another place where the array is met again, if the others are in order: `A[J, K]` beside `A[I, J]`."""
         moved = [dim for dim, before in zip(dims, own, strict=False) if dim != before and dim in own]
+        kept = [own.index(dim) for dim in dims if dim in own]
+        if is_met_again and kept == sorted(kept):
+            moved = []
         if len(dims) != len(own) or moved:
             order = f", in this order, not {listed(dims)}" if moved else f", not {listed(dims)}"
             anew = listed(f"{dim}2" for dim in own)

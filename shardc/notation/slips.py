@@ -106,6 +106,7 @@ def lone_dims(parsed: tree.Tree, program: Program) -> Iterator[str]:
             mentioned.update({word, *word})
     kept = {dim for number in program.outputs for dim in program.results[number].dims}
     kept |= {each.dim for each in nested(program.statements) if isinstance(each, For)}
+    kept |= {dim for dim, _ in program.renamed}  # used by another name
     lone = {dim: name for dim, name in _dims_of_uses(program).items() if mentioned[dim] == 1 and dim not in kept}
     for dim, name in lone.items():
         yield f"dim `{dim}` is on `{name}` alone, and is summed there" + _asked(dim, program.dims)

@@ -25,18 +25,22 @@ def loops(draw: st.DrawFn, max_axes: int = 2, max_size: int = 3, mesh: MeshLike 
 
     `U[L_X, D, E] = tanh(W[L, D, E_Y]); for L { x[B_X, D] = relu(x[B, D] · U ·_E V[E, D]); S[L, B] = sum_D(x) }`, then
     `R = neg(S)` and `return x, R`. What is scanned or fixed may be computed before, and lie in any sharding; what is
-    stacked may be read behind. Shardings of the inputs are any; of the rest also the planner's. Shrinks to one trip on
-    one device.
+    stacked may be read behind. What is carried may be bound by another name of its dims, `t = relu(x[B, D] · U ·_E
+    V[E, F]); x[B_X, D] = t[B_?, D_?]`. Shardings of the inputs are any; of the rest also the planner's. Shrinks to one
+    trip on one device.
     """
-    text = _Text(draw, drawn_mesh(draw, mesh, max_axes, max_size))
+    text, last = _Text(draw, drawn_mesh(draw, mesh, max_axes, max_size)), draw(st.sampled_from("DF"))
     carried = text.array("x", "B", "D")
-    fixed = draw(st.sampled_from((("E", "D"), ("L", "E", "D"))))
+    fixed = draw(st.sampled_from((("E", last), ("L", "E", last))))
     scanned, inside, behind = text.perhaps_before("U", "W", "L", "D", "E"), list[str](), list[str]()
     if draw(st.booleans()):
         inside.append(f"w = {scanned}")
         scanned = "w"
     product = f"{carried} · {scanned} ·_E {text.perhaps_before('T', 'V', *fixed)}"
-    inside.append(f"{carried} = {text.applied(product)}")
+    if last == "D":
+        inside.append(f"{carried} = {text.applied(product)}")
+    else:
+        inside += [f"t = {text.applied(product.replace('·', '·_D', 1))}", f"{carried} = t[B_?, D_?]"]
     left = ["x"]
     if draw(st.booleans()):
         inside.append("S[L, B] = sum_D(x)")
@@ -61,7 +65,7 @@ class _Text:
         """By its brackets; on each device are all rows of what the loop scans."""
         sharding = self.draw(shardings(self.mesh, len(dims), unreduced=False))
         sharding = sharding.with_dim(0, ()) if dims[0] == "L" and is_scanned else sharding
-        self.used.append((dims, sharding))
+        self.used.append((tuple("D" if dim == "F" else dim for dim in dims), sharding))  # another name of D
         return name + spell(dims, sharding)
 
     def applied(self, to: str) -> str:

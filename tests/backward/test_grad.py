@@ -105,6 +105,8 @@ PROGRAMS = {
         "V[B_X,S,H] = x[B_X,S,D] ·_D Wv[D,H]\n"
         "P[B_X,T,S] = softmax_S(where(index_T >= index_S, Q ·_E K / sqrt(|E|), -inf))\nO[B_X,T,H] = P ·_S V"
     ),
+    "squared": "B[I_X, K] = A[I_?, M_?] ·_M A[M_?, K_?]",
+    "squared, of which nothing is left": "S = A[I_?, M_?] ·_M A[M_?, K_?] ⊙ 2\nOut[I_X] = sum_K(square(S))",
     **{f"mlp {f}": MLP.format(f=f) for f in ("relu", "gelu", "silu", "tanh", "sigmoid", "square")},
 }
 
@@ -143,6 +145,12 @@ LOOPS = {
         P[B_X, T, S] = softmax_S(where(index_T >= index_S, Q ·_E K / sqrt(|E|), -inf))
         x[B_X, T, D] = x + P ·_S x[B, S, D]
     }""",
+    "a square": """for L {
+        A = x[D_X, F_Y] ·_F x[K_?, F_?]
+        S = A[D_?, M_?] ·_M A[M_?, J_?]
+        x[D_X, F_Y] = tanh(0.1 ⊙ x + S[D_?, K_?] ·_K x[K_?, F_?])
+    }""",
+    "carried by another name": "for L { t = tanh(h[N_X, D] ·_D W[L, D, E]); h[N_X, D] = t[N_?, D_?] }",
     "again with another": "for L { h = x[B_X, D] ⊙ W[L, D]; x = tanh(h); x = x ⊙ h + V[L, D]; x = sin(x) }",
 }
 PROGRAMS |= {f"loop {name}": text for name, text in LOOPS.items()}
@@ -339,6 +347,33 @@ def test_gradients_of_drawn_loops_are_differences(text, how, seed):
     assert (
         differs(program, shardc.grad(program, remat=how == "remat", whole=how == "whole"), seed) < 100 * CLOSE
     )  # the third derivatives of loops are large
+
+
+@st.composite
+def squares(draw):
+    """Products of square matrices with themselves and others, each use by names of its own; in a loop or not."""
+    known, lines = ["A", "B"], []
+    for number in range(draw(st.integers(1, 2))):
+        factors = draw(st.lists(st.sampled_from(known), min_size=2, max_size=3))
+        dims = [f"{letter}{number}" for letter in "JKMN"]
+        uses = [
+            f"{name}[{one}_?, {other}_?]" for name, one, other in zip(factors, dims, dims[1:], strict=False)
+        ]  # A[J0, K0] · A[K0, M0]
+        lines.append(f"P{number} = {' · '.join(uses)}")
+        known.append(f"P{number}")
+    lines.append(f"A = tanh(0.3 ⊙ ({' + '.join(f'{name}[I_?, H_?]' for name in known)}))")
+    return lines
+
+
+@settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=15)
+@given(squares(), st.booleans(), st.sampled_from(["keep", "remat", "whole"]), st.integers(0, 3))
+def test_gradients_of_matrices_times_themselves_are_differences(lines, in_loop, how, seed):
+    inside = "\n".join(lines)
+    steps = f"for L {{\n{inside}\n}}" if in_loop else inside.replace("A = ", "C = ")
+    end = "A" if in_loop else "C"
+    text = f"A[I_X, H_Y] = sin(a[I_X, H_Y])\nB[I, H] = cos(b[I, H])\n{steps}\nOut[I_X, H] = {end} + A"
+    program = parsed(text, dims={"L": 2, "I": 4})
+    assert differs(program, shardc.grad(program, remat=how == "remat", whole=how == "whole"), seed) < 100 * CLOSE
 
 
 # --- the strategies of the chapter on training

@@ -91,11 +91,33 @@ def test_self_attention_from_one_x_against_einsum() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "letters", "shape"),
+    [
+        ("A[I_X, J_Y] · A[J, K] → C[I_Y, K]", "ij,jk->ik", (4, 4)),
+        ("A[B, I_X, J_Y] · A[B, J, K] → C[B, I, K_X]", "bij,bjk->bik", (3, 4, 4)),
+        ("A[I_X, J] · A[J, K] · A[K, M] → C[I, M_XY]", "ij,jk,km->im", (4, 4)),
+        ("T = relu(A[I_X, J_Y]); T · T[J_?, K_?] → C[I, K_Y]", "ij,jk->ik", (4, 4)),
+    ],
+)
+def test_an_array_times_itself_against_einsum(text: str, letters: str, shape: tuple[int, ...]) -> None:
+    plan = shardc.plan(
+        text, mesh={"X": 2, "Y": 2}, dims=dict(zip("IJ", shape[-2:], strict=True)) | {"B": 3}, dtype="int32"
+    )
+    A = np.random.default_rng(0).integers(0, 5, size=shape)
+    wanted = np.einsum(letters, *[A] * (letters.count(",") + 1))
+    assert np.array_equal(plan.simulate(A), wanted) and np.array_equal(plan.reference(A), wanted)
+    assert plan.prove().holds
+
+
+@pytest.mark.parametrize(
     ("text", "code", "message", "place"),
     [
         ("x[B, T, D] → y[B, T, D]; x[T, B, D] → z[T, B, D]", "SHC210", "in this order, not [T, B, D]", "x[T, B, D]"),
         ("x[B, T, D] → y[B, T, D]; x[B, D, S] → z[B, D, S]", "SHC210", "in this order, not [B, D, S]", "x[B, D, S]"),
         ("x[B, T, D] → y[B, T, D]; x[B, S] → z[B, S]", "SHC210", "not [B, S]", "x[B, S]"),
+        ("A[I, J] · A[J, I] → c[I]", "SHC210", "in this order, not [J, I]", "A[J, I]"),
+        ("A[I, J] → B[I, J]; A[J, K] · B[I, J] → C[I, K]", "SHC210", "in this order, not [J, K]", "A[J, K]"),
+        ("dims I=8, J=4; A[I, J] · A[J, K] → C[I, K]", "SHC206", "dim `I` of `A` is 8, and `J` is 4", "J"),
         ("dims T=8, S=4; x[B, T] → y[B, T]; x[B, S] → z[B, S]", "SHC206", "dim `T` of `x` is 8, and `S` is 4", "S"),
         ("dims T=8, S=4; x[T] → y[T]; x[R] → z[R]; z[S] → v[S]", "SHC206", "`S` names the same dim of an array", ""),
     ],

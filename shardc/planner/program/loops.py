@@ -71,6 +71,14 @@ def turned(before: Array, dims: tuple[str, ...], model: CostModel) -> tuple[Arra
     return after, StepCost(0, 0, model.alone.product_s(amount), spelled)
 
 
+def left_by(loop: For, op: Loop) -> list[Array]:
+    """What a loop leaves, under its names and its dims' names: what is stacked has the loop's dim first."""
+    dims, body = {bound.name: bound.dims for each in loop.body for bound in bound_by(each)}, op.body
+    ends = zip(loop.leaves, body.outputs, strict=True)
+    found = [replace(body.values[number], name=name, dims=dims[name]) for name, number in ends]
+    return [*found[: op.carried], *(with_dim(row, op.dim, op.trips) for row in found[op.carried :])]
+
+
 @dataclass(frozen=True, slots=True)
 class _Trip:
     """A body that was planned. `around` has the values outside that its fixed and its scanned inputs are."""
@@ -135,12 +143,9 @@ class _Looped:
 
     def _repeated(self, progress: PartialPlan, trip: _Trip, operands: tuple[ValueNumber, ...]) -> PartialPlan:
         """With the loop itself, and its results under their names."""
-        arrays = [trip.block.values[number] for number in trip.block.outputs]
-        left = [*arrays[: trip.carried], *(with_dim(row, self.loop.dim, self.trips) for row in arrays[trip.carried :])]
-        named = [replace(array, name=name) for array, name in zip(left, self.loop.leaves, strict=True)]
         loop = Loop(self.loop.dim, self.trips, self.loop.down, trip.block, trip.fixed, trip.carried)
         cost = loop_cost(loop.dim, loop.trips, loop.body)
-        progress, values = progress.append(loop, operands, named, self.number, cost, Rule())
+        progress, values = progress.append(loop, operands, left_by(self.loop, loop), self.number, cost, Rule())
         for value, bound in zip(values, bound_by(self.loop), strict=True):
             progress, turned = self._turned(progress, value, bound.dims)
             progress = progress.bound_anew(bound.name, turned)

@@ -17,12 +17,12 @@ from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.operations import IllegalMove
 from shardc.ir.plan import Block, Cost, Einsum, Loop, Rule, Schedule, StatementNumber, Step, ValueNumber
 from shardc.ir.program import For, Program, Statement, bound_by, same_array
-from shardc.ir.sharding import Array, Axes, Sharding, row_of, with_dim
+from shardc.ir.sharding import Array, Axes, Sharding, row_of
 from shardc.planner.options import Objective
 from shardc.planner.paths.named import named_edges
 from shardc.planner.planned import settled
 from shardc.planner.problem import Problem
-from shardc.planner.program.loops import turned
+from shardc.planner.program.loops import left_by, turned
 from shardc.planner.statement.build import NAMED, Builder
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.functions import applied, reduced_across
@@ -236,11 +236,9 @@ class _Writer:
 
     def _left(self, loop: For, op: Loop, operands: tuple[ValueNumber, ...]) -> None:
         """The loop, and what it leaves under its names: what is stacked has the dim first."""
-        arrays = [op.body.values[number] for number in op.body.outputs]
-        arrays[op.carried :] = (with_dim(row, op.dim, op.trips) for row in arrays[op.carried :])
-        first = len(self.builder.values)
+        arrays, first = left_by(loop, op), len(self.builder.values)
         results = tuple(map(ValueNumber, range(first, first + len(arrays))))
-        self.builder.values += (replace(array, name=name) for array, name in zip(arrays, loop.leaves, strict=True))
+        self.builder.values += arrays
         cost = loop_cost(op.dim, op.trips, op.body)
         self.builder.steps.append(Step(op, operands, results, self.builder.statement, cost, _AS_WRITTEN))
         for value, bound in zip(results, bound_by(loop), strict=True):
