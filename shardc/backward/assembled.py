@@ -83,8 +83,8 @@ class _Text:
             self.second.clear()
 
     def by_other_names(self, line: Line, loops: Dims) -> Iterator[str]:
-        """A statement for each array of which the line has a name at another place: where `A[I, M]` was read, `A[M, K]` is
-        `A'[M, K]`, of `A'[I', M'] = A[I', M']`."""
+        """A statement for each array of which the line has a name at another place: after `A[I, M]`, `A[M, K]` is
+        read as `A'[M, K]`, of `A'[I', M'] = A[I', M']`."""
         for mark, dims in uses(line.text):
             name, key = self.names.spelled(mark)
             here = tuple(dim for dim in self.own(name, mark, key) if dim not in loops)

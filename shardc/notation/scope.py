@@ -223,7 +223,7 @@ class Scope:
         )
 
     def uses(self, expr: tree.Expr) -> dict[int, Use]:
-        """The arrays of an expression, by id. One that occurs twice may be multiplied by itself: `A[I, J] · A[J, K]`."""
+        """An expression's arrays, by id. One that occurs twice may be multiplied by itself: `A[I, J] · A[J, K]`."""
         arrays = list(tree.arrays(expr))
         times = Counter(array.name for array in arrays)
         return {id(array): self._use(array, times[array.name] > 1) for array in arrays}
