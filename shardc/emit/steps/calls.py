@@ -253,7 +253,7 @@ class _Writer:
     def _reduced(self, step: Step, axes: Axes, reduction: str, value: Name) -> Expr:
         if reduction == SUM:
             return call("jax.lax.psum", value, axes_argument(axes))
-        made = next((each.op for each in self.schedule.steps if each.result == step.operands[0]), None)
+        made = next((each.op for each in self.schedule.steps if step.operands[0] in each.results), None)
         is_shift = isinstance(made, Apply) and made.function == "shift"
         is_float = self.schedule.values[step.result].dtype.kind is Kind.FLOAT
         return (extremes.with_gradient if is_float and not is_shift else extremes.plain)(value, axes, reduction)

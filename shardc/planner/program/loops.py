@@ -130,13 +130,15 @@ class _Looped:
         around, block = dict(trip.around), trip.block
         for step in trip.first:
             operands, made = tuple(around[operand] for operand in step.operands), [block.values[step.result]]
-            progress, left = progress.append(step.op, operands, made, self.number, step.cost, step.rule)
+            own = tuple(progress.values[operand].dims for operand in operands)
+            seen = step.seen or tuple(block.values[operand].dims for operand in step.operands)
+            seen = () if seen == own else seen
+            progress, left = progress.append(step.op, operands, made, self.number, step.cost, step.rule, seen)
             around[step.result] = left[0]
         fixed, rows = block.inputs[: trip.fixed], list[ValueNumber]()
         for value in block.inputs[trip.fixed + trip.carried :]:
-            dims = progress.values[around[value]].dims
-            order = (self.loop.dim, *(dim for dim in dims if dim != self.loop.dim))
-            progress, row = self._turned(progress, around[value], order)
+            place, own = self._whole(block.values[value].name).index(self.loop.dim), progress.values[around[value]].dims
+            progress, row = self._turned(progress, around[value], (own[place], *own[:place], *own[place + 1 :]))
             rows.append(row)
         progress = self._repeated(progress, trip, (*(around[value] for value in fixed), *moved, *rows))
         return progress, PlannedLoop(self.loop.text, trip.statements)
@@ -252,11 +254,16 @@ class _Looped:
         every = dict.fromkeys(value for outer in held for value in there.alike.get(outer, (outer,)))
         for outer in reversed(every):
             whole = there.values[outer]
-            axes = dict(zip(whole.dims, whole.sharding.dims, strict=True))
+            axes = dict(zip(self._whole(array.name), whole.sharding.dims, strict=True))  # its own dims may have other names
             if axes.get(self.loop.dim):  # no device has all rows
                 continue
             sharding = Sharding(tuple(axes[dim] for dim in array.dims), whole.sharding.unreduced)
             yield Array(array.name, array.dims, shape, sharding, array.dtype), outer
+
+    def _whole(self, name: str) -> tuple[str, ...]:
+        """The dims of what a trip takes, as the text around the loop names them."""
+        every = {array.name: array.dims for array in self.loop.takes}
+        return (every | {array.name: array.dims for array in self.loop.scanned})[name]
 
     def _split(
         self,

@@ -282,11 +282,12 @@ class PartialPlan:
         number: StatementNumber,
         cost: StepCost,
         rule: Rule,
+        seen: tuple[tuple[str, ...], ...] = (),
     ) -> tuple[PartialPlan, tuple[ValueNumber, ...]]:
         """With a step that no search found; and the values that it leaves."""
         left = tuple(ValueNumber(len(self.values) + place) for place in range(len(arrays)))
         problem = self.problem.given(replace(self.problem.environment, values=(*self.values, *arrays)))
-        step = Step(op, operands, left, number, cost, rule)
+        step = Step(op, operands, left, number, cost, rule, seen)
         return replace(self, problem=problem, steps=(*self.steps, step)), left
 
     def bound_anew(self, name: str, value: ValueNumber) -> PartialPlan:

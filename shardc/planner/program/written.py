@@ -249,7 +249,8 @@ class _Writer:
         place, value = dims.index(along), self.held[name][-1]
         axes = self._sharding(value).dims
         value = self._at(value, replace(self._sharding(value), dims=(*axes[:place], (), *axes[place + 1 :])), name)
-        return self._turned(value, (along, *(dim for dim in dims if dim != along)), along)
+        own = self.builder.values[value].dims
+        return self._turned(value, (own[place], *own[:place], *own[place + 1 :]), along)
 
     def _turned(self, value: ValueNumber, dims: tuple[str, ...], along: str) -> ValueNumber:
         before = self.builder.values[value]

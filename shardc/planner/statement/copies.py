@@ -56,7 +56,7 @@ def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
 
 def _maker(steps: Steps, value: ValueNumber) -> int | None:
     """The step that a value is from, seen through digits."""
-    made = {step.result: place for place, step in enumerate(steps)}
+    made = {value: place for place, step in enumerate(steps) for value in step.results}
     place = made.get(value)
     while place is not None and isinstance(steps[place].op, Reshape):
         place = made.get(steps[place].operands[0])

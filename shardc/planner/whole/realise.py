@@ -105,8 +105,9 @@ def merged(asked: Exact, lines: Sequence[Line | LoopLines]) -> Exact:
     """The same with what is open made within the one statement that uses it, which then is planned as a whole; but not
     where that gives its dims other names, which are none of what it is made of."""
     dims = {line.statement.name: line.statement.dims for line in every_line(lines) if line.is_open}
-    used = (use for each in every_statement(asked.program) for use in uses(each.expr))
-    opened = dims.keys() - {use.name for use in used if use.dims != dims.get(use.name, use.dims)}
+    used = [use for each in every_statement(asked.program) for use in uses(each.expr)]
+    opened = dims.keys() & {use.name for use in used}  # what nothing uses has inputs that are to be read
+    opened -= {use.name for use in used if use.dims != dims.get(use.name, use.dims)}
     statements, told = _merged(asked.program.statements, asked.told, opened)
     return replace(asked, program=replace(asked.program, statements=statements), told=told)
 
