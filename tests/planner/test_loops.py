@@ -284,3 +284,31 @@ def test_loops_are_planned_for_slices_too_where_prices_know_what_is_read_of_the_
     topology = data.draw(st.sampled_from(sorted(SLICES)))
     case = data.draw(loops(mesh=data.draw(st.sampled_from(SLICES[topology]))))
     assert shardc.plan(case.text, mesh=case.mesh, dims=case.dims, topology=topology).prove().holds
+
+
+ANEW = {  # of each the plan read what had been bound to another array since, or what had other names of its dims
+    "a value from before a trip's end": (
+        "t2 = relu(A[B_X, F]); for L { t = where(index_F >= index_B, t2, 0); t2 = 0.5 ⊙ t2; S[L, B, F] = t };"
+        "m = where(index_D >= index_F, M[F, D_X], 0); return S, m, t2"
+    ),
+    "a chain around what is carried": (
+        "y = square(a[B_X, D]); for L { t = y ·_D W[D, K]; y = 0.5 ⊙ y; u = t ·_K V[K, D]; S[L, B, N_Y] = u ·_D Z[D, N] };"
+        "return S, y"
+    ),
+    "a function of fixed arrays under another name": "t = neg(W[B, F]); for L { u = relu(t[B_?, D_?]); S[L, B, D] = u }",
+    "a sum over another name": (
+        "t = neg(W[B_X, F]); u[B, D_Y] = t[B_?, D_?]; for L { v[B] = logsumexp_D(u); S[L, B] = v + x[B] }"
+    ),
+    "rows under another name": "t = relu(V[K, D]); u[L, D_X] = t[L_?, D_?]; for L { x[D] = 0.5 ⊙ x[D] + u }; return x",
+    "a maximum behind a loop": "for L { S[L, B] = exp(x[L, B_X]) }; P[L, B_X] = softmax_L(S); m[L] = max_B(y[L, B_X]); return P, m",
+    "what nothing uses": "t = neg(V[K]); for L { S[L] = mean_B(x[B_X]) }; m[D] = W[D] · b[B]; return S, m",
+}
+
+
+@pytest.mark.parametrize("topology", ["v5e:2x4", None])
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+@pytest.mark.parametrize("name", ANEW)
+def test_names_in_loops_are_of_what_they_are_bound_to_there(name, objective, topology):
+    dims = dict.fromkeys("BDFKL", 8) | {"N": 4}
+    plan = shardc.plan(ANEW[name], mesh="X=2,Y=4", dims=dims, topology=topology, objective=objective)
+    assert plan.prove().holds

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from shardc.cost.rate import PICO, picoseconds
 from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, uses
 from shardc.ir.plan import Block, Loop, Step, Strategy, ValueNumber
-from shardc.ir.program import For, Input, Program, Statement, every_statement
+from shardc.ir.program import For, Input, Program, Statement, every_statement, read_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, ranking
 from shardc.planner.whole.arrays import Entity, Line, LoopLines, Lying, every_line
-from shardc.planner.whole.rewrites import Rewritten, Told, with_arrays
+from shardc.planner.whole.rewrites import Rewritten, Told, bound_to_others, with_arrays
 
 LISTED = 16  # alternatives of each operation, of a statement that has several
 
@@ -103,13 +103,30 @@ def _lying(operand: Expr, sharding: Sharding) -> Expr:
 
 def merged(asked: Exact, lines: Sequence[Line | LoopLines]) -> Exact:
     """The same with what is open made within the one statement that uses it, which then is planned as a whole; but not
-    where that gives its dims other names, which are none of what it is made of."""
+    where that gives its dims other names, which are none of what it is made of, nor where it would read other arrays."""
     dims = {line.statement.name: line.statement.dims for line in every_line(lines) if line.is_open}
     used = [use for each in every_statement(asked.program) for use in uses(each.expr)]
     opened = dims.keys() & {use.name for use in used}  # what nothing uses has inputs that are to be read
     opened -= {use.name for use in used if use.dims != dims.get(use.name, use.dims)}
-    statements, told = _merged(asked.program.statements, asked.told, opened)
+    statements = asked.program.statements
+    statements, told = _merged(statements, asked.told, opened - _outlived(statements, opened))
     return replace(asked, program=replace(asked.program, statements=statements), told=told)
+
+
+def _outlived(statements: Sequence[Statement | For], opened: AbstractSet[str]) -> set[str]:
+    """What is used after a name that it reads is bound to another array: `t = relu(x); x = x + b; S[L, B] = t`."""
+    waiting, found = dict[str, set[str]](), set[str]()
+    for each in statements:
+        read = set(read_by(each))
+        for name in read & waiting.keys():
+            read |= waiting.pop(name)
+        anew = bound_to_others(each)
+        found |= {name for name, before in waiting.items() if not anew.isdisjoint(before)}
+        if isinstance(each, For):
+            found |= _outlived(each.body, opened)
+        elif each.name in opened:
+            waiting[each.name] = read
+    return found
 
 
 def _merged(

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from shardc.ir.chains import Chain, chain_of, orders, turned
 from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
 from shardc.ir.plan import StatementNumber
-from shardc.ir.program import For, Program, Statement, bound_by, read_by
+from shardc.ir.program import For, Program, Statement, bound_by, read_by, same_array
 from shardc.planner.statement.orders import MAX_ORDERS
 from shardc.planner.whole.arrays import is_free
 
@@ -175,7 +175,8 @@ def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
 
 
 def _inlinable(program: Program, number: int) -> dict[str, Product]:
-    """The products that this statement alone uses, once, and that lie as the planner likes."""
+    """The products that this statement alone uses, once, and that lie as the planner likes; but not `T = x · W` where x
+    is bound to another array before T is used."""
     statements = program.statements
     counts = Counter(name for each in statements for name in read_by(each))
     bound = Counter(made.name for each in statements for made in bound_by(each))
@@ -183,8 +184,10 @@ def _inlinable(program: Program, number: int) -> dict[str, Product]:
     outputs = {program.results[at].name for at in program.outputs}
     found: dict[str, Product] = {}
     wanted = [_straight(statements[number]).expr]
+    anew = set[str]()
     for statement in reversed(statements[:number]):
-        if isinstance(statement, For):
+        anew |= bound_to_others(statement)
+        if isinstance(statement, For) or not anew.isdisjoint(read_by(statement)):
             continue
         name, expr = statement.name, statement.expr
         once = counts[name] == 1 and bound[name] == 1 and name not in inputs and name not in outputs
@@ -194,6 +197,12 @@ def _inlinable(program: Program, number: int) -> dict[str, Product]:
             found[name] = expr
             wanted.append(expr)
     return found
+
+
+def bound_to_others(statement: Statement | For) -> set[str]:
+    """The names that from here on are other arrays."""
+    is_move = isinstance(statement, Statement) and same_array(statement)
+    return set() if is_move else {made.name for made in bound_by(statement)}
 
 
 def _asks_nothing(use: Use, dims: tuple[str, ...]) -> bool:
