@@ -292,15 +292,17 @@ ANEW = {  # of each the plan read what had been bound to another array since, or
         "m = where(index_D >= index_F, M[F, D_X], 0); return S, m, t2"
     ),
     "a chain around what is carried": (
-        "y = square(a[B_X, D]); for L { t = y ·_D W[D, K]; y = 0.5 ⊙ y; u = t ·_K V[K, D]; S[L, B, N_Y] = u ·_D Z[D, N] };"
-        "return S, y"
+        "y = square(a[B_X, D]); for L { t = y ·_D W[D, K]; y = 0.5 ⊙ y; u = t ·_K V[K, D];"
+        "S[L, B, N_Y] = u ·_D Z[D, N] }; return S, y"
     ),
-    "a function of fixed arrays under another name": "t = neg(W[B, F]); for L { u = relu(t[B_?, D_?]); S[L, B, D] = u }",
+    "a function of what is fixed, by another name": "t = neg(W[B, F]); for L { u = relu(t[B_?, D_?]); S[L, B, D] = u }",
     "a sum over another name": (
         "t = neg(W[B_X, F]); u[B, D_Y] = t[B_?, D_?]; for L { v[B] = logsumexp_D(u); S[L, B] = v + x[B] }"
     ),
     "rows under another name": "t = relu(V[K, D]); u[L, D_X] = t[L_?, D_?]; for L { x[D] = 0.5 ⊙ x[D] + u }; return x",
-    "a maximum behind a loop": "for L { S[L, B] = exp(x[L, B_X]) }; P[L, B_X] = softmax_L(S); m[L] = max_B(y[L, B_X]); return P, m",
+    "a maximum behind a loop": (
+        "for L { a = x[L, B_X]; S[L, B] = exp(a); R[L, B] = neg(a) }; m[L] = max_B(y[L, B_X]); return S, R, m"
+    ),
     "what nothing uses": "t = neg(V[K]); for L { S[L] = mean_B(x[B_X]) }; m[D] = W[D] · b[B]; return S, m",
 }
 

@@ -137,10 +137,8 @@ class _Looped:
             around[step.result] = left[0]
         fixed, rows = block.inputs[: trip.fixed], list[ValueNumber]()
         for value in block.inputs[trip.fixed + trip.carried :]:
-            place, dims = (
-                self._whole(block.values[value].name).index(self.loop.dim),
-                progress.values[around[value]].dims,
-            )
+            dims = progress.values[around[value]].dims
+            place = self._whole(block.values[value].name).index(self.loop.dim)
             progress, row = self._turned(progress, around[value], (dims[place], *dims[:place], *dims[place + 1 :]))
             rows.append(row)
         progress = self._repeated(progress, trip, (*(around[value] for value in fixed), *moved, *rows))
@@ -257,9 +255,7 @@ class _Looped:
         every = dict.fromkeys(value for outer in held for value in there.alike.get(outer, (outer,)))
         for outer in reversed(every):
             whole = there.values[outer]
-            axes = dict(
-                zip(self._whole(array.name), whole.sharding.dims, strict=True)
-            )  # its own dims may have other names
+            axes = dict(zip(self._whole(array.name), whole.sharding.dims, strict=True))  # not by its own dims' names
             if axes.get(self.loop.dim):  # no device has all rows
                 continue
             sharding = Sharding(tuple(axes[dim] for dim in array.dims), whole.sharding.unreduced)

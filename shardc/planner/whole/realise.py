@@ -103,7 +103,7 @@ def _lying(operand: Expr, sharding: Sharding) -> Expr:
 
 def merged(asked: Exact, lines: Sequence[Line | LoopLines]) -> Exact:
     """The same with what is open made within the one statement that uses it, which then is planned as a whole; but not
-    where that gives its dims other names, which are none of what it is made of, nor where it would read other arrays."""
+    where that gives its dims other names, which are none of what it is made of, or where other arrays would be read."""
     dims = {line.statement.name: line.statement.dims for line in every_line(lines) if line.is_open}
     used = [use for each in every_statement(asked.program) for use in uses(each.expr)]
     opened = dims.keys() & {use.name for use in used}  # what nothing uses has inputs that are to be read
