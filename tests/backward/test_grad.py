@@ -151,6 +151,7 @@ LOOPS = {
         x[D_X, F_Y] = tanh(0.1 ⊙ x + S[D_?, K_?] ·_K x[K_?, F_?])
     }""",
     "carried by another name": "for L { t = tanh(h[N_X, D] ·_D W[L, D, E]); h[N_X, D] = t[N_?, D_?] }",
+    "rows by another name": "for L { S[L, B_X] = tanh(x[B_X] ⊙ W[L, B]) }\nT[K, B_X] = sin(S[K_?, B_?])",
     "again with another": "for L { h = x[B_X, D] ⊙ W[L, D]; x = tanh(h); x = x ⊙ h + V[L, D]; x = sin(x) }",
 }
 PROGRAMS |= {f"loop {name}": text for name, text in LOOPS.items()}
