@@ -2,8 +2,8 @@
 
     t2[F_?, D] = W1 ·_B W3[B, D]; for L { t4 = relu(t2[S_?, D_?]); W5 = W5 + t4; S6[L, S, D] = t4 }; t7 = max_L(S6)
 
-Loops take rows of what is computed, and what is bound anew; dims are named anew everywhere. All are of eight elements, so
-that any may be named as another, and sharded over any axes.
+Loops take rows of what is computed, and what is bound anew; dims are named anew everywhere. All are of eight elements,
+so that any may be named as another, and sharded over any axes.
 """
 
 from __future__ import annotations
