@@ -84,14 +84,22 @@ class _Text:
 
     def by_other_names(self, line: Line, loops: Dims) -> Iterator[str]:
         """A statement for each array of which the line has a name at another place: after `A[I, M]`, `A[M, K]` is
-        read as `A'[M, K]`, of `A'[I', M'] = A[I', M']`."""
+        read as `A'[M, K]`, of `A'[I', M'] = A[I', M']`. And for one of which a loop takes rows, and that the line would
+        be the first to name: by its own names first, `S'[L, B] = S[L, B]` before `S'[K, B]`."""
         for mark, dims in uses(line.text):
             name, key = self.names.spelled(mark)
             here = tuple(dim for dim in self.own(name, mark, key) if dim not in loops)
-            if self.is_known(name, key) and mark not in self.second and _has_moved(here, dims):
-                self.second[mark] = self.walk.fresh(name)
-                brackets = Pattern.free(len(here)).spell(tuple(map(self.fresh_dim, here)))
-                yield f"{self.second[mark]}{brackets} = {name}{brackets}"
+            if mark in self.second or len(here) != len(dims):
+                continue
+            if self.is_known(name, key):
+                if _has_moved(here, dims):
+                    self.second[mark] = self.walk.fresh(name)
+                    brackets = Pattern.free(len(here)).spell(tuple(map(self.fresh_dim, here)))
+                    yield f"{self.second[mark]}{brackets} = {name}{brackets}"
+            elif any(one != dim and dim in self.walk.trips for dim, one in zip(here, dims, strict=True)):
+                second = self.walk.fresh(name)
+                yield f"{second}{Pattern.free(len(here)).spell(here)} = {self.spell(mark, here, loops)}"
+                self.second[mark] = second
 
     def fresh_dim(self, dim: str) -> str:
         dim += "'"

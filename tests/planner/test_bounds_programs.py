@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -13,7 +13,7 @@ from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner.bounds.bound import ZERO_AT_ZERO
-from shardc.testing import backward_programs, loops, partial_programs, programs, shardings
+from shardc.testing import Case, backward_programs, loops, partial_programs, programs, shardings
 from shardc.testing.oracles import all_shardings, matmul_oracle, shortest_path_oracle
 
 SMALL = ({"X": 2}, {"X": 4}, {"X": 2, "Y": 2})
@@ -184,6 +184,7 @@ def test_no_plan_of_a_drawn_program_gets_below_the_bound(case):
 @pytest.mark.exhaustive
 @settings(max_examples=150, deadline=None)
 @given(DRAWN)
+@example(Case("T1[I] = A1[] · A2[I]", Mesh.of({"X": 2}), {"I": 2}))  # a number, which each device has
 def test_no_plan_of_many_drawn_programs_gets_below_the_bound(case):
     check_drawn(case)
 

@@ -112,7 +112,9 @@ def _to_device(matmul: Matmul, place: Mapping[str, int]) -> int:
 
     def share(dims: tuple[str, ...], held: Box | None) -> tuple[int, int]:
         """Of these wanted indices and of the summed ones, how many are held."""
-        return (common(dims, wanted, held), common(matmul.inner, held)) if held else (0, 0)
+        if held is None:  # and not a box of no dims: a number, of which there is one
+            return 0, 0
+        return common(dims, wanted, held), common(matmul.inner, held)
 
     return sum(
         count
