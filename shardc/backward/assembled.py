@@ -96,7 +96,7 @@ class _Text:
                     self.second[mark] = self.walk.fresh(name)
                     brackets = Pattern.free(len(here)).spell(tuple(map(self.fresh_dim, here)))
                     yield f"{self.second[mark]}{brackets} = {name}{brackets}"
-            elif any(one != dim and dim in self.walk.trips for dim, one in zip(here, dims, strict=True)):
+            elif any(one != dim and dim in self.walk.program.trips for dim, one in zip(here, dims, strict=True)):
                 second = self.walk.fresh(name)
                 yield f"{second}{Pattern.free(len(here)).spell(here)} = {self.spell(mark, here, loops)}"
                 self.second[mark] = second

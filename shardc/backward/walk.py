@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal, TypeAlias, assert_never
 
 from shardc.backward.derivatives import BY_VALUE, DERIVATIVES, fitted
@@ -28,7 +27,7 @@ from shardc.ir.calls import arguments
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS
-from shardc.ir.program import For, Input, Program, Statement, nested
+from shardc.ir.program import Input, Program, Statement
 from shardc.ir.scalars import Scalar
 from shardc.ir.sharding import Dims
 from shardc.notation import print_number
@@ -38,7 +37,7 @@ Remat: TypeAlias = bool | Literal["selective"]
 REMATS: tuple[Remat, ...] = (False, "selective", True)  # each computes more than the one before, and keeps less
 
 
-@dataclass
+@dataclass(slots=True)
 class Walk:
     """The gradients so far. `active` are the keys of what depends on what is asked for; arrays are known by their keys,
     gradients by their names."""
@@ -54,11 +53,6 @@ class Walk:
     lines: list[Written] = field(default_factory=list)
     sums: dict[str, str] = field(default_factory=dict)  # gradients that a loop left, each with its array before it
     rows: set[str] = field(default_factory=set)  # those of them that lie as the array does
-
-    @cached_property
-    def trips(self) -> frozenset[str]:
-        """The dims that loops run along."""
-        return frozenset(each.dim for each in nested(self.program.statements) if isinstance(each, For))
 
     @classmethod
     def of(cls, program: Program, wanted: Iterable[Input], remat: Remat) -> Walk:
@@ -174,7 +168,7 @@ class Walk:
         if dims != own:  # in other names of its dims: bound in these, and used in its own
             bound = self.fresh(f"d{self.keys.held[name].name}")
             self.bind(bound, dims, Pattern.free(len(dims)), gradient)
-            if not self.trips.isdisjoint(own):  # a loop takes rows of it, by the name that it has for their dim
+            if not self.program.trips.isdisjoint(own):  # a loop takes rows of it, by the name that it has for their dim
                 named = self.fresh(bound)
                 self.bind(named, own, Pattern.free(len(own)), use(bound, own))
                 bound = named

@@ -175,6 +175,11 @@ class Program:
         return tuple(found)
 
     @cached_property
+    def trips(self) -> frozenset[str]:
+        """The dims that loops run along."""
+        return frozenset(each.dim for each in nested(self.statements) if isinstance(each, For))
+
+    @cached_property
     def renamed(self) -> tuple[tuple[str, str], ...]:
         """Each pair of dims that name one place of an array, and so have one size."""
         return tuple(dict.fromkeys(_renamed(self.statements, self.inputs)))

@@ -9,7 +9,7 @@ from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.dtypes import Kind
 from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, operands, parts_of, uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import For, Program, Statement, every_statement, nested
+from shardc.ir.program import Program, Statement, every_statement
 from shardc.ir.sharding import spell_dim
 from shardc.notation import tree
 
@@ -105,8 +105,7 @@ def lone_dims(parsed: tree.Tree, program: Program) -> Iterator[str]:
         for word in labels(statement.expr):
             mentioned.update({word, *word})
     kept = {dim for number in program.outputs for dim in program.results[number].dims}
-    kept |= {each.dim for each in nested(program.statements) if isinstance(each, For)}
-    kept |= {dim for dim, _ in program.renamed}  # used by another name
+    kept |= program.trips | {dim for dim, _ in program.renamed}  # what is used by another name
     lone = {dim: name for dim, name in _dims_of_uses(program).items() if mentioned[dim] == 1 and dim not in kept}
     for dim, name in lone.items():
         yield f"dim `{dim}` is on `{name}` alone, and is summed there" + _asked(dim, program.dims)

@@ -25,6 +25,8 @@ WHERE = [("topology v5e:2x4", "X=2,Y=4"), ("topology v5e:2x4", "X=8"), ("topolog
 WHERE += [("chip v5e", "X=2,Y=2"), ("chip v5p", "X=4,Y=2")]
 ELEMENTS = ("relu", "tanh", "neg", "square", "silu", "exp", "sin", "abs", "sigmoid", "gelu")
 OVER_DIMS = ("sum", "mean", "max", "min", "softmax", "logsumexp")
+Made = tuple[str, tuple[str, ...]]  # an expression of an array, and its dims
+Kind = Callable[[str, bool], Made | None]
 
 
 @dataclass
@@ -59,9 +61,7 @@ class Drawn:
         return name + self.brackets(dims)
 
     def statement(self, inside: bool) -> str:
-        kinds: list[Callable[[str, bool], tuple[str, tuple[str, ...]] | None]] = [self.product] * 5 + [
-            self.elements
-        ] * 4
+        kinds: list[Kind] = [self.product] * 5 + [self.elements] * 4
         kinds += [self.sums] * 3 + [self.over] * 2 + [self.named_anew] * 3 + [self.masked]
         while True:
             name = self.random.choice(sorted(self.known))
@@ -73,7 +73,7 @@ class Drawn:
         self.known[result] = dims
         return f"{result}{self.brackets(dims, 0.4) if self.random.random() < 0.4 else ''} = {expr}"
 
-    def product(self, name: str, inside: bool) -> tuple[str, tuple[str, ...]] | None:
+    def product(self, name: str, inside: bool) -> Made | None:
         own = self.known[name]
         if not own:
             return None
@@ -88,21 +88,21 @@ class Drawn:
         left = tuple(dict.fromkeys(one for one in own + self.known[other] if one != dim))
         return (f"{name} ·_{dim} {written}", left) if len(left) < 4 else None
 
-    def elements(self, name: str, inside: bool) -> tuple[str, tuple[str, ...]]:
+    def elements(self, name: str, inside: bool) -> Made:
         return f"{self.random.choice(ELEMENTS)}({name})", self.known[name]
 
-    def sums(self, name: str, inside: bool) -> tuple[str, tuple[str, ...]]:
+    def sums(self, name: str, inside: bool) -> Made:
         smaller = [one for one in sorted(self.known) if set(self.known[one]) <= set(self.known[name])]
         return f"{name} {self.random.choice('+-⊙')} {self.random.choice(smaller)}", self.known[name]
 
-    def over(self, name: str, inside: bool) -> tuple[str, tuple[str, ...]] | None:
+    def over(self, name: str, inside: bool) -> Made | None:
         own = self.known[name]
         if not own:
             return None
         dim, function = self.random.choice(own), self.random.choice(OVER_DIMS)
         return f"{function}_{dim}({name})", own if function == "softmax" else tuple(one for one in own if one != dim)
 
-    def named_anew(self, name: str, inside: bool) -> tuple[str, tuple[str, ...]] | None:
+    def named_anew(self, name: str, inside: bool) -> Made | None:
         own, others = self.known[name], [dim for dim in DIMS if dim not in self.known[name]]
         places = [dim for dim in own if dim != "L"]
         if not places or not others:
@@ -112,7 +112,7 @@ class Drawn:
         use = f"{name}[{', '.join(f'{dim}_?' for dim in dims)}]"
         return (f"{self.random.choice(ELEMENTS)}({use})" if self.random.random() < 0.5 else use), dims
 
-    def masked(self, name: str, inside: bool) -> tuple[str, tuple[str, ...]] | None:
+    def masked(self, name: str, inside: bool) -> Made | None:
         if len(self.known[name]) < 2:
             return None
         one, other = self.random.sample(self.known[name], 2)

@@ -60,6 +60,11 @@ def add_all(
     return progress, tuple(planned)
 
 
+def with_first(dims: tuple[str, ...], place: int) -> tuple[str, ...]:
+    """The dims in the order in which a loop reads rows along the one at this place."""
+    return (dims[place], *dims[:place], *dims[place + 1 :])
+
+
 def turned(before: Array, dims: tuple[str, ...], model: CostModel) -> tuple[Array, StepCost]:
     """An array with its dims in this order, and what that costs."""
     order = [before.dims.index(dim) for dim in dims]
@@ -139,7 +144,7 @@ class _Looped:
         for value in block.inputs[trip.fixed + trip.carried :]:
             dims = progress.values[around[value]].dims
             place = self._whole(block.values[value].name).index(self.loop.dim)
-            progress, row = self._turned(progress, around[value], (dims[place], *dims[:place], *dims[place + 1 :]))
+            progress, row = self._turned(progress, around[value], with_first(dims, place))
             rows.append(row)
         progress = self._repeated(progress, trip, (*(around[value] for value in fixed), *moved, *rows))
         return progress, PlannedLoop(self.loop.text, trip.statements)
@@ -173,15 +178,11 @@ class _Looped:
 
     def _with_all_rows(self, progress: PartialPlan) -> PartialPlan:
         """With what no device has all rows of brought to where each has: `U[L_X, D]` to `U[L, D]`, or `U[L, D_X]`."""
-        dims = {array.name: array.dims for array in self.loop.scanned}
+        scanned = {array.name for array in self.loop.scanned}
         for array in self.loop.takes:
-            held = progress.problem.environment.held
-            if (
-                array.name in dims
-                and array.name in held
-                and not any(replace(self, progress=progress)._given(array, {}))
-            ):
-                whole = dims[array.name]
+            is_there = array.name in scanned and array.name in progress.problem.environment.held
+            if is_there and not any(replace(self, progress=progress)._given(array, {})):
+                whole = self._whole(array.name)
                 pattern = array.pattern.along(whole.index(self.loop.dim))
                 builder, value = self._bringing(progress, replace(array, dims=whole, pattern=pattern))
                 progress = progress.adopted(builder)

@@ -22,7 +22,7 @@ from shardc.planner.options import Objective
 from shardc.planner.paths.named import named_edges
 from shardc.planner.planned import settled
 from shardc.planner.problem import Problem
-from shardc.planner.program.loops import left_by, turned
+from shardc.planner.program.loops import left_by, turned, with_first
 from shardc.planner.statement.build import NAMED, Builder
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.functions import applied, reduced_across
@@ -249,8 +249,7 @@ class _Writer:
         place, value = dims.index(along), self.held[name][-1]
         axes = self._sharding(value).dims
         value = self._at(value, replace(self._sharding(value), dims=(*axes[:place], (), *axes[place + 1 :])), name)
-        own = self.builder.values[value].dims
-        return self._turned(value, (own[place], *own[:place], *own[place + 1 :]), along)
+        return self._turned(value, with_first(self.builder.values[value].dims, place), along)
 
     def _turned(self, value: ValueNumber, dims: tuple[str, ...], along: str) -> ValueNumber:
         before = self.builder.values[value]
