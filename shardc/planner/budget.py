@@ -26,6 +26,7 @@ NODE = 12  # to settle a sharding
 ROUTE = 130  # to work out a route
 WAY = 14  # to find a local product
 BOUND = 5  # to bound what one costs
+APPLIED = 10  # to apply a function to what its operands' strategies leave
 CUT = 4000  # to see a program on another mesh
 PLACED = 5  # to put axes on digits and bound what that costs
 PRICED = 150  # to price such a product

@@ -16,11 +16,12 @@ from shardc.cost import LinkModel, chip, topology
 from shardc.cost.topology import Part, place
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
-from shardc.planner import Objective, plan_program, plan_with_subaxes
+from shardc.planner import Objective, budget, plan_program, plan_with_subaxes
 from shardc.planner.options import Method
 from shardc.planner.problem import Problem
 from shardc.planner.program import progress
 from shardc.planner.program.finer import Finer
+from shardc.planner.statement import strategies
 from shardc.planner.statement.nodes import table_of
 from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, matmuls, programs, reshards
 
@@ -365,3 +366,26 @@ def test_tables_of_many_shardings_are_not_made_and_the_plan_says_so():
         plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys("ijklmn", 256))
         said = [words for words in PARTIAL if any(words in note for note in plan.notes)]
         assert said == [*words], (mesh, plan.notes)
+
+
+def test_the_strategies_of_functions_are_counted_too(monkeypatch):
+    """Sums of what lies anywhere have strategies without end: 470,000 of them took half a minute."""
+    text = """mesh X=2, Y=4
+    dims B=8, S=8, F=8, D=8, T=8
+    t[F, T, S_?] = relu(W[F_X, T, S])
+    a[F_?, T_?, S_?] = where(t > 0, dt[F, T, S_?], 0)
+    dW[F_X, D, S] = ((a[F_?, D_?, S_?] + (b[F_Y, D_?] · (1 + 0 ⊙ index_S)) ⊙ V[S])
+        + c[F_?, D_?, S_?] ⊙ sign(W[F_?, D_?, S_?])) + d[F_?, D_?, S_?] ⊙ sign(W[F_?, D_?, S_?])
+    return dW"""
+    applied = 0
+
+    def counted(*given):
+        nonlocal applied
+        applied += 1
+        assert applied < 3 * budget.STATEMENT // budget.APPLIED, "three statements' work"
+        return called(*given)
+
+    called = strategies._Strategies._called
+    monkeypatch.setattr(strategies._Strategies, "_called", counted)
+    plan = shardc.plan(text, objective="bytes", topology="v5e:2x4")
+    assert applied > 1000 and plan.prove().holds

@@ -21,7 +21,7 @@ from shardc.errors import ShardcError
 from shardc.ir.expressions import Call, Expr, Named, Product, operands
 from shardc.ir.program import Input, Statement, axes_in, patterns_of
 from shardc.ir.sharding import Array, Axes, Sharding, ShardingNumber
-from shardc.planner.budget import BOUND, Spent
+from shardc.planner.budget import APPLIED, BOUND, Spent
 from shardc.planner.digits.products import chosen_below
 from shardc.planner.paths.few import fitted
 from shardc.planner.paths.tables import Applied, Multiplied, Origin, Table, unmoved
@@ -200,6 +200,7 @@ class _Strategies:
                     bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
                     self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
             case Call():
+                self.problem.meter.spend(APPLIED)
                 for found in self._called(expr, tables):
                     self._push(found[1] + self._after(found[0]), _Entry(tables, None, None, found))
             case _:
