@@ -170,7 +170,8 @@ class Plan(Shown):
     def compile(self, mesh: Any = None) -> Callable[..., jax.Array]:
         """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).
 
-        Where no mesh is in force it runs on `mesh`, or on the first devices there are.
+        Where no mesh is in force it runs on `mesh`, or on the first devices there are. It is proved first, as `emit`
+        and `run` prove what they write, where that takes no more than hundredths of a second; SHC900 if it is wrong.
 
         >>> import numpy as np
         >>> from shardc import plan
@@ -181,7 +182,9 @@ class Plan(Shown):
         import jax
 
         from shardc.emit import compile
+        from shardc.proving import UNASKED, prove, refuse_wrong
 
+        refuse_wrong(prove(self.schedule, self.source(), UNASKED))
         mesh = getattr(mesh, "mesh", mesh)  # a NamedSharding has one
         return compile(self.schedule, mesh if isinstance(mesh, jax.sharding.Mesh) else mesh_of(mesh))
 

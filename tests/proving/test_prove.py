@@ -20,6 +20,7 @@ import shardc
 from shardc.cli import _status
 from shardc.emit import source
 from shardc.emit.steps import calls
+from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.functions import FUNCTIONS, Function
 from shardc.ir.plan import How
@@ -372,6 +373,15 @@ def test_a_wrong_text_never_leaves(command, monkeypatch):
     monkeypatch.setattr(calls.local, "letters", lambda dims: dict(zip(dims, "iji", strict=False)))
     status, out, told = said(command, *PRODUCT, *(["--prove"] if command == "plan" else []))
     assert status == 70 and out == "" and "the program emitted is wrong" in told
+
+
+def test_what_is_wrong_is_not_compiled_either(monkeypatch):
+    plan = planned(PRODUCT[0], {"X": 2})
+    assert callable(plan.compile())
+    monkeypatch.setattr(calls.local, "letters", lambda dims: dict(zip(dims, "iji", strict=False)))
+    with pytest.raises(ShardcError, match="the program emitted is wrong") as caught:
+        plan.compile()
+    assert caught.value.code == "SHC900"
 
 
 REDUCED = [
