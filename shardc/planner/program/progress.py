@@ -206,9 +206,10 @@ class PartialPlan:
 
     def _builder(self, number: StatementNumber, problem: Problem, name: str, in_digits: Chosen) -> Builder:
         names = _taken(problem.program, self.values)
-        return Builder(
-            problem, list(self.values), list(self.steps), number, name, names, in_digits=in_digits, done=dict(self.done)
-        )
+        found = Builder(problem, list(self.values), list(self.steps), number, name, names)
+        found.in_digits, found.done = in_digits, dict(self.done)
+        found.left.update(result for place, result in enumerate(self.results) if place in problem.program.outputs)
+        return found
 
     # --- inputs
 

@@ -75,6 +75,7 @@ class Builder:
     in_digits: Chosen = field(default_factory=dict)  # the products that are done in digits
     joint: bool = True  # whether sums are scattered over several dims at once
     done: dict[StepKey, ValueNumber] = field(default_factory=dict)  # the values of the steps so far
+    left: set[ValueNumber] = field(default_factory=set)  # those of them that are outputs already
 
     def build(self, table: Table, number: ShardingNumber, name: str, why: Why | None = None) -> ValueNumber:
         """The value of a table at a sharding, under this name; `why` it is moved there, but for what made it."""
@@ -115,11 +116,13 @@ class Builder:
         model, program = self.problem.model, self.problem.program
         if model.alone.measured is None:
             return
-        outputs = (program.results[place].name for place in program.outputs)
-        output, new = result if self.name in outputs else None, self.steps[first:]
-        for place, laid in copied(new, self._made, output, self.values, model):
-            self._copy(first + place, laid)
-        for place in waiting(new, self.values, self.problem.mesh) if writes_after(model.target) else ():
+        leaves = self.name in {program.results[place].name for place in program.outputs}
+        output = result if leaves and result not in self.left else None
+        for place, laid in copied(self.steps, first, self._made, output, self.values, model):
+            self._copy(place, laid)
+        if output is not None:
+            self.left.add(output)
+        for place in waiting(self.steps[first:], self.values, self.problem.mesh) if writes_after(model.target) else ():
             self._wait(first + place)
 
     @property

@@ -29,19 +29,24 @@ Steps = Sequence[Step]
 
 
 def copied(
-    steps: Steps, made: AbstractSet[ValueNumber], output: ValueNumber | None, values: Sequence[Array], model: CostModel
+    steps: Steps,
+    first: int,
+    made: AbstractSet[ValueNumber],
+    output: ValueNumber | None,
+    values: Sequence[Array],
+    model: CostModel,
 ) -> Iterator[tuple[int, Laid]]:
-    """The places of steps whose result is copied, or whose operand is; `made` are the values that are no inputs of the
-    program, `output` is the one that becomes an output, if these steps end so."""
-    target, leaves = model.target, None if output is None else _maker(steps, output)
-    for place, step in enumerate(steps):
+    """The places of steps, from the first on, whose result is copied, or whose operand is; `made` are the values that
+    are no inputs of the program. `output` is the one that becomes an output, if these steps end so: one of an earlier
+    step is copied after it."""
+    target, leaves, new = model.target, None if output is None else _maker(steps, output), steps[first:]
+    for place, step in enumerate(new, first):
         if made.isdisjoint(step.operands) and of_input(step.op, values[step.result], place == leaves, target):
             yield place, Laid.LANES
-        if place == leaves:
-            if model.leaves_output_apart(step.op, len(values[step.result].dims)):
-                yield place, Laid.WHOLE
-        elif _is_cut_out(steps, step) or _is_laid_anew(steps, step, values, target):
+        if place != leaves and (_is_cut_out(new, step) or _is_laid_anew(new, step, values, target)):
             yield place, Laid.WHOLE
+    if leaves is not None and model.leaves_output_apart(steps[leaves].op, len(values[steps[leaves].result].dims)):
+        yield leaves, Laid.WHOLE
 
 
 def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
