@@ -15,7 +15,7 @@ from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Call, Expr, Pattern, Product, operands, uses
 from shardc.ir.plan import Cost, Op, Schedule, Strategy
-from shardc.ir.program import For, Program, Statement, every_statement, read_by
+from shardc.ir.program import For, Program, Statement, axes_in, every_statement, patterns_of, read_by
 from shardc.ir.sharding import Array, Axes
 from shardc.planner.bounds.bound import lower_bound
 from shardc.planner.budget import Budget, Meter, Spent
@@ -286,3 +286,11 @@ def shares(statement: Statement) -> bool:
     """Whether a statement uses an array more than once."""
     names = [use.name for use in uses(statement.expr)]
     return len(set(names)) < len(names)
+
+
+def shown_cases(cases: dict[str, int], statement: Statement, program: Program) -> dict[str, int]:
+    """The cases of the axes that the statement writes; of all axes if it writes none."""
+    if not cases:
+        return {}
+    axes = program.mesh.ordered(axes_in(patterns_of((statement,)))) or program.mesh.names
+    return {axis: cases.get(axis, 1) for axis in axes}

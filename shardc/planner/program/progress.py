@@ -13,16 +13,17 @@ from shardc.cost.rate import picoseconds
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import uses
 from shardc.ir.plan import Block, Op, Rule, Schedule, StatementNumber, Step, StepCost, Strategy, ValueNumber
-from shardc.ir.program import Input, Program, Statement, axes_in, patterns_of, read_by, same_array
+from shardc.ir.program import Input, Program, Statement, read_by, same_array
 from shardc.ir.sharding import Array, ShardingNumber
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Meter, Spent
 from shardc.planner.digits.chosen import Chosen
 from shardc.planner.options import Method, Objective
 from shardc.planner.paths.tables import Table
-from shardc.planner.planned import Gap, PlannedStatement, ranking, shares
+from shardc.planner.planned import Gap, PlannedStatement, ranking, shares, shown_cases
 from shardc.planner.problem import Environment, Problem
 from shardc.planner.statement.alternatives import strategies
-from shardc.planner.statement.build import Builder, Candidate, StepKey
+from shardc.planner.statement.build import Builder, Candidate
+from shardc.planner.statement.done import Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.gaps import bound_of
 from shardc.planner.statement.strategies import candidates, cheapest_input, searched
 
@@ -283,13 +284,19 @@ class PartialPlan:
         number: StatementNumber,
         cost: StepCost,
         rule: Rule,
-        seen: tuple[tuple[str, ...], ...] = (),
+        seen: Seen = (),
     ) -> tuple[PartialPlan, tuple[ValueNumber, ...]]:
-        """With a step that no search found; and the values that it leaves."""
+        """With a step that no search found, done once like any other; and the values that it leaves."""
+        done = dict(self.done)
+        if len(arrays) == 1 and not is_done_again(op, rule):
+            key = key_of(op, operands, seen, arrays[0])
+            if key in done:
+                return self, (done[key],)
+            done[key] = ValueNumber(len(self.values))
         left = tuple(ValueNumber(len(self.values) + place) for place in range(len(arrays)))
         problem = self.problem.given(replace(self.problem.environment, values=(*self.values, *arrays)))
         step = Step(op, operands, left, number, cost, rule, seen)
-        return replace(self, problem=problem, steps=(*self.steps, step)), left
+        return replace(self, problem=problem, steps=(*self.steps, step), done=done), left
 
     def bound_anew(self, name: str, value: ValueNumber) -> PartialPlan:
         """With the next result: its name holds this value alone."""
@@ -338,11 +345,3 @@ def _needed(steps: Sequence[Step], outputs: tuple[ValueNumber, ...]) -> tuple[St
             needed.update(step.operands)
             kept.append(step)
     return tuple(reversed(kept))
-
-
-def shown_cases(cases: dict[str, int], statement: Statement, program: Program) -> dict[str, int]:
-    """The cases of the axes that the statement writes; of all axes if it writes none."""
-    if not cases:
-        return {}
-    axes = program.mesh.ordered(axes_in(patterns_of((statement,)))) or program.mesh.names
-    return {axis: cases.get(axis, 1) for axis in axes}

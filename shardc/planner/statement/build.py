@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
@@ -18,7 +18,6 @@ from shardc.ir.collectives import (
     apply,
 )
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
-from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product, Use
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, ValueNumber, applied
@@ -32,16 +31,13 @@ from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem
 from shardc.planner.statement.copies import copied, waiting
+from shardc.planner.statement.done import Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
 
 NAMED = Rule("named by the statement", is_named=True)
 _SPLIT, _JOINED, _PRODUCT = Rule("digits of dims"), Rule("digits joined"), Rule("local product")
-
-Seen: TypeAlias = tuple[tuple[str, ...], ...]  # as of Step
-# An operation, its operands, what it leaves.
-StepKey: TypeAlias = tuple[Op, tuple[ValueNumber, ...], Seen, tuple[str, ...], Sharding, DType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +296,8 @@ class Builder:
     ) -> ValueNumber:
         """`seen` are the dims of the operands where the expression names them; those of the arrays may be others."""
         seen = seen if any(self.values[n].dims != dims for n, dims in zip(operands, seen, strict=False)) else ()
-        key = (op, operands, seen, result.dims, result.sharding, result.dtype)
-        if key not in self.done or rule.is_named:
+        key = key_of(op, operands, seen, result)
+        if key not in self.done or is_done_again(op, rule):
             self.values.append(result)
             self.done[key] = ValueNumber(len(self.values) - 1)
             self.steps.append(Step(op, operands, (self.done[key],), self.statement, cost, rule, seen))

@@ -45,8 +45,10 @@ def copied(
             yield place, Laid.LANES
         if place != leaves and (_is_cut_out(new, step) or _is_laid_anew(new, step, values, target)):
             yield place, Laid.WHOLE
-    if leaves is not None and model.leaves_output_apart(steps[leaves].op, len(values[steps[leaves].result].dims)):
-        yield leaves, Laid.WHOLE
+    if leaves is not None:  # by a loop nothing is copied, however many it leaves
+        left = values[steps[leaves].results[0]]
+        if model.leaves_output_apart(steps[leaves].op, len(left.dims)):
+            yield leaves, Laid.WHOLE
 
 
 def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
