@@ -161,3 +161,21 @@ def test_what_is_planned_is_what_the_program_means(how, random, where, objective
             assert error.code == "SHC225", error  # nothing has a gradient
             return
     assert shardc.plan(program, objective=objective).prove().holds is not False
+
+
+REDUCED = ("max_S(W)", "min_S(neg(W))", "logsumexp_S(W)", "sum_S(W)", "mean_S(W)")
+READ = (
+    *("u = r ·_D W", "u = r ·_D V[D, K]", "u = r ⊙ W", "u = relu(r)", "u = max_D(r)", "u = r + r"),
+    *("u = where(W == r, 1, 0)", "u[F, D] = r", "u = r ·_D W; v = max_S(W)", "u = softmax_D(r); v = r ·_D W"),
+)
+
+
+@pytest.mark.parametrize(("where", "objective"), [(WHERE[0], "time"), (WHERE[1], "time"), (WHERE[2], "bytes")])
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize("reduced", REDUCED)
+def test_what_is_reduced_over_a_sharded_dim_is_read_by_all_that_follows(reduced, read, where, objective):
+    """The largest of each device's part is not yet the array: no sum is taken of it."""
+    hardware, mesh = where
+    text = f"{hardware}\nr = {reduced.replace('W', 'W[F, D, S_X]', 1)}; {read}"
+    program = shardc.parse(text, mesh=mesh, dims=dict.fromkeys("FDSK", 512), dtype="f32")
+    assert shardc.plan(program, objective=objective).prove().holds is not False

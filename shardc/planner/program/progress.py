@@ -14,7 +14,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.expressions import uses
 from shardc.ir.plan import Block, Op, Rule, Schedule, StatementNumber, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.program import Input, Program, Statement, read_by, same_array
-from shardc.ir.sharding import Array, ShardingNumber
+from shardc.ir.sharding import SUM, Array, ShardingNumber
 from shardc.planner.budget import DEEP, LISTED, PLAN, STRATEGY, Meter, Spent
 from shardc.planner.digits.chosen import Chosen
 from shardc.planner.options import Method, Objective
@@ -260,8 +260,9 @@ class PartialPlan:
         before = self.problem.environment
         environment, sources = Environment(tuple(builder.values), before.held, before.alike), dict(self.sources)
         for step in builder.steps[len(self.steps) :]:
-            if step.is_collective or isinstance(step.op, Reshape):
-                moved, after = step.operands[0], step.result
+            moved = step.operands[0] if step.is_collective or isinstance(step.op, Reshape) else None
+            if moved is not None and builder.values[moved].sharding.reduction == SUM:  # the largest of parts is no array
+                after = step.result
                 source = sources[after] = sources.get(moved, moved)
                 if builder.values[after].dims == builder.values[source].dims:  # not in digits
                     environment = environment.same(source, after)
