@@ -260,7 +260,7 @@ def test_a_digit_that_is_gathered_below_another_is_laid_anew_to_be_joined(dims, 
     joined = Array("A", ("I", "J"), (shape[0] * shape[at], 8), Sharding.replicated(2), DTYPES["bf16"])
     ops = (AllGather(("X",), at), Reshape(((shape[0],), ()), joins=True), Apply("relu"))
     steps = [Step(op, (number,), (number + 1,), 0, StepCost()) for number, op in enumerate(ops)]
-    found = copied(steps, {1, 2, 3}, None, [*arrays, joined, joined], model_of(mesh))
+    found = copied(steps, 0, {1, 2, 3}, None, [*arrays, joined, joined], model_of(mesh))
     assert [place for place, _ in found] == copies
 
 

@@ -63,6 +63,11 @@ class Entity:
         return self.search.shape, self.search.total_bytes, self.search.model, self.within
 
     @property
+    def is_everywhere(self) -> bool:
+        """Whether by what the text says each device has all of it."""
+        return self.is_at(Sharding.replicated(len(self.dims)))
+
+    @property
     def sources(self) -> list[Lying]:
         return [*self.bases, *self.asked.values(), *([] if self.copy is None else [self.copy])]
 
@@ -210,6 +215,14 @@ class Line:
     entity: Entity
     copy_of: str | None = None
     is_open: bool = False
+
+
+def kept(entity: Entity, copy: Lying, number: int, taken: set[str]) -> Line:
+    """A line that keeps a copy of an array, by a new name."""
+    name, dims = fresh(entity.name, taken), entity.dims
+    use = Use(entity.name, dims, None, entity.dtype)
+    statement = Statement(name, dims, Pattern.free(len(dims)), use, entity.dtype, name)
+    return Line(statement, number, copy, entity, copy_of=entity.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from shardc.planner.whole.arrays import (
     fresh,
     is_accumulated,
     is_free,
+    kept,
     leaving,
     moved_by,
     says_nothing,
@@ -43,7 +44,7 @@ from shardc.planner.whole.arrays import (
 )
 from shardc.planner.whole.digits import DigitWays, End
 from shardc.planner.whole.local import Ways
-from shardc.planner.whole.nodes import Known, Nodes, repeated
+from shardc.planner.whole.nodes import LATENT, Known, Nodes, repeated
 from shardc.planner.whole.prices import Scale
 from shardc.planner.whole.spaces import Spaces
 
@@ -212,6 +213,8 @@ class FactorGraph:
             found.bases, found.partial = [carried[array.name]], self._partial(outer, array.name in sums)
         else:
             dims = next(scanned.dims for scanned in loop.scanned if scanned.name == array.name)
+            if len(array.dims) < 2 and found.search.total_bytes <= LATENT and not outer.is_everywhere:
+                self._keep(outer, Pattern.free(len(array.dims)).along(dims.index(loop.dim)))
             whole = self.nodes.with_all_of(loop.dim, outer, dims)
             found.bases = [self.nodes.rows((outer, dims), base, found, loop.dim) for base in whole]
         found.bases = [replace(base, times=self._times) for base in found.bases]
@@ -338,12 +341,10 @@ class FactorGraph:
             entity.asked[place] = point
         return entity.asked[place]
 
-    def _keep(self, entity: Entity) -> None:
-        """A copy, for this use and later ones."""
-        copy = self.nodes.lying(entity, Pattern.free(len(entity.dims)), entity.times, with_sums=True)
+    def _keep(self, entity: Entity, pattern: Pattern | None = None) -> None:
+        """A copy, for this use and later ones; for a loop one of which each device has all rows."""
+        wanted = Pattern.free(len(entity.dims)) if pattern is None else pattern
+        copy = self.nodes.lying(entity, wanted, entity.times, with_sums=pattern is None)
         self.nodes.move(entity, entity.sources, copy)
         entity.copy = copy
-        name, dims = fresh(entity.name, self._taken), entity.dims
-        use = Use(entity.name, dims, None, entity.dtype)
-        kept = Statement(name, dims, Pattern.free(len(dims)), use, entity.dtype, name)
-        self.lines.append(Line(kept, self._now, copy, entity, copy_of=entity.name))
+        self.lines.append(kept(entity, copy, self._now, self._taken))

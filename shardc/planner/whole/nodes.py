@@ -18,6 +18,8 @@ from shardc.planner.whole.local import LocalWays, Ways, alike, local_ways
 from shardc.planner.whole.prices import NEVER, PriceArray, Scale, between, masked, states
 from shardc.planner.whole.spaces import Spaces
 
+# Bytes that take no longer than a hop: rows of gains and biases, no larger, may all be brought at once, before a loop.
+LATENT = 1 << 17
 MOST_TOGETHER = 400_000  # entries of a table between where an array lies and a use
 
 
@@ -148,7 +150,8 @@ class Nodes:
         """Where each device has all of a dim of an array with these dims; brought there, where by the text none has."""
         place = dims.index(dim)
         shardings = [entity.search.graph.shardings[number] for number in entity.states.numbers]
-        found = [base for base in entity.bases if any(not shardings[at].dims[place] for at in base.places)]
+        kept = [] if entity.copy is None else [entity.copy]
+        found = [base for base in (*entity.bases, *kept) if any(not shardings[at].dims[place] for at in base.places)]
         if not found:
             found.append(self.lying(entity, Pattern.free(len(dims) - 1).along(place), entity.times))
             self.move(entity, entity.sources, found[0])

@@ -193,7 +193,7 @@ class _Teller:
         for number, each in enumerate(written):
             parts = [at for at, own in enumerate(told) if own.number == number]
             if isinstance(each, For):
-                found.append(self._loop(each, parts[0], planned, block, told))
+                found.append(self._loop(each, parts[-1], planned, block, told))  # rows are brought before
             else:
                 found.append(self._statement(each, parts, planned, block))
         return tuple(found)
