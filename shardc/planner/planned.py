@@ -195,8 +195,8 @@ class PlannedStatement:
 
     def _after(self, own: Strategy) -> Iterator[Strategy]:
         yield own
-        done, others = _done(own), chain(self.cheapest(SHARED), self._more) if self._shared else self._find()
-        yield from (each for each in others if _done(each) != done)
+        done, others = done_by(own), chain(self.cheapest(SHARED), self._more) if self._shared else self._find()
+        yield from (each for each in others if done_by(each) != done)
 
     @cached_property
     def _more(self) -> Iterator[Strategy]:
@@ -220,7 +220,7 @@ class PlannedStatement:
         return tuple(sorted(found, key=self._rank))
 
 
-def _done(strategy: Strategy) -> list[tuple[Op, tuple[Array, ...]]]:
+def done_by(strategy: Strategy) -> list[tuple[Op, tuple[Array, ...]]]:
     """Its operations, each with what it is done to."""
     return [(step.op, tuple(strategy.values[value] for value in step.operands)) for step in strategy.steps]
 

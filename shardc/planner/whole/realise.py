@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from shardc.cost.rate import PICO, picoseconds
 from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, uses
@@ -18,7 +19,7 @@ from shardc.ir.plan import Block, Loop, Step, Strategy, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement, every_statement, read_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.options import Objective
-from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, ranking
+from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, done_by, ranking
 from shardc.planner.whole.arrays import Entity, Line, LoopLines, Lying, every_line
 from shardc.planner.whole.rewrites import Rewritten, Told, bound_to_others, with_arrays
 
@@ -238,9 +239,13 @@ class _Listed:
     planned: list[PlannedStatement]
 
     def every(self) -> Iterator[Strategy]:
-        yield self._strategy(self.values, self._own)
+        own = self._strategy(self.values, self._own)
         others = (self._others(at, planned) for at, planned in zip(self.parts, self.planned, strict=True))
-        yield from heapq.merge(*others, key=lambda strategy: (strategy.time_s, strategy.wire_bytes))
+        listed = list[object]()  # of two operations done another way that leads to the same one is listed
+        for each in chain([own], heapq.merge(*others, key=lambda other: (other.time_s, other.wire_bytes))):
+            if (done := done_by(each)) not in listed:
+                listed.append(done)
+                yield each
 
     @property
     def _own(self) -> list[Step]:
