@@ -157,6 +157,12 @@ class Program:
                 number += 1
         return tuple(sorted(last.values())) if self.returns is None else tuple(last[name] for name in self.returns)
 
+    @cached_property
+    def leaving(self) -> frozenset[tuple[int, str]]:
+        """Of each output the number of its statement, and its name, which others may bear before."""
+        every = [(number, bound.name) for number, each in enumerate(self.statements) for bound in bound_by(each)]
+        return frozenset(every[result] for result in self.outputs)
+
     def inside(self, loop: For) -> Program:
         """A loop's body, as a program of its own."""
         return replace(self, inputs=loop.takes, statements=loop.body, returns=loop.leaves)

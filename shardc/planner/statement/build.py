@@ -21,7 +21,7 @@ from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_af
 from shardc.ir.expressions import Call, Expr, Product, Use
 from shardc.ir.names import MAX_NAME
 from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, ValueNumber, applied
-from shardc.ir.program import Input
+from shardc.ir.program import For, Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Laid
@@ -112,7 +112,8 @@ class Builder:
         model, program = self.problem.model, self.problem.program
         if model.alone.measured is None:
             return
-        leaves = self.name in {program.results[place].name for place in program.outputs}
+        is_loop = isinstance(program.statements[self.statement], For)  # for which an array is brought
+        leaves = (self.statement, self.name) in program.leaving and not is_loop
         output = result if leaves and result not in self.left else None
         for place, laid in copied(self.steps, first, self._made, output, self.values, model):
             self._copy(place, laid)

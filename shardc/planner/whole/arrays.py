@@ -140,12 +140,6 @@ def use_counts(program: Program) -> Counter[str | tuple[int, str]]:
     return found
 
 
-def leaving(program: Program) -> set[tuple[int, str]]:
-    """The outputs: of each the number of its statement, and its name."""
-    every = [(number, bound.name) for number, each in enumerate(program.statements) for bound in bound_by(each)]
-    return {every[result] for result in program.outputs}
-
-
 def is_accumulated(body: Program, name: str) -> bool:
     """Whether all that a trip does with what it carries under this name is linear: `G = G + T`, but not
     `x = x + relu(x)`. Then it may be carried as partial sums, which are reduced once, after the last trip."""

@@ -37,7 +37,6 @@ from shardc.planner.whole.arrays import (
     is_accumulated,
     is_free,
     kept,
-    leaving,
     moved_by,
     says_nothing,
     use_counts,
@@ -92,7 +91,7 @@ class FactorGraph:
 
     def _block(self, program: Program, homes: dict[str, Lying]) -> None:
         """A program's statements, or a loop's; `homes` are where its results lie that have a node already."""
-        counts, outputs = use_counts(program), leaving(program)
+        counts, outputs = use_counts(program), program.leaving
         for number, each in enumerate(program.statements):
             self._now = number
             own = {bound.name for bound in bound_by(each) if (number, bound.name) in outputs}

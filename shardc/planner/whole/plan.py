@@ -24,7 +24,7 @@ from shardc.planner.planned import PlannedProgram, Planning, computed
 from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
-from shardc.planner.whole.arrays import Entity, Lying, every_line, leaving, says_nothing
+from shardc.planner.whole.arrays import Entity, Lying, every_line, says_nothing
 from shardc.planner.whole.digits import DigitWays
 from shardc.planner.whole.eliminate import Factor, Solved, easier, price_of, solve
 from shardc.planner.whole.factor_graph import FactorGraph
@@ -107,7 +107,7 @@ def _hides(task: _Task) -> bool:
 
 def _says_between(program: Program) -> bool:
     """Whether the text says how an array lies that is no output."""
-    made, left = enumerate(program.statements), leaving(program)
+    made, left = enumerate(program.statements), program.leaving
     found = ((number, each) for number, each in made if isinstance(each, Statement) and not says_nothing(each.pattern))
     return any((number, each.name) not in left for number, each in found)
 
