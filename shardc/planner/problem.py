@@ -13,7 +13,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import ValueNumber
+from shardc.ir.plan import Loop, Op, Rule, ValueNumber
 from shardc.ir.program import Input, Program
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.loops import Account, account_of
@@ -27,6 +27,9 @@ from shardc.planner.products.ways import Way, Work
 
 # A shape, a type, whether it is sent as another, where it lies.
 _Searched: TypeAlias = tuple[tuple[int, ...], DType, bool, frozenset[Sharding]]
+Seen: TypeAlias = tuple[tuple[str, ...], ...]  # as of Step
+# An operation, its operands, what it leaves.
+StepKey: TypeAlias = tuple[Op, tuple[ValueNumber, ...], Seen, tuple[str, ...], Sharding, DType]
 _Asked: TypeAlias = tuple[Product, tuple[frozenset[str], ...]]  # a product, and over what its operands may be unreduced
 
 
@@ -55,6 +58,16 @@ class Environment:
         """With a value that is the same array as another."""
         alike = (*self.alike.get(before, (before,)), after)
         return Environment(self.values, self.held, {**self.alike, **dict.fromkeys(alike, alike)})
+
+
+def key_of(op: Op, operands: tuple[ValueNumber, ...], seen: Seen, result: Array) -> StepKey:
+    """Equal for steps that leave the same: they are done once, as compilers do it."""
+    return op, operands, seen, result.dims, result.sharding, result.dtype
+
+
+def is_done_again(op: Op, rule: Rule) -> bool:
+    """Whether a step stands as often as it is asked for: what the text names, and loops, which are not compared."""
+    return rule.is_named or isinstance(op, Loop)
 
 
 @dataclass(slots=True)

@@ -20,10 +20,9 @@ from shardc.planner.digits.chosen import Chosen
 from shardc.planner.options import Method, Objective
 from shardc.planner.paths.tables import Table
 from shardc.planner.planned import Gap, PlannedStatement, ranking, shares, shown_cases
-from shardc.planner.problem import Environment, Problem
+from shardc.planner.problem import Environment, Problem, Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.alternatives import strategies
 from shardc.planner.statement.build import Builder, Candidate
-from shardc.planner.statement.done import Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.gaps import bound_of
 from shardc.planner.statement.strategies import candidates, cheapest_input, searched
 

@@ -29,9 +29,8 @@ from shardc.lowering.streams import Streams
 from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
-from shardc.planner.problem import Problem
+from shardc.planner.problem import Problem, Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.copies import copied, waiting
-from shardc.planner.statement.done import Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
