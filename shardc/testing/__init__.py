@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from shardc.testing.functions import assert_equivalent, assert_matches_reference
     from shardc.testing.identities import IDENTITIES, Identity
     from shardc.testing.laws import LAWS, SHARDY, Law, counterexample, found_when
+    from shardc.testing.mixed import mixed_programs
     from shardc.testing.models import assert_cost_model
     from shardc.testing.modules import assert_same_module
     from shardc.testing.oracles import all_moves, all_shardings, matmul_oracle, needed_bytes, shortest_path_oracle
@@ -29,6 +30,7 @@ _HOMES = {
     "shardc.testing.identities": ("IDENTITIES", "Identity"),
     "shardc.testing.laws": ("LAWS", "SHARDY", "Law", "counterexample", "found_when"),
     "shardc.testing.drawn_loops": ("backward_programs", "loops"),
+    "shardc.testing.mixed": ("mixed_programs",),
     "shardc.testing.models": ("assert_cost_model",),
     "shardc.testing.modules": ("assert_same_module",),
     "shardc.testing.oracles": (
@@ -75,6 +77,7 @@ __all__ = [
     "matmul_oracle",
     "matmuls",
     "meshes",
+    "mixed_programs",
     "needed_bytes",
     "partial_programs",
     "paths",

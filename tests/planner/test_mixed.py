@@ -1,161 +1,32 @@
 """Programs of every kind of statement at once: planned, on slices too, and proved for every value.
 
-    t2[F_?, D] = W1 ·_B W3[B, D]; for L { t4 = relu(t2[S_?, D_?]); W5 = W5 + t4; S6[L, S, D] = t4 }; t7 = max_L(S6)
-
-Loops take rows of what is computed, and what is bound anew; dims are named anew everywhere. All are of eight elements,
-so that any may be named as another, and sharded over any axes.
+t2[F_?, D] = W1 ·_B W3[B, D]; for L { t4 = relu(t2[S_?, D_?]); W5 = W5 + t4; S6[L, S, D] = t4 }; t7 = max_L(S6)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from random import Random
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shardc
 from shardc.errors import ShardcError
+from shardc.testing import mixed_programs
 
-DIMS = "BTSDF"
-SIZES = dict.fromkeys(DIMS, 8) | {"L": 8}
 WHERE = [("topology v5e:2x4", "X=2,Y=4"), ("topology v5e:2x4", "X=8"), ("topology v5p:2x2x2", "X=2,Y=2,Z=2")]
-WHERE += [("chip v5e", "X=2,Y=2"), ("chip v5p", "X=4,Y=2")]
-ELEMENTS = ("relu", "tanh", "neg", "square", "silu", "exp", "sin", "abs", "sigmoid", "gelu")
-OVER_DIMS = ("sum", "mean", "max", "min", "softmax", "logsumexp")
-Made = tuple[str, tuple[str, ...]]  # an expression of an array, and its dims
-Kind = Callable[[str, bool], Made | None]
-
-
-@dataclass
-class Drawn:
-    """A program in the making; `known` are the dims of what may be read, inside a loop those of a row."""
-
-    random: Random
-    axes: list[str]
-    known: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    names: int = 0
-
-    def fresh(self, letter: str) -> str:
-        self.names += 1
-        return f"{letter}{self.names}"
-
-    def brackets(self, dims: tuple[str, ...], free: float = 0.0) -> str:
-        """Any sharding, but over a loop's dim; some dims are left to the planner."""
-        over: dict[str, list[str]] = {dim: [] for dim in dims}
-        for axis in self.random.sample(self.axes, len(self.axes)):
-            if dims and self.random.random() < 0.45:
-                over[self.random.choice(dims)].append(axis)
-        said = [
-            f"{dim}_?" if self.random.random() < free else f"{dim}_{{{','.join(on)}}}" if on and dim != "L" else dim
-            for dim, on in over.items()
-        ]
-        return f"[{', '.join(said)}]"
-
-    def given(self, dims: tuple[str, ...], inside: bool = False) -> str:
-        """A new input, by its brackets."""
-        name = self.fresh("W")
-        self.known[name] = tuple(dim for dim in dims if dim != "L" or not inside)
-        return name + self.brackets(dims)
-
-    def statement(self, inside: bool) -> str:
-        kinds: list[Kind] = [self.product] * 5 + [self.elements] * 4
-        kinds += [self.sums] * 3 + [self.over] * 2 + [self.named_anew] * 3 + [self.masked]
-        while True:
-            name = self.random.choice(sorted(self.known))
-            made = self.random.choice(kinds)(name, inside)
-            if made is not None:
-                break
-        expr, dims = made
-        result = self.fresh("t")
-        self.known[result] = dims
-        return f"{result}{self.brackets(dims, 0.4) if self.random.random() < 0.4 else ''} = {expr}"
-
-    def product(self, name: str, inside: bool) -> Made | None:
-        own = self.known[name]
-        if not own:
-            return None
-        dim = self.random.choice(own)
-        others = [one for one in sorted(self.known) if dim in self.known[one] and one != name]
-        if others and self.random.random() < 0.5:
-            other = written = self.random.choice(others)
-        else:
-            dims = tuple(dict.fromkeys([dim, *self.random.sample(DIMS, self.random.randint(0, 2))]))
-            written = self.given(("L", *dims) if inside and self.random.random() < 0.6 else dims, inside)
-            other = written.partition("[")[0]
-        left = tuple(dict.fromkeys(one for one in own + self.known[other] if one != dim))
-        return (f"{name} ·_{dim} {written}", left) if len(left) < 4 else None
-
-    def elements(self, name: str, inside: bool) -> Made:
-        return f"{self.random.choice(ELEMENTS)}({name})", self.known[name]
-
-    def sums(self, name: str, inside: bool) -> Made:
-        smaller = [one for one in sorted(self.known) if set(self.known[one]) <= set(self.known[name])]
-        return f"{name} {self.random.choice('+-⊙')} {self.random.choice(smaller)}", self.known[name]
-
-    def over(self, name: str, inside: bool) -> Made | None:
-        own = self.known[name]
-        if not own:
-            return None
-        dim, function = self.random.choice(own), self.random.choice(OVER_DIMS)
-        return f"{function}_{dim}({name})", own if function == "softmax" else tuple(one for one in own if one != dim)
-
-    def named_anew(self, name: str, inside: bool) -> Made | None:
-        own, others = self.known[name], [dim for dim in DIMS if dim not in self.known[name]]
-        places = [dim for dim in own if dim != "L"]
-        if not places or not others:
-            return None
-        before, after = self.random.choice(places), self.random.choice(others)
-        dims = tuple(after if dim == before else dim for dim in own)
-        use = f"{name}[{', '.join(f'{dim}_?' for dim in dims)}]"
-        return (f"{self.random.choice(ELEMENTS)}({use})" if self.random.random() < 0.5 else use), dims
-
-    def masked(self, name: str, inside: bool) -> Made | None:
-        if len(self.known[name]) < 2:
-            return None
-        one, other = self.random.sample(self.known[name], 2)
-        return f"where(index_{one} >= index_{other}, {name}, 0)", self.known[name]
-
-    def loop(self) -> str:
-        """Some statements; what is carried is bound before; each is read in the loop, or stacked."""
-        outside = dict(self.known)
-        self.known = {name: tuple(dim for dim in dims if dim != "L") for name, dims in outside.items()}
-        body = [self.statement(inside=True) for _ in range(self.random.randint(1, 3))]
-        made = [line.partition(" = ")[0].partition("[")[0] for line in body]
-        pairs = [(old, new) for old in sorted(outside) for new in made if outside[old] == self.known[new] != ()]
-        if pairs and self.random.random() < 0.7:
-            old, new = self.random.choice(pairs)
-            body.append(f"{old} = 0.5 ⊙ ({old} + {new})")
-        for name in made:
-            rows = self.fresh("S")
-            body.append(f"{rows}[{', '.join(('L', *self.known[name]))}] = {name}")
-            outside[rows] = ("L", *self.known[name])
-        self.known = outside
-        return f"for {self.random.choice(['', '-'])}L {{ {'; '.join(body)} }}"
-
-    def program(self) -> str:
-        lines = list[str]()
-        for dims in [tuple(self.random.sample(DIMS, self.random.randint(1, 3))), ("L", self.random.choice(DIMS))]:
-            result = self.fresh("t")
-            lines.append(f"{result} = {self.random.choice(ELEMENTS)}({self.given(dims)})")
-            self.known[result] = dims
-        for _ in range(self.random.randint(1, 4)):
-            lines.append(self.loop() if self.random.random() < 0.35 else self.statement(inside=False))
-        return "\n".join(lines)
+ANY = [*WHERE, ("chip v5e", "X=2,Y=2"), ("chip v5p", "X=4,Y=2")]
 
 
 @pytest.mark.parametrize("how", ["forward", "grad", "whole", "remat"])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.randoms(use_true_random=False), st.sampled_from(WHERE), st.sampled_from(["time", "bytes"]))
-@example(Random(3), WHERE[0], "bytes")
-def test_what_is_planned_is_what_the_program_means(how, random, where, objective):
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(ANY), st.sampled_from(["time", "bytes"]), st.data())
+def test_what_is_planned_is_what_the_program_means(how, where, objective, data):
     hardware, mesh = where
-    text = f"{hardware}\n{Drawn(random, [part[0] for part in mesh.split(',')]).program()}"
-    program = shardc.parse(text, mesh=mesh, dims=SIZES, dtype="f32")
+    case = data.draw(mixed_programs(mesh=mesh))
+    program = shardc.parse(f"{hardware}\n{case.text}", mesh=mesh, dims=case.dims, dtype="f32")
     if how != "forward":
         try:
             program = shardc.grad(program, whole=how == "whole", remat=how == "remat")
