@@ -67,6 +67,16 @@ def converted(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
     return wrapped
 
 
+def in_range(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """Whole numbers as devices hold them: past one end of their type they go on from the other."""
+    if dtype.kind is not Kind.INT or dtype.is_wide or dtype.moves:
+        return values
+    ends = np.iinfo(np.dtype(dtype.jax))
+    if ends.min <= np.min(values, initial=0) and np.max(values, initial=0) <= ends.max:
+        return values
+    return converted(values, dtype)
+
+
 def check_count(given: int, names: Sequence[str]) -> None:
     """SHC309 unless there is one array for each name."""
     if given == len(names):

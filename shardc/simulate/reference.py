@@ -17,12 +17,15 @@ from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.program import For, Program, bound_by
 from shardc.ir.scalars import number
-from shardc.simulate.arguments import converted, program_inputs
+from shardc.simulate.arguments import converted, in_range, program_inputs
 from shardc.simulate.blocks import Values
 
 
 def reference(program: Program, wholes: Sequence[Any]) -> list[Values]:
-    """The outputs in the order of `program.outputs`, in int64 for integers and float64 otherwise."""
+    """The outputs in the order of `program.outputs`, in int64 for integers and float64 otherwise.
+
+    Sums and products of integers that their type has no room for go on from its other end, as on devices.
+    """
     known = dict(zip((array.name for array in program.inputs), program_inputs(program, wholes), strict=True))
     with np.errstate(all="ignore"):  # what is not finite is compared, not warned of
         results = list(_done(program, known))
@@ -62,9 +65,10 @@ def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int])
         case Named(operand=operand, dims=dims):
             return contract([_evaluate(operand, known, sizes)], [operand.dims], dims)
         case Product(operands=operands, dims=dims):
-            return contract([_evaluate(o, known, sizes) for o in operands], [o.dims for o in operands], dims)
+            found = contract([_evaluate(o, known, sizes) for o in operands], [o.dims for o in operands], dims)
+            return in_range(found, expr.dtype)
         case Call():
-            return call(expr, [_evaluate(operand, known, sizes) for operand in expr.operands], sizes)
+            return in_range(call(expr, [_evaluate(o, known, sizes) for o in expr.operands], sizes), expr.dtype)
         case _:
             assert_never(expr)
 

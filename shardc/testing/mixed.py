@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shardc.interface.arguments import MeshLike
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Sharding, spell
+from shardc.ir.sharding import spell_dim
 from shardc.testing.strategies import Case, drawn_mesh, shardings
 
 _DIMS, _TRIPS = "BTSDF", "L"  # any of the first may be named as another: they are of one size
@@ -65,11 +65,13 @@ class _Drawn:
         """A new one in any sharding, but over a loop's dim."""
         name = self.fresh(letter)
         self.known[name] = _row(dims) if inside else dims
-        return name + self._lying(dims)
+        return f"{name}[{', '.join(self._lying(dims))}]"
 
-    def _lying(self, dims: _Dims) -> str:
-        whole = self.draw(shardings(self.mesh, len(_row(dims)), unreduced=False))
-        return spell(dims, Sharding(((), *whole.dims)) if dims[:1] == (_TRIPS,) else whole)
+    def _lying(self, dims: _Dims) -> list[str]:
+        """Each dim with its axes."""
+        row = _row(dims)
+        on = dict(zip(row, self.draw(shardings(self.mesh, len(row), unreduced=False)).dims, strict=True))
+        return [spell_dim(dim, on.get(dim, ())) for dim in dims]
 
     # --- programs
 
@@ -117,8 +119,8 @@ class _Drawn:
         """Of some dims how they lie; the rest is left open."""
         if not dims or not self.once_in(3):
             return ""
-        parts = self._lying(dims)[1:-1].split(", ")
-        return f"[{', '.join(f'{dim}_?' if self.once_in(3) else part for dim, part in zip(dims, parts, strict=True))}]"
+        said = [f"{dim}_?" if self.once_in(3) else so for dim, so in zip(dims, self._lying(dims), strict=True)]
+        return f"[{', '.join(said)}]"
 
     def elements(self, name: str, inside: bool) -> _Made:
         return f"{self.one_of(_ELEMENTS)}({name})", self.known[name]

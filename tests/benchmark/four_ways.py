@@ -3,11 +3,11 @@
     python tests/benchmark/four_ways.py --statements 200 --programs 50 --seed 0
     python tests/benchmark/four_ways.py --statements 10000 --programs 1000 --minutes 90     # and how far it came
 
-Statements are drawn by `matmuls` and `reshards`, programs by `programs`, `partial_programs`, `loops` and
-`backward_programs`. Each is planned by bytes, in int32 where all its functions are of integers, else in f32; then it is
-NumPy's meaning on whole arrays, the simulator, `plan.compile()`, the emitted text, and the proof in symbols. Printed
-is how many ended how, and how often each rule and each form was among them. Kinds take turns, so that each has its
-share of what is reached in `--minutes`.
+Statements are drawn by `matmuls` and `reshards`, programs by `programs`, `partial_programs`, `loops`,
+`backward_programs` and `mixed_programs`. Each is planned by bytes, in int32 where all its functions are of integers,
+else in f32; then it is NumPy's meaning on whole arrays, the simulator, `plan.compile()`, the emitted text, and the
+proof in symbols. Printed is how many ended how, and how often each rule and each form was among them. Kinds take
+turns, so that each has its share of what is reached in `--minutes`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import shardc
 from shardc.ir.plan import every_step
 from shardc.lowering.forms import Looped, Lowering
 from shardc.lowering.lower import lower
-from shardc.testing import backward_programs, loops, matmuls, partial_programs, programs, reshards
+from shardc.testing import backward_programs, loops, matmuls, mixed_programs, partial_programs, programs, reshards
 
 STATEMENTS = {"matmuls": matmuls(max_axes=2), "reshards": reshards(max_axes=2)}
 PROGRAMS = {
@@ -35,6 +35,7 @@ PROGRAMS = {
     "partial programs": partial_programs(),
     "loops": loops(),
     "backward programs": backward_programs(),
+    "mixed programs": mixed_programs(max_size=3),
 }
 CLEARED = 100  # cases, after which what JAX compiled is thrown away
 Counts = dict[str, Counter[str]]

@@ -20,6 +20,7 @@ from shardc.ir.collectives import DirectExchange
 from shardc.ir.sharding import Sharding, spell
 from shardc.machines.run import report_of
 from shardc.rules.placements import placements
+from shardc.testing import assert_equal_on_every_device
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
 from traced import called_otherwise
@@ -275,6 +276,29 @@ def test_small_integers_sum_in_int32():
     assert "preferred_element_type=jnp.int32" in plan.source()
     a, b = np.full((24, 32), 100, np.int8), np.full((32, 40), 100, np.int8)
     np.testing.assert_array_equal(plan.compile()(a, b), a.astype(np.int64) @ b.astype(np.int64))
+
+
+LARGE = "square(square(square(square(square(A[I, J_X])))))"  # up to 3^32
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int16", "int8"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"C[I_Y, J] = {LARGE}; D[J_X] = max_I(C)",
+        f"C[I, J_X] = {LARGE} > 0",
+        f"C: int32[I, K]{{U_X}} = {LARGE} · B[J_X, K_Y]; D: int32[I, K_X] = C",
+        "for L { x[I, J_X] = square(x[I, J_X]) + x }",
+    ],
+)
+def test_whole_numbers_that_their_type_has_no_room_for_go_on_from_its_other_end(text, dtype):
+    """What NumPy has in 64 bits is none of what devices hold; such programs were said to differ."""
+    plan, _, _, report = executed(text, TWO, dtype)
+    assert report.verdict.value == "equal", str(report)
+    wholes = simulate.sample_inputs(plan.program, seed=3)
+    wanted, found = simulate.reference(plan.program, wholes), simulate.run(plan.schedule, wholes)
+    for blocks, whole, number in zip(found, wanted, plan.schedule.outputs, strict=True):
+        assert_equal_on_every_device(blocks, whole, plan.schedule.values[number], plan.schedule.mesh)
 
 
 def test_narrow_floats_sum_in_f32():
