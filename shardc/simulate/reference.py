@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from shardc.ir.calls import arguments
-from shardc.ir.expressions import Call, Expr, Named, Product, Use
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.program import For, Program, bound_by
 from shardc.ir.scalars import number
@@ -21,36 +21,37 @@ from shardc.simulate.arguments import converted, in_range, program_inputs
 from shardc.simulate.blocks import Values
 
 
-def reference(program: Program, wholes: Sequence[Any]) -> list[Values]:
+def reference(program: Program, wholes: Sequence[Any], as_held: bool = False) -> list[Values]:
     """The outputs in the order of `program.outputs`, in int64 for integers and float64 otherwise.
 
-    Sums and products of integers that their type has no room for go on from its other end, as on devices.
+    `as_held`, integers that their type has no room for go on from its other end at each operation, as on devices.
     """
     known = dict(zip((array.name for array in program.inputs), program_inputs(program, wholes), strict=True))
     with np.errstate(all="ignore"):  # what is not finite is compared, not warned of
-        results = list(_done(program, known))
+        results = list(_done(program, known, as_held))
     return [results[number] for number in program.outputs]
 
 
-def _done(program: Program, known: dict[str, Values]) -> Iterator[Values]:
+def _done(program: Program, known: dict[str, Values], as_held: bool) -> Iterator[Values]:
     """What the statements bind, in order; `known` has it by name."""
     for statement in program.statements:
         if isinstance(statement, For):
-            known |= _looped(statement, program, known)
+            known |= _looped(statement, program, known, as_held)
         else:
             expr = statement.expr
-            known[statement.name] = contract([_evaluate(expr, known, dict(program.sizes))], [expr.dims], statement.dims)
+            value = _evaluate(expr, known, dict(program.sizes), as_held)
+            known[statement.name] = contract([value], [expr.dims], statement.dims)
         yield from [known[bound.name] for bound in bound_by(statement)]
 
 
-def _looped(loop: For, program: Program, known: dict[str, Values]) -> dict[str, Values]:
+def _looped(loop: For, program: Program, known: dict[str, Values], as_held: bool) -> dict[str, Values]:
     """What is carried as the last trip leaves it, and the rows of all trips."""
     carried = {name: known[name] for name in loop.carried}
     rows: dict[str, list[Values]] = {array.name: [] for array in loop.stacked}
     for turn in loop.turns(program.shape((loop.dim,))[0]):
         here = {name: known[name] for name in loop.fixed} | carried
         here |= {array.name: known[array.name].take(turn, array.dims.index(loop.dim)) for array in loop.scanned}
-        list(_done(program.inside(loop), here))
+        list(_done(program.inside(loop), here, as_held))
         carried = {name: here[name] for name in carried}
         for name in rows:
             rows[name].append(here[name])
@@ -58,19 +59,20 @@ def _looped(loop: For, program: Program, known: dict[str, Values]) -> dict[str, 
     return carried | {array.name: np.stack(rows[array.name], array.dims.index(loop.dim)) for array in loop.stacked}
 
 
-def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int]) -> Values:
+def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int], as_held: bool) -> Values:
+    below = [_evaluate(operand, known, sizes, as_held) for operand in operands(expr)]
     match expr:
         case Use(name=name):
             return known[name]
         case Named(operand=operand, dims=dims):
-            return contract([_evaluate(operand, known, sizes)], [operand.dims], dims)
-        case Product(operands=operands, dims=dims):
-            found = contract([_evaluate(o, known, sizes) for o in operands], [o.dims for o in operands], dims)
-            return in_range(found, expr.dtype)
+            return contract(below, [operand.dims], dims)
+        case Product(operands=factors, dims=dims):
+            found = contract(below, [factor.dims for factor in factors], dims)
         case Call():
-            return in_range(call(expr, [_evaluate(o, known, sizes) for o in expr.operands], sizes), expr.dtype)
+            found = call(expr, below, sizes)
         case _:
             assert_never(expr)
+    return in_range(found, expr.dtype) if as_held else found
 
 
 def contract(operands: Sequence[Values], names: Sequence[tuple[str, ...]], wanted: tuple[str, ...]) -> Values:
