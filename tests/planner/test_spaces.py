@@ -73,7 +73,7 @@ def forced(monkeypatch, strays):
     def chosen(program, pool):
         first, asked = spaces._first_names(program), list(spaces._asked(program))
         nowhere = tuple(axis for axis in pool if axis not in program.axes_written)
-        return Spaces(spaces._homes(asked, first), nowhere, first, spaces._exactly(asked, first), strays)
+        return Spaces(spaces._homes(asked, first), nowhere, first, spaces._exactly(asked, first, pool), strays)
 
     monkeypatch.setattr(whole, "spaces_of", chosen)
 
@@ -149,6 +149,16 @@ def test_a_layer_and_its_gradients_are_planned_as_one_on_three_axes():
 
 
 IDLE = "T[I_X, K] = A[I_X, J] · B[J, K]; U[I_X, L] = relu(T) · C[K, L]; S[I_X, M] = relu(U) · E[L, M]"
+
+
+@pytest.mark.parametrize("written", ["I_{Y,X}, K_?", "I_?, K_{W,Z}"])
+def test_axes_of_a_dim_in_another_order_are_looked_at_where_other_dims_are_open(written, monkeypatch):
+    """Spaces have them in one order; such a program was planned statement after statement."""
+    monkeypatch.setattr(spaces, "MOST_SHARDINGS", 200)
+    text = f"T[{written}] = A[I_{{X,Y}}, J] · B[J_Y, K_{{Z,W}}]; S[I, M] = relu(T) · C[K, M]; R[I_{{X,Y}}, M] = S"
+    plan = shardc.plan(text, mesh="X=2,Y=2,Z=2,W=2", dims=dict.fromkeys("IJKM", 64), objective="bytes")
+    assert any("over shardings with axes on dims that are written with them" in note for note in plan.notes)
+    assert plan.prove().holds is not False
 
 
 def test_what_the_text_says_of_an_array_on_the_way_it_says_of_the_axes_that_it_names():

@@ -97,7 +97,7 @@ def spaces_of(program: Program, pool: Axes) -> Spaces | None:
         return None
     arrays = [*(array.dims for array in program.inputs), *chain(*every)]
     asked = list(_asked(program))
-    homes, exactly = _homes(asked, first), _exactly(asked, first)
+    homes, exactly = _homes(asked, first), _exactly(asked, first, pool)
     nowhere = tuple(axis for axis in pool if axis not in program.axes_written)
     for strays in (None, *STRAYS):
         found = Spaces(homes, nowhere, first, exactly, strays)
@@ -187,9 +187,18 @@ def _homes(asked: list[_Asked], first: Mapping[str, str]) -> dict[str, Axes]:
     return {dim: tuple(axes) for dim, axes in found.items()}
 
 
-def _exactly(asked: list[_Asked], first: Mapping[str, str]) -> dict[Dims, tuple[Sharding, ...]]:
+def _exactly(asked: list[_Asked], first: Mapping[str, str], pool: Axes) -> dict[Dims, tuple[Sharding, ...]]:
+    """What the text asks for: spaces have the axes of a dim in one order."""
     found: dict[Dims, dict[Sharding, None]] = {}
     for dims, pattern in asked:
-        if pattern.exact is not None:
-            found.setdefault(tuple(first[dim] for dim in dims), {})[pattern.exact] = None
+        if any(pattern.dims) or pattern.exact is not None:
+            found.setdefault(tuple(first[dim] for dim in dims), {}).update(dict.fromkeys(_completed(pattern, pool)))
     return {dims: tuple(every) for dims, every in found.items()}
+
+
+def _completed(pattern: Pattern, pool: Axes) -> Iterator[Sharding]:
+    """What a pattern asks for, with nothing where it leaves a dim open, or with one axis on one of these."""
+    whole = Sharding(tuple(axes or () for axes in pattern.dims), pattern.unreduced)
+    yield whole
+    for place in (place for place, axes in enumerate(pattern.dims) if axes is None):
+        yield from (whole.with_dim(place, (axis,)) for axis in pool if axis not in whole.used)
