@@ -22,7 +22,7 @@ _MOST_STATEMENTS = 4  # after the first two; in a loop one fewer
 _T = TypeVar("_T")
 _Dims = tuple[str, ...]
 _Made = tuple[str, _Dims]  # an expression of an array, and its dims
-_Kind = Callable[[str, bool], _Made | None]
+_Kind = Callable[[str, bool], _Made]
 
 
 @st.composite
@@ -108,9 +108,12 @@ class _Drawn:
 
     def statement(self, inside: bool) -> str:
         """Where it lies is said of some."""
-        kinds: list[_Kind] = [self.elements, self.product, self.sums, self.over, self.named_anew, self.masked]
-        made = self.one_of(kinds)(name := self.one_of(sorted(self.known)), inside) or self.elements(name, inside)
-        expr, dims = made
+        name = self.one_of(sorted(self.known))
+        kinds: list[_Kind] = [self.elements, self.sums]
+        kinds += [self.product, self.over] if self.known[name] else []
+        kinds += [self.named_anew] if _row(self.known[name]) else []
+        kinds += [self.masked] if len(self.known[name]) > 1 else []
+        expr, dims = self.one_of(kinds)(name, inside)
         result = self.fresh("t")
         self.known[result] = dims
         return f"{result}{self._asked(dims)} = {expr}"
@@ -125,47 +128,43 @@ class _Drawn:
     def elements(self, name: str, inside: bool) -> _Made:
         return f"{self.one_of(_ELEMENTS)}({name})", self.known[name]
 
-    def product(self, name: str, inside: bool) -> _Made | None:
+    def product(self, name: str, inside: bool) -> _Made:
+        """Of the sum over one of its dims, with what is there or with a new one."""
         own = self.known[name]
-        if not own:
-            return None
         dim = self.one_of(own)
-        others = [one for one in sorted(self.known) if dim in self.known[one] and one != name]
+        others = [one for one in sorted(self.known) if dim in self.known[one] and one != name and self._fits(one, own)]
         if others and self.once_in(2):
             other = written = self.one_of(others)
         else:
-            more = self.draw(st.lists(st.sampled_from(_DIMS), max_size=_MOST_DIMS - 1, unique=True))
+            room = _MOST_DIMS - len(own) + 1
+            more = self.draw(st.lists(st.sampled_from(_DIMS), max_size=room, unique=True))
             dims = tuple(dict.fromkeys([dim, *more]))
             scanned = inside and self.once_in(2)
             written = self.array("W", (_TRIPS, *dims) if scanned else dims, inside)
             other = written.partition("[")[0]
         left = tuple(dict.fromkeys(one for one in own + self.known[other] if one != dim))
-        return (f"{name} ·_{dim} {written}", left) if len(left) <= _MOST_DIMS else None
+        return f"{name} ·_{dim} {written}", left
+
+    def _fits(self, other: str, own: _Dims) -> bool:
+        return len({*own, *self.known[other]}) <= _MOST_DIMS + 1
 
     def sums(self, name: str, inside: bool) -> _Made:
         smaller = [one for one in sorted(self.known) if set(self.known[one]) <= set(self.known[name])]
         return f"{name} {self.one_of('+-⊙')} {self.one_of(smaller)}", self.known[name]
 
-    def over(self, name: str, inside: bool) -> _Made | None:
+    def over(self, name: str, inside: bool) -> _Made:
         own = self.known[name]
-        if not own:
-            return None
         dim, function = self.one_of(own), self.one_of(_OVER_DIMS)
         return f"{function}_{dim}({name})", own if function == "softmax" else tuple(one for one in own if one != dim)
 
-    def named_anew(self, name: str, inside: bool) -> _Made | None:
+    def named_anew(self, name: str, inside: bool) -> _Made:
         own = self.known[name]
-        places, others = _row(own), [dim for dim in _DIMS if dim not in own]
-        if not places or not others:
-            return None
-        before, after = self.one_of(places), self.one_of(others)
+        before, after = self.one_of(_row(own)), self.one_of([dim for dim in _DIMS if dim not in own])
         dims = tuple(after if dim == before else dim for dim in own)
         use = f"{name}[{', '.join(f'{dim}_?' for dim in dims)}]"
         return (f"{self.one_of(_ELEMENTS)}({use})" if self.once_in(2) else use), dims
 
-    def masked(self, name: str, inside: bool) -> _Made | None:
-        if len(self.known[name]) < 2:
-            return None
+    def masked(self, name: str, inside: bool) -> _Made:
         one, other = self.draw(st.permutations(self.known[name]))[:2]
         return f"where(index_{one} >= index_{other}, {name}, 0)", self.known[name]
 

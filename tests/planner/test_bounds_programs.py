@@ -13,7 +13,7 @@ from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner.bounds.bound import ZERO_AT_ZERO
-from shardc.testing import Case, backward_programs, loops, partial_programs, programs, shardings
+from shardc.testing import Case, backward_programs, loops, mixed_programs, partial_programs, programs, shardings
 from shardc.testing.oracles import all_shardings, matmul_oracle, shortest_path_oracle
 
 SMALL = ({"X": 2}, {"X": 4}, {"X": 2, "Y": 2})
@@ -172,7 +172,7 @@ def check_drawn(case):
     assert 0 <= plan.bound.wire_bytes <= plan.cost.wire_bytes
 
 
-DRAWN = st.one_of(programs(), partial_programs(), loops(), backward_programs())
+DRAWN = st.one_of(programs(), partial_programs(), loops(), backward_programs(), mixed_programs())
 
 
 @settings(max_examples=25, deadline=None)

@@ -15,8 +15,7 @@ from shardc.ir.mesh import Mesh
 from shardc.planner.program.written import written_schedule
 from shardc.report.table import describe
 from shardc.rules.written import goal
-from shardc.testing import programs, shardings
-from shardc.testing.drawn_loops import loops
+from shardc.testing import loops, mixed_programs, programs, shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from meaning import assert_means_the_program
@@ -52,7 +51,7 @@ def test_a_statement_as_the_books_do_it(text, steps):
 
 
 @settings(max_examples=30)
-@given(st.one_of(programs(), loops()))
+@given(st.one_of(programs(), loops(), mixed_programs()))
 def test_as_written_is_the_program(case):
     """On every device, loops' bodies included; the rules may lead nowhere, but seldom."""
     program = shardc.parse(case.text, mesh=dict(case.mesh.axes), dims=case.dims, dtype="f64")
@@ -81,7 +80,7 @@ def test_what_a_pattern_asks_for_has_each_axis_once_and_keeps_what_it_may(data):
 @given(data=st.data())
 def test_no_plan_is_dearer_than_as_written(objective, data):
     """A planner that misses what one would write down is caught here, loops' bodies included."""
-    case = data.draw(st.one_of(programs(), loops()))
+    case = data.draw(st.one_of(programs(), loops(), mixed_programs()))
     plan = shardc.plan(case.text, mesh=dict(case.mesh.axes), dims=case.dims, objective=objective)
     written = plan._view.written
     if written is None:

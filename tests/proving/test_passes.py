@@ -21,7 +21,7 @@ from shardc.lowering.together import candidates, may_be_cut
 from shardc.pipeline import codes_of, wrong_after
 from shardc.proving.calls import Fault
 from shardc.proving.passes import InSmall, wrong_of_code, wrong_of_forms, wrong_of_plan, wrong_of_program
-from shardc.testing import backward_programs, loops, matmuls, partial_programs, programs, reshards
+from shardc.testing import backward_programs, loops, matmuls, mixed_programs, partial_programs, programs, reshards
 
 ROWS, COLUMNS = "A[I, J_X] · B[J_X, K] → C[I_X, K]", "A[I, J_X] · B[J_X, K] → C[I, K_X]"
 VECTOR = "A[I, J_X] · B[J_X] → C[I_X]"
@@ -79,7 +79,7 @@ OTHER = {SUM: MAX, MAX: SUM, MIN: MAX}
 SETTINGS = settings(
     max_examples=3, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
-DRAWN = [matmuls(), programs(), reshards(), partial_programs(), loops(), backward_programs()]
+DRAWN = [matmuls(), programs(), reshards(), partial_programs(), loops(), backward_programs(), mixed_programs()]
 
 
 def planned(text, slice_, dims):

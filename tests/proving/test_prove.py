@@ -32,13 +32,13 @@ from shardc.proving.functions import applied
 from shardc.proving.meaning import drawn as symbols
 from shardc.proving.reduced import reduced
 from shardc.proving.tensors import Tensor
-from shardc.testing import backward_programs, loops, matmuls, partial_programs, programs, reshards
+from shardc.testing import backward_programs, loops, matmuls, mixed_programs, partial_programs, programs, reshards
 
 SETTINGS = settings(
     max_examples=8, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 ROOT = Path(__file__).parents[2]
-DRAWN = [matmuls(), programs(), reshards(), partial_programs(), loops(), backward_programs()]
+DRAWN = [matmuls(), programs(), reshards(), partial_programs(), loops(), backward_programs(), mixed_programs()]
 
 
 def planned(text, mesh, **options):

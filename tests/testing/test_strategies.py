@@ -31,6 +31,7 @@ from shardc.testing import (
     loops,
     matmuls,
     meshes,
+    mixed_programs,
     partial_programs,
     paths,
     programs,
@@ -195,6 +196,7 @@ EVERY = {
     "programs": programs,
     "loops": loops,
     "backward_programs": backward_programs,
+    "mixed_programs": mixed_programs,
     "partial_programs": partial_programs,
 }
 TWO = Mesh.of({"data": 1, "model": 2})
@@ -224,7 +226,7 @@ def planned(case):
         shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
 
 
-@pytest.mark.parametrize("name", ["matmuls", "programs", "reshards", "paths", "partial_programs"])
+@pytest.mark.parametrize("name", ["matmuls", "programs", "reshards", "paths", "partial_programs", "mixed_programs"])
 def test_on_one_device_everything_is_valid_and_shrinks(name):
     most = "max_devices" if name == "partial_programs" else "max_size"
     for case in drawn(EVERY[name](**{most: 1}), 15):
@@ -314,3 +316,15 @@ def test_every_rule_and_every_form_is_drawn():
     seldom = shardc.plan("A[I_X, J] → A[I_Y, J]", mesh="X=3,Y=3", dims="I=48,J=8", objective="bytes")
     forms.update(map(type, lower(seldom.schedule).forms))  # axes of one size, and one idle
     assert set(forms) == {*get_args(Form)}, forms
+
+
+def test_every_kind_of_statement_is_in_mixed_programs_in_loops_and_around_them():
+    """A product, a function, a sum, a reduction, a mask and a dim named anew; what is carried, scanned and stacked."""
+    texts = [case.text for case in drawn(mixed_programs(), 300)]
+    inside = [body for text in texts for body in re.findall(r"\{ (.*) \}", text)]
+    outside = [re.sub(r"\{ .* \}", "", text) for text in texts]
+    for kind in (r"·_", r"sin\(", r" [+-] ", r"max_", r"where\(index_", r"\w\d\[[^]]*_\?\]$"):
+        for where in (inside, outside):
+            found = [text for text in where if re.search(kind, text.replace("; ", "\n"), re.MULTILINE)]
+            assert len(found) >= 3, (kind, where is inside)
+    assert all("S" in body for body in inside) and sum("0.5 ⊙" in body for body in inside) >= 3

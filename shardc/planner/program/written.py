@@ -225,7 +225,10 @@ class _Writer:
         rows = [self._rows(array.name, array.dims, loop.dim) for array in loop.scanned]
         outside = [*(self.held[name][-1] for name in loop.fixed), *carried]
         given = [replace(self.builder.values[v], name=a.name) for v, a in zip(outside, loop.takes, strict=False)]
-        scanned = [row_of(self.builder.values[value]) for value in rows]
+        scanned = [
+            replace(row_of(self.builder.values[value]), name=array.name)  # which may be another's, dims named anew
+            for value, array in zip(rows, loop.scanned, strict=True)
+        ]
         body = _Writer(self.problem.within(program.inside(loop)), [*given, *scanned])
         body.write()
         for name, value in zip(loop.carried, carried, strict=True):
