@@ -212,9 +212,9 @@ class FactorGraph:
             found.bases, found.partial = [carried[array.name]], self._partial(outer, array.name in sums)
         else:
             dims = next(scanned.dims for scanned in loop.scanned if scanned.name == array.name)
-            if len(array.dims) < 2 and found.search.total_bytes <= LATENT and not outer.is_everywhere:
-                self._keep(outer, Pattern.free(len(array.dims)).along(dims.index(loop.dim)))
             whole = self.nodes.with_all_of(loop.dim, outer, dims)
+            if len(array.dims) < 2 and found.search.total_bytes <= LATENT and not outer.is_everywhere:
+                whole.append(self._keep(outer, Pattern.free(len(array.dims)).along(dims.index(loop.dim))))
             found.bases = [self.nodes.rows((outer, dims), base, found, loop.dim) for base in whole]
         found.bases = [replace(base, times=self._times) for base in found.bases]
         return found
@@ -340,10 +340,11 @@ class FactorGraph:
             entity.asked[place] = point
         return entity.asked[place]
 
-    def _keep(self, entity: Entity, pattern: Pattern | None = None) -> None:
+    def _keep(self, entity: Entity, pattern: Pattern | None = None) -> Lying:
         """A copy, for this use and later ones; for a loop one of which each device has all rows."""
         wanted = Pattern.free(len(entity.dims)) if pattern is None else pattern
         copy = self.nodes.lying(entity, wanted, entity.times, with_sums=pattern is None)
         self.nodes.move(entity, entity.sources, copy)
         entity.copy = copy
         self.lines.append(kept(entity, copy, self._now, self._taken))
+        return copy

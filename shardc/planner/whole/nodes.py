@@ -150,8 +150,7 @@ class Nodes:
         """Where each device has all of a dim of an array with these dims; brought there, where by the text none has."""
         place = dims.index(dim)
         shardings = [entity.search.graph.shardings[number] for number in entity.states.numbers]
-        kept = [] if entity.copy is None else [entity.copy]
-        found = [base for base in (*entity.bases, *kept) if any(not shardings[at].dims[place] for at in base.places)]
+        found = [base for base in entity.bases if any(not shardings[at].dims[place] for at in base.places)]
         if not found:
             found.append(self.lying(entity, Pattern.free(len(dims) - 1).along(place), entity.times))
             self.move(entity, entity.sources, found[0])
