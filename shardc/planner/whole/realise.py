@@ -176,6 +176,9 @@ def _named(values: Sequence[Array], copies: Mapping[str, str]) -> tuple[Array, .
     return tuple(replace(array, name=copies.get(array.name, array.name)) for array in values)
 
 
+_NOTHING = Block((), (), (), ())
+
+
 @dataclass(frozen=True, slots=True)
 class _Teller:
     """What the statements as written are told by."""
@@ -193,7 +196,9 @@ class _Teller:
         found = list[PlannedStatement | PlannedLoop]()
         for number, each in enumerate(written):
             parts = [at for at, own in enumerate(told) if own.number == number]
-            if isinstance(each, For):
+            if isinstance(each, For) and not parts:  # it leads to no output
+                found.append(PlannedLoop(each.text, self.statements(each.body, (), _NOTHING, ())))
+            elif isinstance(each, For):
                 found.append(self._loop(each, parts[-1], planned, block, told))  # rows are brought before
             else:
                 found.append(self._statement(each, parts, planned, block))
@@ -210,7 +215,7 @@ class _Teller:
         own = planned[part]
         assert isinstance(own, PlannedLoop)
         bodies = (step.op.body for step in block.steps if step.statement == part and isinstance(step.op, Loop))
-        body = next(bodies, Block((), (), (), ()))  # of no steps, if nothing that is left is needed
+        body = next(bodies, _NOTHING)  # of no steps, if nothing that is left is needed
         return PlannedLoop(loop.text, self.statements(loop.body, own.statements, body, told[part].inside))
 
     def _statement(

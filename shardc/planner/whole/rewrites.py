@@ -9,7 +9,7 @@ A statement that only binds what one later product uses is told as one with noth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
@@ -39,7 +39,10 @@ class Rewritten:
 
     @classmethod
     def of(cls, program: Program) -> Rewritten:
-        return cls(program, _as_they_are(program.statements))
+        """Without statements that lead to no output: they are not done, and have no price."""
+        needed, told = _needed(program), _as_they_are(program.statements)
+        live = replace(program, statements=tuple(program.statements[number] for number in needed))
+        return cls(live, tuple(told[number] for number in needed))
 
     def at(self, path: StatementPath) -> int | None:
         """The place of a statement as written; None if it is made in another."""
@@ -59,6 +62,26 @@ class Rewritten:
         statements[number] = replace(loop, body=body.program.statements)
         told[number] = replace(told[number], inside=body.told)
         return Rewritten(replace(self.program, statements=tuple(statements)), tuple(told))
+
+
+def _needed(program: Program) -> list[int]:
+    """The numbers of the statements that lead to an output, and of all that read an input that these do not."""
+    ends = {number for number, _ in program.leaving}
+    read = {name for number in _leading(program, ends) for name in read_by(program.statements[number])}
+    placed = {array.name for array in program.inputs} - read  # by these alone
+    others = {number for number, each in enumerate(program.statements) if not placed.isdisjoint(read_by(each))}
+    return sorted(_leading(program, ends | others))
+
+
+def _leading(program: Program, to: Collection[int]) -> set[int]:
+    """These statements, and those that lead to them."""
+    found, wanted = set[int](), set[str]()
+    for number, each in reversed([*enumerate(program.statements)]):
+        bound = {made.name for made in bound_by(each)}
+        if number in to or not wanted.isdisjoint(bound):
+            found.add(number)
+            wanted = wanted - bound | set(read_by(each))
+    return found
 
 
 def _as_they_are(statements: tuple[Statement | For, ...]) -> tuple[Told, ...]:
