@@ -260,13 +260,12 @@ class PartialPlan:
         environment, sources = Environment(tuple(builder.values), before.held, before.alike), dict(self.sources)
         for step in builder.steps[len(self.steps) :]:
             moved = step.operands[0] if step.is_collective or isinstance(step.op, Reshape) else None
-            if (
-                moved is not None and builder.values[moved].sharding.reduction == SUM
-            ):  # the largest of parts is no array
-                after = step.result
-                source = sources[after] = sources.get(moved, moved)
-                if builder.values[after].dims == builder.values[source].dims:  # not in digits
-                    environment = environment.same(source, after)
+            if moved is None or builder.values[moved].sharding.reduction != SUM:  # the largest of parts is no array
+                continue
+            after = step.result
+            source = sources[after] = sources.get(moved, moved)
+            if builder.values[after].dims == builder.values[source].dims:  # not in digits
+                environment = environment.same(source, after)
         for name, value in builder.chosen.items():
             environment = environment.holding_first(name, value)
         return replace(
