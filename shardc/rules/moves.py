@@ -110,9 +110,10 @@ def exchange(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Mo
 
 
 def _permute(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> CollectivePermute:
-    """Over all axes of the dims that change."""
+    """Over all axes of the dims that change; over none where only axes of one device stand in another order."""
     changed = {axis for old, new in zip(before, dims, strict=True) if old != new for axis in old + new}
-    return CollectivePermute(mesh.ordered(changed), dims)
+    stays = not moved(tails(before, dims, mesh), mesh)
+    return CollectivePermute(() if stays else mesh.ordered(changed), dims)
 
 
 def reductions(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:

@@ -238,6 +238,8 @@ class _Writer:
                 return self._reduced(step, axes, reduction, value)
             case AllToAll(axes, source, dim):
                 return exchange(value, axes, source, dim)
+            case CollectivePermute(axes=()):  # only axes of one device stand in another order
+                return value
             case CollectivePermute():
                 return permute(value, op.axes, axes_moved(op, self._before(step)), self.mesh)
             case Slice(axes, dim):
@@ -280,12 +282,14 @@ class _Writer:
         return Name(self.names[value])
 
     def _lines(self, step: Step, *exprs: Expr | Code) -> list[Code]:
-        """Expressions after the first read the one before, under the result's name. What is code stays as it is."""
+        """Expressions after the first read the one before, under the result's name. What is code stays as it is, and
+        what has that name already needs no line."""
         target = self.names[step.result]
         comments = [""] * (len(exprs) - 1) + [str(self.schedule.values[step.result])]
         return [
             expr if isinstance(expr, Line | Scan | Turns) else Line(target, renamed(expr, "", target), comment)
             for expr, comment in zip(exprs, comments, strict=True)
+            if expr != Name(target)
         ]
 
 
