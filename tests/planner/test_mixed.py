@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import shardc
 from shardc.errors import ShardcError
-from shardc.testing import mixed_programs
+from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import spell
+from shardc.testing import all_shardings, matmuls, mixed_programs, reshards
 
 WHERE = [("topology v5e:2x4", "X=2,Y=4"), ("topology v5e:2x4", "X=8"), ("topology v5p:2x2x2", "X=2,Y=2,Z=2")]
 ANY = [*WHERE, ("chip v5e", "X=2,Y=2"), ("chip v5p", "X=4,Y=2")]
@@ -56,7 +59,7 @@ def test_what_is_reduced_over_a_sharded_dim_is_read_by_all_that_follows(reduced,
 
 def freed(text: str) -> str:
     """The same with every array that a statement makes left to the planner: `t1[S, D_X] =` as `t1[S_?, D_?] =`."""
-    free = partial(re.sub, r"([A-Z])(_(\{[^}]*\}|\?|[A-Z]))?", r"\1_?")
+    free = partial(re.sub, r"([A-Z])(_(\{[^}]*\}|\?|[A-Z]+))?", r"\1_?")
     return re.sub(r"\b(t\d+)\[([^\]]*)\] =", lambda made: f"{made[1]}[{free(made[2])}] =", text)
 
 
@@ -94,3 +97,57 @@ def test_what_is_left_to_the_planner_is_no_dearer_than_what_is_stated(name):
         assert free.time_s <= stated.time_s * (1 + 1e-9)
     else:
         assert free.wire_bytes <= stated.wire_bytes
+
+
+def without(axes: set[str], text: str) -> str:
+    """The same, sharded over none of these."""
+
+    def kept(subscript: re.Match[str]) -> str:
+        left = "".join(axis for axis in subscript[1] if axis not in axes)
+        return f"_{left}" if left else ""
+
+    return re.sub(r"_([XYZ]+)\b", kept, text).replace("{U}", "")
+
+
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_an_axis_of_one_device_may_be_left_out(objective, data):
+    """Wherever it stands: `A[I_XY]` of X=1 lies as `A[I_YX]` and as `A[I_Y]`, and nothing moves from one to another.
+
+    Results on the way are left open: what the text says of these is not kept where nothing reads them there.
+    """
+    sizes = data.draw(st.permutations([1, 2, data.draw(st.sampled_from([1, 2, 3]))]))
+    mesh = dict(zip("XYZ", sizes, strict=True))
+    case = data.draw(st.one_of(mixed_programs(mesh=mesh), reshards(mesh=mesh), matmuls(mesh=mesh)))
+    text = freed(case.text)
+    alone = {axis for axis, size in mesh.items() if size == 1}
+    assume(not any(alone.intersection(axes) for axes in re.findall(r"U_([XYZ]+)", text)))  # one copy is made a sum
+    prices = [
+        shardc.plan(text, mesh=on, dims=case.dims, dtype="f32", chip="v5e", objective=objective).cost
+        for text, on in (
+            (text, mesh),
+            (without(alone, text), {axis: size for axis, size in mesh.items() if axis not in alone}),
+        )
+    ]
+    if objective == "time":
+        assert prices[0].time_s == pytest.approx(prices[1].time_s, rel=1e-9)
+    else:
+        assert prices[0].wire_bytes == prices[1].wire_bytes
+
+
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+def test_no_reshard_moves_anything_for_an_axis_of_one_device(objective):
+    """From every sharding of two dims to every other: as much as without the axis, and nothing is sent to itself."""
+    mesh = Mesh.of({"X": 1, "Y": 2})
+    every = [spell("IJ", each) for each in all_shardings(mesh, 2) if not each.unreduced]
+    for before, after in product(every, every):
+        costs = [
+            shardc.plan(f"A{one} → A{other}", mesh=on, dims={"I": 4, "J": 4}, dtype="f32", objective=objective)
+            for one, other, on in (
+                (before, after, "X=1,Y=2"),
+                (without({"X"}, before), without({"X"}, after), "Y=2"),
+            )
+        ]
+        assert costs[0].cost == costs[1].cost, (before, after)
+        assert "(0, 0), (1, 1)" not in costs[0].source(), (before, after)
