@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import assert_never
 
 from shardc.cost import formulas
 from shardc.cost.model import CostModel
+from shardc.ir.mesh import Mesh
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Laid
+from shardc.lowering.tiles import LANES, up
 from shardc.lowering.tpu import on_chip
 
+_AS_WIDE = 2  # bytes of an element, by which copies were measured
 
-def lanes_cost(array: Array, model: CostModel) -> StepCost:
+
+def laid_cost(laid: Laid, array: Array, model: CostModel, beside: int) -> StepCost:
+    """Of a block that lies on the chip beside so many bytes, if there is room; of a share as a piece; or of pieces laid
+    along its last dim."""
+    match laid:
+        case Laid.WHOLE:
+            return copy_cost(array, model, beside)
+        case Laid.PIECES:
+            return _share_cost(array, model)
+        case Laid.LANES:
+            return _lanes_cost(array, model)
+        case _:
+            assert_never(laid)
+
+
+def _lanes_cost(array: Array, model: CostModel) -> StepCost:
     """Of laying pieces of a block anew along its last dim, in memory."""
     far, _ = model.alone.laid_s_per_byte(Laid.LANES)
     spelled = partial("{} / W_lanes".format, formulas.local_bytes(array))
@@ -27,3 +46,26 @@ def copy_cost(array: Array, model: CostModel, beside: int | None = None) -> Step
     size = array.local_bytes(model.mesh)
     room = max(0, on_chip(model.target) - (size if beside is None else beside))
     return StepCost(0, 0, model.alone.copy_s(size, room), partial(model.alone.copy_formula, array, size, room))
+
+
+def lies_in_lanes(array: Array, mesh: Mesh) -> bool:
+    """Whether the rows of a block fill lanes; of narrower ones another dim does."""
+    return array.local_shape(mesh)[-1] >= LANES
+
+
+def is_ragged(array: Array, mesh: Mesh) -> bool:
+    """Whether the rows of a block are no whole tiles."""
+    shape = array.local_shape(mesh)
+    return len(shape) > 1 and shape[-1] % LANES != 0
+
+
+def _share_cost(array: Array, model: CostModel) -> StepCost:
+    """Of cutting out a share whose rows are no whole tiles, by an instruction of its own, which writes whole tiles in
+    memory. It takes as long for each element, of whatever type."""
+    if model.alone.measured is None:
+        return StepCost()
+    lanes = array.local_shape(model.mesh)[-1]
+    times = up(lanes, LANES) / lanes * _AS_WIDE / array.dtype.bytes
+    size = round(array.local_bytes(model.mesh) * times)
+    spelled = partial(formulas.longer, model.alone.copy_formula(array, size, 0), times)
+    return StepCost(0, 0, model.alone.copy_s(size, 0), spelled)

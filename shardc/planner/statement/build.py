@@ -8,7 +8,7 @@ from typing import assert_never
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
-from shardc.cost.copied import copy_cost, lanes_cost
+from shardc.cost.copied import copy_cost, laid_cost
 from shardc.cost.model import CostModel
 from shardc.cost.sums import move_cost
 from shardc.ir.collectives import (
@@ -30,7 +30,7 @@ from shardc.lowering.timed import writes_after
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem, Seen, StepKey, is_done_again, key_of
-from shardc.planner.statement.copies import copied, waiting
+from shardc.planner.statement.copies import copied, reads_share, waiting
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
@@ -145,7 +145,7 @@ class Builder:
         whole = next((v.dims for v in self.values if v.name == array.name and known.issuperset(v.dims)), array.dims)
         told, model = replace(array, dims=whole), self.problem.model  # its formula names no digits
         beside = sum(self.values[value].local_bytes(model.mesh) for value in step.operands if value in self._made)
-        copy = lanes_cost(told, model) if laid is Laid.LANES else copy_cost(told, model, beside)
+        copy = laid_cost(laid, told, model, beside)
         cost, written = formulas.one_after_another(step.cost, copy), step.cost.as_written
         if written is not None:
             cost = replace(cost, as_written=formulas.one_after_another(written, copy))
@@ -184,7 +184,8 @@ class Builder:
             cost = self.function_cost(expr, values[0]) if values else StepCost()
         else:
             arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
-            cost = self._elements_cost(expr, arrays, result, streams)
+            is_bare = streams.bare and not reads_share(self.steps, values, self.values, self.problem.mesh)
+            cost = self._elements_cost(expr, arrays, result, streams._replace(bare=is_bare))
         return self.append(op, values, result, cost, Rule(), seen)
 
     def _elements_cost(self, expr: Call, read: list[Array], written: Array, streams: Streams) -> StepCost:

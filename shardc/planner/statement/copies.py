@@ -3,6 +3,7 @@
 C[I, K] = AllGather_X C[I_X, K]; return C                a collective's result is copied to become an output
 B[I_X, J] = AllToAll_X A[I, J_X]; return B       an input is brought into pieces, and its result laid from them
 A[I_X] = Slice_X A[I]; A[I_X, J] = AllGather_Y …         a share is cut out, unless what reads it computes
+A[I, J_X] = Slice_X A[I, J]                              and where its rows are no whole tiles
 A[I0, I1, J] = AllGather_X A[I0, I1_X, J]; A[I, J] = …   the digit gathered lies above I0, and joined is laid anew
 B[J, K] = AllGather_X B[J_X, K]; C[I, K] = A · B         the smaller operand is not brought to the chip beforehand
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
+from shardc.cost.copied import is_ragged, lies_in_lanes
 from shardc.cost.model import CostModel
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
@@ -43,12 +45,29 @@ def copied(
     for place, step in enumerate(new, first):
         if made.isdisjoint(step.operands) and of_input(step.op, values[step.result], place == leaves, target):
             yield place, Laid.LANES
-        if place != leaves and (_is_cut_out(new, step) or _is_laid_anew(new, step, values, target)):
+        if is_ragged_share(step, values, target.mesh):
+            yield place, Laid.PIECES
+        elif place != leaves and (_is_cut_out(new, step) or _is_laid_anew(new, step, values, target)):
             yield place, Laid.WHOLE
     if leaves is not None:  # by a loop nothing is copied, however many it leaves
         left = values[steps[leaves].results[0]]
         if model.leaves_output_apart(steps[leaves].op, len(left.dims)):
             yield leaves, Laid.WHOLE
+
+
+def reads_share(steps: Steps, read: Sequence[ValueNumber], values: Sequence[Array], mesh: Mesh) -> bool:
+    """Whether some operand is a share of what is there, which is cut out as it is read: what reads it is then no single
+    instruction."""
+    cut = (step for step in steps if step.op.facts.kind is Kind.SLICE and not is_ragged_share(step, values, mesh))
+    shares = {step.result for step in cut}
+    return not shares.isdisjoint(read)
+
+
+def is_ragged_share(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
+    """A Slice along the last dim, of rows that lie in whole lanes, to rows that do not."""
+    if step.op.facts.kind is not Kind.SLICE or step.op.on != (len(values[step.result].dims) - 1,):
+        return False
+    return lies_in_lanes(values[step.operands[0]], mesh) and is_ragged(values[step.result], mesh)
 
 
 def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
