@@ -3,12 +3,13 @@
 A[I_X] of A[M, I_X]                     cut out of the whole, where a collective reads it
 C[M, I_X] of C[I_X]                     copied to its place, where a collective leaves it, however small
 for -M { C[M, I_X] = … }                C is filled before, each row as it is written once more
+for M { C[M, I_X] = x; x[I_X] = … }     no step leaves x as it was: it is read, and written to its place
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from shardc.cost import formulas
@@ -16,7 +17,7 @@ from shardc.cost.alone import Amount
 from shardc.cost.copied import copy_cost
 from shardc.cost.model import CostModel
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Loop, Step, StepCost, ValueNumber
+from shardc.ir.plan import Block, Loop, Step, StepCost, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import fills_before
 
@@ -33,12 +34,13 @@ class Rows:
     scanned: Collection[ValueNumber] = ()
     stacked: Collection[ValueNumber] = ()
     filled: bool = False
+    passed: Mapping[ValueNumber, Sequence[ValueNumber]] = field(default_factory=dict)  # by what is left beside them
 
     @classmethod
     def of(cls, loop: Loop, model: CostModel) -> Rows:
         body, filled = loop.body, fills_before(loop.down, model.target)
         scanned, stacked = body.inputs[loop.fixed + loop.carried :], body.outputs[loop.carried :]
-        return cls(body.values, model, scanned, stacked, filled)
+        return cls(body.values, model, scanned, stacked, filled, _passed_beside(body, stacked))
 
     def cost(self, step: Step, cost: StepCost) -> StepCost:
         """Of a step that costs so much but for rows."""
@@ -48,6 +50,8 @@ class Rows:
 
     def _more(self, step: Step) -> Iterator[StepCost]:
         kind = step.op.facts.kind
+        if self.model.alone.measured is not None:
+            yield from (self._passed(self.values[value]) for value in self.passed.get(step.results[0], ()))
         if kind in _READS_WHOLE and step.operands[0] in self.scanned:
             yield self._written(self.values[step.operands[0]])
         for value in step.results:
@@ -57,6 +61,12 @@ class Rows:
                 yield self._farther(self.values[value])
             if self.filled and value in self.stacked:
                 yield self._written(self.values[value], alone=True)
+
+    def _passed(self, row: Array) -> StepCost:
+        """Of a row that no step of a trip leaves: what is carried, or lies there before, is read and written."""
+        size, own = row.local_bytes(self.model.mesh), self.model.alone
+        amount = Amount(0, size, size, row.dtype)
+        return StepCost(time_s=own.product_s(amount), spelled=partial(own.memory_formula, [row], [row], amount))
 
     def _written(self, row: Array, alone: bool = False) -> StepCost:
         """Of a row that is written, by an instruction alone if so."""
@@ -77,3 +87,14 @@ class Rows:
 
 def _farther(row: Array) -> str:
     return f"{formulas.local_bytes(row)}·(1 / W_copy - 1 / W_hbm)"
+
+
+def _passed_beside(body: Block, stacked: Iterable[ValueNumber]) -> dict[ValueNumber, list[ValueNumber]]:
+    """The rows that no step of a body leaves, by the result of the first step that reads them, or else of the first."""
+    single = [step for step in body.steps if not isinstance(step.op, Loop)]
+    found = dict[ValueNumber, list[ValueNumber]]()
+    for value in stacked if single else ():
+        if value in body.inputs:
+            beside = next((step for step in single if value in step.operands), single[0])
+            found.setdefault(beside.results[0], []).append(value)
+    return found

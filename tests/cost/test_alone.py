@@ -208,3 +208,34 @@ def test_what_one_loop_does_is_priced_once(text, topology):
     """An array more that is read, or a result that is written apart, takes at least a sixth of the time."""
     plan = planned(text, topology, LARGE)
     assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.12)
+
+
+SHARES = [  # sizes of I and J, a type, and whether the share is cut out by itself
+    ("B[I, J_X] = relu(A[I, J])", (262144, 512), "bf16", True),
+    ("B[I, J_X] = relu(A[I, J])", (262144, 256), "bf16", True),
+    ("B[I, J_X] = neg(A[I, J])", (65536, 1536), "bf16", True),
+    ("B[I, J_X] = neg(A[I, J])", (65536, 512), "f32", True),
+    ("B[I, J_X] = relu(A[I, J])", (65536, 2048), "bf16", False),
+    ("B[I, J_X] = neg(A[I, J])", (131072, 1024), "bf16", False),
+    ("C[I, J_X] = A[I, J] + B[I, J_X]", (65536, 2048), "bf16", False),
+    ("B[I_X, J] = neg(A[I, J])", (65536, 2048), "bf16", False),
+]
+
+
+def of_shares(text, sizes, dtype):
+    return shardc.plan(text, mesh="X=8", dims=dict(zip("IJ", sizes, strict=True)), topology="v5e:2x4", dtype=dtype)
+
+
+@pytest.mark.parametrize(("text", "sizes", "dtype", "is_cut_out"), SHARES)
+def test_a_share_is_cut_out_by_itself_where_its_rows_are_no_whole_tiles(text, sizes, dtype, is_cut_out):
+    share, reader = of_shares(text, sizes, dtype).steps
+    assert share.op == "Slice" and ("W_copy" in share.formula) == is_cut_out
+    assert is_cut_out or "W_alone" not in reader.formula, "what cuts a share is no single instruction"
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize(("text", "sizes", "dtype", "is_cut_out"), SHARES)
+def test_a_share_is_priced_as_replayed(text, sizes, dtype, is_cut_out):
+    """Without what is cut out, half of the time and more is missing; an instruction too many is two thirds of it."""
+    plan = of_shares(text, sizes, dtype)
+    assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.25)
