@@ -7,7 +7,6 @@ from typing import assert_never
 
 from shardc.cost import formulas
 from shardc.cost.model import CostModel
-from shardc.ir.mesh import Mesh
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Laid
@@ -48,20 +47,9 @@ def copy_cost(array: Array, model: CostModel, beside: int | None = None) -> Step
     return StepCost(0, 0, model.alone.copy_s(size, room), partial(model.alone.copy_formula, array, size, room))
 
 
-def lies_in_lanes(array: Array, mesh: Mesh) -> bool:
-    """Whether the rows of a block fill lanes; of narrower ones another dim does."""
-    return array.local_shape(mesh)[-1] >= LANES
-
-
-def is_ragged(array: Array, mesh: Mesh) -> bool:
-    """Whether the rows of a block are no whole tiles."""
-    shape = array.local_shape(mesh)
-    return len(shape) > 1 and shape[-1] % LANES != 0
-
-
 def _share_cost(array: Array, model: CostModel) -> StepCost:
-    """Of cutting out a share whose rows are no whole tiles, by an instruction of its own, which writes whole tiles in
-    memory. It takes as long for each element, of whatever type."""
+    """Of cutting out a share (`lowering.timed`), in whole tiles, in memory. It takes as long for each
+    element, of whatever type."""
     if model.alone.measured is None:
         return StepCost()
     lanes = array.local_shape(model.mesh)[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Target
+from shardc.lowering.tiles import LANES
 
 
 @seen(
@@ -75,3 +76,14 @@ def gathers_beside_products(target: Target) -> bool:
 def fills_before(down: bool, target: Target) -> bool:
     """Whether what a loop stacks is filled before."""
     return down and target.names_slice
+
+
+@seen(
+    "0.0.42.1",
+    "a Slice along the last dim, of 128 to 2560 elements to 16, 32, 64, 96, 160, 192 and 320, was an instruction of "
+    "its own, which wrote whole tiles: 262144 × 64 of bf16 on v5e 406 µs, as much as a copy of 262144 × 128; to 128, "
+    "256 and 512 it was part of what read it, and so it was of 64 elements, which another dim fills lanes with",
+)
+def cuts_share_out(block: tuple[int, ...], share: tuple[int, ...]) -> bool:
+    """Whether a share along the last dim of a block is cut out by itself, whatever reads it."""
+    return len(share) > 1 and block[-1] >= LANES and share[-1] % LANES != 0

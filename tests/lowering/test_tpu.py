@@ -61,6 +61,10 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((PART, FLAT), True), ((ALL, V5E), False), ((ALL, UNNAMED), True), ((PART, UNNAMED), False),
         ((ALL, PLAIN), False),
     ]),
+    (timed.cuts_share_out, [
+        (((8, 512), (8, 64)), True), (((8, 512), (8, 128)), False), (((8, 64), (8, 8)), False),
+        (((8, 128), (8, 16)), True), (((512,), (64,)), False), (((8, 1536), (8, 192)), True),
+    ]),
     (tpu.may_be_rows, [(((8, 128), V5P), True), (((8, 64), V5P), False), (((8, 128), V5E), False)]),
     (tpu.is_thin, [(((8, 1, 8), 4), True), (((8, 2, 8), 4), False), (((1, 8), 4), False), (((8, 1, 8), 1), False)]),
     (scattered.left_out, [

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
-from shardc.cost.copied import is_ragged, lies_in_lanes
 from shardc.cost.model import CostModel
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
@@ -25,6 +24,7 @@ from shardc.ir.sharding import Array
 from shardc.lowering.copies import of_input
 from shardc.lowering.forms import Laid
 from shardc.lowering.target import Target
+from shardc.lowering.timed import cuts_share_out
 from shardc.lowering.tpu import cuts_what_it_reads, reads_digits
 
 Steps = Sequence[Step]
@@ -64,10 +64,11 @@ def reads_share(steps: Steps, read: Sequence[ValueNumber], values: Sequence[Arra
 
 
 def is_ragged_share(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
-    """A Slice along the last dim, of rows that lie in whole lanes, to rows that do not."""
+    """A Slice along the last dim that is cut out by itself."""
     if step.op.facts.kind is not Kind.SLICE or step.op.on != (len(values[step.result].dims) - 1,):
         return False
-    return lies_in_lanes(values[step.operands[0]], mesh) and is_ragged(values[step.result], mesh)
+    block, share = (values[value].local_shape(mesh) for value in (step.operands[0], step.result))
+    return cuts_share_out(block, share)
 
 
 def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
