@@ -215,11 +215,7 @@ class CollectivePermute(ToDims):
 
     def wire_bytes(self, before: Sharding, mesh: Mesh, local_bytes: int) -> int:
         # Two orders of the axes that exceed 1 give some device another block.
-        stays = all(
-            [a for a in old if mesh.size(a) > 1] == [a for a in new if mesh.size(a) > 1]
-            for old, new in zip(before.dims, self.dims, strict=True)
-        )
-        return 0 if stays else local_bytes
+        return local_bytes if moved(tails(before.dims, self.dims, mesh), mesh) else 0
 
 
 @dataclass(frozen=True, slots=True)

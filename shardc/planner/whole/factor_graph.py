@@ -13,8 +13,8 @@ the way takes. Of what is used once and lies open no node is needed: it lies as 
                                          copy ── way of K
 
 A loop's body is part of the same graph, its tables times the trips; what is carried has one node, which the first trip
-is given, each trip begins at, and the last leaves. Done once, before the loop, is what is done to fixed arrays alone;
-and all rows of gains and biases may be brought: they take less than a trip's hops.
+is given, each trip begins at, and the last leaves. What is done to fixed arrays alone is done once, before the loop.
+
     for L { x = relu(x · W) }      x before ── carried ══ way of x · W ══ way of relu ══ carried        ══ in each trip
 """
 
