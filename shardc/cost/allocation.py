@@ -4,7 +4,8 @@
 that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` holds against it:
 
 - arrays lie in tiles of 8 rows by 128 lanes, along the two dims that waste least (`lowering.tiles`);
-- what a collective leaves lies among the temporaries; an output that one leaves is a copy of it;
+- what a collective leaves lies among the temporaries; an output that one leaves is a copy of it, of what is gathered
+  made at the end (`lowering.held`);
 - but an AllReduce adds up where its operand lies, and what it and a ReduceScatter leave as an output lies there;
 - until an output is written its buffer holds other values, not what collectives leave (`cost.heap.Buffers`);
 - a product done block by block with its collective holds blocks (`cost.grouped`);
@@ -105,9 +106,7 @@ def _of_trip(schedule: Schedule, room: int, loop: Loop, lowering: Lowering) -> i
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
     """What is compiled for the text: each turn of a permute is a collective, and there is one beside them."""
-    calls = list(lowering.calls)
     return tpu.Beside(
-        sum(call.times + (call.times > 1) for call in calls),
-        0 if schedule.by is None else len(calls),
+        sum(call.times + (call.times > 1) for call in lowering.calls),
         sum(isinstance(done.step.op, Apply) for done in every_step(schedule.block)),
     )

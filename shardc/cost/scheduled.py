@@ -42,6 +42,7 @@ def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: 
     if rings.end:
         yield _moves_first(block, waits, rings, set(rings.begin))
         yield _moves_first(block, waits, rings, _leading_to(block.steps, rings.begin))
+        yield _moves_first(block, waits, rings, rings.begin | _leading_to(block.steps, _gathered(block)))
 
 
 def orders_of_least(block: Block, lies: Mapping[int, int]) -> Iterator[tuple[Step, ...]]:
@@ -109,6 +110,11 @@ def _moves_first(
 def _turn(step: Step, *before: set[int]) -> tuple[bool, ...]:
     """Less of what goes before: a collective, then what makes the first of these values, then the next."""
     return not _may_be_hidden(step), *(not _are(step, values) for values in before)
+
+
+def _gathered(block: Block) -> set[int]:
+    """What AllGathers leave."""
+    return {step.result for step in block.steps if step.op.facts.kind is Kind.GATHER}
 
 
 def _are(step: Step, values: Collection[int]) -> bool:

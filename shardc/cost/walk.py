@@ -16,6 +16,7 @@ from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave,
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, fused, reads
+from shardc.lowering.held import copied_at_the_end
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class Walk:
     placed: set[int] = field(default_factory=set)  # what is put together from blocks: nothing is computed in its place
     laid: dict[int, int] = field(default_factory=dict)  # buffers that are there from the start, until they are filled
     last: dict[int, Step] = field(default_factory=dict)
+    copied_late: list[tuple[Step, int]] = field(default_factory=list)  # outputs, and the buffers they were gathered to
     leaves_shares: bool = False  # whether a product beside whose tiles a softmax is read leaves that anew
 
     def temporary_bytes(self) -> int:
@@ -63,6 +65,9 @@ class Walk:
             self._step(step, self.forms[step.results])
             for value in [value for value in early if self.last[value] is step]:
                 self.heap.give_back(early.pop(value))
+        for step, gathered in self.copied_late:
+            self._output(step)
+            self.heap.give_back(gathered)
         for value in self.schedule.outputs:  # what is passed on is copied at the end
             if value in self.schedule.inputs:
                 self.heap.becomes_output(self.heap.take(self.sizes[value]))
@@ -211,6 +216,8 @@ class Walk:
             self.heap.give_back(number)
         self._end(step)
         if self._becomes_output(step) and not self.heap.is_output(result):
+            if self.loop is None and self._is_output(step) and copied_at_the_end(step.op.facts.kind):
+                return self.copied_late.append((step, result))
             copy = self._output(step)
             self.heap.give_back(result)
             result = copy

@@ -1,4 +1,5 @@
-"""What a product that is done as one with collectives holds of memory: rules, as in `lowering.tpu`."""
+"""What is held in memory, how much and how long: rules, as in `lowering.tpu`; most are of products that are done as one
+with collectives."""
 
 from __future__ import annotations
 
@@ -71,3 +72,14 @@ def blocks_that_go(devices: int) -> int:
 def leaves_shares_beside_products(target: Target) -> bool:
     """Whether a product beside whose tiles a softmax's result is read leaves that result anew, for later products."""
     return target.generation == "v5p"
+
+
+@seen(
+    "0.0.42.1",
+    "an output that an AllGather leaves is copied to its place after all other steps, and lies beside what these need: "
+    "of ZeRO-1 with its gradients on v5p three weights, 0.15 of all memory; of a feed-forward block on v5e a gradient "
+    "that was gathered beside the products of the others. What else is copied to its place is so at once",
+)
+def copied_at_the_end(kind: Kind) -> bool:
+    """Whether an output that such a step leaves is copied to its place at the end of the program."""
+    return kind is Kind.GATHER

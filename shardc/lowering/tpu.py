@@ -256,16 +256,15 @@ def is_one_instruction(function: str) -> bool:
 
 _ON_CHIP = 96 * 2**20  # bytes of the 128 MiB of a v5e
 _BESIDE = 2**15  # bytes, of each collective
-_OF_FUNCTION, _OF_PART = 2**14, 2**16  # of each function, and of each collective over a part of an axis on v5e
+_OF_FUNCTION = 2**14
 _ROUNDED = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What takes some memory beside its buffers: how many collectives, those over a part of an axis, and functions."""
+    """What takes some memory beside its buffers: how many collectives, and functions."""
 
     collectives: int
-    over_parts: int
     functions: int
 
 
@@ -295,7 +294,7 @@ def is_brought_early(size: int, room: int) -> bool:
     "on v5e a collective but an AllReduce begins as soon as what it reads is there, to be hidden beside products, and "
     "what leads to one goes before what does not: of a feed-forward block with its gradients both gathered weights lay "
     "in memory until the last product, 1,792 MiB beside 1,280 on v5p. Of two rings that add up, all partial products "
-    "came before the products that did not lead to them, and the sums last",
+    "came before the products that did not lead to them, or before those that led to no gather, and the sums last",
 )
 def moves_early(target: Target) -> bool:
     """Whether collectives are put before other steps."""
@@ -304,14 +303,13 @@ def moves_early(target: Target) -> bool:
 
 @seen(
     "0.0.42.1",
-    "on v5e, programs whose temporaries are all on the chip take some 500 B, and 0.2 MB where collectives are over "
-    "parts of axes; else, and on v5p, each collective takes up to 32 KiB beside its buffers, each function of an "
-    "example about half of that, and all together twice that",
+    "on v5e, programs whose temporaries are all on the chip take 500 B at most; else, and on v5p, each collective takes "
+    "up to 32 KiB beside its buffers, each function of an example about half of that, and all together twice that",
 )
 def in_memory(size: int, beside: Beside, target: Target) -> int:
     """What temporaries of so many bytes take of memory."""
     if on_chip(target) and not size:
-        return _ROUNDED + beside.over_parts * _OF_PART
+        return _ROUNDED
     of_functions = 2 * _BESIDE + beside.functions * _OF_FUNCTION if beside.functions else 0
     return size + beside.collectives * _BESIDE + of_functions
 

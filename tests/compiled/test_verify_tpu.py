@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -135,6 +136,27 @@ def test_of_rings_that_add_up_all_partial_products_are_promised():
     program = shardc.parse(text, dims={"B": 8192, "D": 8192, "F": 32768}, topology="v5e:2x4")
     found = shardc.plan(shardc.grad(program, whole=True)).verify()
     assert 0.8 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.1
+
+
+@pytest.mark.parametrize(
+    ("example", "times", "topology", "mesh"),
+    [
+        ("tensor_parallel", 4, "v5e:4x4", {"Y": 16}),  # 3.0: of each collective over part of an axis 64 KiB
+        pytest.param(
+            "zero_1", 32, "v5p:2x2x2", {"X": 8}, marks=EXHAUSTIVE
+        ),  # 0.85: three gathers' copies, made at once
+        pytest.param("hybrid_sharding", 32, "v5e:4x4", {"P": 4, "X": 4}, marks=pytest.mark.long),  # 0.85: beside a ring
+    ],
+)
+def test_outputs_that_are_gathered_lie_beside_what_others_need(example, times, topology, mesh):
+    """With gradients, every dim of more than 8 so many times as large."""
+    text = (ROOT / f"examples/{example}.shard").read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^(mesh|chip|topology) .*$", "", text)
+    line = re.search(r"(?m)^dims .*$", text)[0]
+    larger = re.sub(r"\d+", lambda size: str(int(size[0]) * (times if int(size[0]) > 8 else 1)), line)
+    program = shardc.parse(text.replace(line, larger), mesh=mesh, topology=topology)
+    found = shardc.plan(shardc.grad(program, whole=True)).verify()
+    assert 0.94 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.1
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (held.blocks_that_come, [((2,), 1), ((4,), 3), ((16,), 4)]),
     (held.blocks_that_go, [((2,), 2), ((4,), 5), ((16,), 13)]),
+    (held.copied_at_the_end, [((Kind.GATHER,), True), ((Kind.EXCHANGE,), False), ((Kind.SUM,), False)]),
     (held.leaves_shares_beside_products, [((V5E,), False), ((V5P,), True)]),
     (held.held_by_two_rings, [  # in MiB, as compiled, but for 160 in the fifth
         (((16 * MIB, 16 * MIB), 64 * MIB, False, V5E), 64 * MIB),
@@ -147,8 +148,8 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (((1, 2), 8, True, V5P), 16),
     ]),
     (tpu.in_memory, [
-        ((0, Beside(3, 2, 1), V5E), 512 + 2 * 65536), ((MIB, Beside(1, 2, 0), V5E), MIB + 32768),
-        ((100, Beside(3, 2, 0), V5P), 100 + 3 * 32768), ((100, Beside(1, 0, 2), V5P), 100 + 3 * 32768 + 2 * 16384),
+        ((0, Beside(3, 1), V5E), 512), ((MIB, Beside(1, 0), V5E), MIB + 32768),
+        ((100, Beside(3, 0), V5P), 100 + 3 * 32768), ((100, Beside(1, 2), V5P), 100 + 3 * 32768 + 2 * 16384),
     ]),
     (rounds.rounds_before, [
         ((AllGather(PART, 0).facts,), True), ((Slice(PART, 0).facts,), True), ((AllReduce(PART).facts,), False),
