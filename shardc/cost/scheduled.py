@@ -42,7 +42,7 @@ def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: 
     if rings.end:
         yield _moves_first(block, waits, rings, set(rings.begin))
         yield _moves_first(block, waits, rings, _leading_to(block.steps, rings.begin))
-        yield _moves_first(block, waits, rings, rings.begin | _leading_to(block.steps, _gathered(block)))
+        yield _moves_first(block, waits, rings, {*rings.begin, *_leading_to(block.steps, _gathered(block))})
 
 
 def orders_of_least(block: Block, lies: Mapping[int, int]) -> Iterator[tuple[Step, ...]]:
