@@ -304,7 +304,7 @@ def moves_early(target: Target) -> bool:
 @seen(
     "0.0.42.1",
     "on v5e, programs whose temporaries are all on the chip take 500 B at most; else, and on v5p, each collective "
-    "takes up to 32 KiB beside its buffers, each function of an example about half of that, and all together twice that",
+    "takes up to 32 KiB beside its buffers, each function of an example about half of that, all together twice that",
 )
 def in_memory(size: int, beside: Beside, target: Target) -> int:
     """What temporaries of so many bytes take of memory."""
