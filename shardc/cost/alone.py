@@ -172,6 +172,8 @@ class Alone:
         match laid:
             case Laid.WHOLE:
                 return self.copy_s_per_byte, self.copy_s_per_byte
+            case Laid.SHARE:
+                return 1 / self.measured.near_bandwidth, 1 / self.measured.near_bandwidth
             case Laid.PIECES:
                 return self.copy_s_per_byte, 1 / self.measured.near_bandwidth
             case Laid.LANES:

@@ -17,13 +17,15 @@ _AS_WIDE = 2  # bytes of an element, by which copies were measured
 
 
 def laid_cost(laid: Laid, array: Array, model: CostModel, beside: int) -> StepCost:
-    """Of a block that lies on the chip beside so many bytes, if there is room; of a share as a piece; or of pieces laid
-    along its last dim."""
+    """Of a block that lies on the chip beside so many bytes, if there is room; of a share, in whole tiles or ragged; or
+    of pieces laid along its last dim."""
     match laid:
         case Laid.WHOLE:
             return copy_cost(array, model, beside)
-        case Laid.PIECES:
+        case Laid.SHARE:
             return _share_cost(array, model)
+        case Laid.PIECES:
+            return _ragged_cost(array, model)
         case Laid.LANES:
             return _lanes_cost(array, model)
         case _:
@@ -48,8 +50,19 @@ def copy_cost(array: Array, model: CostModel, beside: int | None = None) -> Step
 
 
 def _share_cost(array: Array, model: CostModel) -> StepCost:
-    """Of cutting out a share (`lowering.timed`), in whole tiles, in memory. It takes as long for each
-    element, of whatever type."""
+    """Of cutting out a share, which takes as long for each element of whatever type (`lowering.timed`)."""
+    near, _ = model.alone.laid_s_per_byte(Laid.SHARE)
+    times = _AS_WIDE / array.dtype.bytes
+    return StepCost(0, 0, array.local_bytes(model.mesh) * times * near, partial(_near, array, times))
+
+
+def _near(array: Array, times: float) -> str:
+    found = f"{formulas.local_bytes(array)} / W_near"
+    return found if times == 1 else formulas.longer(found, times)
+
+
+def _ragged_cost(array: Array, model: CostModel) -> StepCost:
+    """Of cutting out a share of part of a tile, which is written as a whole one."""
     if model.alone.measured is None:
         return StepCost()
     lanes = array.local_shape(model.mesh)[-1]

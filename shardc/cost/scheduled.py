@@ -46,11 +46,12 @@ def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: 
 
 
 def orders_of_least(block: Block, lies: Mapping[int, int]) -> Iterator[tuple[Step, ...]]:
-    """Each product's first operand made first, or its last; and whatever leaves least in memory first. `lies` has the
-    bytes that each value takes there."""
-    yield _operands_first(block, 1)
-    yield _operands_first(block, -1)
-    yield _least_first(block, lies)
+    """Each product's first operand made first, or its last; and whatever leaves least in memory first; what an
+    AllGather leaves for the caller alone is gathered last. `lies` has the bytes that each value takes there."""
+    read = {value for step in block.steps for value in step.operands}
+    last = (_gathered(block) & {*block.outputs}) - read
+    for steps in (_operands_first(block, 1), _operands_first(block, -1), _least_first(block, lies)):
+        yield tuple(sorted(steps, key=lambda step: _are(step, last)))
 
 
 def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:

@@ -216,7 +216,7 @@ class Walk:
             self.heap.give_back(number)
         self._end(step)
         if self._becomes_output(step) and not self.heap.is_output(result):
-            if self.loop is None and self._is_output(step) and copied_at_the_end(step.op.facts.kind):
+            if self._is_copied_late(step) and self.heap.is_apart(result):
                 return self.copied_late.append((step, result))
             copy = self._output(step)
             self.heap.give_back(result)
@@ -310,6 +310,11 @@ class Walk:
         users = self.users.get(step.result, [])
         renamed = len(users) == 1 and isinstance(users[0].op, Reshape) and self._is_output(users[0])
         return (renamed and not self._is_copied(users[0])) or self._is_output(step)
+
+    def _is_copied_late(self, step: Step) -> bool:
+        """Whether an output that a step leaves elsewhere is copied to its place after all other steps."""
+        target = self.groups.target
+        return self.loop is None and self._is_output(step) and copied_at_the_end(step.op.facts.kind, target)
 
     def _is_copied(self, step: Step) -> bool:
         """Of a Reshape: whether it lies in other tiles after."""

@@ -303,11 +303,14 @@ def _turns(op: DirectExchange, blocks: Blocks) -> Actions:
     cuts = tails(before.sharding.dims, op.dims, mesh)
     shape = tuple(n // part.cut for n, part in zip(before.local_shape(mesh), cuts, strict=True))
     piece = tiled_bytes(shape, before.dtype.bytes)
-    if tpu.sends_rows(before.local_shape(mesh)):
+    sends_rows = tpu.sends_rows(before.local_shape(mesh))
+    if sends_rows:
         piece = _in_rows(shape, before.dtype.bytes)
         yield Take("rows sent", _in_rows(before.local_shape(mesh), before.dtype.bytes), Where.APART)
     sent = max(0, tpu.pieces_off_chip(op.rounds, piece, blocks.has_products))
     yield from (Take(f"sent {number}", piece) for number in range(sent))
+    if sends_rows:
+        yield Give("rows sent")
     yield Done()
     yield from (Take(f"received {number}", piece, Where.APART) for number in range(op.rounds))
     if tpu.copies_rows(shape, cuts[-1].joined):

@@ -45,9 +45,11 @@ Sent: TypeAlias = tuple[Axes, Axes]  # the orders in which devices count the blo
 
 
 class Laid(Enum):
-    """What a copy lays anew: a block as it is; pieces of it; pieces beside each other along its last dim."""
+    """What a copy lays anew: a block as it is; a share of it; pieces of it; pieces beside each other along its last
+    dim."""
 
     WHOLE = auto()
+    SHARE = auto()
     PIECES = auto()
     LANES = auto()
 

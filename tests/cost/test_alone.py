@@ -233,6 +233,25 @@ def test_a_share_is_cut_out_by_itself_where_its_rows_are_no_whole_tiles(text, si
     assert is_cut_out or "W_alone" not in reader.formula, "what cuts a share is no single instruction"
 
 
+SHARES_TO_MOVE = [
+    ("A[I_Y, J_X] · B[J_XZ, K] → C[I_YZ, K_X]", "X=2,Y=2,Z=4", "v5e:4x4", {"I": 16384, "J": 8192, "K": 16384}),
+    ("A[I_XYZ, J] · B[J_X, K_Y] → C[I_XY, K]", "X=2,Y=2,Z=2", "v5p:2x2x2", {"I": 4096, "J": 4096, "K": 16384}),
+]
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize(("text", "mesh", "topology", "dims"), SHARES_TO_MOVE)
+def test_a_share_that_a_collective_reads_is_priced_as_replayed(text, mesh, topology, dims):
+    """As pieces that are laid near; on v5e, where it was priced as a copy on the chip, a quarter of what it takes."""
+    plan = shardc.plan(text, mesh=mesh, topology=topology, dims=dims, dtype="bf16")
+    steps = plan.schedule.steps
+    sent = {operand for step in steps if step.is_collective for operand in step.operands}
+    priced = [step.cost.time_s for step in steps if step.name == "Slice" and step.result in sent]
+    found = [event for event in plan.verify().replayed.events if "dynamic-slice" in event.name]
+    replayed = sorted(event.end_ps - event.start_ps for event in found)
+    assert replayed[: len(priced)] == pytest.approx([1e12 * price for price in sorted(priced)], rel=0.02)
+
+
 @pytest.mark.tpu
 @pytest.mark.parametrize(("text", "sizes", "dtype", "is_cut_out"), SHARES)
 def test_a_share_is_priced_as_replayed(text, sizes, dtype, is_cut_out):

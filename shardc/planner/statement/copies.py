@@ -47,7 +47,9 @@ def copied(
             yield place, Laid.LANES
         if is_ragged_share(step, values, target.mesh):
             yield place, Laid.PIECES
-        elif place != leaves and (_is_cut_out(new, step) or _is_laid_anew(new, step, values, target)):
+        elif place != leaves and _is_cut_out(new, step):
+            yield place, Laid.SHARE
+        elif place != leaves and _is_laid_anew(new, step, values, target):
             yield place, Laid.WHOLE
     if leaves is not None:  # by a loop nothing is copied, however many it leaves
         left = values[steps[leaves].results[0]]
