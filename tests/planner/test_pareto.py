@@ -242,7 +242,9 @@ def test_a_front_of_no_points_is_refused(points):
 
 
 @pytest.fixture
-def command(capsys):
+def command(capsys, monkeypatch):
+    monkeypatch.setattr("shardc.machines.progress.SILENCE", 3600)  # on a busy machine a line is said
+
     def call(*arguments):
         status = cli._status(["plan", LONG, "--mesh", "X=4,Y=2", *arguments])
         captured = capsys.readouterr()
