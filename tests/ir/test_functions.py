@@ -97,3 +97,18 @@ def test_positions_are_of_no_array_and_whole():
     assert row.arity == 0 and row.over_dims and row.keeps_dims and row.integers
     assert row.numpy(np, 3).tolist() == [0, 1, 2]
     assert not (row.linear or row.scales or row.truths or row.reduces or row.across or row.conditions)
+
+
+# x, then 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), in decimals of forty digits.
+GELU = [(-2.0, -0.0454023059), (-1.0, -0.1588080094), (0.5, 0.3457140098), (1.0, 0.8411919906), (3.0, 2.9963626079)]
+
+
+@pytest.mark.parametrize(("x", "y"), GELU)
+def test_gelu_is_that_of_its_paper(x, y):
+    """NumPy has none, so that it is nobody else's: a cube that is a square is 0.06 off at 3."""
+    assert FUNCTIONS["gelu"].numpy(np, np.float64(x)) == pytest.approx(y, abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "int32", "bf16"])
+def test_again_takes_any_type_that_computes(dtype):
+    assert shardc.parse(f"B[I_X] = again(A: {dtype}[I_X])", mesh={"X": 2}).results[0].dtype.name == dtype

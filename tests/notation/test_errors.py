@@ -329,6 +329,11 @@ def test_not_divisible_says_the_remainder() -> None:
     )
 
 
+def test_of_several_dims_that_are_not_divisible_the_first_is_named() -> None:
+    with pytest.raises(ShardcError, match="dim `I` = 6 "):
+        parse("A[I_X, J] · B[J, K_X] → C[I, K]", mesh=Mesh.of({"X": 4}), dims={"K": 6, "I": 6})
+
+
 @pytest.mark.parametrize("text", ["\N{ZERO WIDTH NO-BREAK SPACE}A[I]\r\nB[I_W]", "A[I] → C[I]\r\nB[I_W] → C[I]"])
 def test_columns_after_a_mark_and_a_carriage_return(text: str) -> None:
     error = refused(text)

@@ -24,7 +24,14 @@ from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.planner import Objective, plan_program
 from shardc.planner.program import directly
-from shardc.rules.moves import MAX_ARRANGEMENTS, MAX_PERMUTED, exchange, permutes, pieces_exchanged
+from shardc.rules.moves import (
+    MAX_ARRANGEMENTS,
+    MAX_PERMUTED,
+    _orders_of_product,
+    exchange,
+    permutes,
+    pieces_exchanged,
+)
 from shardc.rules.placements import arrangements, count_arrangements, count_placements, placements
 from shardc.rules.routes import route
 from shardc.simulate import IllegalStep, step
@@ -340,3 +347,12 @@ def test_of_exchanges_the_one_that_saves_most_is_taken_and_what_cannot_be_writte
     lost = max((part.at_best for part in parts if not part.before.sharding), default=0)
     assert (run.saved(Objective.BYTES) if run else 0) == saved
     assert unwritten == max(0, lost - saved)
+
+
+@given(st.lists(st.sampled_from([2, 3, 4, 6]), max_size=4), st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]))
+def test_orders_of_axes_with_a_product_are_all_that_there_are(sizes, product):
+    mesh = Mesh.of({f"a{n}": size for n, size in enumerate(sizes)})
+    every = (some for count in range(len(sizes) + 1) for some in permutations(mesh.names, count))
+    assert sorted(_orders_of_product(mesh.names, product, mesh)) == sorted(
+        axes for axes in every if mesh.product(axes) == product
+    )

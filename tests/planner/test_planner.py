@@ -225,6 +225,14 @@ def test_a_named_collective_is_the_step_and_nothing_else():
     assert [(step.op, step.axes, step.dim) for step in plan.steps] == [("AllGather", ("X", "Y"), "I")]
 
 
+@pytest.mark.parametrize("axes", ["XY", "YX"])
+def test_what_moves_several_dims_may_name_its_axes_in_any_order(axes):
+    (step,) = shardc.plan(f"CollectivePermute_{axes}(A[I_XY, J]) → A[I_YX, J]", mesh="X=2,Y=2", dims="I=8,J=8").steps
+    assert step.op == "CollectivePermute"
+    with pytest.raises(ShardcError, match="SHC219"):
+        shardc.plan("CollectivePermute_X(A[I_XY, J]) → A[I_YX, J]", mesh="X=2,Y=2", dims="I=8,J=8")
+
+
 def test_a_local_product_takes_its_operands_as_they_are():
     plan = shardc.plan(
         "A[I, J_X] ·_LOCAL B[J_X, K] → C[I, K]{U_X}", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 64, "K": 64}

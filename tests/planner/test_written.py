@@ -14,7 +14,7 @@ from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
 from shardc.planner.program.written import written_schedule
 from shardc.report.table import describe
-from shardc.rules.written import goal
+from shardc.rules.written import _met, goal
 from shardc.testing import loops, mixed_programs, programs, shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -96,3 +96,18 @@ def test_the_table_and_the_json_say_what_it_costs():
     row = next(line for line in str(plan).splitlines() if line.startswith("as written"))
     assert row.endswith("6.29 MB on the wire: AllGather_X A; Einsum; Slice_X,K C)")
     assert '"as_written": {\n  "wire_bytes": 6291456' in plan.to_json()
+
+
+@pytest.mark.parametrize(
+    ("own", "kept", "met"),
+    [
+        ([("B", "X"), ("B",)], True, ("B", "X")),
+        ([("B", "X"), ("B",)], False, ("B",)),
+        ([("B", "X"), ("Y",)], True, ()),
+        ([("B", "X"), ("B",), ("Y",)], True, ()),  # a Slice makes one of the first two, none makes the third
+        ([("B", "X"), ("B", "Y")], True, ("B",)),
+    ],
+)
+def test_a_dim_of_several_operands_lies_as_all_of_them_can(own, kept, met):
+    assert _met(own, [set() for _ in own], kept) == met
+    assert not kept or _met(own, [{"X"}, *(set() for _ in own[1:])], kept) == _met(own, [set() for _ in own], False)
