@@ -225,10 +225,10 @@ class _Planner:
             program = replace(program, chip=chip, topology=topology)
         return planned(program, self.hardware, self.objective, may_cut=may_cut)
 
-    def whole(self, program: Program) -> Program:
-        from shardc.backward import grad
+    def whole(self, program: Program) -> tuple[Program, tuple[str | None, ...]]:
+        from shardc.backward import with_backward
 
-        return grad(program, whole=True)
+        return with_backward(program)
 
 
 _AS_IT_IS = _Planner(Hardware(), None, "time")

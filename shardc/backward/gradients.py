@@ -44,13 +44,27 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
             "SHC001", f"program is a {type(program).__name__}", help="give what shardc.parse(text) returns"
         )
     wanted = _wanted(program, wrt)
+    walk = _walked(program, wanted, remat)
+    if remat and (whole or remat == "selective"):  # else what is made again begins the program
+        walk.lines = with_made_again(walk)
+    return assembled(program, walk, wanted, whole)
+
+
+def with_backward(program: Program) -> tuple[Program, tuple[str | None, ...]]:
+    """Forward and backward as one, and by what name the gradient of each output comes in, if any input depends on it.
+    Names may have got primes: of outputs `y`, `y'` these are `dy`, `dy'`, and `dy'`, `dy''` where an array is `dy`."""
+    wanted = _wanted(program, None)
+    walk = _walked(program, wanted, remat=False)
+    names = (program.results[number].name for number in program.outputs)
+    return assembled(program, walk, wanted, True), tuple(walk.given.get(walk.keys.last[name]) for name in names)
+
+
+def _walked(program: Program, wanted: Sequence[Input], remat: Remat) -> Walk:
     walk = Walk.of(program, wanted, remat)
     for each in reversed(walk.keys.body):
         through(walk, each)
     walk.finish(wanted)
-    if remat and (whole or remat == "selective"):  # else what is made again begins the program
-        walk.lines = with_made_again(walk)
-    return assembled(program, walk, wanted, whole)
+    return walk
 
 
 def _wanted(program: Program, wrt: Sequence[str] | None) -> tuple[Input, ...]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from shardc.backward.keys import Keyed, Looped, Taken, again, contracted
 from shardc.backward.terms import Term, added, sign, use, uses, zero
 from shardc.backward.walk import Walk
-from shardc.backward.written import Line, Lines, Written, each_line, named
+from shardc.backward.written import Line, Lines, Written, each_line, in_use, named
 from shardc.ir.expressions import Expr, Pattern, parts_of
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Dims
@@ -62,6 +62,7 @@ def _through_loop(walk: Walk, looped: Looped) -> None:
     sums = [_state(walk, each.outside, each) for each in looped.fixed if each.inside in walk.parts]
     body += [_again(walk, one, sign(one.use, "+", added(walk.parts.pop(one.inside)))) for one in sums]
     body += _carried_on(walk, states)
+    _begin(walk, states, body, [*(one.name for one in sums), *(name for _, row in left for name, _ in uses(row.text))])
     body = _with_made_again(walk, looped, body) if walk.remat else body
     walk.lines.append(Lines(looped.loop.dim, not looped.loop.down, tuple(body)))
     _add(walk, [(state.outside, state.use) for state in states + sums] + left)
@@ -87,8 +88,15 @@ def _row(walk: Walk, taken: Taken) -> Term:
     walk.rows.add(name)
     inside = walk.keys.held[taken.inside].dims
     term = added(walk.parts.pop(taken.inside))
-    walk.lines.append(walk.line(name, inside, array.pattern.reduced, term, array.dtype, rows=array.dims))
+    pattern = _over_trips(array.pattern.reduced, [dim in inside for dim in array.dims])
+    walk.lines.append(walk.line(name, inside, pattern, term, array.dtype, rows=array.dims))
     return use(name, array.dims)
+
+
+def _over_trips(pattern: Pattern, is_inside: Sequence[bool]) -> Pattern:
+    """Of rows, where the array is sharded along the loop's dim, `T[L_X, D]`: each device makes every trip."""
+    dims = zip(pattern.dims, is_inside, strict=True)
+    return Pattern(tuple(axes if inside or not axes else () for axes, inside in dims))
 
 
 def _state(walk: Walk, key: str, taken: Taken) -> _State:
@@ -117,6 +125,15 @@ def _carried_on(walk: Walk, states: Sequence[_State]) -> list[Written]:
             term = use(early, state.dims)
         last += [_again(walk, state, term)] if term.text != state.use.text else []
     return found + last
+
+
+def _begin(walk: Walk, states: Sequence[_State], body: Sequence[Written], others: Sequence[str]) -> None:
+    """A loop that carries on what it does not read, as of `x = sign(x)`, would bind what comes in and is not there."""
+    read = set(named(in_use(body, [*others, *(state.name for state in states)])))
+    for state in states:
+        if state.name in walk.given.values() and state.name not in read and state.dims:
+            dtype = walk.keys.held[state.inside].dtype
+            walk.bind(state.name, state.dims, Pattern.free(len(state.dims)), zero(state.dims, state.use), dtype)
 
 
 def _again(walk: Walk, state: _State, term: Term) -> Line:

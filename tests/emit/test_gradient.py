@@ -7,12 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
 
 import shardc
 from shardc import simulate
 from shardc.api import planned
 from shardc.compiled.hlo.stablehlo import collectives
+from shardc.emit.call.gradient import may_be_planned
+from shardc.ir.dtypes import Kind
+from shardc.ir.mesh import Mesh
 from shardc.rules.placements import placements
+from shardc.testing import Case, loops, mixed_programs, programs
 
 pytestmark = pytest.mark.devices
 
@@ -102,3 +108,73 @@ def test_a_gradient_of_the_gradient_and_one_of_many():
         np.testing.assert_array_equal(second, np.full((4, 8), 4 * 8 * 6 * 8.0))
         several = jax.vmap(jax.grad(loss))(jnp.stack([x, 2 * x]))
         np.testing.assert_array_equal(several, np.stack([np.full((4, 8), 3 * 4 * s * s) for s in (8.0, 16.0)]))
+
+
+NAMED = {  # text, and the gradient of y + 3·z
+    "y'[I, J] = x[I, J] ⊙ x": lambda x: 2 * x,
+    "y[I, J] = x[I, J] ⊙ x; y'[I, J] = x + 1; return y, y'": lambda x: 2 * x + 3,
+    "dy[I, J] = 2 * x[I, J]; y[I, J] = dy ⊙ dy; return y, dy": lambda x: 8 * x + 6,
+    "y[I, J] = 2 * dy[I, J]; y'[I, J] = dy; return y, y'": lambda x: 0 * x + 5,
+    "y[I, J] = floor(x[I, J]); y'[I, J] = 2 * x; return y, y'": lambda x: 0 * x + 6,
+}
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_each_outputs_gradient_comes_in_by_its_name(text):
+    """`dy'` may be that of y', or of y where an array is `dy`."""
+    x = jnp.asarray(np.random.default_rng(0).integers(-3, 4, (8, 4)), jnp.float32)
+
+    def loss(x):
+        found = shardc.einsum(text, x)
+        return sum((1 + 2 * n) * each.sum() for n, each in enumerate(found if isinstance(found, tuple) else (found,)))
+
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+        np.testing.assert_array_equal(jax.grad(loss)(x), NAMED[text](x))
+
+
+def gradients(function, arrays, floats):
+    """The value and the gradients, by those that are floats, of sines of what is left."""
+
+    def loss(*some):
+        now = dict(zip(floats, some, strict=True))
+        left = function(*(now.get(place, array) for place, array in enumerate(arrays)))
+        left = left if isinstance(left, tuple) else (left,)
+        return sum((n + 1) * jax.reshard(jnp.sin(each), jax.P()).sum() for n, each in enumerate(left))
+
+    return jax.value_and_grad(loss, tuple(range(len(floats))))(*(arrays[place] for place in floats))
+
+
+FIRST_ROWS = Case("for L { w = W[L, D]; x[B, D] = x[B, D] ⊙ w }; return x", Mesh.of({"X": 2}), {"L": 2, "B": 2, "D": 2})
+FREE = Case(
+    "T = A[I_X, J_Y] · B[J_Y, K]; C = relu(T); return C, T", Mesh.of({"X": 2, "Y": 2}), {"I": 4, "J": 4, "K": 4}
+)
+OF_ROWS = Case("T[L_X, B] = relu(V[L, B_X]); for L { x[B] = x[B] ⊙ T }; return x", Mesh.of({"X": 2}), {"L": 4, "B": 4})
+OF_NOTHING = Case("for L { x[B, D] = sign(x[B, D]) }; return x", Mesh.of({"X": 2}), {"L": 2, "B": 2, "D": 2})
+
+
+@settings(suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.one_of(loops(), mixed_programs(), programs()))
+@example(FIRST_ROWS)
+@example(FREE)
+@example(OF_ROWS)
+@example(OF_NOTHING)
+def test_of_any_program_it_is_what_jax_makes_of_its_plan(case):
+    """Values and gradients, by a thousandth of the largest of each array: JAX's adds up in another order. What is taken
+    for another input, or for another output's, is another number."""
+    program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims, dtype="f32")
+    assume(program.mesh.axes and program.mesh.devices <= 8 and may_be_planned(program))
+    rng = np.random.default_rng(0)
+    with jax.set_mesh(jax.make_mesh([size for _, size in program.mesh.axes], program.mesh.names)):
+        specs = [each.pattern.exact for each in program.inputs]
+        arrays = [
+            jax.device_put(
+                rng.uniform(0.5, 1.5, program.shape(each.dims)).astype(each.dtype.jax),
+                jax.P(*(axes or None for axes in lies.dims)) if lies else jax.P(),
+            )
+            for each, lies in zip(program.inputs, specs, strict=True)
+        ]
+        floats = [place for place, each in enumerate(program.inputs) if each.dtype.kind is Kind.FLOAT]
+        value, found = gradients(lambda *arrays: shardc.einsum(str(program), *arrays), arrays, floats)
+        known, wanted = gradients(shardc.plan(program).compile(), arrays, floats)
+    for one, other in zip((value, *found), (known, *wanted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6 + 1e-3 * float(np.abs(np.asarray(other)).max()))

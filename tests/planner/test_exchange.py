@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -350,6 +350,8 @@ def test_of_exchanges_the_one_that_saves_most_is_taken_and_what_cannot_be_writte
 
 
 @given(st.lists(st.sampled_from([2, 3, 4, 6]), max_size=4), st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]))
+@example([4], 6)
+@example([2, 3, 2], 12)
 def test_orders_of_axes_with_a_product_are_all_that_there_are(sizes, product):
     mesh = Mesh.of({f"a{n}": size for n, size in enumerate(sizes)})
     every = (some for count in range(len(sizes) + 1) for some in permutations(mesh.names, count))

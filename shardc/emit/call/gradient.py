@@ -14,28 +14,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, TypeAlias
 
 import jax
 
 from shardc.emit.call.callable import function
 from shardc.ir.dtypes import Kind
+from shardc.ir.expressions import Pattern
 from shardc.ir.plan import Block, Schedule, Step, ValueNumber
-from shardc.ir.program import Program
+from shardc.ir.program import Program, pinned
+from shardc.ir.sharding import Sharding
 
 Values: TypeAlias = tuple[ValueNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """Where a program's arguments and results lie, in order."""
+
+    inputs: tuple[Sharding, ...]
+    results: tuple[Sharding, ...]
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Lying:
+        inputs = (schedule.given(value) for value in schedule.inputs)
+        return cls(tuple(each.sharding for each in inputs), tuple(each.sharding for each in schedule.results))
+
+    def pinned(self, whole: Program, program: Program) -> Program:
+        """The program, or it with more around it, with its inputs and outputs where they lie."""
+        names = (program.results[number].name for number in program.outputs)
+        left = {name: Pattern.exactly(lies) for name, lies in zip(names, self.results, strict=True)}
+        given = {each.name: Pattern.exactly(lies) for each, lies in zip(program.inputs, self.inputs, strict=True)}
+        inputs = tuple(replace(each, pattern=given.get(each.name, each.pattern)) for each in whole.inputs)
+        return replace(whole, inputs=inputs, statements=pinned(whole.statements, left))
 
 
 @dataclass(frozen=True, slots=True)
 class Halves:
     """A schedule in two, each with values of the one. `forward` takes the inputs and leaves the outputs, then what is
     `kept`; `backward` takes the inputs, what is kept, and the gradients that come in, and leaves those of the inputs.
+
+    Inputs are `given` in the schedule's own order, which need not be the program's: of `for L { w = W[L]; x = x ⊙ w }`
+    the rows of x are kept first. `incoming` has the outputs of which each gradient that comes in is: of several where
+    they are one array.
     """
 
     forward: Schedule
     backward: Schedule
     outputs: int
-    incoming: tuple[int | None, ...]  # of each output where its gradient is among those that come in
+    given: tuple[int, ...]
+    incoming: tuple[tuple[int, ...], ...]
     moving: tuple[bool, ...]  # for each input whether it has a gradient
 
 
@@ -50,22 +80,24 @@ def may_be_planned(program: Program) -> bool:
     )
 
 
-def halves(program: Program, whole: Schedule) -> Halves:
-    """The plan of forward and backward as one, in two."""
-    count, left = len(program.inputs), len(program.outputs)
-    given, outputs = whole.inputs[:count], whole.outputs[:left]
+def halves(program: Program, whole: Schedule, coming: Sequence[str | None]) -> Halves:
+    """The plan of forward and backward as one, in two; `coming` names the gradient of each output."""
+    places, left = {array.name: place for place, array in enumerate(program.inputs)}, len(program.outputs)
+    names = dict(zip(whole.inputs, (array.name for array in whole.program.inputs), strict=True))
+    given = tuple(value for value, name in names.items() if name in places)
+    changes = tuple(value for value, name in names.items() if name not in places)
+    outputs = whole.outputs[:left]
     ahead = _needed(whole.block, outputs)
     made = {value for step in ahead for value in step.results}
     behind = tuple(step for step in whole.steps if made.isdisjoint(step.results))
     kept = tuple(dict.fromkeys(value for step in behind for value in step.operands if value in made))
     kept += tuple(value for value in whole.outputs[left:] if value in made and value not in kept)
-    names = [array.name.rstrip("'") for array in whole.program.inputs[count:]]
-    wanted = [f"d{program.results[number].name}" for number in program.outputs]
     return Halves(
         _part(whole, given, (*outputs, *kept), ahead),
-        _part(whole, (*given, *kept, *whole.inputs[count:]), whole.outputs[left:], behind),
+        _part(whole, (*given, *kept, *changes), whole.outputs[left:], behind),
         left,
-        tuple(names.index(name) if name in names else None for name in wanted),
+        tuple(places[names[value]] for value in given),
+        tuple(tuple(n for n, name in enumerate(coming) if name == names[value]) for value in changes),
         tuple(array.dtype.kind is Kind.FLOAT for array in program.inputs),
     )
 
@@ -89,16 +121,16 @@ def with_gradient(whole: Callable[..., Any], found: Callable[[], Halves]) -> Cal
 
     def forward(*arrays: Any) -> Any:
         parts = found()
-        left = _tuple(function(parts.forward)(*arrays), parts.forward)
+        given = [arrays[place] for place in parts.given]
+        left = _tuple(function(parts.forward)(*given), parts.forward)
         outputs, kept = left[: parts.outputs], left[parts.outputs :]
-        return outputs if parts.outputs > 1 else outputs[0], (arrays, kept)
+        return outputs if parts.outputs > 1 else outputs[0], (given, kept)
 
     def backward(left: Any, change: Any) -> tuple[Any, ...]:
-        parts, (arrays, kept) = found(), left
+        parts, (given, kept) = found(), left
         changes = change if parts.outputs > 1 else (change,)
-        placed = [(place, each) for place, each in zip(parts.incoming, changes, strict=True) if place is not None]
-        incoming = [each for _, each in sorted(placed, key=lambda pair: pair[0])]
-        gradients = iter(_tuple(function(parts.backward)(*arrays, *kept, *incoming), parts.backward))
+        incoming = [reduce(add, (changes[place] for place in places)) for places in parts.incoming]
+        gradients = iter(_tuple(function(parts.backward)(*given, *kept, *incoming), parts.backward))
         return tuple(next(gradients) if moves else None for moves in parts.moving)  # None: integers do not change
 
     own: Any = jax.custom_vjp(whole)

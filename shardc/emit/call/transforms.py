@@ -12,7 +12,7 @@ import jax
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around, filled
 from shardc.emit.call.given import as_array, mesh_named_by, target_of
-from shardc.emit.call.gradient import Halves, halves, may_be_planned
+from shardc.emit.call.gradient import Halves, Lying, halves, may_be_planned
 from shardc.emit.call.placing import sharding_of, spec_of
 from shardc.emit.call.program import CompiledProgram
 from shardc.emit.supported import check_jax
@@ -40,11 +40,12 @@ _Found = TypeVar("_Found", bound=Planned, covariant=True)
 
 
 class Planner(Hashable, Protocol[_Found]):
-    """Plans a program, on the mesh as it is unless axes `may_cut`; and knows what it is with its backward program."""
+    """Plans a program, on the mesh as it is unless axes `may_cut`; and knows what it is with its backward program, and
+    by what names the gradients of its outputs come in."""
 
     def __call__(self, program: Program, may_cut: bool, /) -> _Found: ...
 
-    def whole(self, program: Program) -> Program: ...
+    def whole(self, program: Program) -> tuple[Program, tuple[str | None, ...]]: ...
 
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -86,7 +87,7 @@ def _einsum(
     schedule = named(_shared(written, here, planner), program, names)
     if here.taken or not may_be_planned(program):
         return CompiledProgram(schedule)
-    return CompiledProgram(schedule, halves=partial(_halves, written, planner))
+    return CompiledProgram(schedule, halves=partial(_halves, written, planner, Lying.of(schedule)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,12 @@ def _shared(written: _Written, here: Around, planner: Planner[Planned]) -> Sched
 
 
 @lru_cache(maxsize=512)
-def _halves(written: _Written, planner: Planner[Planned]) -> Halves:
-    """Of the text that asks first: its gradient is a text of its own."""
-    return halves(written.program, planner(planner.whole(written.program), False).schedule)
+def _halves(written: _Written, planner: Planner[Planned], lying: Lying) -> Halves:
+    """Of the text that asks first: its gradient is a text of its own. Where arguments and results lie is not free any
+    more, since the function without a gradient has them there."""
+    program = lying.pinned(written.program, written.program)
+    whole, coming = planner.whole(program)
+    return halves(program, planner(lying.pinned(whole, program), False).schedule, coming)
 
 
 def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:

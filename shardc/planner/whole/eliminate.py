@@ -175,8 +175,9 @@ def _parts(factors: list[Factor], node: int, sizes: Sequence[int], max_entries: 
 
 
 def _without(factors: list[Factor], node: int, sizes: Sequence[int]) -> Factor:
-    """The least over the states of a node of the sum of its tables."""
-    nodes = _around(node, factors)
+    """The least over the states of a node of the sum of its tables, without nodes of one state: an array has no more
+    than 64 dims."""
+    nodes = tuple(other for other in _around(node, factors) if sizes[other] > 1)
     shape = tuple(sizes[other] for other in nodes)
     laid = [_laid(factor, (node, *nodes)) for factor in factors]
     least = _total(laid, (sizes[node], *shape)).min(axis=0) if math.prod(shape) < LARGE else _least(laid, shape)
@@ -203,8 +204,9 @@ def _total(tables: list[PriceArray], shape: tuple[int, ...], into: PriceArray | 
 
 
 def _laid(factor: Factor, nodes: tuple[int, ...]) -> PriceArray:
-    """A table with a dim for each of the nodes, of size one for those that it does not mention."""
-    order = sorted(range(len(factor.nodes)), key=lambda place: nodes.index(factor.nodes[place]))
+    """A table with a dim for each of the nodes, of size one for those that it does not mention; what it mentions beside
+    them has one state."""
+    order = sorted(range(len(factor.nodes)), key=lambda place: (*nodes, factor.nodes[place]).index(factor.nodes[place]))
     table = factor.table.transpose(order)
     sizes = iter(table.shape)
     return table.reshape([next(sizes) if node in factor.nodes else 1 for node in nodes])
