@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any
@@ -27,6 +28,9 @@ _A_PROGRAM = "A[I_X, J] · B[J, K] → C[I_X, K]"
 _LARGEST = 4  # elements along a dim that has no size, where as few may be
 _FEW_DEVICES = 16  # that share out even a dim without axes
 _SEEDS = 2**32
+_LONG = 4  # devices: on two, one way round a ring is as good as the other
+_DRAWS = 3  # of the arrays: of four elements one draw in sixteen has no negative number
+_TYPED, _ON_A_MESH = re.compile(r"(?:^|[;\n])\s*dtype\s"), re.compile(r"(?:^|[;\n])\s*mesh\s")
 
 
 def assert_matches_reference(
@@ -35,18 +39,19 @@ def assert_matches_reference(
     *,
     mesh: Mapping[str, int] | Mesh | None = None,
     dims: Mapping[str, int] | None = None,
-    dtype: str = "f32",
+    dtype: str | None = None,
     seed: int = 0,
 ) -> None:
     """A function of JAX arrays means what a program means: every device's shard of each result, against NumPy.
 
     `function` takes arrays that lie as the program's inputs, under `jax.set_mesh`, and returns its outputs, each as
-    it is to lie (one: bare); it may call `jax.shard_map`, say. On `mesh`, or on every small mesh of the program's
-    axes that the devices there are allow, the smallest first. Floats may be off by what rounding the program's own
-    steps in `dtype` explains; integers not at all.
+    it is to lie (one: bare); it may call `jax.shard_map`, say. On `mesh`, or the text's own, or on every mesh of one or
+    two devices along each axis, and of four along one, that the devices there are allow, the smallest first. Floats may
+    be off by what rounding the program's own steps in `dtype` (f32, if the text says none) explains; integers not at
+    all. What a Program says of these stands.
 
     A dim without a size has at most four elements, if its axes allow, and a few more on the last mesh, when nothing
-    was wrong with four.
+    was wrong with four. There three draws of the arrays are tried.
 
     Raises AssertionError with the mesh, the device, the element and both values; also where `dtype` rounds so much
     that a wrong result could pass. What the function raises itself has a note of the mesh and the sizes.
@@ -64,8 +69,11 @@ def assert_matches_reference(
     if not isinstance(program, str | Program):
         raise ShardcError("SHC001", f"{program!r} is no program", help=f'give "{_A_PROGRAM}"')
     count_of("the seed", seed, 0, _SEEDS)
-    for schedule in _schedules(program, mesh, dims, dtype, _devices()):
-        wrong = _mismatch(function, schedule, seed)
+    if isinstance(program, Program) and any(given is not None for given in (mesh, dims, dtype)):
+        raise ShardcError("SHC001", "a program has its mesh, its sizes and its type", help="give text, or the program")
+    for schedule, draws in _schedules(program, mesh, dims, dtype, _devices()):
+        found = (_mismatch(function, schedule, (seed + more) % _SEEDS) for more in range(draws))
+        wrong = next((each for each in found if each is not None), None)
         if wrong is not None:
             at = where(schedule.given_mesh, dict(schedule.program.sizes))
             raise AssertionError(f"{at}: {wrong}{lines(function=name_of(function), program=program)}")
@@ -89,7 +97,10 @@ def assert_equivalent(one: str | Program | Plan, other: str | Program | Plan, *,
     for given in (one, other):
         if not isinstance(given, str | Program | Plan):
             raise ShardcError("SHC001", f"{given!r} is no program or plan", help=f'give "{_A_PROGRAM}"')
-    wrong = unlike(one, other, count_of("the seed", seed, 0, _SEEDS))
+    seed = count_of("the seed", seed, 0, _SEEDS)
+    draws = 1 if isinstance(one, Plan) or isinstance(other, Plan) else _DRAWS  # programs have few elements
+    found = (unlike(one, other, (seed + more) % _SEEDS) for more in range(draws))
+    wrong = next((each for each in found if each is not None), None)
     if wrong is not None:
         texts = [given.program if isinstance(given, Plan) else given for given in (one, other)]
         raise AssertionError(f"{wrong}{lines(one=texts[0], other=texts[1])}")
@@ -151,25 +162,38 @@ def _wrong(array: Array, mesh: Mesh, output: OutputReport, result: Any, whole: A
 
 
 def _schedules(
-    program: str | Program, mesh: Mapping[str, int] | Mesh | None, dims: Mapping[str, int] | None, dtype: str, most: int
-) -> Iterator[Schedule]:
-    """On every mesh, the smallest first; on the last one with larger sizes too, where they were chosen."""
+    program: str | Program,
+    mesh: Mapping[str, int] | Mesh | None,
+    dims: Mapping[str, int] | None,
+    dtype: str | None,
+    most: int,
+) -> Iterator[tuple[Schedule, int]]:
+    """On every mesh, the smallest first, then on the last with larger sizes, where they were chosen; and how many draws
+    of the arrays are tried. Then on meshes on which going one way round is not going the other."""
+    axes: tuple[str, ...] = ()
+    dtype = "f32" if dtype is None and isinstance(program, str) and not _TYPED.search(program) else dtype
     parsed = []
     if isinstance(program, Program):
-        parsed = [program]
-    elif mesh is not None:
+        parsed, program = [program], str(program)
+    elif mesh is not None or _ON_A_MESH.search(program):
         parsed = [api.parse(program, mesh=mesh, dims=dims, dtype=dtype)]
     else:
         axes = axes_in([program])
         if not axes:
+            api.parse(program, dims=dims)
             so = 'shard it, as in "A[I_X, J]", or give mesh={"data": 2}'
             raise ShardcError("SHC001", "a program without axes is run on one device alone", help=so)
         meshes = meshes_of(axes, 2, most)
         parsed = [api.parse(program, mesh=small, dims=dims, dtype=dtype) for small in meshes]
     for each in parsed:
-        yield api.planned(_filled(each, _few), may_cut=False).schedule
-    if _filled(parsed[-1], _more).sizes != _filled(parsed[-1], _few).sizes:
-        yield api.planned(_filled(parsed[-1], _more), may_cut=False).schedule
+        yield api.planned(_filled(each, _few), may_cut=False).schedule, 1
+    yield api.planned(_filled(parsed[-1], _more), may_cut=False).schedule, _DRAWS
+    for long in axes if most >= _LONG else ():
+        mesh = {axis: _LONG if axis == long else 1 for axis in axes}
+        yield (
+            api.planned(_filled(api.parse(program, mesh=mesh, dims=dims, dtype=dtype), _few), may_cut=False).schedule,
+            1,
+        )
 
 
 def _filled(program: Program, chosen: Callable[[int, int, set[int]], int]) -> Program:

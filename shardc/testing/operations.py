@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 
 from shardc.compiled.hlo.stablehlo import Op, dense
@@ -70,10 +71,19 @@ def _constant(op: Op, operands: Sequence[Held], devices: Devices) -> Held:
     written = re.findall(
         r"-?(?:0x[0-9A-Fa-f]+|[\d.]+(?:[eE][+-]?\d+)?)", op.text.partition("dense<")[2].partition(">")[0]
     )
-    items = [int(number) if _INTEGERS.fullmatch(kind) else element(float(number)) for number in written]
+    items = [int(number) if _INTEGERS.fullmatch(kind) else element(_real(number, kind)) for number in written]
     return _everywhere(
         broadcast(Tensor((), (items[0],)), shape) if len(items) == 1 else Tensor(shape, tuple(items)), devices
     )
+
+
+def _real(written: str, kind: str) -> float:
+    """A number as it is, or by its bits: `0xFF800000` of f32 is −inf."""
+    if not written.startswith("0x"):
+        return float(written)
+    bits, real = {"f16": ("H", "e"), "f64": ("Q", "d")}.get(kind, ("I", "f"))
+    number = int(written, 16) << (16 if kind == "bf16" else 0)  # which is the upper half of an f32
+    return float(struct.unpack(real, struct.pack(bits, number))[0])
 
 
 def _everywhere(block: Tensor, devices: Devices) -> Held:

@@ -218,6 +218,7 @@ def units_of(program: Program) -> dict[str, int]:
 
 
 def distinct(array: Array, start: int) -> Values:
-    """Whole numbers, no two of them alike, so that no element can be taken for another."""
-    count = math.prod(array.shape)
-    return np.arange(start, start + count, dtype=np.int64).reshape(array.shape)
+    """Whole numbers, no two of them alike, so that no element can be taken for another; of either sign in turn, so that
+    `relu` is not taken for nothing."""
+    found = np.arange(start, start + math.prod(array.shape), dtype=np.int64)
+    return np.where(np.arange(len(found)) % 2, -found, found).reshape(array.shape)

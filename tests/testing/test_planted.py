@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import shardc
+from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter, Slice
 from shardc.testing import Moves, assert_equivalent, assert_matches_reference, assert_rewrite, conditions
 from shardc.testing.rewrites import axes_in
@@ -323,3 +324,76 @@ def test_two_plans_of_other_sizes_are_no_equals():
     one, other = (shardc.plan("C[I_X] = A[I_X]", mesh={"X": 2}, dims={"I": size}, dtype="f32") for size in (4, 2))
     said = failure(assert_equivalent, one, other)
     assert "the inputs differ: A has the shape (4,), and (2,) in the other" in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("B[I_X] = A[I_X]", "B[I_X] = relu(A[I_X])"),
+        ("B[I_X] = A[I_X]", "B[I_X] = abs(A[I_X])"),
+        ("C[I, K] = relu(A[I, J_X] · B[J_X, K])", "C[I, K] = A[I, J_X] · B[J_X, K]"),
+        ("C[I, K] = relu(A[I, J_X] · B[J_X, K])", "C[I, K] = relu(A[I, J_X]) · relu(B[J_X, K])"),
+    ],
+)
+def test_what_positive_numbers_do_not_show_is_found(before, after):
+    with pytest.raises(AssertionError, match="device"):
+        assert_rewrite(before, after)
+    assert conditions(before, after) == "never"
+
+
+@pytest.mark.parametrize("program", ["B[I_X] = relu(A[I_X])", "B[I_X] = abs(A[I_X])", "B[I_X] = where(A > 0, A, 0)"])
+def test_a_function_that_is_left_out_is_found(program):
+    program = program.replace("where(A > 0, A, 0)", "where(A[I_X] > 0, A, 0)")
+    with pytest.raises(AssertionError, match="is wanted"):
+        assert_matches_reference(lambda a: a, program)
+    with pytest.raises(AssertionError, match="in the other"):
+        assert_equivalent("B[I_X] = A[I_X] + 0", program)
+
+
+def matmul_around(turned):
+    """A[I, J_X] · B[J, K_X] → C[I, K_X] as a ring: each turn multiplies what came from the next device."""
+
+    def local(a, b):
+        count, place, width = jax.lax.axis_size("X"), jax.lax.axis_index("X"), a.shape[1]
+        out = jax.lax.pcast(jnp.zeros((a.shape[0], b.shape[1]), a.dtype), ("X",), to="varying")
+        for turn in range(count):
+            at = (place + turned * turn) % count
+            out = out + a @ jax.lax.dynamic_slice_in_dim(b, at * width, width, 0)
+            a = jax.lax.ppermute(a, "X", [(i, (i - 1) % count) for i in range(count)])
+        return out
+
+    return mapped(local, (P(None, "X"), P(None, "X")), P(None, "X"))
+
+
+@pytest.mark.devices
+def test_a_ring_that_goes_the_other_way_round_is_found():
+    """On two devices both ways are one."""
+    text = "A[I, J_X] · B[J, K_X] → C[I, K_X]"
+    assert_matches_reference(matmul_around(1), text)
+    with pytest.raises(AssertionError, match="on mesh X=4"):
+        assert_matches_reference(matmul_around(-1), text)
+
+
+@pytest.mark.devices
+def test_a_text_and_a_program_are_taken_at_their_word():
+    met = set()
+
+    def doubled(a):
+        met.add((a.shape, a.dtype.name))
+        return 2 * a
+
+    assert_matches_reference(doubled, "mesh X=4; dims I=16; dtype bf16; C[I_X] = 2 * A[I_X]")
+    assert met == {((16,), "bfloat16")}
+    with pytest.raises(ShardcError, match="SHC001"):
+        assert_matches_reference(doubled, shardc.parse("C[I_X] = 2 * A[I_X]", mesh="X=2"), mesh={"X": 4})
+    with pytest.raises(ShardcError, match="SHC103"):
+        assert_matches_reference(doubled, "A[")
+
+
+@pytest.mark.devices
+def test_a_mesh_of_jax_is_taken_and_one_that_proves_nothing_is_not():
+    gather = "B[I] = AllGather_X(A[I_X])"
+    assert_rewrite(gather, gather, mesh=jax.make_mesh((4,), ("X",)))
+    for call in (assert_rewrite, conditions):
+        with pytest.raises(ShardcError, match="no mesh can tell"):
+            call("A[I_YX] = A[I_XY]", Moves("A[I_XY]"), max_size=1)
