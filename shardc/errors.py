@@ -11,7 +11,7 @@ An error looks like this, in the terminal and, with `--json`, as fields:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 CODES: dict[str, str] = {
@@ -140,6 +140,10 @@ class Span:
         return Span(self.source, self.start, other.end)
 
 
+def _again(code: str, message: str, span: Span | None, note: str, help: str) -> ShardcError:
+    return ShardcError(code, message, span=span, note=note, help=help)
+
+
 class ShardcError(Exception):
     """A refusal. `.code` is a key of CODES, `.span` the place (or None), `.help` the remedy."""
 
@@ -159,6 +163,10 @@ class ShardcError(Exception):
         self.span = span
         self.note = note
         self.help = help
+
+    def __reduce__(self) -> tuple[Callable[..., ShardcError], tuple[object, ...]]:
+        """As a process that another started hands it over."""
+        return _again, (self.code, self.message, self.span, self.note, self.help)
 
     @property
     def exit_code(self) -> int:

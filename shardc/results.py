@@ -206,7 +206,7 @@ class Plan(Shown):
         """
         from shardc.compiled.compilers import compare
 
-        return compare(self._found, self._model, self._asked.model, rounds)
+        return compare(self._found, self._model, self._asked.model, count_of(rounds, "rounds", 1))
 
     def tune(self, few: int = 4, say: Callable[[str], None] = lambda line: None) -> Tuning[Plan]:
         """The fastest of this plan, `few` others, each in its forms, and XLA's own program: compiled for the plan's

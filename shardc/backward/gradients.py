@@ -18,18 +18,20 @@ so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from shardc.backward.again import with_made_again
 from shardc.backward.assembled import assembled
 from shardc.backward.loops import through
-from shardc.backward.walk import Remat, Walk
+from shardc.backward.walk import REMATS, Remat, Walk
 from shardc.errors import ShardcError, nearest
 from shardc.ir.dtypes import Kind
 from shardc.ir.program import Input, Program
 
 
-def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = False, remat: Remat = False) -> Program:
+def grad(
+    program: Program, wrt: str | Sequence[str] | None = None, *, whole: bool = False, remat: Remat = False
+) -> Program:
     """The program that leaves `dW` of each of `wrt` (every float input), in W's sharding, from each output's `dOut`.
 
     Of a partial sum `W{U_X}` every device's part has the sum's gradient, so that `dW` is whole over X, and `dOut` too.
@@ -43,6 +45,9 @@ def grad(program: Program, wrt: Sequence[str] | None = None, *, whole: bool = Fa
         raise ShardcError(
             "SHC001", f"program is a {type(program).__name__}", help="give what shardc.parse(text) returns"
         )
+    if remat not in REMATS or not isinstance(whole, bool):
+        what = f"whole is {whole!r}" if remat in REMATS else f"remat is {remat!r}"
+        raise ShardcError("SHC001", what, help='whole is True or False, and remat that or "selective"')
     wanted = _wanted(program, wrt)
     walk = _walked(program, wanted, remat)
     if remat and (whole or remat == "selective"):  # else what is made again begins the program
@@ -67,7 +72,10 @@ def _walked(program: Program, wanted: Sequence[Input], remat: Remat) -> Walk:
     return walk
 
 
-def _wanted(program: Program, wrt: Sequence[str] | None) -> tuple[Input, ...]:
+def _wanted(program: Program, wrt: str | Sequence[str] | None) -> tuple[Input, ...]:
+    wrt = [name.strip() for name in wrt.split(",")] if isinstance(wrt, str) else wrt
+    if not (wrt is None or (isinstance(wrt, Iterable) and all(isinstance(name, str) for name in wrt))):
+        raise ShardcError("SHC001", f"wrt is {wrt!r}", help='give names of inputs, as in ["W", "V"]')
     floats = {each.name: each for each in program.inputs if each.dtype.kind is Kind.FLOAT and not each.dtype.moves}
     if not (floats if wrt is None else wrt):
         raise ShardcError("SHC217", "no input has a gradient", help="give one a type of floats to compute in, say bf16")

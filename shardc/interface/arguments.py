@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from numbers import Integral
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardc.errors import ShardcError, nearest
@@ -28,7 +29,7 @@ def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
     if isinstance(mesh, str):
         return parse_mesh(mesh)
     if isinstance(mesh, Mapping):
-        return Mesh.of(mesh)
+        return Mesh.of(_whole(mesh))
     if isinstance(getattr(mesh, "shape", None), Mapping):  # a jax mesh, concrete or abstract
         return Mesh.of(dict(mesh.shape))
     if hasattr(mesh, "mesh"):  # a jax.NamedSharding, or a plan
@@ -38,10 +39,18 @@ def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
 
 def dims_of(dims: DimsLike | None) -> Mapping[str, int] | None:
     if dims is None or isinstance(dims, Mapping):
-        return dims
+        return dims and _whole(dims)
     if isinstance(dims, str):
         return parse_dims(dims)
     raise ShardcError("SHC001", f"dims is a {type(dims).__name__}", help='give a dict, or text as in "I=1024,J=4096"')
+
+
+def _whole(sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Whole numbers of NumPy as Python's; what is none is told where it is read."""
+    return {
+        name: int(size) if isinstance(size, Integral) and not isinstance(size, bool) else size
+        for name, size in sizes.items()
+    }
 
 
 def dtype_of(dtype: Any) -> str | None:
@@ -69,7 +78,7 @@ def texts(**given: Any) -> None:
 def count_of(given: Any, what: str, least: int) -> int:
     """A whole number of at least so much; SHC001 if it is none."""
     if type(given) is not int or not least <= given < 2**31:
-        raise ShardcError("SHC001", f"{what} is {str(given)[:200]}", help=f"give a whole number, {least} or more")
+        raise ShardcError("SHC001", f"{what} is {repr(given)[:200]}", help=f"give a whole number, {least} or more")
     return given
 
 

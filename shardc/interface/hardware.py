@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
 from shardc.cost import CHIPS, DEFAULT_CHIP, Layout, LinkModel, chip_of, topology
@@ -108,7 +109,7 @@ class Hardware:
 
 def parse_bytes(given: int | float | str) -> int:
     """`16GB`, `1.5 GiB`, 16e9: bytes. SHC001 if it is something else."""
-    if isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < 2**63:
+    if isinstance(given, Real) and not isinstance(given, bool) and 0 < given < 2**63:
         return int(given)
     found = _BYTES.fullmatch(given) if isinstance(given, str) else None
     if found is None or found[2] not in _UNITS:

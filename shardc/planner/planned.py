@@ -277,9 +277,15 @@ def gaps_of(planned: PlannedStatement | PlannedLoop) -> Iterator[Gap]:
 
 def ranking(objective: Objective) -> Callable[[Strategy], tuple[float, float]]:
     """What strategies are ordered by."""
-    if objective is Objective.TIME:
-        return lambda strategy: (strategy.time_s, strategy.wire_bytes)
-    return lambda strategy: (strategy.wire_bytes, strategy.time_s)
+    return _by_time if objective is Objective.TIME else _by_bytes
+
+
+def _by_time(strategy: Strategy) -> tuple[float, float]:
+    return strategy.time_s, strategy.wire_bytes
+
+
+def _by_bytes(strategy: Strategy) -> tuple[float, float]:
+    return strategy.wire_bytes, strategy.time_s
 
 
 def shares(statement: Statement) -> bool:

@@ -19,7 +19,9 @@ _HALVINGS = 8
 _OF_PARSE = ("mesh", "dims", "dtype", "chip", "topology", "dcn", "name")
 
 
-def sweep(text: str, *swept: str, say: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]) -> Swept:
+def sweep(
+    text: str | Program, *swept: str, say: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]
+) -> Swept:
     """A program planned at every size, or every split of its axes: a row each, the crossings and the best.
 
     `swept` is one or two of "B=1k..16M" (doubled; also "B=1k..8k+1k", "B=512,768"), an axis in the same words, or
@@ -37,6 +39,7 @@ def sweep(text: str, *swept: str, say: Callable[[str], None] | None = None, **op
     >>> round(found.crossings[0].at / 4)
     2550
     """
+    text = str(text) if isinstance(text, Program) else text
     quantities = tuple(over(one) for one in swept)
     if not 1 <= len(quantities) <= 2:
         raise ShardcError("SHC001", f"{len(quantities)} quantities to sweep", help='give one or two, as in "B=1k..16M"')

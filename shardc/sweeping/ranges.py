@@ -35,6 +35,8 @@ class Over:
 
 def over(text: str) -> Over:
     """One quantity to sweep. SHC001 where the text is none."""
+    if not isinstance(text, str):
+        raise ShardcError("SHC001", f"what is swept is a {type(text).__name__}", help='give text, as in "B=1k..16M"')
     names, equals, values = text.replace(" ", "").partition("=")
     split = tuple(names.split("*"))
     if not equals or not all(split) or len(set(split)) < len(split):

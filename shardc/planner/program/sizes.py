@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from shardc.ir.program import Input, Program, Statement, every_statement
 from shardc.ir.sizes import classes
@@ -47,7 +48,11 @@ def _filled(program: Program, sizes: dict[str, int]) -> Program:
         return program
     chosen = ", ".join(f"{dim}={size}" for dim, size in sizes.items())
     warning = f"no size given, so {chosen}; `dims` or --dims sets it"
-    return replace(program.with_sizes(sizes), warn=lambda: (*program.warnings, warning))
+    return replace(program.with_sizes(sizes), warn=partial(_also, program, warning))
+
+
+def _also(program: Program, warning: str) -> tuple[str, ...]:
+    return *program.warnings, warning
 
 
 def without_size(program: Program) -> list[list[str]]:

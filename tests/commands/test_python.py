@@ -1,0 +1,65 @@
+"""What is given from Python: handed to another process, of NumPy's types, or of no type that is taken."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import shardc
+
+TEXT = "A[I_X, J] · B[J, K_X] → C[I, K]; D = relu(C)"
+IN_A_LOOP = "dims L=4; for L { x[B_X, D] = relu(x) ⊙ W[L, D] }"
+
+
+@pytest.mark.parametrize("text", [TEXT, IN_A_LOOP])
+def test_plans_and_their_fronts_go_to_another_process(text):
+    plan = shardc.plan(text, mesh={"X": 4})
+    for given in (plan, plan.pareto()):
+        found = pickle.loads(pickle.dumps(given))
+        assert str(found) == str(given)
+    assert pickle.loads(pickle.dumps(plan)).cost == plan.cost
+
+
+def test_an_error_comes_back_from_another_process():
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.parse("A[I_X, J] → B[")
+    found = pickle.loads(pickle.dumps(caught.value))
+    assert (str(found), found.code, found.exit_code) == (str(caught.value), "SHC103", caught.value.exit_code)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    sizes = {"I": np.int32(8), "J": np.int64(8), "K": np.uint8(16)}
+    plan = shardc.plan(TEXT, mesh={"X": np.int64(4)}, dims=sizes, memory=np.int64(10**9))
+    assert plan.to_json() == shardc.plan(TEXT, mesh="X=4", dims="I=8,J=8,K=16", memory=10**9).to_json()
+
+
+def test_a_program_is_swept():
+    program = shardc.parse(TEXT, mesh="X=4", dims="J=8,K=8")
+    assert str(shardc.sweep(program, "I=8..16")) == str(shardc.sweep(str(program), "I=8..16"))
+
+
+def test_names_of_inputs_may_be_one_text():
+    program = shardc.parse(TEXT, mesh="X=4")
+    assert str(shardc.grad(program, wrt="B, A")) == str(shardc.grad(program, wrt=["B", "A"]))
+
+
+WRONG = {
+    "what is swept is a int": lambda program: shardc.sweep(program, 3),
+    "what is swept is a list": lambda program: shardc.sweep(program, ["I=1..2"]),
+    "remat is 'x'": lambda program: shardc.grad(program, remat="x"),
+    "remat is 3": lambda program: shardc.grad(program, remat=3),
+    "whole is 'no'": lambda program: shardc.grad(program, whole="no"),
+    "wrt is 3": lambda program: shardc.grad(program, wrt=3),
+    "wrt is [3]": lambda program: shardc.grad(program, wrt=[3]),
+    "rounds is 0": lambda program: shardc.plan(program).compare(rounds=0),
+    "rounds is '3'": lambda program: shardc.plan(program).compare(rounds="3"),
+    "mesh axis `X` = 4.0 is not a whole number": lambda program: shardc.plan(TEXT, mesh={"X": 4.0}),
+    "mesh axis `X` = True is not a whole number": lambda program: shardc.plan(TEXT, mesh={"X": True}),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_what_is_of_no_type_that_is_taken_is_told(said):
+    with pytest.raises(shardc.ShardcError) as caught:
+        WRONG[said](shardc.parse(TEXT, mesh="X=4"))
+    assert caught.value.message == said
