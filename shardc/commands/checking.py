@@ -90,9 +90,10 @@ def _tell_json(found: Checked) -> None:
         streams.say(in_lines(json_text({"error": fault.to_json()})))
     if found.faults:
         return
-    for warning in found.warnings:
-        streams.say(f"{found.level}: {in_line(f'{found.file}: {warning}' if found.file else warning)}")
     named = {"file": found.file} if found.file else {}
+    for warning in found.warnings:
+        told = {"code": None, "message": warning, "span": None, "note": "", "help": ""}
+        streams.say(in_lines(json_text({found.level: {**named, **told}})))
     fields = {**named, "ok": not found.status, "program": found.program, "warnings": list(found.notes)}
     streams.result(in_lines(json_text(fields)))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -191,7 +191,13 @@ class PlannedStatement:
 
     def led_by(self, own: Strategy, gap: Gap | None) -> PlannedStatement:
         """The same with another strategy before all."""
-        return PlannedStatement(self.text, self.cases, lambda: self._after(own), self._rank, False, gap)
+        return PlannedStatement(self.text, self.cases, partial(self._after, own), self._rank, False, gap)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what was listed so far, which is found again: an iterator cannot be handed over."""
+        return {name: value for name, value in vars(self).items() if name not in ("_more", "alternatives")} | {
+            "_found": []
+        }
 
     def _after(self, own: Strategy) -> Iterator[Strategy]:
         yield own

@@ -68,8 +68,9 @@ def test_strict_makes_warnings_errors(files: list[str]) -> None:
 
 def test_as_json_a_line_each(files: list[str]) -> None:
     result = check(*files[:2], "--json", "--strict")
-    errors = [json.loads(line)["error"] for line in result.stderr.splitlines() if line.startswith("{")]
-    assert [error["code"] for error in errors][1:] == ["SHC210", "SHC202", "SHC222"]
+    errors = [json.loads(line)["error"] for line in result.stderr.splitlines()]
+    assert [error["code"] for error in errors][1:] == ["SHC210", "SHC202", "SHC222", None]
+    assert errors[-1]["file"] == files[1] and "mesh axis `Y`" in errors[-1]["message"]
     said = json.loads(result.stdout)
     assert said["ok"] is False and said["file"] == files[1]
 

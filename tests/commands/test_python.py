@@ -8,7 +8,7 @@ import pytest
 import shardc
 
 TEXT = "A[I_X, J] · B[J, K_X] → C[I, K]; D = relu(C)"
-IN_A_LOOP = "dims L=4; for L { x[B_X, D] = relu(x) ⊙ W[L, D] }"
+IN_A_LOOP = "dims L=4; for L { x[B_X, D] = relu(x[B_X, D]) ⊙ W[L, D] }"
 
 
 @pytest.mark.parametrize("text", [TEXT, IN_A_LOOP])
