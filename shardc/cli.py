@@ -18,7 +18,7 @@ from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.fmt import fmt
 from shardc.commands.help import help_
 from shardc.commands.memory import memory
-from shardc.commands.options import Options, output_option, telling, with_options
+from shardc.commands.options import Options, one_way, output_option, telling, with_options
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
 from shardc.commands.tune import tune
@@ -89,6 +89,8 @@ def plan(
     if swept:
         if top is not None or pareto or gantt or passes:
             raise click.UsageError("--sweep shows a row for each plan: give no --top, --pareto, --gantt or --passes")
+        if as_csv and values["as_json"]:
+            raise click.UsageError("a sweep is printed as CSV or as JSON: give one of --csv and --json")
         return _show_sweep(argument, swept, as_csv, Options.of(values))
     _idle("--csv", as_csv, "without --sweep")
     if pareto and (top is not None or gantt):
@@ -254,6 +256,7 @@ def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bo
     from shardc.backward import REMATS, Remat
     from shardc.backward import grad as backward
 
+    one_way(remat, selective)
     options = Options.of(values)
     names = None if wrt is None else [name.strip() for name in wrt.split(",")]
     program = options.parse(argument)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shardc.commands.expressions import Subcommand, completed
-from shardc.commands.options import Options, with_options
+from shardc.commands.options import Options, one_way, with_options
 from shardc.errors import ShardcError, in_lines
 from shardc.io import streams
 from shardc.io.text import json_text
@@ -27,6 +27,7 @@ def memory(argument: str, wrt: str | None, remat: bool, selective: bool, **value
     """A training step's memory by kind: INPUT's, or of INPUT with its backward program, made in three ways."""
     from shardc.report.kinds import choices_table, kinds_fields, kinds_table
 
+    one_way(remat, selective)
     options = Options.of(values)
     program = options.parse(argument)
     found = options.plan(program)

@@ -34,6 +34,12 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
         yield now
 
 
+def one_way(remat: bool, selective: bool) -> None:
+    """Of two ways to make arrays again one."""
+    if remat and selective:
+        raise click.UsageError("--remat makes all again, --selective what costs little: give one of them")
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What every command takes; None leaves it to the text's declarations."""

@@ -160,3 +160,16 @@ def test_a_front_tells_how_far_it_is() -> None:
     told: list[str] = []
     front = plan.pareto(say=told.append)
     assert len(told) >= len(front) > 1 and f"{front[-1].cost.peak_bytes:,} bytes" in told[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["grad", "A[I_X, J] · B[J, K] → C[I_X, K]", "--remat", "--selective"],
+        ["memory", "A[I_X, J] · B[J, K] → C[I_X, K]", "--remat", "--selective"],
+        ["plan", "A[I_X] → A[I]", "--sweep", "I=1k..2k", "--csv", "--json"],
+    ],
+)
+def test_of_two_options_that_exclude_each_other_none_is_dropped(arguments, capsys):
+    assert cli._status([*arguments, "--mesh", "X=4"]) == 2
+    assert "give one of" in capsys.readouterr().err
