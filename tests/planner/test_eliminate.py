@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardc.planner.whole import eliminate
@@ -110,3 +110,20 @@ def test_pruning_leaves_out_what_is_too_dear():
     chain = [Factor((node, node + 1), np.where(np.eye(4), 0, 100 * unit).astype(np.int64)) for node in range(3)]
     first = Factor((0,), unit * np.array([0, 50, 900, 900], dtype=np.int64))
     assert prune([4] * 4, [*chain, first]).sizes == [1, 1, 1, 1]
+
+
+def test_what_is_met_by_more_than_sixty_four_nodes_of_one_state_is_minimised():
+    """An array has no more than sixty-four dims."""
+    factors = [Factor((0, node), np.array([[3], [node % 5]], dtype=np.int64)) for node in range(1, 90)]
+    sizes = [2, *([1] * 89)]
+    assert solve(sizes, factors).price == least(sizes, factors)
+    assert easier(sizes, factors).price == least(sizes, factors)
+
+
+@settings(deadline=None)
+@given(sums())
+@example(([1, 1], [Factor((n,), np.array([NEVER])) for n in (0, 1)]))
+def test_what_cannot_be_costs_no_more_where_it_is_in_two_tables(drawn):
+    """Of two parts that have nothing in common either alone cannot be; what is left of a known price is never less than
+    nothing."""
+    assert easier(*drawn).price <= NEVER

@@ -71,7 +71,7 @@ def easier(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = S
         if found.nodes:
             of_node.add(found)
         else:
-            price += int(found.table)
+            price = min(NEVER, price + int(found.table))
     return Easier(tuple(left), of_node.left, price, tuple(removed), tuple(sizes))
 
 

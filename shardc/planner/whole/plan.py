@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from operator import itemgetter
 
 import numpy as np
@@ -37,6 +37,7 @@ from shardc.planner.whole.spaces import Spaces, spaces_of
 from shardc.rules.placements import count_placements
 
 COMPARED, MOST_COMPARED = 4, 600_000  # plans, the first of which is by time alone; entries of all tables
+SOLVED = 6  # prices of a byte, at most, to find these
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
@@ -65,20 +66,22 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     if found is None or not found.cost.peak_bytes:
         yield from [] if found is None else [found]
         return
-    every = chain([found], _leaner(task, best, best.solved.price / found.cost.peak_bytes))
+    leaner, first = _leaner(task, best, best.solved.price / found.cost.peak_bytes), [found]
     if (_hides(task) or _says_between(program)) and best.graph.nodes.entries < MOST_COMPARED:
-        first = sorted(islice(every, COMPARED), key=lambda each: each.price(planning.objective))
-        every = chain(first, every)
-    yield from every
+        for each in islice(leaner, SOLVED):
+            first += [] if each is None else [each]
+            if len(first) == COMPARED:
+                break
+    yield from sorted(first, key=lambda each: each.price(planning.objective))
+    yield from (each for each in leaner if each is not None)
 
 
-def _leaner(task: _Task, best: Choice, per_byte: float) -> Iterator[PlannedProgram]:
-    """Plans of choices in which each byte that is held has a price, up from very little."""
+def _leaner(task: _Task, best: Choice, per_byte: float) -> Iterator[PlannedProgram | None]:
+    """Plans of choices in which each byte that is held has a price, up from very little; None for one that was met."""
     met = {best.solved.states}
     for power in LEANER:
         leaner = task.leaner(best, per_byte * 2.0**power)
-        if leaner.solved.states not in met and (found := task.planned(leaner)) is not None:
-            yield found
+        yield None if leaner.solved.states in met else task.planned(leaner)
         met.add(leaner.solved.states)
 
 
