@@ -314,3 +314,18 @@ def test_names_in_loops_are_of_what_they_are_bound_to_there(name, objective, top
     dims = dict.fromkeys("BDFKL", 8) | {"N": 4}
     plan = shardc.plan(ANEW[name], mesh="X=2,Y=4", dims=dims, topology=topology, objective=objective)
     assert plan.prove().holds
+
+
+RECURRENT = """mesh X=4
+dims T=512, B=256, D=1024, H=1024, G=1024
+h[B_X, H] = h0[B_X, H]
+for T { h[B_X, H] = tanh(x[T, B_X, D] · W[D_X, H] + h[B_X, G] ·_G U[G_X, H]) }
+return h"""
+
+
+def test_weights_of_a_recurrence_are_brought_once():
+    """As where the text brings them before the loop: 9.0 ms and 302 MB were planned for it, and 3.1 ms and 3.1 MB."""
+    brought = RECURRENT.replace("h[B_X, H] = h0", "P[D, H] = W[D_X, H]; Q[G, H] = U[G_X, H]; h[B_X, H] = h0")
+    brought = brought.replace("· W[D_X, H]", "· P").replace("U[G_X, H]) }", "Q) }")
+    free, told = (shardc.plan(text, chip="v5e").cost for text in (RECURRENT, brought))
+    assert free.wire_bytes <= told.wire_bytes and free.time_s <= 1.001 * told.time_s

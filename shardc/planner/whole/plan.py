@@ -16,7 +16,7 @@ from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Expr, Product, operands
-from shardc.ir.program import Program, Statement, repeated_statements
+from shardc.ir.program import For, Program, Statement, repeated_statements
 from shardc.lowering.timed import gathers_beside_products
 from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
@@ -102,6 +102,10 @@ def _or_beside_products(task: _Task, chosen: Choice, found: PlannedProgram | Non
     except (TooWide, KeyError, ShardcError):
         return found
     return min((found, hidden or found), key=lambda each: each.price(objective))
+
+
+def _has_loops(program: Program) -> bool:
+    return any(isinstance(each, For) for each in program.statements)
 
 
 def _hides(task: _Task) -> bool:
@@ -243,6 +247,9 @@ class _Task:
         graph, states = choice.graph, choice.solved.states
         apart = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=self.spaces.are_part)
         plans = [(self._realised(apart, idle=False), apart)]
+        if _has_loops(apart.program) and not self.spaces.are_part:  # a trip alone would bring anew what all have
+            brought = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=True)
+            plans.append((self._realised(brought, idle=False), brought))
         if self.planning.has_idle(apart.program):  # a state may be reached over axes that no sharding names
             plans.append((self._realised(apart, idle=True), apart))
         if self._may_be_merged():
