@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from operator import itemgetter
 
 import numpy as np
@@ -37,7 +36,6 @@ from shardc.planner.whole.spaces import Spaces, spaces_of
 from shardc.rules.placements import count_placements
 
 COMPARED, MOST_COMPARED = 4, 600_000  # plans, the first of which is by time alone; entries of all tables
-SOLVED = 6  # prices of a byte, at most, to find these
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
@@ -68,7 +66,7 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
         return
     leaner, first = _leaner(task, best, best.solved.price / found.cost.peak_bytes), [found]
     if (_hides(task) or _says_between(program)) and best.graph.nodes.entries < MOST_COMPARED:
-        for each in islice(leaner, SOLVED):
+        for each in leaner:
             first += [] if each is None else [each]
             if len(first) == COMPARED:
                 break
