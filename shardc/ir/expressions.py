@@ -48,6 +48,13 @@ class Pattern:
             wanted is None or wanted == axes for wanted, axes in zip(self.dims, sharding.dims, strict=True)
         )
 
+    def laid_on(self, sharding: Sharding) -> Sharding:
+        """A sharding that matches, of what it leaves open as that one: of `[B_X, E_?]` and `[B_Y, E_X]` `[B_X, E]`."""
+        said = {axis for axes in self.dims for axis in axes or ()}
+        own = (tuple(axis for axis in axes if axis not in said) for axes in sharding.dims)
+        dims = (left if axes is None else axes for axes, left in zip(self.dims, own, strict=True))
+        return Sharding(tuple(dims), self.unreduced)
+
     @property
     def reduced(self) -> Pattern:
         """The same dims, and no partial sum."""

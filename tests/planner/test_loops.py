@@ -329,3 +329,18 @@ def test_weights_of_a_recurrence_are_brought_once():
     brought = brought.replace("· W[D_X, H]", "· P").replace("U[G_X, H]) }", "Q) }")
     free, told = (shardc.plan(text, chip="v5e").cost for text in (RECURRENT, brought))
     assert free.wire_bytes <= told.wire_bytes and free.time_s <= 1.001 * told.time_s
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "K[B_X, E_?] = K[B, E] + x[T, B, E]",
+        "K[B_?, E_X] = K[B_X, E] + x[T, B, E]",
+        "K[B, E_?] = K[B_X, E] + x[T, B, E]",
+        "K[B_?, E_Y] = K[B_YX, E] + x[T, B, E_X]",
+    ],
+)
+def test_what_is_carried_lies_as_far_as_the_text_says(statement):
+    """`[B, E]` was carried on where `[B_X, E_?]` is asked for: SHC900."""
+    plan = shardc.plan(f"for T {{ {statement} }}; return K", mesh="X=2,Y=2", dims="T=4,B=4,E=4")
+    assert "proved" in str(plan.prove()) and not list(faults_of(plan.schedule))

@@ -212,10 +212,10 @@ class _Looped:
 
     def _tried(self) -> Iterator[_Trip]:
         """Bodies that leave what they carry as they found it."""
-        asked = {bound.name: bound.pattern.exact for bound in bound_by(self.loop)}
-        exact = {name: sharding for name in self.loop.carried if (sharding := asked[name]) is not None}
+        asked = {bound.name: bound.pattern for bound in bound_by(self.loop)}
+        exact = {name: sharding for name in self.loop.carried if (sharding := asked[name].exact) is not None}
         held, values = self.progress.problem.environment.held, self.progress.values
-        lies = {name: values[held[name][0]].sharding for name in self.loop.carried} | exact
+        lies = {name: asked[name].laid_on(values[held[name][0]].sharding) for name in self.loop.carried}
         tried: list[Lies] = []
         while lies not in tried and len(tried) < MAX_TRIED:
             tried.append(lies)
