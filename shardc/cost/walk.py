@@ -313,8 +313,7 @@ class Walk:
 
     def _is_copied_late(self, step: Step) -> bool:
         """Whether an output that a step leaves elsewhere is copied to its place after all other steps."""
-        target = self.groups.target
-        return self.loop is None and self._is_output(step) and copied_at_the_end(step.op.facts.kind, target)
+        return self.loop is None and self._is_output(step) and copied_at_the_end(step.op.facts.kind)
 
     def _is_copied(self, step: Step) -> bool:
         """Of a Reshape: whether it lies in other tiles after."""

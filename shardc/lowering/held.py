@@ -78,9 +78,9 @@ def leaves_shares_beside_products(target: Target) -> bool:
     "0.0.42.1",
     "an output that lies as an AllGather left it is copied to its place after all other steps, beside what these need: "
     "of two arrays that are gathered 0.78 was promised, of ZeRO-1 with its gradients on v5p 0.85; of a feed-forward "
-    "block on v5e a gradient that was gathered beside the products of the others. So is what an AllToAll left, of "
-    "three on v5p (0.78), where on v5e all lay on the chip",
+    "block on v5e a gradient that was gathered beside the products of the others. So was what an AllToAll left, where "
+    "three and nothing else were exchanged on v5p, but not of a feed-forward block with its gradients",
 )
-def copied_at_the_end(kind: Kind, target: Target) -> bool:
+def copied_at_the_end(kind: Kind) -> bool:
     """Whether an output that lies as such a step left it is copied to its place at the end of the program."""
-    return kind is Kind.GATHER or (kind is Kind.EXCHANGE and not tpu.on_chip(target))
+    return kind is Kind.GATHER

@@ -121,7 +121,6 @@ def test_a_gather_along_the_last_digit_has_whole_tiles(text, dims, most):
         ("A[I, J_X, K_Y] → A[I, J, K_YX]", "I=512,J=1024,K=1024", "v5p:4x4x4", "bytes"),  # lanes along the joined dim
         ("A[I, J, K_YX] → A[I, J_X, K]", "I=16,J=1024,K=4096", "v5p:4x4x4", "bytes"),  # joined in memory, then gathered
         ("A[I_X, J] → B[I, J]; C[I_X, J] → D[I, J]", "I=4096,J=4096", "v5p:2x2x2", "bytes"),  # each copied at the end
-        ("A[I_X, J] → B[I, J_X]; C[I_X, J] → D[I, J_X]", "I=4096,J=4096", "v5p:2x2x2", "bytes"),  # and so exchanged
     ],
 )
 def test_no_less_memory_is_promised_than_is_taken(text, dims, topology, objective):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from operator import itemgetter
 
 import numpy as np
@@ -39,6 +40,7 @@ COMPARED, MOST_COMPARED = 4, 600_000  # plans, the first of which is by time alo
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
+CLEARLY = 0.99  # of a price: what a loop sums up alone is better left as it is told, which the compiler reduces once
 FEW = 20_000  # entries of all tables, that are gone through as they are
 MANY = 50_000  # entries, beyond which orders of products that take more arithmetic are not tried
 MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one program
@@ -64,22 +66,20 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     if found is None or not found.cost.peak_bytes:
         yield from [] if found is None else [found]
         return
-    leaner, first = _leaner(task, best, best.solved.price / found.cost.peak_bytes), [found]
+    every = chain([found], _leaner(task, best, best.solved.price / found.cost.peak_bytes))
     if (_hides(task) or _says_between(program)) and best.graph.nodes.entries < MOST_COMPARED:
-        for each in leaner:
-            first += [] if each is None else [each]
-            if len(first) == COMPARED:
-                break
-    yield from sorted(first, key=lambda each: each.price(planning.objective))
-    yield from (each for each in leaner if each is not None)
+        first = sorted(islice(every, COMPARED), key=lambda each: each.price(planning.objective))
+        every = chain(first, every)
+    yield from every
 
 
-def _leaner(task: _Task, best: Choice, per_byte: float) -> Iterator[PlannedProgram | None]:
-    """Plans of choices in which each byte that is held has a price, up from very little; None for one that was met."""
+def _leaner(task: _Task, best: Choice, per_byte: float) -> Iterator[PlannedProgram]:
+    """Plans of choices in which each byte that is held has a price, up from very little."""
     met = {best.solved.states}
     for power in LEANER:
         leaner = task.leaner(best, per_byte * 2.0**power)
-        yield None if leaner.solved.states in met else task.planned(leaner)
+        if leaner.solved.states not in met and (found := task.planned(leaner)) is not None:
+            yield found
         met.add(leaner.solved.states)
 
 
@@ -245,9 +245,6 @@ class _Task:
         graph, states = choice.graph, choice.solved.states
         apart = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=self.spaces.are_part)
         plans = [(self._realised(apart, idle=False), apart)]
-        if _has_loops(apart.program) and not self.spaces.are_part:  # a trip alone would bring anew what all have
-            brought = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=True)
-            plans.append((self._realised(brought, idle=False), brought))
         if self.planning.has_idle(apart.program):  # a state may be reached over axes that no sharding names
             plans.append((self._realised(apart, idle=True), apart))
         if self._may_be_merged():
@@ -257,6 +254,11 @@ class _Task:
         if not made:
             return None
         found, asked = min(made, key=lambda each: each[0].price(planning.objective))
+        if _has_loops(apart.program) and not self.spaces.are_part:  # a trip alone would bring anew what all have
+            brought = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=True)
+            other = self._realised(brought, idle=False)
+            if other is not None and other.price(planning.objective) < CLEARLY * found.price(planning.objective):
+                found, asked = other, brought
         told = as_written(program, found, asked, planning.objective)
         return replace(told, notes=(*told.notes, *self.spaces.notes, *_gap(choice, self.scale)))
 
