@@ -258,14 +258,13 @@ def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bo
 
     one_way(remat, selective)
     options = Options.of(values)
-    names = None if wrt is None else [name.strip() for name in wrt.split(",")]
     program = options.parse(argument)
     made: Remat = "selective" if selective else remat
     if options.hardware["memory"] is not None and not made:
-        made = options.first_within((each, backward(program, names, whole=True, remat=each)) for each in REMATS)
+        made = options.first_within((each, backward(program, wrt, whole=True, remat=each)) for each in REMATS)
     with telling("differentiating"):
-        found = backward(program, names, whole=whole, remat=made)
-    if made and found == backward(program, names, whole=whole):
+        found = backward(program, wrt, whole=whole, remat=made)
+    if made and found == backward(program, wrt, whole=whole):
         flag = "--selective" if made == "selective" else "--remat"
         streams.say(f"note: {flag} changes nothing: backward reads no array that forward makes between")
     if options.json:

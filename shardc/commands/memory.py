@@ -53,9 +53,8 @@ def _ways(program: Program, wrt: str | None, options: Options) -> dict[str, Plan
     """The plans of forward and backward as one, by what is made again."""
     from shardc.backward import REMATS, grad
 
-    names = None if wrt is None else [name.strip() for name in wrt.split(",")]
     ways = zip(("nothing", "selectively", "all"), REMATS, strict=True)
     return {
-        way: options.plan(grad(program, names, whole=True, remat=remat), what=f"planning with {way} made again")
+        way: options.plan(grad(program, wrt, whole=True, remat=remat), what=f"planning with {way} made again")
         for way, remat in ways
     }

@@ -216,7 +216,7 @@ class Walk:
             self.heap.give_back(number)
         self._end(step)
         if self._becomes_output(step) and not self.heap.is_output(result):
-            if self._is_copied_late(step) and self.heap.is_apart(result):
+            if self._is_copied_late(step):
                 return self.copied_late.append((step, result))
             copy = self._output(step)
             self.heap.give_back(result)

@@ -256,7 +256,7 @@ def is_one_instruction(function: str) -> bool:
 
 _ON_CHIP = 96 * 2**20  # bytes of the 128 MiB of a v5e
 _BESIDE = 2**15  # bytes, of each collective
-_OF_FUNCTION = 2**14
+_OF_FUNCTION = 2**14  # of each function
 _ROUNDED = 512
 
 

@@ -170,30 +170,29 @@ def _schedules(
 ) -> Iterator[tuple[Schedule, int]]:
     """On every mesh, the smallest first, then on the last with larger sizes, where they were chosen; and how many draws
     of the arrays are tried. Then on meshes on which going one way round is not going the other."""
-    axes: tuple[str, ...] = ()
-    dtype = "f32" if dtype is None and isinstance(program, str) and not _TYPED.search(program) else dtype
-    parsed = []
     if isinstance(program, Program):
-        parsed, program = [program], str(program)
-    elif mesh is not None or _ON_A_MESH.search(program):
-        parsed = [api.parse(program, mesh=mesh, dims=dims, dtype=dtype)]
+        small, long = [program], list[Program]()
     else:
-        axes = axes_in([program])
-        if not axes:
-            api.parse(program, dims=dims)
-            so = 'shard it, as in "A[I_X, J]", or give mesh={"data": 2}'
-            raise ShardcError("SHC001", "a program without axes is run on one device alone", help=so)
-        meshes = meshes_of(axes, 2, most)
-        parsed = [api.parse(program, mesh=small, dims=dims, dtype=dtype) for small in meshes]
-    for each in parsed:
-        yield api.planned(_filled(each, _few), may_cut=False).schedule, 1
-    yield api.planned(_filled(parsed[-1], _more), may_cut=False).schedule, _DRAWS
-    for long in axes if most >= _LONG else ():
-        mesh = {axis: _LONG if axis == long else 1 for axis in axes}
-        yield (
-            api.planned(_filled(api.parse(program, mesh=mesh, dims=dims, dtype=dtype), _few), may_cut=False).schedule,
-            1,
-        )
+        dtype = "f32" if dtype is None and not _TYPED.search(program) else dtype
+        meshes = [(mesh,), ()] if mesh is not None or _ON_A_MESH.search(program) else _meshes(program, dims, most)
+        small, long = ([api.parse(program, mesh=m, dims=dims, dtype=dtype) for m in some] for some in meshes)
+    few, more = [_filled(each, _few) for each in small], _filled(small[-1], _more)
+    if more.sizes == few[-1].sizes:
+        few.pop()
+    tried = [*((each, 1) for each in few), (more, _DRAWS), *((_filled(each, _few), 1) for each in long)]
+    for each, draws in tried:
+        yield api.planned(each, may_cut=False).schedule, draws
+
+
+def _meshes(text: str, dims: Mapping[str, int] | None, most: int) -> tuple[list[Mesh], list[Mesh]]:
+    """Of a text's axes: one or two devices along each; then four along one."""
+    axes = axes_in([text])
+    if not axes:
+        api.parse(text, dims=dims)
+        so = 'shard it, as in "A[I_X, J]", or give mesh={"data": 2}'
+        raise ShardcError("SHC001", "a program without axes is run on one device alone", help=so)
+    long = [Mesh.of({axis: _LONG if axis == one else 1 for axis in axes}) for one in axes if most >= _LONG]
+    return meshes_of(axes, 2, most), long
 
 
 def _filled(program: Program, chosen: Callable[[int, int, set[int]], int]) -> Program:

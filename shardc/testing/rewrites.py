@@ -118,9 +118,9 @@ def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mes
     """Every mesh of these axes, of one to `max_size` devices each, the fewest devices first."""
     max_size = count_of("max_size", max_size, 1, MAX_DEVICES)
     if axes and min(most_devices, max_size) < 2:
-        more = "give max_size=2 or more"
-        so = more if max_size < 2 else 'call jax.config.update("jax_num_cpu_devices", 4) before its first use'
-        few = "one device along each axis" if max_size < 2 else "one device of JAX"
+        few, so = "one device along each axis", "give max_size=2 or more"
+        if max_size > 1:
+            few, so = "one device of JAX", 'call jax.config.update("jax_num_cpu_devices", 4) before its first use'
         raise ShardcError("SHC001", f"with {few} no mesh can tell a rewrite from another", help=so)
     max_size = min(max_size, most_devices)
     every = product(range(1, max_size + 1), repeat=len(axes))
@@ -177,7 +177,7 @@ def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
 def _refused(error: ShardcError | IllegalMove | IllegalStep) -> str:
     """What a side is refused with on this mesh; a text that is no notation is refused on all, and is the caller's, as
     are devices that are not there."""
-    if isinstance(error, ShardcError) and (error.exit_code == SYNTAX or error.code == "SHC302"):
+    if isinstance(error, ShardcError) and (error.exit_code == SYNTAX or error.code == "SHC301"):
         raise error
     return error.message if isinstance(error, ShardcError) else str(error)
 

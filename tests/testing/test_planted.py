@@ -397,3 +397,15 @@ def test_a_mesh_of_jax_is_taken_and_one_that_proves_nothing_is_not():
     for call in (assert_rewrite, conditions):
         with pytest.raises(ShardcError, match="no mesh can tell"):
             call("A[I_YX] = A[I_XY]", Moves("A[I_XY]"), max_size=1)
+
+
+@pytest.mark.devices
+def test_devices_that_are_not_there_are_no_wrong_rewrite():
+    def local(a):
+        return jax.lax.all_gather(a, "X", tiled=True)
+
+    def gathered(a):
+        return jax.shard_map(local, in_specs=P("X"), out_specs=P(), check_vma=False)(a)
+
+    with pytest.raises(ShardcError, match="SHC301"):
+        assert_rewrite("B[I] = AllGather_X(A[I_X])", gathered, mesh={"X": 16})

@@ -40,7 +40,6 @@ COMPARED, MOST_COMPARED = 4, 600_000  # plans, the first of which is by time alo
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
-CLEARLY = 0.99  # of a price: what a loop sums up alone is better left as it is told, which the compiler reduces once
 FEW = 20_000  # entries of all tables, that are gone through as they are
 MANY = 50_000  # entries, beyond which orders of products that take more arithmetic are not tried
 MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one program
@@ -256,8 +255,8 @@ class _Task:
         found, asked = min(made, key=lambda each: each[0].price(planning.objective))
         if _has_loops(apart.program) and not self.spaces.are_part:  # a trip alone would bring anew what all have
             brought = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=True)
-            other = self._realised(brought, idle=False)
-            if other is not None and other.price(planning.objective) < CLEARLY * found.price(planning.objective):
+            limit = planning.objective.clearly_below(found.price(planning.objective))  # sums are best left as told
+            if (other := self._realised(brought, idle=False)) and other.price(planning.objective) <= limit:
                 found, asked = other, brought
         told = as_written(program, found, asked, planning.objective)
         return replace(told, notes=(*told.notes, *self.spaces.notes, *_gap(choice, self.scale)))
