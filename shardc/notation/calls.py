@@ -19,7 +19,7 @@ from shardc.ir.expressions import Call, Expr, Named, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS, NAMED, Function, Gives
 from shardc.ir.scalars import Folded, Literal, Scalar, Size, is_whole, number, sizes_in
 from shardc.notation import tree
-from shardc.notation.scope import listed
+from shardc.notation.unknown import listed
 
 Operand: TypeAlias = Expr | Scalar
 

@@ -19,7 +19,8 @@ from shardc.ir.program import For, Input, Scanned, Statement, bound_by, read_by
 from shardc.ir.sharding import spell_dim
 from shardc.notation import tree
 from shardc.notation.printer import print_loop
-from shardc.notation.scope import Known, Scope, listed
+from shardc.notation.scope import Known, Scope
+from shardc.notation.unknown import listed
 
 Body = Callable[[Sequence[tree.Item], Scope, Sequence[tree.Item]], tuple[Statement | For, ...]]
 
@@ -159,6 +160,8 @@ def _hand_on(inside: Scope, carried: Sequence[str]) -> None:
     assert around is not None
     for name in carried:
         bind_anew(name, None, None, around)
+    own = {name: known for name, known in inside.arrays.items() if name not in inside.outside}
+    inside.gone.update({name: (inside.loop, known.dims) for name, known in own.items() if name not in inside.rows})
     for name, dims in inside.rows.items():
         known = inside.arrays[name]
         whole = known.whole if name not in inside.outside and known.whole else dims

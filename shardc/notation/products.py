@@ -19,7 +19,8 @@ from shardc.ir.scalars import Literal, Size
 from shardc.ir.sharding import Axes
 from shardc.notation import calls, tree
 from shardc.notation.calls import Operand, check_nested, computes, name_of, promote
-from shardc.notation.scope import Scope, listed, part
+from shardc.notation.scope import Scope
+from shardc.notation.unknown import listed, part
 
 
 @dataclass(frozen=True, slots=True)

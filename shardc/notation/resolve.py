@@ -22,7 +22,8 @@ from shardc.notation.loops import bind_anew, check_carried, resolve_loop
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
 from shardc.notation.returns import check_returns, unreturned
-from shardc.notation.scope import Known, Scope, listed, part
+from shardc.notation.scope import Known, Scope
+from shardc.notation.unknown import listed, part
 from shardc.notation.unnamed import with_names
 
 MAX_ARRAY_BYTES = 2**63

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from shardc.errors import ShardcError, Span, nearest
+from shardc.errors import ShardcError, Span
 from shardc.ir.dtypes import DType
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.expressions import Pattern, Use
@@ -15,6 +15,7 @@ from shardc.ir.names import check_name
 from shardc.ir.program import Input
 from shardc.ir.sharding import Axes, spell_dim
 from shardc.notation import slips, tree
+from shardc.notation.unknown import bound_in_loop, listed, part, unknown_array, unknown_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Known:
 class Scope:
     """What the text so far has said. One per parse, and one for each loop in it, whose `parent` is what surrounds it.
 
+    `gone` has what loops that have ended bound for themselves: of each name the loop's dim, and its own dims.
+
     A loop's own: `outside`, what it reads of the parent, as that has it; `anew`, which of these it binds to another
     array; `rows`, what it stacks, by the dims that the parent is to know.
     """
@@ -46,6 +49,7 @@ class Scope:
     used_axes: set[str] = field(default_factory=set)
     first_uses: dict[int, DType] = field(default_factory=dict)  # of the statement at hand, by id
     warnings: dict[str, None] = field(default_factory=dict)
+    gone: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     parent: Scope | None = None
     loop: str = ""
     outside: dict[str, Known] = field(default_factory=dict)
@@ -172,11 +176,11 @@ class Scope:
                 help=f"it belongs to the dim: `{name}{part[len(axis) :]}_{axis}`",
             )
         if part[0].isupper():
-            raise self.unknown_axis(axis, span)
+            raise unknown_axis(axis, span, self.mesh)
         if part[0].isdigit() or word in self.sizes:  # no axis begins with a digit, and what has a size is a dim
             return word, ()
         if name in self.stems:
-            raise self.unknown_axis(part, span, f"if `{word}` is a dim, give its size: `dims {word}=…`")
+            raise unknown_axis(part, span, self.mesh, f"if `{word}` is a dim, give its size: `dims {word}=…`")
         near = slips.near_axes(part, self.mesh)
         if near is not None:
             self.warnings[f"`{word}` is the name of a dim, since the mesh has no axis `{part}`; it has `{near}`"] = None
@@ -198,29 +202,9 @@ class Scope:
         for word in words:
             run = slips.run(word, self.mesh)
             if run is None:
-                raise self.unknown_axis(word, span)
+                raise unknown_axis(word, span, self.mesh)
             found += run
         return tuple(found)
-
-    def unknown_axis(self, word: str, span: Span | None, otherwise: str = "") -> ShardcError:
-        names = self.mesh.names
-        if not names:
-            return ShardcError(
-                "SHC201",
-                f"unknown mesh axis `{word}`: no mesh is declared",
-                span=part(span, word),
-                help=_or(f"declare one: `mesh {word}=4`", otherwise),
-            )
-        letters = [letter for letter in word if letter not in self.mesh]
-        run = len(letters) < len(word) and all(len(axis) == 1 for axis in names)
-        missing = letters[0] if run else word
-        near = nearest(missing, names)
-        return ShardcError(
-            "SHC201",
-            f"unknown mesh axis `{missing}`; the mesh has {', '.join(f'`{name}`' for name in names)}",
-            span=part(span, missing),
-            help=_instead(near, missing, otherwise),
-        )
 
     def uses(self, expr: tree.Expr) -> dict[int, Use]:
         """An expression's arrays, by id. One that occurs twice may be multiplied by itself: `A[I, J] · A[J, K]`."""
@@ -278,14 +262,10 @@ class Scope:
         """A new input, which the whole text knows."""
         if self.parent is not None:
             return self.parent.give(array, dims, pattern)
+        if array.name in self.gone:
+            raise bound_in_loop(array.name, array.span, *self.gone[array.name])
         if dims is None or pattern is None:
-            near = nearest(array.name, self.arrays)
-            raise ShardcError(
-                "SHC217",
-                f"array `{array.name}` is not defined",
-                span=array.span,
-                help=f"did you mean `{near}`?" if near else f"write its dims at its first use: `{array.name}[I, J]`",
-            )
+            raise unknown_array(array.name, array.span, self.arrays)
         dtype = self.dtype_of(array) or self.dtype
         if pattern.unreduced and not dtype.adds:
             raise ShardcError(
@@ -325,26 +305,3 @@ def _sharded_loop(loop: str, array: tree.Array, axes: Axes) -> ShardcError:
         note="each device makes every trip, so that it holds every index of what a loop takes",
         help=f"write `{loop}`, and shard another dim; or reshard `{array.name}` before the loop",
     )
-
-
-def listed(dims: Iterable[str]) -> str:
-    return "[" + ", ".join(dims) + "]"
-
-
-def part(span: Span | None, word: str) -> Span | None:
-    """The place of a word in a span, from the right, where subscripts stand."""
-    if span is None:
-        return None
-    at = span.text.rfind(word)
-    return span if at < 0 else Span(span.source, span.start + at, span.start + at + len(word))
-
-
-def _instead(near: str | None, missing: str, otherwise: str) -> str:
-    told = f"use one of them, or declare `mesh {missing}=…`" if near is None else f"did you mean `{near}`?"
-    return _or(told, otherwise)
-
-
-def _or(told: str, otherwise: str) -> str:
-    if not otherwise:
-        return told
-    return f"{told} Or, {otherwise}" if told.endswith("?") else f"{told}; or, {otherwise}"

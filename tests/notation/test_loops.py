@@ -117,8 +117,26 @@ def test_what_a_loop_binds_for_nothing_is_refused():
     assert error.code == "SHC226" and "stack what the trips leave, `y[L, B]`" in str(error)
 
 
-def test_what_a_loop_binds_for_itself_is_not_known_after_it():
-    assert refused(f"{LAYER}\ny[B] = sum_D(x)\nS[L, B] = y", after="Out[B] = relu(y)").code == "SHC217"
+@pytest.mark.parametrize(
+    "after",
+    ["Out[B] = relu(y)", "Out[B] = relu(y[B])", "Out[B] = relu(y[B_X])", "for M { Out[M, B] = Z[M, B] + y[B] }"],
+)
+def test_what_a_loop_binds_for_itself_is_not_known_after_it(after):
+    error = refused(f"{LAYER}\ny[B] = sum_D(x)\nS[L, B] = y", after=after)
+    assert error.code == "SHC226" and "`y` is bound in the loop along `L` alone" in str(error)
+    assert "bind `y` before the loop" in str(error) and "`y[L, B]`" in str(error)
+
+
+def test_what_an_inner_loop_binds_for_itself_is_not_known_after_it():
+    error = refused("for M { h = x[B] ⊙ a[L, M, B]; x = x + h }\nx = x + h[B]")
+    assert error.code == "SHC226" and "`h` is bound in the loop along `M` alone" in str(error)
+
+
+def test_a_name_of_a_loop_may_be_bound_again_after_it():
+    after = "y[B] = sum_D(x)\nOut[B] = relu(y[B])\nfor M { y = y[B] + a[M, B] }"
+    assert [array.name for array in program(f"{LAYER}\ny[B] = sum_D(x)\nS[L, B] = y", after=after).inputs] == list(
+        "xWVa"
+    )
 
 
 def test_an_array_without_the_dim_is_not_taken_at_an_index():
