@@ -49,10 +49,9 @@ def zero(dims: Dims, like: Term) -> Term:
 
 
 def call(name: str, *arguments: Term, over: Dims = (), keeps: bool = True) -> Term:
-    """A function by its name, along dims if it runs along any; without `keeps` it leaves none of these."""
+    """A function by its name, along dims if it runs along any; without `keeps` it leaves none of these. The notation
+    meets its arguments each with each: `and(index_T >= index_S, M[B, S])`."""
     dims = joined(*arguments)
-    if len(arguments) > 1 and not any(set(one.dims) == set(dims) for one in arguments):
-        arguments = (*arguments[:-1], spread(arguments[-1], dims))
     left = dims if keeps else tuple(dim for dim in dims if dim not in over)
     return Term(f"{name}{below(over)}({', '.join(_bare(argument) for argument in arguments)})", left)
 

@@ -132,7 +132,8 @@ def _check_type(row: Function, is_condition: bool, array: Expr, span: Span | Non
             span=array.span or span,
             help="compare it: `A != 0`",
         )
-    if not is_condition and row.gives is not Gives.ASKED:
+    is_truth = row.truths and array.dtype.kind is Kind.BOOL  # masks are made again too
+    if not is_condition and row.gives is not Gives.ASKED and not is_truth:
         computes(array.dtype, array, span)
     if array.dtype.kind is Kind.INT and not row.integers and row.gives is not Gives.FLOAT:
         raise ShardcError(

@@ -4,10 +4,13 @@ import re
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import shardc
-from shardc import cli
+from shardc import cli, simulate
 from shardc.ir.plan import every_step
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -101,3 +104,50 @@ def test_recomputation_survives_the_compiler():
     assert sizes[1] < 0.8 * sizes[0]
     assert found[1].replayed.compute_s > 1.1 * found[0].replayed.compute_s
     assert all(each.agrees for each in found)
+
+
+def layers_under_a_mask(x, M):
+    for _ in range(4):
+        x = jnp.where(M, jnp.sin(x), 0.5 * x)
+    return x
+
+
+def attention_under_masks(both):
+    def attended(x, W, M):
+        q = jnp.einsum("bte,ed->btd", x, W)
+        seen = both(jnp.tril(jnp.ones((4, 4), bool)), M[:, None, :])
+        return jnp.einsum("bts,bsd->btd", jax.nn.softmax(jnp.where(seen, q @ q.mT, -1e9)), q)
+
+    return attended
+
+
+LAYERS = "\n".join(f"x{n + 1}[B_X, D] = where(M: bool[B_X, D], sin(x{n}[B_X, D]), 0.5 ⊙ x{n})" for n in range(4))
+MASKED = """q[B_X, T, D] = x[B_X, T, E] ·_E W[E, D]; k[B_X, S, D] = q[B, S, D]; s[B_X, T, S] = q ·_D k
+p[B_X, T, S] = softmax_S(where({both}(index_T >= index_S, M: bool[B_X, S]), s, -1e9)); y[B_X, T, D] = p ·_S k"""
+
+
+@pytest.mark.parametrize(
+    "text, by_hand",
+    [
+        (LAYERS, layers_under_a_mask),
+        (MASKED.format(both="and"), attention_under_masks(jnp.logical_and)),
+        (MASKED.format(both="or"), attention_under_masks(jnp.logical_or)),
+    ],
+    ids=["layers", "and", "or"],
+)
+@pytest.mark.parametrize("remat", ["selective", True])
+def test_masks_are_made_again_too(text, by_hand, remat):
+    """What is true or false is read under another name, and met each with each; the gradients are JAX's."""
+    program = shardc.parse(text, mesh={"X": 2}, dims={"B": 4, "D": 3, "E": 3, "T": 4, "S": 4}, dtype="f32")
+    again = shardc.grad(program, whole=True, remat=remat)
+    assert "again(" in str(again) and (remat == "selective" or "again(M)" in str(again))
+    rng = np.random.default_rng(0)
+    drawn = {each.name: rng.normal(size=program.shape(each.dims)) for each in program.inputs}
+    drawn["M"] = drawn["M"] > 0
+    arrays = [drawn[name] for name in ("x", "W", "M") if name in drawn] if "x" in drawn else [drawn["x0"], drawn["M"]]
+    left, pull = jax.vjp(lambda *floats: by_hand(*floats, arrays[-1]), *(jnp.float32(each) for each in arrays[:-1]))
+    last = rng.normal(size=left.shape)
+    found = simulate.reference(again, [drawn.get(each.name, last) for each in again.inputs])
+    for ours, theirs in zip(found[1:], pull(jnp.float32(last)), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+    assert shardc.plan(again).prove().holds
