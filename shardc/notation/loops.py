@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from shardc.errors import ShardcError, Span
 from shardc.ir.expressions import Pattern
-from shardc.ir.program import For, Input, Scanned, Statement, bound_by, read_by
+from shardc.ir.program import For, Input, Scanned, Statement, bound_by, nested, read_by
 from shardc.ir.sharding import spell_dim
 from shardc.notation import tree
 from shardc.notation.printer import print_loop
@@ -135,12 +135,12 @@ def _named_as(own: Sequence[str], dims: Sequence[str], loop: str) -> tuple[str, 
 
 
 def _check_used(written: tree.For, body: tuple[Statement | For, ...], inside: Scope, carried: Sequence[str]) -> None:
-    """SHC226 for what is bound inside alone, and used by nothing."""
+    """SHC226 for what is bound inside alone, and used by nothing: not by a loop inside either, trip after trip."""
     left: dict[str, Span | None] = {}
     for each in body:
         for name in read_by(each):
             left.pop(name, None)
-        left |= {bound.name: each.span for bound in bound_by(each)}
+        left |= {bound.name: each.span for bound in bound_by(each) if not _is_read_in(each, bound.name)}
     for name, span in left.items():
         if name in carried or name in inside.rows or name in inside.outside:
             continue
@@ -152,6 +152,15 @@ def _check_used(written: tree.For, body: tuple[Statement | For, ...], inside: Sc
             note="it would be gone after the trip",
             help=f"stack what the trips leave, `{name}[{dims}]`; or bind `{name}` before the loop, to carry it",
         )
+
+
+def _is_read_in(statement: Statement | For, name: str) -> bool:
+    """Whether what a loop carries is read in it for something else than what is carried on under the name."""
+    if isinstance(statement, Statement):
+        return False
+    return any(
+        each.name != name and name in read_by(each) for each in nested(statement.body) if isinstance(each, Statement)
+    )
 
 
 def _hand_on(inside: Scope, carried: Sequence[str]) -> None:

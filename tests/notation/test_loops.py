@@ -179,3 +179,30 @@ def test_a_loop_may_begin_at_the_last_index():
 def test_what_an_inner_loop_makes_is_stacked_where_it_is_used_after_both():
     made = program("for M { h = x[B] ⊙ a[L, M, B]; x = x + h }", after="Out[B, M] = sum_L(h[L, M, B])")
     assert [rows.dims for rows in made.statements[0].stacked] == [("L", "M", "B")]
+
+
+RUNNING = "s[B] = a[L, B]\nfor M {{ {} }}"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["s = s + b[M, B]; H[L, M, B] = relu(s)", "x[B] = x ⊙ s; s = s + b[M, B]", "t = s ⊙ x[B]; x = t; s = s + b[M, B]"],
+)
+def test_what_an_inner_loop_alone_reads_from_trip_to_trip_is_used(inner):
+    """Begun anew in each trip of the outer loop, and read by nothing after the inner one."""
+    before = "x[B] = relu(x0[B])"
+    made = program(RUNNING.format(inner), before=before, dims="L=3, M=2, B=4")
+    (loop,) = (each for each in made.statements if isinstance(each, For))
+    assert "s" in loop.body[-1].carried and "s" not in loop.carried
+    drawn = {array.name: np.random.default_rng(0).normal(size=made.shape(array.dims)) for array in made.inputs}
+    x, rows = np.maximum(drawn.get("x0", 0), 0), []
+    for a in drawn["a"]:
+        for b in drawn["b"]:
+            x, a, rows = x * a, a + b, [*rows, np.maximum(a + b, 0)]
+    found = dict(zip((made.results[n].name for n in made.outputs), reference(made, list(drawn.values())), strict=True))
+    np.testing.assert_allclose(found["H"].reshape(6, 4) if "H" in found else found["x"], rows if "H" in found else x)
+
+
+def test_what_an_inner_loop_only_carries_on_is_used_by_nothing():
+    error = refused(RUNNING.format("s = s + b[M, B]"), dims="L=3, M=2, B=4")
+    assert error.code == "SHC226" and "`s` is bound in the loop alone, and nothing uses it" in str(error)
