@@ -136,3 +136,14 @@ def test_strategies_are_listed_the_cheapest_first_and_the_plans_own_before_all(f
     own = data.draw(st.sampled_from([*every, strategy(len(every), 5)]))
     others = [*ordered(every[:few]), *every[few:]] if shared else every
     assert statement().led_by(own, None).cheapest(count) == (own, *(each for each in others if each != own))[:count]
+
+
+@pytest.mark.parametrize("nodes_of", [(0, 1, 0), (0, 0), (1, 0, 1, 0), (0, 1)])
+def test_of_a_node_that_a_table_has_twice_it_is_the_diagonal(nodes, nodes_of):
+    """As where what a loop carries is moved to the place that it lay at, among others."""
+    table = np.random.default_rng(0).integers(0, 100, tuple((3, 2)[node] for node in nodes_of))
+    nodes.add(nodes_of, table)
+    (factor,) = nodes.factors
+    assert sorted(factor.nodes) == sorted(set(nodes_of))
+    for states in product(range(3), range(2)):
+        assert factor.table[tuple(states[node] for node in factor.nodes)] == table[tuple(states[n] for n in nodes_of)]

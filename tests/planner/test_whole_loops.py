@@ -166,3 +166,17 @@ def test_in_turn_a_loop_is_chosen_by_what_it_costs(data, objective, trips):
         found = planned_at_once(parsed(text, mesh, trips), model_of(mesh), objective).price(objective)
     chosen, spent = (objective.measures(price) for price in (min(prices), found))
     assert chosen[1] == spent[1] and abs(chosen[0] - spent[0]) <= 4 * trips  # steps, each a picosecond up or down
+
+
+def test_what_is_carried_may_be_moved_to_where_it_lies():
+    """An inner loop stacks what it carries before it binds it anew from both: SHC900 before."""
+    text = """for -L {
+        y[B, D] = x[B, D]
+        s[B_?, D_?] = bf16((0 ⊙ index_B) · (1 + 0 ⊙ index_D))
+        for -M { H[M, B, D] = s; t[B_?, D_?] = s + y; s[B_?, D_?] = t }
+        Z[L, B, D] = s
+        G[M_?, B_?, D_?] = G[M, B, D] + H
+        x[B_?, D_?] = y
+    }"""
+    plan = shardc.plan(text, mesh={"X": 2}, dims={"B": 8, "D": 16, "L": 4, "M": 3})
+    assert plan.prove().holds

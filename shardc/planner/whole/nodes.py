@@ -59,7 +59,11 @@ class Nodes:
         return len(self.sizes) - 1
 
     def add(self, nodes: tuple[int, ...], table: PriceArray) -> None:
-        self.factors.append(Factor(nodes, np.ascontiguousarray(table)))
+        """A table; of a node that stands in it twice, as one that is moved to what it is itself, the diagonal."""
+        once = tuple(dict.fromkeys(nodes))
+        if len(once) < len(nodes):
+            table = np.einsum(table, [once.index(node) for node in nodes], [*range(len(once))])
+        self.factors.append(Factor(once, np.ascontiguousarray(table)))
 
     def lying(self, entity: Entity, pattern: Pattern, times: int, with_sums: bool = False, idle: Axes = ()) -> Lying:
         """A node with a state for each sharding that matches a pattern; it may say nothing of idle axes."""
