@@ -10,9 +10,10 @@ from shardc.ir.dtypes import DType, Kind
 from shardc.ir.program import Program
 from shardc.simulate.arguments import in_precision, input_shape
 from shardc.simulate.blocks import Values
-from shardc.simulate.scales import input_exponents, to_be_positive
+from shardc.simulate.scales import input_exponents, to_be_positive, to_be_told_apart
 
 _GRID = 15  # values are from −15 to 15 quarters: few bits, so that single products are exact in f32
+_FINE_GRID = 2047  # of what is compared: so many that few are alike, and single products are exact still
 _EDGES = {"bool": (0, 1), "f8_e8m0fnu": (1, 2)}  # which has the powers of 2 alone
 
 
@@ -21,18 +22,20 @@ def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
 
     Integers, and what only moves, are whole numbers from −4 to 4 (from 0 for unsigned types). Other floats are whole
     numbers of quarters, about 1 in size, that their type holds exactly, times a power of two such that products are
-    about 1 as well, whatever they sum over; positive where a root or logarithm is taken of them. Never one value
-    throughout, where there is room for two, and where there is not, never 0.
+    about 1 as well, whatever they sum over; positive where a root or logarithm is taken of them, and in parts finer
+    than quarters where what is made of them is compared. Never one value throughout, where there is room for two, and
+    where there is not, never 0.
     """
     shapes = [input_shape(program, array.dims) for array in program.inputs]
     generator = np.random.default_rng(seed)
     exponents, positive = input_exponents(program), to_be_positive(program)
+    compared = to_be_told_apart(program)
     samples: list[Values] = []
     for array, shape in zip(program.inputs, shapes, strict=True):
         if array.dtype.kind is not Kind.FLOAT or array.dtype.moves:
             samples.append(_whole(array.dtype, shape, generator))
             continue
-        limit = largest_of(array.dtype)
+        limit = largest_of(array.dtype, _FINE_GRID if array.name in compared else _GRID)
         drawn = np.clip(np.rint(generator.standard_normal(shape) * max(1.0, limit / 4)), -limit, limit)
         if array.name in positive:
             drawn = np.clip(np.abs(drawn) + limit // 4 + 1, 1, limit)
@@ -49,9 +52,9 @@ def _whole(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator)
     return values
 
 
-def largest_of(dtype: DType) -> int:
+def largest_of(dtype: DType, most: int = _GRID) -> int:
     """How many units of its grid a sample is at most: two of them add up exactly in the type."""
-    return min(_GRID, (1 << (round(-math.log2(dtype.unit)) - 1)) - 1)
+    return min(most, (1 << (round(-math.log2(dtype.unit)) - 1)) - 1)
 
 
 def grid_bits(limit: int) -> int:

@@ -161,6 +161,26 @@ def to_be_positive(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
+def to_be_told_apart(program: Program) -> frozenset[str]:
+    """The inputs of which floats are made that are compared with one another: `p == max_E(p)`. Where two are alike but
+    for rounding, that decides, and no result says whether it is right."""
+    made_of = {array.name: frozenset({array.name}) for array in program.inputs}
+    found: set[str] = set()
+
+    def inputs(expr: Expr) -> frozenset[str]:
+        below = operands(expr)
+        of = made_of.get(expr.name, frozenset()) if isinstance(expr, Use) else frozenset().union(*map(inputs, below))
+        is_compared = isinstance(expr, Call) and FUNCTIONS[expr.function].gives is Gives.BOOL
+        if is_compared and len(below) == 2 and all(each.dtype.kind is Kind.FLOAT for each in below):
+            found.update(of)
+        return of
+
+    for _ in range(2):  # what a loop carries is made of what it is bound to at the end of a trip, too
+        for statement in every_statement(program):
+            made_of[statement.name] = made_of.get(statement.name, frozenset()) | inputs(statement.expr)
+    return frozenset(found)
+
+
 def _is_square(expr: Product) -> bool:
     """Whether what is summed is never negative, so that nothing cancels: sum_J(A ⊙ A), sum_J(exp(A))."""
     only = expr.operands[0]

@@ -216,3 +216,27 @@ def test_a_result_of_another_type_is_not_equal_and_its_json_is_finite():
     report = report_of(plan.schedule, wholes, [result])
     assert report.verdict is Verdict.NOT_EQUAL and report.max_error is None
     assert "float32" in json.loads(json.dumps(report.to_json(), allow_nan=False))["outputs"][0]["reason"]
+
+
+ROUTED = """p[T_X, E] = softmax_E(x[T_X, D] · R[D, E]); m[T_X, E] = where(p == max_E(p), p, 0)
+h[T_X, E, F] = relu(x · W[E, D, F]); y[T_X, F] = h ·_E m"""
+
+
+@pytest.mark.parametrize(
+    "text, dtype",
+    [
+        (ROUTED, "f32"),
+        (
+            ROUTED.replace("x[T_X, D] · R[D, E]", "x[T_X, E]").replace("relu(x · W[E, D, F])", "relu(W[E, T, F])"),
+            "f32",
+        ),
+        ("for L { m[T, E] = where(x[T, E] == max_E(x), x, 0); x = softmax_E(x + W[L, T, E]); H[L, T, E] = m }", "f32"),
+    ],
+    ids=["of a product", "of an input", "in a loop"],
+)
+def test_what_is_routed_to_the_largest_is_checkable(text, dtype):
+    """Samples that tie are routed by their rounding: then nothing tells right from wrong."""
+    plan = shardc.plan(text, mesh=MESH, dims="T=256,E=8,D=16,F=16,L=3", dtype=dtype)
+    wholes = simulate.sample_inputs(plan.program)
+    limits = simulate.allowed(plan.schedule, wholes, simulate.reference(plan.program, wholes, as_held=True))
+    assert all(limit.checkable.all() for limit in limits)
