@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,18 @@ class Subcommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         self._refuse_swallowed(ctx, args)
-        rest = super().parse_args(ctx, [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args])
+        marked = [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args]
+        self._refuse_repeated(ctx, marked)
+        rest = super().parse_args(ctx, marked)
         ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
         return rest
+
+    def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
+        """`--mesh X=2 --mesh Y=4` would drop the first: an option is a list only where it says so."""
+        _, _, order = self.make_parser(ctx).parse_args([*args])
+        for each, times in Counter(order).items():
+            if isinstance(each, click.Option) and times > 1 and not (each.is_flag or each.count or each.multiple):
+                raise click.UsageError(f"{each.opts[-1]} is given {times} times, and takes one value", ctx)
 
     def _refuse_swallowed(self, ctx: click.Context, args: list[str]) -> None:
         """`-o --force` would write a file of that name, and replace none: the value was left out."""

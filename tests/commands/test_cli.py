@@ -401,6 +401,23 @@ def test_an_option_is_not_taken_for_the_value_of_another(shardc, tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("option", "first", "second"),
+    [("--mesh", "X=2", "X=4"), ("--dims", "I=8", "J=8"), ("--chip", "v5e", "v5p"), ("--dtype", "f32", "bf16")],
+)
+@pytest.mark.parametrize("joined", [False, True])
+def test_an_option_of_one_value_is_given_once(option, first, second, joined, capsys):
+    """The first would be dropped; and an expression that begins as an option does is none."""
+    given = [f"{option}={first}", f"{option}={second}"] if joined else [option, first, option, second]
+    mesh = [] if option == "--mesh" else ["--mesh", "X=2"]
+    assert cli._status(["plan", "-A[I_X, J] → B[I, J]", *mesh, *given]) == 2
+    assert f"error[SHC001]: {option} is given 2 times, and takes one value" in capsys.readouterr().err
+
+
+def test_an_option_that_is_a_list_is_given_as_often_as_one_likes(capsys):
+    assert cli._status(["plan", "A[I_X, J] → A[I, J]", "--mesh", "X=2", "--sweep", "I=4,8", "--sweep", "J=2,4"]) == 0
+
+
 @pytest.mark.parametrize("command", ["emit", "report"])
 def test_a_dash_is_standard_output_where_the_result_goes_there(shardc, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
