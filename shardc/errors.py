@@ -265,11 +265,11 @@ def in_lines(text: str) -> str:
     return text.translate(_IN_LINES)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like a mistyped one, or None if nothing is alike."""
+def nearest(name: str, known: Iterable[str], alike: float = 0.5) -> str | None:
+    """The known name most like a mistyped one, or None if nothing is alike: letters in common, of all."""
     import difflib  # most names are known
 
     known = list(known)
     folded = {k.lower(): k for k in reversed(known)}
-    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=alike)
     return folded[found[0]] if found else None

@@ -19,6 +19,7 @@ from shardc.ir.expressions import Call, Expr, Named, Product, Use, uses
 from shardc.ir.functions import FUNCTIONS, NAMED, Function, Gives
 from shardc.ir.scalars import Folded, Literal, Scalar, Size, is_whole, number, sizes_in
 from shardc.notation import tree
+from shardc.notation.instead import instead_of_function
 from shardc.notation.unknown import listed
 
 Operand: TypeAlias = Expr | Scalar
@@ -190,7 +191,8 @@ def as_float(operand: Expr, span: Span | None) -> Expr:
 
 def check_function(call: tree.Call) -> None:
     row, span = FUNCTIONS.get(call.function), call.name_span
-    if row is None or row.name in ("index", "cast", "widen", "shift"):
+    is_other = instead_of_function("_".join([call.function, *call.over])) is not None  # `log_softmax_D(A)`
+    if row is None or is_other or row.name in ("index", "cast", "widen", "shift"):
         raise _unknown_function(call)
     given = len(call.operands)
     if given != row.arity:
@@ -248,13 +250,10 @@ def _unknown_function(call: tree.Call) -> ShardcError:
             span=span,
             help=f"the dims of an array stand in square brackets: `{name}[I, J]`",
         )
-    near = _elsewhere(call) or nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES])
-    return ShardcError(
-        "SHC222",
-        f"unknown function `{'_'.join((name, *call.over))}`",
-        span=span,
-        help=f"did you mean `{near}`?" if near else "the functions are " + ", ".join(NAMED),
-    )
+    words = "_".join((name, *call.over))
+    near = _elsewhere(call) or nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES], 0.6)
+    told = f"did you mean `{near}`?" if near else "the functions are " + ", ".join(NAMED)
+    return ShardcError("SHC222", f"unknown function `{words}`", span=span, help=instead_of_function(words) or told)
 
 
 def _elsewhere(call: tree.Call) -> str | None:

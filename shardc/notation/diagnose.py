@@ -6,25 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from shardc.errors import ShardcError, Source, Span
+from shardc.ir.functions import NAMED
 from shardc.notation.instead import KEYWORD, LOGIC, LOOP, POWER, instead_of
 from shardc.notation.literals import is_name_gone_wrong, neither
+from shardc.notation.tokens import WORDS, expected_words
 
 if TYPE_CHECKING:
     from lark import Token
     from lark.exceptions import UnexpectedInput, UnexpectedToken
 
-_WORDS = {
-    "NAME": "a name", "NUMBER": "a number", "WORD": "a word", "STRING": "a quoted name", "COLLECTIVE": "a collective",
-    "ARROW": "`→`", "DOT": "`·`", "ODOT": "`⊙`", "PLUS": "`+`", "MINUS": "`-`", "EQUAL": "`=`", "COMMA": "`,`",
-    "COLON": "`:`", "PERIOD": "`.`", "SUB": "`_`", "QUERY": "`?`", "OPEN": "`<`", "CLOSE": "`>`",
-    "COMPARE": "a comparison", "SLASH": "`/`", "BAR": "`|`",
-    "INFINITY": "`inf`",
-    "FUNCTION": "a function", "ROOT": r"`\sqrt`", "FRACTION": r"`\frac`", "LPAR": "`(`",
-    "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "_NL": "the end of the line",
-    "$END": "the end of the text",
-    "KW_MESH": "`mesh`", "KW_MESH_CALL": "`Mesh(`", "KW_DIMS": "`dims`", "KW_RETURN": "`return`",
-    "KW_DTYPE": "`dtype`", "KW_CHIP": "`chip`", "KW_TOPOLOGY": "`topology`",
-}  # fmt: skip
 _CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
@@ -170,7 +160,7 @@ def _unclosed(stop: _Stop) -> ShardcError | None:
             return ShardcError("SHC101", f"no `,` before `{stop.text}`", span=stop.span, help=f"separate {written}")
     if _closed_later(stop.source, opening, stop.span.start):
         return None
-    closer = _WORDS[_CLOSER[opening.text]]
+    closer = WORDS[_CLOSER[opening.text]]
     return ShardcError("SHC103", f"`{opening.text}` is not closed", span=opening, help=f"close it with {closer}")
 
 
@@ -238,6 +228,17 @@ def _between(stop: _Stop) -> ShardcError | None:
     return ShardcError("SHC101", f"no operator before `{stop.text}`", span=stop.span, help=told)
 
 
+def _called_bare(stop: _Stop) -> ShardcError | None:
+    """`sum_D x[B, D]`, `where(not x[B] > 0, …)`: a function whose brackets were left out."""
+    if stop.kind != "NAME" or stop.before_kind != "NAME" or stop.before is None or "LPAR" not in stop.expected:
+        return None
+    name = stop.before.text
+    if name.partition("_")[0] not in NAMED or "\n" in stop.source.text[stop.before.end : stop.span.start]:
+        return None
+    told = f"a function has its arguments in brackets: `{name}({stop.text}…)`"
+    return ShardcError("SHC101", f"no `(` after `{name}`", span=stop.before, help=told)
+
+
 def _in_a_dim(stop: _Stop) -> ShardcError | None:
     """`A[I/X]`, `A[I{X}]`, `A[I + R]`: neither a subscript nor a name."""
     if not stop.open or stop.open[-1].text != "[" or stop.before_kind != "NAME" or stop.before is None:
@@ -279,7 +280,7 @@ def _trailing(stop: _Stop) -> ShardcError | None:
         "SHC101",
         f"`{stop.text}` follows a statement that is complete",
         span=stop.span,
-        note=f"expected {_listed(stop.expected)}",
+        note=f"expected {expected_words(stop.expected)}",
         help=instead_of(stop.text, "end the statement with a line break or `;`"),
     )
 
@@ -289,6 +290,7 @@ _RULES = (
     _power,
     _in_a_dim,
     _between,
+    _called_bare,
     _round_brackets,
     _reserved,
     _begins_with_a_digit,
@@ -305,11 +307,11 @@ _RULES = (
 
 
 def _plain(stop: _Stop) -> ShardcError:
-    found = _WORDS[stop.kind] if stop.kind in _ENDS else f"`{stop.text}`"
+    found = WORDS[stop.kind] if stop.kind in _ENDS else f"`{stop.text}`"
     in_loop = stop.before_kind == "KW_FOR" or stop.expected == {"LBRACE"}
     told = "an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`"
     told = LOOP if in_loop else KEYWORD if _is_keyword(stop) else told
-    return ShardcError("SHC101", f"expected {_listed(stop.expected)}, found {found}", span=stop.span, help=told)
+    return ShardcError("SHC101", f"expected {expected_words(stop.expected)}, found {found}", span=stop.span, help=told)
 
 
 def _is_keyword(stop: _Stop) -> bool:
@@ -324,11 +326,6 @@ def _character(source: Source, offset: int) -> ShardcError:
     known = r"; known are \mathbf, \text, \cdot, \odot, \rightarrow" if span.text.startswith("\\") else ""
     told = instead_of(span.text, f"delete it{known}")
     return ShardcError("SHC106", f"`{span.text}` does not belong here", span=span, help=told)
-
-
-def _listed(expected: set[str]) -> str:
-    words = [word for kind, word in _WORDS.items() if kind in expected]
-    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 def _open_brackets(source: Source, end: int) -> list[Span]:

@@ -18,7 +18,32 @@ _INSTEAD = {
     ".": "functions stand before their arrays, `sum_J(A)`; a transpose is not needed, dims are matched by name",
 }
 
+# Functions of other libraries, joined without `_`; J is the dim that they run along.
+_OF_OTHERS = {
+    "logsoftmax": "it is `A - logsumexp_J(A)`",
+    "pow": POWER,
+    "power": POWER,
+    "transpose": POWER,
+    "clip": "it is `minimum(maximum(A, 0), 1)`",
+    "clamp": "it is `minimum(maximum(A, 0), 1)`",
+    "argmax": "the places are a mask, `A == max_J(A)`; the last of them is `max_J(where(A == max_J(A), index_J, 0))`",
+    "cumsum": "it is a product with a mask, which has it along K: `A ·_J where(index_J <= index_K, 1, 0)`",
+    "layernorm": "it is written out, by `mean_J(A)`, `square(A)` and `rsqrt(A)`",
+    "rmsnorm": "it is `A ⊙ rsqrt(mean_J(square(A)) + 1e-6)`",
+}
+
 
 def instead_of(written: str, otherwise: str) -> str:
     """The remedy for what somebody wrote, if one is known."""
     return _INSTEAD.get(written, otherwise)
+
+
+def instead_of_function(words: str) -> str | None:
+    """The same for a function and what is below it, `log_softmax_D`: with that dim, if one is named."""
+    parts = words.split("_")
+    for count in range(len(parts), 0, -1):
+        told = _OF_OTHERS.get("".join(parts[:count]).lower())
+        if told is not None:
+            dims = parts[count:]
+            return told.replace("_J", f"_{dims[0]}") if len(dims) == 1 else told
+    return None

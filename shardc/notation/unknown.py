@@ -37,7 +37,9 @@ def unknown_array(name: str, span: Span | None, known: Iterable[str]) -> ShardcE
         "SHC217",
         f"array `{name}` is not defined",
         span=span,
-        help=f"did you mean `{near}`?" if near else f"write its dims at its first use: `{name}[I, J]`",
+        help=f"did you mean `{near}`?"
+        if near
+        else f"write its dims at its first use: `{name}[I, J]`; of a single number `{name}[]`",
     )
 
 

@@ -278,7 +278,11 @@ def test_limits_exit_6(text: str) -> None:
             "declare a wider result: `C: int32[…]`",
         ),
         ("A[I J] → C[I]", "no `,` before `J`", "separate dims by commas: `A[I, J]`"),
-        ("C[I] = where(not A[I] > 0, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
+        (
+            "C[I] = where(not A[I] > 0, A, 0)",
+            "no `(` after `not`",
+            "a function has its arguments in brackets: `not(A…)`",
+        ),
         ("C[I] = where(A[I] > 0 && A < 1, A, 0)", "no `,` before `A`", f"separate arguments by commas; {LOGIC}"),
         ("M[I, J] = (index_I > index_J) and (index_I < 4)", "no operator before `and`", LOGIC),
         (
