@@ -342,3 +342,14 @@ def test_the_command_shows_a_step_and_what_making_again_saves(capsys):
 def test_memory_by_kind_is_a_line_where_python_shows_it():
     line = repr(planned("mlp").memory)
     assert line.startswith("<ByKind: at the peak weights ") and all(kind in line for kind in KINDS)
+
+
+@pytest.mark.parametrize("remat", [False, "selective", True])
+@pytest.mark.parametrize("returns", ["loss", "loss, y", "y, loss"])
+def test_targets_of_an_output_that_goes_out_are_no_incoming_gradient(returns, remat):
+    """z has the dims of y and is read after it, as dy would be; the loss is made of both."""
+    text = f"{FORWARD}; loss[] = sum_{{B,D}}(square(y - z[B_X, D])); return {returns}"
+    step = shardc.grad(shardc.parse(text, **SIZES), "W,V", whole=True, remat=remat)
+    found = told(shardc.plan(step))
+    assert found["weights"] == "W V" and found["gradients"] == "dW dV"
+    assert {*found["temporaries"].split()} >= {"dloss", *(["dy"] if "y" in returns else [])}

@@ -5,7 +5,8 @@
     m_new = 0.9 ⊙ m: f32[D_X, F] + 0.1 ⊙ f32(dW); …; W_new[D, F] = bf16(p_new)
 
 - an *incoming gradient*, dOut, is an input with the dims of an output, Out, that does not depend on it and is made
-  before it is read; such outputs, and what they are made of, are *forward*, what is made of dOut is *backward*;
+  before it is read; such outputs, and what they are made of, are *forward*, what is made of dOut is *backward*. Where
+  no weight has a gradient so, the first one read is passed over: a loss has targets, of the dims of its output too;
 - a *gradient* has the dims of an input that forward reads, and is linear in the incoming gradients: dW. An input that
   it is added to is one too: the sum over the micro-batches so far;
 - *weights* are the inputs that have a gradient and no dim of the tokens, and the outputs of their dims and type that
@@ -60,8 +61,15 @@ class Told:
 def told(block: Block) -> Told | None:
     """Nothing of what is no training step: where no gradient comes in, or no weight has one."""
     flow = Flow.of(block)
-    step = _Step.of(flow, flow.reached())
-    return None if step is None else step.told()
+    deps, passed_over = flow.reached(), 0
+    while True:
+        step = _Step.of(flow, deps, passed_over)
+        found = None if step is None else step.told()
+        if step is None or found is not None:
+            return found
+        passed_over |= 1 << _first_read(
+            flow, step.incoming
+        )  # what forward reads after an output: the targets of a loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +82,8 @@ class _Step:
     forward: int  # the inputs that forward reads
 
     @classmethod
-    def of(cls, flow: Flow, deps: list[int]) -> _Step | None:
-        incoming = _incoming(flow, deps)
+    def of(cls, flow: Flow, deps: list[int], passed_over: int = 0) -> _Step | None:
+        incoming = _incoming(flow, deps, passed_over)
         forward = 0
         for number in flow.outputs:
             forward |= 0 if deps[number] & incoming else deps[number]
@@ -214,18 +222,27 @@ class _Step:
         return tuple(sorted(kept))
 
 
-def _incoming(flow: Flow, deps: list[int]) -> int:
-    """The incoming gradients among the inputs."""
+def _first_reads(flow: Flow) -> dict[int, int]:
+    """Which step reads each input first, in their order."""
     as_they_are = flow.reached(lambda link: link.step is None)
-    made = {link.target: place for place, link in enumerate(flow.links) if link.step is not None}
-    made |= {number: place for number, place in _made(flow, made)}
     read = dict[int, int]()
     for place, link, _ in flow.steps():
         for source in link.sources:
             for number in _set_bits(as_they_are[source]):
                 read.setdefault(number, place)
-    found = 0
-    for number in sorted(read, key=lambda number: read[number]):
+    return dict(sorted(read.items(), key=lambda each: each[1]))
+
+
+def _first_read(flow: Flow, among: int) -> int:
+    return next(number for number in _first_reads(flow) if among >> number & 1)
+
+
+def _incoming(flow: Flow, deps: list[int], passed_over: int) -> int:
+    """The incoming gradients among the inputs, but for those passed over."""
+    made = {link.target: place for place, link in enumerate(flow.links) if link.step is not None}
+    made |= {number: place for number, place in _made(flow, made)}
+    read, found = _first_reads(flow), 0
+    for number in (number for number in read if not passed_over >> number & 1):
         came = flow.values[flow.inputs[number]]
         before = (
             out
