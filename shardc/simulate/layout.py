@@ -12,11 +12,12 @@ from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.simulate.arguments import in_precision
 from shardc.simulate.blocks import Part, Values, part_of, regroup, split
 
+CLOSE = 1e-9  # of float64's values, by the size of all: another order of adding, not another value
 _TRIES = 8  # of drawing partial sums in which no two devices agree
 
 
 class ReplicaMismatch(ValueError):
-    """Two devices that should hold copies of one block hold different ones."""
+    """Two devices that should hold copies of one block hold different ones, by more than rounding."""
 
 
 def expected_blocks(whole: Values, array: Array, mesh: Mesh) -> Values:
@@ -44,7 +45,7 @@ def scatter(whole: Values, array: Array, mesh: Mesh, seed: int = 0) -> Values:
 
 
 def gather(blocks: Values, array: Array, mesh: Mesh) -> Values:
-    """The whole array that the devices hold together; ReplicaMismatch if copies differ."""
+    """The whole array that the devices hold together; ReplicaMismatch if copies differ by more than rounding."""
     wanted = mesh.sizes + array.local_shape(mesh)
     if blocks.shape != wanted:
         raise ValueError(f"blocks of `{array}` have the shape {blocks.shape}, not {wanted}")
@@ -105,13 +106,24 @@ def _unit(whole: Values) -> Any:
     return 2.0 ** max(lowest, int(exponents.max()) - 4)
 
 
+def close(found: Values, wanted: Values) -> Any:
+    """Where values are the same but for the rounding of float64, of all that are wanted; NaN is NaN. Whole numbers, and
+    what is true or false, are to be equal."""
+    if found.dtype.kind in "iub" and wanted.dtype.kind in "iub":
+        return found == wanted
+    size = float(np.max(np.abs(wanted), initial=0, where=np.isfinite(wanted)))
+    with np.errstate(invalid="ignore"):
+        off = np.abs(found - wanted)
+    return (found == wanted) | (off <= CLOSE * size) | (found != found) & (wanted != wanted)
+
+
 def _check_copies(blocks: Values, array: Array, mesh: Mesh) -> None:
     part = part_of(blocks, mesh)
     copied = [axis for axis in part.axes if axis not in array.sharding.used]
     if not copied:
         return
     first = part.values[tuple(slice(1) if axis in copied else slice(None) for axis in part.axes)]
-    differs = (part.values != first) & ~((part.values != part.values) & (first != first))  # NaN equals NaN
+    differs = ~close(part.values, first)
     if not differs.any():
         return
     place = np.unravel_index(int(np.argmax(differs)), differs.shape)

@@ -14,12 +14,12 @@ from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.planner.program import sizes as chosen
 from shardc.results import Plan
+from shardc.simulate.layout import close
 from shardc.testing.rewrites import axes_in
 from shardc.testing.saying import element
 
 Meant: TypeAlias = str | Program | Plan
 
-_CLOSE = 1e-9  # of float64's results, by their size: another order of adding, not another value
 _SIZES = (2, 3, 4)  # of dims without one, in turn
 
 
@@ -123,9 +123,7 @@ def _apart(sides: Sequence[_Side], number: int, found: Any, wanted: Any) -> str 
     name = sides[0].outputs[number]
     if found.shape != wanted.shape:
         return f"{name} has the shape {found.shape}, and {wanted.shape} in the other"
-    exact = found.dtype.kind in "iub" and wanted.dtype.kind in "iub"
-    size = 0.0 if exact else float(np.max(np.abs(np.where(np.isfinite(wanted), wanted, 0)), initial=0))
-    wrong = ~((found == wanted) | (np.abs(found - wanted) <= _CLOSE * size) | (found != found) & (wanted != wanted))
+    wrong = ~close(found, wanted)
     if not wrong.any():
         return None
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))

@@ -83,6 +83,32 @@ def test_copies_that_differ_are_found_and_named():
     assert issubclass(ReplicaMismatch, ValueError)
 
 
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-30, 1.0, 1e30]))
+def test_copies_added_up_in_other_orders_are_copies(seed, size):
+    """As around a ring, where each device begins with its own part; a part left out, or doubled, is none of that."""
+    parts = np.random.default_rng(seed).normal(size=(4, 6, 8)) * size
+    a, mesh = array(Sharding.of(["", ""]), (6, 8)), Mesh.of({"X": 4})
+    copies = np.array([sum(np.roll(parts, place, axis=0)) for place in range(4)])
+    np.testing.assert_array_equal(gather(copies, a, mesh), copies[0])
+    for wrong in (copies[3] - parts[0], copies[3] + parts[2], copies[3] * (1 + 1e-6), np.full((6, 8), np.nan)):
+        with pytest.raises(ReplicaMismatch):
+            gather(np.array([*copies[:3], wrong]), a, mesh)
+    for one in (np.inf, -np.inf, np.nan):
+        copies[:, 0, 0] = one
+        gather(copies, a, mesh)
+        with pytest.raises(ReplicaMismatch, match=r"at \(0, 0\)"):
+            gather(np.concatenate([copies[:3], np.where(copies[3:] == copies[3:], -copies[3:], 0)]), a, mesh)
+
+
+def test_copies_of_whole_numbers_are_equal():
+    a, mesh = array(Sharding.of(["", ""]), (4, 6)), Mesh.of({"X": 2})
+    blocks = np.full((2, 4, 6), 2**40)
+    blocks[1, 0, 0] += 1
+    with pytest.raises(ReplicaMismatch):
+        gather(blocks, a, mesh)
+
+
 def test_copies_of_nan_are_copies():
     values = whole((4, 6))
     values[0, 0] = np.nan
