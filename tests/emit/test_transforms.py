@@ -241,6 +241,51 @@ def test_compile_under_jit_needs_a_mesh():
     refused("SHC306", jax.jit(lambda x, w: program(x, w)), X, W)
 
 
+@pytest.mark.parametrize("number", [0.5, 3, -2.5, True])
+def test_pythons_numbers_are_of_the_types_that_jax_gives_them(mesh, number):
+    x, text = put(X, "X", "Y"), "a[] ⊙ In[B_X, D_Y] → Out[B_X, D_Y]"
+    assert shardc.einsum("a[] → b[]", number).dtype == jnp.asarray(number).dtype
+    for call in (shardc.einsum, jax.jit(shardc.einsum, static_argnums=(0, 1))):
+        shards_equal(call(text, number, x), np.float32(number) * X)
+    rows = [number] * 8
+    shards_equal(shardc.einsum("a[D_Y] ⊙ In[B_X, D_Y] → Out[B_X, D_Y]", rows, x), np.float32(number) * X)
+
+
+def test_pythons_numbers_that_int32_has_no_room_for_are_refused(mesh):
+    for number in (2**40, -(2**31) - 1, [0, 2**40]):
+        with pytest.raises(ShardcError, match="64-bit mode") as error:
+            shardc.einsum("a[] → b[]" if isinstance(number, int) else "a[I] → b[I]", number)
+        assert error.value.code == "SHC216"
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_keys_are_resharded(mesh, impl):
+    """By their numbers, which have a dim more."""
+    keys = jax.random.split(jax.random.key(0, impl=impl), 8)
+    first = shardc.reshard(keys, jax.P("X"))
+    for found in (first, shardc.reshard(first, jax.P("Y")), jax.jit(lambda k: shardc.reshard(k, jax.P("Y")))(first)):
+        assert found.dtype == keys.dtype
+        np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(keys))
+    assert first.sharding.is_equivalent_to(jax.NamedSharding(mesh, jax.P("X")), 1)
+    with pytest.raises(ShardcError, match="longer than the array's 1 dims"):
+        shardc.reshard(keys, jax.P("X", None))
+    with pytest.raises(ShardcError, match=r"array 1 is of type key<\w+>") as error:
+        shardc.einsum("A[I] → A[I_X]", keys)
+    assert error.value.code == "SHC001" and "jax.random.key_data" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [EXPLICIT, AUTO])
+def test_an_abstract_mesh_has_no_devices(kind):
+    abstract = jax.sharding.AbstractMesh((4, 2), ("X", "Y"), axis_types=(kind,) * 2)
+    with jax.sharding.use_abstract_mesh(abstract):
+        for call in (lambda: shardc.einsum(TEXT, X, W), lambda: shardc.reshard(X, jax.P("X"))):
+            with pytest.raises(ShardcError, match="abstract one, which has no devices") as error:
+                call()
+            assert error.value.code == "SHC306"
+    with jax.set_mesh(mesh_of(kind)), jax.sharding.use_abstract_mesh(abstract):
+        shards_equal(shardc.einsum(TEXT, X, W), X @ W)
+
+
 def test_without_a_mesh_both_say_so():
     assert refused("SHC306", shardc.einsum, TEXT, X, W).exit_code == RUNTIME
     refused("SHC306", shardc.reshard, X, jax.P("X"))

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from numpy.typing import NDArray
 
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around
@@ -15,13 +17,31 @@ from shardc.simulate.arguments import as_numpy
 
 
 def as_array(given: Any, what: str) -> Any:
-    """An array as it is, anything else as NumPy has it; SHC001 if that is no array of numbers."""
+    """An array as it is, anything else as NumPy has it, but for Python's numbers; SHC001 if it is none of numbers."""
     if isinstance(given, jax.Array):
         return given
     array = as_numpy(given, what)
     if array.dtype.kind in "SUMm":
         raise ShardcError("SHC001", f"{what} is of type {array.dtype}", help="give an array of numbers")
-    return array
+    return _of_python(array) if _is_of_python(given) else array
+
+
+def are_keys(array: Any) -> bool:
+    """Whether it is one of `jax.random.key`, whose type is of JAX alone."""
+    return bool(jnp.issubdtype(array.dtype, jax.dtypes.prng_key))
+
+
+def _of_python(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Of the type that JAX gives them, unless they have no room there."""
+    found = numbers.astype(jax.dtypes.canonicalize_dtype(numbers.dtype))
+    return numbers if numbers.dtype.kind in "iu" and (found != numbers).any() else found
+
+
+def _is_of_python(given: Any) -> bool:
+    """A number, or a list of such: without a type of its own."""
+    return isinstance(given, int | float | complex) or (
+        isinstance(given, list | tuple) and all(map(_is_of_python, given))
+    )
 
 
 def mesh_named_by(spec: Any, array: Any) -> AbstractContextManager[Any]:

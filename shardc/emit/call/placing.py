@@ -65,7 +65,8 @@ def make_mesh(mesh: Mesh, devices: list[Any] | None = None) -> jax.sharding.Mesh
 
 
 def mesh_in_force() -> jax.sharding.Mesh:
-    """The mesh of `jax.set_mesh` with its devices, also while JAX traces: an array made at once lies on them.
+    """The mesh of `jax.set_mesh` with its devices, also while JAX traces: an array made at once lies on them. SHC306
+    for an abstract mesh, which has none.
 
     `device_put` would do as well but for devices of other processes.
     """
@@ -75,6 +76,12 @@ def mesh_in_force() -> jax.sharding.Mesh:
         with jax.ensure_compile_time_eval():
             lies: Any = jnp.zeros((), out_sharding=jax.P()).sharding
         mesh = lies.mesh
+    if mesh.empty:
+        raise ShardcError(
+            "SHC306",
+            "the mesh in force is an abstract one, which has no devices",
+            help="with jax.set_mesh(mesh): … of one that has; jax.eval_shape asks for shapes alone",
+        )
     return mesh
 
 

@@ -11,7 +11,7 @@ import jax
 
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around, filled
-from shardc.emit.call.given import as_array, mesh_named_by, target_of
+from shardc.emit.call.given import are_keys, as_array, mesh_named_by, target_of
 from shardc.emit.call.gradient import Halves, Lying, halves, may_be_planned
 from shardc.emit.call.placing import sharding_of, spec_of
 from shardc.emit.call.program import CompiledProgram
@@ -74,6 +74,13 @@ def _given(text: str, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[
 
 
 def _kinds(given: list[Any]) -> tuple[Shapes, tuple[str, ...]]:
+    for place, array in enumerate(given, 1):
+        if are_keys(array):
+            raise ShardcError(
+                "SHC001",
+                f"array {place} is of type {array.dtype}",
+                help="give an array of numbers; shardc.reshard takes keys, and jax.random.key_data has their numbers",
+            )
     return tuple(tuple(array.shape) for array in given), tuple(array.dtype.name for array in given)
 
 
@@ -170,7 +177,15 @@ def _sizes(inputs: tuple[Input, ...], shapes: Shapes) -> dict[str, int]:
 def reshard(x: Any, spec: Any, *, planner: Planner[Planned]) -> Any:
     """The array in another sharding. See `shardc.reshard`."""
     with mesh_named_by(spec, x):
-        return _resharded(as_array(x, "the array"), spec, planner)
+        array = as_array(x, "the array")
+        return _of_keys(array, spec, planner) if are_keys(array) else _resharded(array, spec, planner)
+
+
+def _of_keys(keys: Any, spec: Any, planner: Planner[Planned]) -> Any:
+    """What moves of keys is their numbers, an array that has a dim more at the end."""
+    target_of(spec, keys.ndim, around([keys]))
+    moved = _resharded(jax.random.key_data(keys), spec, planner)
+    return jax.random.wrap_key_data(moved, impl=jax.random.key_impl(keys))
 
 
 def _resharded(x: Any, spec: Any, planner: Planner[Planned]) -> Any:
