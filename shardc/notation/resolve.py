@@ -82,7 +82,7 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         statements,
         options.chip or word(words, "chip"),
         options.topology or word(words, "topology"),
-        check_returns(parsed, scope.arrays, statements),
+        check_returns(parsed, scope, statements),
         spans=tuple(scope.spans.items()),
     )
     _check_sizes_named(parsed, program, sizes)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.notation import tree
+from shardc.notation.scope import Scope
+from shardc.notation.unknown import bound_in_loop
 
 
-def check_returns(
-    parsed: tree.Tree, arrays: Iterable[str], statements: Sequence[Statement | For]
-) -> tuple[str, ...] | None:
+def check_returns(parsed: tree.Tree, scope: Scope, statements: Sequence[Statement | For]) -> tuple[str, ...] | None:
     """The names that the text returns; None if it leaves that to what nothing uses."""
     places = [place for place, item in enumerate(parsed.items) if isinstance(item, tree.Return)]
     if not places:
@@ -29,14 +29,16 @@ def check_returns(
     made = {bound.name for statement in statements for bound in bound_by(statement)}
     for place, (name, span) in enumerate(zip(returned.names, returned.spans, strict=True)):
         if name not in made:
-            raise _not_made(name, span, set(arrays), made)
+            raise _not_made(name, span, scope, made)
         if name in returned.names[:place]:
             raise ShardcError("SHC205", f"`{name}` is returned twice", span=span, help="name each output once")
     return returned.names
 
 
-def _not_made(name: str, span: Span | None, arrays: set[str], made: set[str]) -> ShardcError:
-    if name in arrays:
+def _not_made(name: str, span: Span | None, scope: Scope, made: set[str]) -> ShardcError:
+    if name in scope.gone and name not in scope.arrays:
+        return bound_in_loop(name, span, *scope.gone[name])
+    if name in scope.arrays:
         return ShardcError(
             "SHC217",
             f"`{name}` is an input, and no statement makes it",

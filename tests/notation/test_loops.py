@@ -119,7 +119,13 @@ def test_what_a_loop_binds_for_nothing_is_refused():
 
 @pytest.mark.parametrize(
     "after",
-    ["Out[B] = relu(y)", "Out[B] = relu(y[B])", "Out[B] = relu(y[B_X])", "for M { Out[M, B] = Z[M, B] + y[B] }"],
+    [
+        "return y",
+        "Out[B] = relu(y)",
+        "Out[B] = relu(y[B])",
+        "Out[B] = relu(y[B_X])",
+        "for M { Out[M, B] = Z[M, B] + y[B] }",
+    ],
 )
 def test_what_a_loop_binds_for_itself_is_not_known_after_it(after):
     error = refused(f"{LAYER}\ny[B] = sum_D(x)\nS[L, B] = y", after=after)
