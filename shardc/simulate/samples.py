@@ -10,7 +10,7 @@ from shardc.ir.dtypes import DType, Kind
 from shardc.ir.program import Program
 from shardc.simulate.arguments import in_precision, input_shape
 from shardc.simulate.blocks import Values
-from shardc.simulate.scales import input_exponents, to_be_positive, to_be_told_apart
+from shardc.simulate.scales import dims_of_extremes, input_exponents, to_be_positive, to_be_told_apart
 
 _GRID = 15  # values are from −15 to 15 quarters: few bits, so that single products are exact in f32
 _FINE_GRID = 2047  # of what is compared: so many that few are alike, and single products are exact still
@@ -29,7 +29,7 @@ def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
     shapes = [input_shape(program, array.dims) for array in program.inputs]
     generator = np.random.default_rng(seed)
     exponents, positive = input_exponents(program), to_be_positive(program)
-    compared = to_be_told_apart(program)
+    compared, along = to_be_told_apart(program), dims_of_extremes(program)
     samples: list[Values] = []
     for array, shape in zip(program.inputs, shapes, strict=True):
         if array.dtype.kind is not Kind.FLOAT or array.dtype.moves:
@@ -39,6 +39,8 @@ def sample_inputs(program: Program, seed: int = 0) -> list[Values]:
         drawn = np.clip(np.rint(generator.standard_normal(shape) * max(1.0, limit / 4)), -limit, limit)
         if array.name in positive:
             drawn = np.clip(np.abs(drawn) + limit // 4 + 1, 1, limit)
+        for axis in [axis for axis, dim in enumerate(array.dims) if array.name in compared and dim in along]:
+            drawn = _without_ties(drawn, limit, axis)
         samples.append(_varied(drawn, limit, limit // 4 + 1) * 2.0 ** (exponents[array.name] - grid_bits(limit)))
     return samples
 
@@ -60,6 +62,19 @@ def largest_of(dtype: DType, most: int = _GRID) -> int:
 def grid_bits(limit: int) -> int:
     """−log2 of the unit of a grid on which typical values are about 1."""
     return max(0, round(math.log2(limit / 4)))
+
+
+def _without_ties(drawn: Values, limit: int, axis: int) -> Values:
+    """In the same order along an axis, with equal whole numbers moved apart; as they are where there is no room."""
+    count = drawn.shape[axis]
+    if count > limit:
+        return drawn
+    order, lines = np.argsort(drawn, axis=axis, kind="stable"), np.moveaxis(np.sort(drawn, axis=axis), axis, -1)
+    place = np.arange(count)
+    apart = np.maximum.accumulate(lines - place, axis=-1).clip(-limit, limit - count + 1) + place
+    found = np.empty_like(drawn)
+    np.put_along_axis(found, order, np.moveaxis(apart, -1, axis), axis=axis)
+    return found
 
 
 def _varied(drawn: Values, other: float, alone: float) -> Values:

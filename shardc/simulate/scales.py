@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shardc.ir.calls import places
 from shardc.ir.dtypes import DType, Kind
-from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands, parts_of
 from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.program import For, Program, Statement, every_statement
 from shardc.ir.scalars import number
@@ -179,6 +179,13 @@ def to_be_told_apart(program: Program) -> frozenset[str]:
         for statement in every_statement(program):
             made_of[statement.name] = made_of.get(statement.name, frozenset()) | inputs(statement.expr)
     return frozenset(found)
+
+
+def dims_of_extremes(program: Program) -> frozenset[str]:
+    """The dims that a largest or least value is taken over: `max_E(p)`."""
+    calls = [each for statement in every_statement(program) for each in parts_of(statement.expr)]
+    extremes = [each for each in calls if isinstance(each, Call) and FUNCTIONS[each.function].name in ("max", "min")]
+    return frozenset(dim for each in extremes for dim in each.over)
 
 
 def _is_square(expr: Product) -> bool:

@@ -255,6 +255,19 @@ def test_samples_are_a_few_units_of_a_power_of_two_and_never_one_value():
     assert all(len(np.unique(sample_inputs(tiny, seed)[0])) == 2 for seed in range(40))
 
 
+@pytest.mark.parametrize("over", ["E", "T"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("function", ["max", "min"])
+def test_no_two_samples_tie_along_a_dim_whose_largest_is_looked_for(function, dtype, over):
+    text = f"m[T, E] = where(x[T, E] == {function}_{over}(x), x, 0)"
+    meant = parse(text, mesh="X=2", dims="T=24,E=40", dtype=dtype)
+    for seed in range(10):
+        (sample,) = sample_inputs(meant, seed)
+        axis = "TE".index(over)
+        assert (np.diff(np.sort(sample, axis=axis), axis=axis) > 0).all()
+        assert np.abs(np.mean(sample)) < 1 and np.std(sample) > 0.3
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f8_e4m3fn", "int32", "uint8", "bool", "c64"])
 def test_a_sample_of_one_value_is_not_0(dtype):
     """Of a gradient that is multiplied by dLoss[] nothing is compared where that is 0."""

@@ -228,7 +228,7 @@ h[T_X, E, F] = relu(x · W[E, D, F]); y[T_X, F] = h ·_E m"""
         (ROUTED, "f32"),
         (
             ROUTED.replace("x[T_X, D] · R[D, E]", "x[T_X, E]").replace("relu(x · W[E, D, F])", "relu(W[E, T, F])"),
-            "f32",
+            "bf16",
         ),
         ("for L { m[T, E] = where(x[T, E] == max_E(x), x, 0); x = softmax_E(x + W[L, T, E]); H[L, T, E] = m }", "f32"),
     ],
