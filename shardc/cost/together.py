@@ -36,6 +36,7 @@ from shardc.cost.rings import (
     turns_round,
     turns_to_meet,
 )
+from shardc.cost.stored import read_again_s
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
@@ -63,8 +64,10 @@ def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
 
 def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
     """What of a group is done at the same time. A sum that a ring gathers is copied to become an output, as what any
-    gather leaves."""
+    gather leaves; a product that is put together from parts is read again by what would have been done beside it."""
     found, last = _beside(schedule, group, model), schedule.steps[group.last]
+    if isinstance(last.op, Einsum) and group.how is not How.PARTITIONER:
+        return found._replace(left=found.left + read_again_s(schedule, last, model))
     if group.how is not How.RING or last.op.facts.kind is not Kind.SUM or last.result not in schedule.outputs:
         return found
     return found._replace(left=found.left + copy_cost(schedule.values[last.result], model).time_s)
@@ -118,6 +121,8 @@ def _in_chunks(schedule: Schedule, steps: Sequence[Step], chunks: Chunks, model:
     computing = chunks.count * _chunk_s(schedule, product, chunks, model)
     cut = 0.0 if product is steps[0] else model.alone.moving_s(2 * block.local_bytes(model.mesh), 0, block.dtype)
     hops, copied_s = chunks.count * model.chip.hop_latency, gather.cost.time_s - on_links
+    if product is steps[0]:  # what is gathered of each is laid to its place
+        copied_s = max(copied_s, copy_cost(schedule.values[gather.result], model).time_s)
     return Beside(cut, computing, on_links, min(computing, on_links) / chunks.count + copied_s + hops)
 
 

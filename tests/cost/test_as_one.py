@@ -44,6 +44,35 @@ def test_a_group_is_replayed_as_it_is_priced(text, shape, how, which):
     assert replayed.step_s == pytest.approx(time_of(schedule, plan._model), rel=0.125)
 
 
+AT_ONCE, OTHER, SUMMED = "A[I_X, J] · B[J, K_X]", "A[I_X, J] · B[J_X, K]", "A[I_X, J_Y] · B[J_Y, K_X]"
+ON_16, ON_8, ON_2_4 = ("v5e:4x4", "X=16"), ("v5e:2x4", "X=8"), ("v5e:2x4", "X=2,Y=4")
+SEVERAL = "F = relu(T); G = exp(F)\nreturn F, G"
+READ = [
+    # what reads the product, how it is done, I × J × K (× L), and the slice with its mesh
+    pytest.param("F = max_K(T)", AT_ONCE, How.RING, (16384, 1024, 4096), ON_16, id="the largest"),
+    pytest.param("F = sum_K(T)", OTHER, How.CHUNKS, (16384, 1024, 16384), ON_16, id="a sum"),
+    pytest.param("F = relu(T)", OTHER, How.CHUNKS, (16384, 1024, 16384), ON_8, id="elements"),
+    pytest.param(SEVERAL, AT_ONCE, How.RING, (16384, 1024, 8192), ON_16, id="two outputs"),
+    pytest.param("O[I_Y, L] = softmax_I(T) · C[K, L]", SUMMED, How.CHUNKS, (16384, 8192, 4096, 4096), ON_2_4, id="cut"),
+]
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize(("read", "product", "how", "shape", "on"), READ)
+def test_what_reads_a_product_in_parts_is_priced_as_replayed(read, product, how, shape, on):
+    """Done whole, its tiles would be at hand: `T = A · B; F = relu(T)` writes F alone. Priced as if they were, the
+    first three took 1.75 times as long as their price, and 1.25 times as long as step by step."""
+    topology, mesh = on
+    plan = shardc.plan(
+        f"T = {product}\n{read}", mesh=mesh, topology=topology, dims=dict(zip("IJKL", shape, strict=False)),
+        dtype="bf16", overlap="off",
+    )  # fmt: skip
+    ordered, group = next(each for each in candidates(plan.schedule) if each[1].how is how)
+    schedule = replace(ordered, together=(group,))
+    replayed = verify(replace(plan._found, schedule=schedule), plan._model).replayed
+    assert replayed.step_s == pytest.approx(time_of(schedule, plan._model), rel=0.125)
+
+
 @pytest.mark.tpu
 @pytest.mark.parametrize("rows", [1024, 3072, 8192])
 def test_what_is_copied_to_an_output_on_the_chip_goes_through_memory_once(rows):

@@ -1,0 +1,79 @@
+"""What the readers of a product take more where it is done in parts, as a ring or in chunks.
+
+    T = A · B; C = relu(T)            done whole, a loop over T's tiles writes C, and T lies nowhere
+    T = A · B; s = sum_K(T)           s is added up as the tiles are made
+
+In parts T is put together in memory first: only then a loop reads it and writes C, or goes through it for the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shardc.cost.model import CostModel
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Apply, Einsum, Schedule, Step
+from shardc.lowering.fusion import Reads, reads
+from shardc.lowering.streams import Passes
+
+
+@dataclass(slots=True)
+class _AtHand:
+    """What is computed of a product's tiles, element by element, and what reads these."""
+
+    schedule: Schedule
+    product: Step
+    made: dict[int, Step] = field(default_factory=dict)
+    ends: list[Step] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, schedule: Schedule, product: Step) -> _AtHand:
+        found, far = cls(schedule, product, {product.result: product}), set[int]()
+        for step in schedule.steps[schedule.steps.index(product) + 1 :]:
+            if found.made.keys().isdisjoint(step.operands) and far.isdisjoint(step.operands):
+                continue
+            if far.isdisjoint(step.operands) and found._is_of_elements(step):
+                found.made[step.result] = step
+                continue
+            far.update(step.results)  # what waits for this meets no tiles
+            found.ends += [step] if not found.made.keys().isdisjoint(step.operands) else []
+        return found
+
+    def _is_of_elements(self, step: Step) -> bool:
+        if reads(step, self.schedule.block) is not Reads.ELEMENTS or step.op.facts.kind is Kind.SLICE:
+            return False
+        return {*self.schedule.values[step.result].dims} == {*self.schedule.values[self.product.result].dims}
+
+    def written(self) -> Iterator[int]:
+        """What lies in memory of them, the product's own result among it."""
+        for value in self.made:
+            readers = (step for step in self.ends if value in step.operands)
+            if value in self.schedule.outputs or any(not self.goes_through(step) for step in readers):
+                yield value
+
+    def goes_through(self, step: Step) -> bool:
+        """Whether a step takes a sum of what it reads, or the largest."""
+        kind = reads(step, self.schedule.block)
+        return (isinstance(step.op, Einsum) and kind is Reads.SUMS) or (
+            isinstance(step.op, Apply) and kind is not Reads.ELEMENTS
+        )
+
+
+def read_again_s(schedule: Schedule, product: Step, model: CostModel) -> float:
+    """Seconds of the loops that would have had the product's tiles at hand; by the data sheet none are known."""
+    if model.alone.measured is None:
+        return 0.0
+    at_hand, array = _AtHand.of(schedule, product), schedule.values[product.result]
+    size, written = array.local_bytes(model.mesh), [*at_hand.written()]
+    for value in written:
+        if value != product.result:
+            left = schedule.values[value]
+            beside = left if product.result in written else None  # written beside the product, as long as it is read
+            before = 0.0 if beside is None else model.alone.moving_s(left.local_bytes(model.mesh), 0, left.dtype)
+            return model.alone.moving_s(size, left.local_bytes(model.mesh), array.dtype, left.dtype) - before
+    through = [step for step in at_hand.ends if at_hand.goes_through(step)]
+    if not through:
+        return 0.0
+    is_direct = all(product.result in step.operands for step in through)
+    return model.alone.function_s(Passes(int(is_direct), int(not is_direct)), size, array.dtype)
