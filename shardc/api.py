@@ -27,7 +27,7 @@ from shardc.interface.asked import Asked
 from shardc.interface.hardware import Hardware
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import otherwise, overlapped, plan_program, plan_with_subaxes
+from shardc.planner import or_as_one, otherwise, overlapped, plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
 from shardc.planner.program.others import least
 from shardc.results import Plan
@@ -159,8 +159,8 @@ def plan(
     drops (n-1)/n. Mesh axes that the text does not name are used where that is cheaper (`idle` "use"), or left alone
     ("keep", the default with `formula` "book"). `memory` limits `cost.peak_bytes`, per device (16e9, "16GB"): SHC410
     if no plan that is found keeps it. Dims without a size get 4096. `overlap` "on" does a product and a collective
-    beside it as one, a ring, where that is priced less; "auto" where it saves an eighth, on v5e, and no memory limit is
-    asked for; "off" never. `tuned`: what `shardc tune` keeps, the plan, form or program of XLA's own that replays
+    beside it as one, a ring, where that is priced less; "auto" where it saves an eighth, on v5e, or alone keeps the
+    limit of memory; "off" never. `tuned`: what `shardc tune` keeps, the plan, form or program of XLA's own that replays
     fastest as the TPU's compiler leaves it, on `topology` (needs libtpu). Raises ShardcError.
 
     >>> found = plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", mesh={"X": 4}, dims={"I": 8, "J": 8, "K": 8}, dtype="f32")
@@ -201,7 +201,7 @@ def planned(
     asked = Asked(program, hardware.model(program), *given)
     search = plan_with_subaxes if may_cut else plan_program
     try:
-        found = search(asked.program, asked.model, asked.objective, asked.memory, idle=asked.idle)
+        found = or_as_one(search, asked.program, asked.model, asked.objective, asked.memory, asked.idle, asked.overlap)
         more = otherwise(found, asked.model, asked.idle)
         made = overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, more)
         return Plan(made if made.schedule.together else least(made, asked.model, asked.objective, asked.memory), asked)

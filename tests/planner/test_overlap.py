@@ -54,8 +54,8 @@ def test_by_itself_a_plan_takes_rings_that_clearly_save_time():
 
 
 def test_what_is_done_as_one_keeps_a_memory_limit():
-    asked = {"mesh": "X=4,Y=4", "dims": "I=16384,J=8192,K=16384,L=8192", "topology": "v5e:4x4", "dtype": "bf16"}
-    text = "T[I, K] = A[I_Y, J] · B[J, K]; C[I, L_X] = T · D[K, L_X]"
+    asked = {"mesh": "X=4,Y=4", "dims": "I=8192,J=4096,K=8192", "topology": "v5e:4x4", "dtype": "bf16"}
+    text = "A[I_Y, J] · B[J, K_X] → C[I, K_X]"
     free = shardc.plan(text, **asked)
     peak = free.cost.peak_bytes
     assert free.schedule.together and shardc.plan(text, memory=peak, **asked).source() == free.source()
@@ -271,3 +271,16 @@ def test_a_loop_may_leave_several_arrays_before_a_sum_that_is_sliced():
     dims = {"M": 2, "B": 8, "D": 32}
     plan = shardc.plan(text, mesh="X=2,Y=4", dims=dims, topology="v5e:2x4", overlap="on")
     assert len(plan.schedule.steps[0].results) == 2
+
+
+@pytest.mark.parametrize("overlap", ["auto", "on"])
+def test_a_limit_is_kept_by_a_ring_where_no_plan_step_by_step_keeps_it(overlap):
+    """Each device holds two blocks of B at a time, and never the whole."""
+    text, sizes = "A[I_X, J] · B[J, K_X] → C[I_X, K]", {"I": 16384, "J": 8192, "K": 16384}
+    asked = {"mesh": "X=16", "dims": sizes, "dtype": "bf16", "topology": "v5e:4x4"}
+    held = shardc.plan(text, overlap="on", **asked).cost.peak_bytes
+    found = shardc.plan(text, overlap=overlap, memory=held, **asked)
+    assert found.schedule.together and found.cost.peak_bytes <= held and found.prove().holds
+    for refused in ({"overlap": "off", "memory": held}, {"overlap": overlap, "memory": held - 1}):
+        with pytest.raises(ShardcError, match="SHC410"):
+            shardc.plan(text, **refused, **asked)

@@ -5,8 +5,9 @@ auto   as a ring where its price is clearly less than its steps', and such price
        What the compiler would begin early anyway gains nothing. Tuning tries forms, and keeps what replays fastest
 on     each product in the form of the least price, where that is less than its steps'
 
-A memory limit is kept: where what is done as one would hold more, every step is done by itself. What another plan takes
-in such forms counts too (`plan.otherwise`), where that is as much less.
+A memory limit is kept: where what is done as one would hold more, every step is done by itself; and where no plan step
+by step keeps it, what holds blocks of an array in place of the whole may. What another plan takes in such forms counts
+too (`plan.otherwise`), where that is as much less.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from itertools import chain
+from typing import Protocol
 
 from shardc.cost.model import LinkModel
+from shardc.errors import ShardcError
+from shardc.ir.program import Program
 from shardc.lowering.timed import prices_of_rings_hold
+from shardc.planner.idle import Idle
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
 
@@ -29,7 +34,40 @@ class Overlap(Enum):
     ON = "on"
 
 
+class Search(Protocol):
+    """A plan of a program within a limit. SHC410 where none that is found keeps it."""
+
+    def __call__(
+        self, program: Program, model: LinkModel, objective: Objective, memory: int | None, idle: Idle
+    ) -> PlannedProgram: ...
+
+
 CLEARLY = 0.125  # of the time of the steps that are done as one; replayed, smaller gains were as often losses
+
+
+def or_as_one(
+    search: Search,
+    program: Program,
+    model: LinkModel,
+    objective: Objective,
+    memory: int | None,
+    idle: Idle,
+    overlap: Overlap,
+) -> PlannedProgram:
+    """What is planned within a limit; where nothing is, the plan without one with its products done as one with
+    collectives, if that keeps it. SHC410 if that does not.
+
+    A[I_X, J] · B[J, K_X] → C[I_X, K]      a ring holds two blocks of B at a time, and never the whole
+    """
+    try:
+        return search(program, model, objective, memory, idle)
+    except ShardcError as error:
+        if error.code != "SHC410" or overlap is Overlap.OFF:
+            raise
+        found = overlapped(search(program, model, objective, None, idle), model, Overlap.ON, objective, memory)
+        if not found.schedule.together:
+            raise
+        return found
 
 
 def overlapped(
