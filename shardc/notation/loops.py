@@ -73,6 +73,23 @@ def bind_anew(name: str, whole: tuple[str, ...] | None, known: Known | None, sco
         scope.rows[name] = tuple(dim for dim in whole if dim not in around)
 
 
+def stacked(result: tree.Array, whole: tuple[str, ...], known: Known, scope: Scope) -> Known:
+    """What a loop has under a name already, bound again as rows: of what it binds for itself."""
+    outside = scope.outside.get(result.name)
+    if outside is None:
+        bind_anew(result.name, whole, known, scope)
+        return replace(known, whole=whole)
+    if scope.loop in outside.dims:
+        return known
+    raise ShardcError(
+        "SHC218",
+        f"`{result.name}` is carried from trip to trip, and is stacked under the same name",
+        span=result.span,
+        note="after the loop it is what the last trip leaves",
+        help=f"give the rows a name of their own, say `{result.name}_rows{listed(whole)} = {result.name}`",
+    )
+
+
 def _dim(written: tree.For, scope: Scope) -> str:
     """The dim that the loop runs along: one with a size, which no loop around runs along."""
     dim, axes = scope.split(written.dim, written.dim_span)
@@ -170,7 +187,7 @@ def _hand_on(inside: Scope, carried: Sequence[str]) -> None:
     for name in carried:
         bind_anew(name, None, None, around)
     own = {name: known for name, known in inside.arrays.items() if name not in inside.outside}
-    inside.gone.update({name: (inside.loop, known.dims) for name, known in own.items() if name not in inside.rows})
+    inside.gone.update({name: (inside.loops, known.dims) for name, known in own.items() if name not in inside.rows})
     for name, dims in inside.rows.items():
         known = inside.arrays[name]
         whole = known.whole if name not in inside.outside and known.whole else dims

@@ -18,7 +18,7 @@ from shardc.notation import calls, slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
 from shardc.notation.declared import DEFAULT_DTYPE, check_axes, declared, dtype, word
-from shardc.notation.loops import bind_anew, check_carried, resolve_loop
+from shardc.notation.loops import bind_anew, check_carried, resolve_loop, stacked
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
 from shardc.notation.returns import check_returns, unreturned
@@ -129,6 +129,8 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     if known is None:
         known = Known(dims, expr.dtype, whole or ())
         bind_anew(result.name, whole, known, scope)
+    elif scope.loop in (whole or ()):  # `y = …; y[L, B] = y` in a loop along L
+        known = stacked(result, whole or (), known, scope)
     scope.arrays[result.name] = known
     made = Statement(result.name, dims, pattern or Pattern.free(len(dims)), expr, expr.dtype, text, result.span)
     check_statement(made, scope.mesh)

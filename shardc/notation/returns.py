@@ -8,7 +8,6 @@ from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 from shardc.notation import tree
 from shardc.notation.scope import Scope
-from shardc.notation.unknown import bound_in_loop
 
 
 def check_returns(parsed: tree.Tree, scope: Scope, statements: Sequence[Statement | For]) -> tuple[str, ...] | None:
@@ -37,7 +36,7 @@ def check_returns(parsed: tree.Tree, scope: Scope, statements: Sequence[Statemen
 
 def _not_made(name: str, span: Span | None, scope: Scope, made: set[str]) -> ShardcError:
     if name in scope.gone and name not in scope.arrays:
-        return bound_in_loop(name, span, *scope.gone[name])
+        return scope.after_its_loop(name, span)
     if name in scope.arrays:
         return ShardcError(
             "SHC217",

@@ -32,7 +32,8 @@ class Known:
 class Scope:
     """What the text so far has said. One per parse, and one for each loop in it, whose `parent` is what surrounds it.
 
-    `gone` has what loops that have ended bound for themselves: of each name the loop's dim, and its own dims.
+    `gone` has what loops that have ended bound for themselves: of each name the loops that it was in, from the outside
+    in, and its own dims.
 
     A loop's own: `outside`, what it reads of the parent, as that has it; `anew`, which of these it binds to another
     array; `rows`, what it stacks, by the dims that the parent is to know.
@@ -49,7 +50,7 @@ class Scope:
     used_axes: set[str] = field(default_factory=set)
     first_uses: dict[int, DType] = field(default_factory=dict)  # of the statement at hand, by id
     warnings: dict[str, None] = field(default_factory=dict)
-    gone: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    gone: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     parent: Scope | None = None
     loop: str = ""
     outside: dict[str, Known] = field(default_factory=dict)
@@ -260,10 +261,10 @@ class Scope:
 
     def give(self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None) -> None:
         """A new input, which the whole text knows."""
+        if array.name in self.gone:
+            raise self.after_its_loop(array.name, array.span)
         if self.parent is not None:
             return self.parent.give(array, dims, pattern)
-        if array.name in self.gone:
-            raise bound_in_loop(array.name, array.span, *self.gone[array.name])
         if dims is None or pattern is None:
             raise unknown_array(array.name, array.span, self.arrays)
         dtype = self.dtype_of(array) or self.dtype
@@ -277,6 +278,11 @@ class Scope:
         self.arrays[array.name] = Known(dims, dtype)
         self.first_uses[id(array)] = dtype
         self.inputs.append(Input(array.name, dims, pattern, dtype, array.span))
+
+    def after_its_loop(self, name: str, span: Span | None) -> ShardcError:
+        """SHC226 for a name in `gone`, used here: stacked, it has the dims of the loops that are over."""
+        loops, dims = self.gone[name]
+        return bound_in_loop(name, span, [loop for loop in loops if loop not in self.loops], dims)
 
     def dtype_of(self, array: tree.Array) -> DType | None:
         """The type given to an array, by an option or in the text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.mesh import Mesh
@@ -43,12 +43,12 @@ def unknown_array(name: str, span: Span | None, known: Iterable[str]) -> ShardcE
     )
 
 
-def bound_in_loop(name: str, span: Span | None, loop: str, dims: Iterable[str]) -> ShardcError:
-    """SHC226 for a name that is used after the only loop that binds it."""
-    rows = f"`{name}{listed((loop, *dims))}`"
+def bound_in_loop(name: str, span: Span | None, loops: Sequence[str], dims: Iterable[str]) -> ShardcError:
+    """SHC226 for a name that is used after the only loop that binds it; with the loops around that are over as well."""
+    rows = f"`{name}{listed((*loops, *dims))}`"
     return ShardcError(
         "SHC226",
-        f"`{name}` is bound in the loop along `{loop}` alone, and is used after it",
+        f"`{name}` is bound in the loop along `{loops[-1]}` alone, and is used after it",
         span=span,
         note="it is gone after each trip",
         help=f"bind `{name}` before the loop, to carry it; or stack what the trips leave, {rows}",
