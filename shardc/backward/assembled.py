@@ -44,14 +44,14 @@ def _apart(lines: Sequence[Written], walk: Walk) -> Mapping[Line, tuple[Line, Li
     carried = {line.name for line in every_line(lines) if line.again}
     found: dict[Line, tuple[Line, Line]] = {}
     for line in every_line(lines):
-        if line.name in carried and line.text != use(line.name, line.dims).text:
+        if line.name in carried and not line.is_zero and line.text != use(line.name, line.dims).text:
             made = replace(line, name=walk.fresh(line.name))
             found[line] = made, replace(line, text=f"{line.dtype}({use(made.name, line.dims).text})")
     return found
 
 
 def _cast(line: Line, found: DType) -> Line:
-    return line if line.dtype in (None, found) else replace(line, text=f"{line.dtype}({line.text})")
+    return line if line.is_zero or line.dtype in (None, found) else replace(line, text=f"{line.dtype}({line.text})")
 
 
 def _has_moved(dims: Dims, other: Dims) -> bool:
@@ -76,7 +76,9 @@ class _Text:
                 yield print_loop(each.dim, each.down, list(self.lines(each.body, (*loops, each.dim))))
                 continue
             yield from self.by_other_names(each, loops)
-            yield f"{each.name}{each.pattern.spell(each.dims)} = " + printed(
+            is_news = each.is_zero and each.dtype not in (None, self.walk.program.dtype)
+            typed = f"{each.name}: {each.dtype}" if is_news else each.name
+            yield f"{typed}{each.pattern.spell(each.dims)} = " + printed(
                 each.text, lambda mark, dims: self.spell(mark, dims, loops)
             )
             self.known.add(each.name)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from shardc.backward.terms import Term, call, negative, number, over, sign, summed, times
+from shardc.ir.functions import MADE_OF_NONE
 from shardc.ir.sharding import Dims
 
 Gradients: TypeAlias = tuple[Term | None, ...]
@@ -132,7 +133,7 @@ DERIVATIVES: dict[str, Derivative] = {
     "logsumexp": _logsumexp,
     # What is piecewise constant, true or false, or does not show in the result.
     **dict.fromkeys(("sign", "floor", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"), _none),
-    **dict.fromkeys(("and", "or", "not", "index", "shift"), _none),
+    **dict.fromkeys(("and", "or", "not", *sorted(MADE_OF_NONE), "shift"), _none),
 }
 
 

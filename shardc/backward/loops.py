@@ -106,7 +106,7 @@ def _state(walk: Walk, key: str, taken: Taken) -> _State:
     found = [name for name in own if [part.text for part in parts] == [use(name, dims).text]]
     name = found[0] if found else walk.fresh(f"d{walk.keys.held[key].name}")
     if not found:
-        term = added(parts) if parts else zero(dims, use(key, dims))
+        term = added(parts) if parts else zero(dims)
         walk.bind(name, dims, Pattern.free(len(dims)), term, walk.keys.held[key].dtype)
     walk.sums[name] = taken.outside
     return _State(name, taken.outside, taken.inside, dims)
@@ -117,7 +117,7 @@ def _carried_on(walk: Walk, states: Sequence[_State]) -> list[Written]:
     found, last = list[Written](), list[Written]()
     for state in states:
         parts = walk.parts.pop(state.inside, [])
-        term = added(parts) if parts else zero(state.dims, state.use)
+        term = added(parts) if parts else zero(state.dims)
         others = {other.name for other in states if other is not state}
         if others.intersection(name for name, _ in uses(term.text)):
             early = walk.fresh(state.name)
@@ -133,7 +133,7 @@ def _begin(walk: Walk, states: Sequence[_State], body: Sequence[Written], others
     for state in states:
         if state.name in walk.given.values() and state.name not in read and state.dims:
             dtype = walk.keys.held[state.inside].dtype
-            walk.bind(state.name, state.dims, Pattern.free(len(state.dims)), zero(state.dims, state.use), dtype)
+            walk.bind(state.name, state.dims, Pattern.free(len(state.dims)), zero(state.dims), dtype)
 
 
 def _again(walk: Walk, state: _State, term: Term) -> Line:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from shardc.ir.functions import COMPARISONS
 from shardc.ir.sharding import Dims
 
+ZERO = "0"
 _MARK = re.compile("\0([^\0]*)\0([^\0]*)\0")
 
 
@@ -43,9 +44,9 @@ def number(text: str) -> Term:
     return Term(text, ())
 
 
-def zero(dims: Dims, like: Term) -> Term:
-    """Zeros along dims; a scalar has none to count along, and is an array's like it."""
-    return spread(Term(f"(0 ⊙ index_{dims[0]})", dims[:1]), dims) if dims else times(number("0"), like)
+def zero(dims: Dims) -> Term:
+    """All that a statement binds: `dA[I, J] = 0`."""
+    return Term(ZERO, dims)
 
 
 def call(name: str, *arguments: Term, over: Dims = (), keeps: bool = True) -> Term:

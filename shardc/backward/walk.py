@@ -21,6 +21,7 @@ from shardc.backward.terms import (
     spread,
     summed,
     use,
+    zero,
 )
 from shardc.backward.written import Line, Written
 from shardc.ir.calls import arguments
@@ -121,7 +122,7 @@ class Walk:
         for array in wanted:
             parts = self.parts.pop(array.name, [])
             name = self.name_for(array, parts)
-            term = added(parts) if parts else Term(f"(0 ⊙ {use(array.name, array.dims).text})", array.dims)
+            term = added(parts) if parts else zero(array.dims)
             if name not in self.rows or not term.is_array:
                 self.bind(name, array.dims, array.pattern.reduced, term, array.dtype)
 
@@ -233,6 +234,8 @@ class Walk:
         given = list(arguments(below, [_number(scalar) for scalar in expr.numbers]))
         if expr.function == "index":
             return Term(f"index_{expr.dims[0]}", expr.dims)
+        if expr.function == "full":
+            return Term(given[0].text, expr.dims)
         if expr.function in ("cast", "widen"):
             return Term(f"{expr.dtype}({bare(given[0])})", expr.dims)
         if expr.function == "neg":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shardc.backward.terms import printed, use, uses
+from shardc.backward.terms import ZERO, printed, use, uses
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Pattern
 from shardc.ir.sharding import Dims
@@ -22,6 +22,11 @@ class Line:
     text: str
     dtype: DType | None = None  # to be cast to, if it comes out as another
     again: bool = False  # binds anew what its loop carries
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is an array of zeros, which is of any type."""
+        return self.text == ZERO
 
     def calling(self, name: Callable[[str], str]) -> Line:
         """The same with other names for the arrays in it."""

@@ -59,6 +59,11 @@ def _is_zero(number: Any) -> bool:
     return isinstance(number, int | float) and number == 0
 
 
+def fills_zeros(function: str, numbers: Sequence[Any]) -> bool:
+    """Whether it is an array of zeros, whose partial sums are zeros too."""
+    return function == "full" and not any(numbers)
+
+
 def meeting(row: Function, operands: Sequence[DType], whole: Sequence[bool | None]) -> DType:
     """The type in which the arguments of a function meet: the operands' promoted, and of integers beside a number that
     is not whole f32. `whole` has an entry for each argument as `numbers` has: whether the number is whole.

@@ -107,7 +107,8 @@ class Call:
     """A function of `ir.functions`; `over` are the dims it runs along (`softmax_J`), `numbers` the arguments that are
     no operands (see `ir.calls`).
 
-    Of several operands, any may lack dims of the others; `dims` are all of theirs. `index_T` has none.
+    Of several operands, any may lack dims of the others; `dims` are all of theirs. `index_T` has none, nor has `full`,
+    an array of one number.
     """
 
     function: str

@@ -130,6 +130,7 @@ _TABLE = (
     Function("not", "jnp.logical_not", _truth("logical_not"), truths=True, conditions=(0,), gives=Gives.BOOL),
     Function("where", "jnp.where", _where, 3, linear=(1, 2), integers=True, conditions=(0,)),
     Function("index", "jnp.arange", lambda np, size: np.arange(size), 0, over_dims=True, integers=True),
+    Function("full", "jnp.full", lambda np, x: x, integers=True),  # `h[B, D] = 0`: a number, in each of its places
     # The array as it is, which the compiler must take for another: what is made of it is made again.
     Function("again", "jax.lax.optimization_barrier", lambda np, x: x, linear=(0,), integers=True, truths=True),
     Function("cast", "astype", lambda np, x: x, truths=True, gives=Gives.ASKED, integers=True),
@@ -173,6 +174,7 @@ _TABLE = (
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _TABLE}
 COMPARISONS: dict[str, str] = {row.sign: row.name for row in _TABLE if row.gives is Gives.BOOL and row.sign}
+MADE_OF_NONE = frozenset({"index", "full"})  # of no operand: each device makes its own block
 # What the notation writes as an operator, a cast or a bare word, and not by its name.
-UNNAMED = frozenset({row.name for row in _TABLE if row.sign} | {"index", "cast", "widen", "shift"})
+UNNAMED = frozenset({row.name for row in _TABLE if row.sign} | {"index", "full", "cast", "widen", "shift"})
 NAMED: tuple[str, ...] = (*(name for name in FUNCTIONS if name not in UNNAMED), "sum", "mean")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
+from shardc.ir.calls import fills_zeros
 from shardc.ir.collectives import Move, apply
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import Pattern, uses
@@ -176,8 +177,9 @@ def _left_by(op: Single, operands: Sequence[Array], result: Array, mesh: Mesh) -
             return result.sharding if (why := reshape_law(one, other, sizes, mesh)) is None else why
         case Einsum():
             return product_law([a.dims for a in operands], [a.sharding for a in operands], result.dims)
-        case Apply("index"):
-            return result.sharding if not operands and not result.sharding.unreduced else "positions are of no operand"
+        case Apply("index" | "full" as function, numbers=numbers):
+            may_lie_so = fills_zeros(function, numbers) or not result.sharding.unreduced
+            return result.sharding if not operands and may_lie_so else "it is made of no operand, and is no partial sum"
         case Apply(function, over, numbers):
             dims = [a.dims for a in operands]
             return function_law(function, over, dims, [a.sharding for a in operands], result.dims, numbers)

@@ -91,7 +91,8 @@ def applied(call: Call, sizes: Mapping[str, int]) -> Apply:
     """The step of a call, its numbers as they are where dims have these sizes."""
     numbers = tuple(None if scalar is None else number(scalar, sizes) for scalar in call.numbers)
     for found in numbers:
-        met = meeting(FUNCTIONS[call.function], [operand.dtype for operand in call.operands], whole(numbers))
+        of = [operand.dtype for operand in call.operands]
+        met = meeting(FUNCTIONS[call.function], of, whole(numbers)) if of else call.dtype
         if found is not None and not holds(met, found):
             raise no_room(met, found, call.span)
     return Apply(call.function, call.over, numbers)

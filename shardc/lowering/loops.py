@@ -103,6 +103,8 @@ class Account:
     def streams(self, expr: Product | Call) -> Streams | None:
         """Of an operation in a statement, in whatever order products are taken: what another order makes on the way
         lies nowhere. None of a function over dims, of which `passes` tells."""
+        if isinstance(expr, Call) and not expr.operands:  # computed as it is read, unless it has to lie somewhere
+            return Streams((), self.readers.is_needed(self.readers.key(expr), grows=True), bare=True)
         if isinstance(expr, Call) and not is_of_elements(expr):
             return None
         if not _is_in_loops(expr):
@@ -182,7 +184,7 @@ class Account:
                     self._leaves(below)
                 return (leaf,)
             case Call() if not expr.operands:
-                return ()  # positions along a dim
+                return ()  # positions along a dim, or one number
             case Call(function="again"):
                 self._leaves(expr.operands[0])
                 return (leaf,)

@@ -23,7 +23,7 @@ from shardc.emit.exprs import Expr as Described
 from shardc.emit.exprs import Name, call
 from shardc.emit.steps import local
 from shardc.errors import ShardcError
-from shardc.ir.dtypes import Kind
+from shardc.ir.dtypes import Kind, multiplied
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.plan import Schedule, applied
 from shardc.ir.program import For, Program, Statement, bound_by
@@ -185,10 +185,11 @@ def _product(values: list[_Value], result: Array) -> Any:
     """`jnp.einsum`. Narrow integers are summed in int32, as emitted code does.
 
     Floats are left in their type: each device sums in f32 whatever the type, and rounds before it communicates, as
-    emitted code does. Asked for f32, XLA would send f32, twice the bytes.
+    emitted code does. Asked for f32, XLA would send f32, twice the bytes: so it is where the text declares it.
     """
+    types = [value.described.dtype for value in values]
     described = local.einsum(tuple(value.described for value in values), _names(values), result)
-    if all(value.described.dtype.kind is Kind.FLOAT for value in values):
+    if all(dtype.kind is Kind.FLOAT for dtype in types) and result.dtype == multiplied(types):
         first = described.args[0]
         described = call("jnp.einsum", first, *_names(values))
     return _apply(described, values)

@@ -10,16 +10,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from shardc.errors import ShardcError, Span, nearest
+from shardc.errors import ShardcError, Span
 from shardc.ir.calls import holds, meeting, no_room, places, result_type
-from shardc.ir.collectives import COLLECTIVE_NAMES
-from shardc.ir.dtypes import DTYPES, DType, Kind, is_dtype, promoted
+from shardc.ir.dtypes import DTYPES, DType, Kind, promoted
 from shardc.ir.dtypes import dtype as dtype_of
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, uses
-from shardc.ir.functions import FUNCTIONS, NAMED, Function, Gives
+from shardc.ir.functions import FUNCTIONS, Function, Gives
 from shardc.ir.scalars import Folded, Literal, Scalar, Size, is_whole, number, sizes_in
 from shardc.notation import tree
-from shardc.notation.instead import instead_of_function
 from shardc.notation.unknown import listed
 
 Operand: TypeAlias = Expr | Scalar
@@ -94,6 +92,23 @@ def _folded(row: Function, numbers: Sequence[Scalar], span: Span | None) -> Scal
     folded = Folded(row.name, tuple(numbers))
     _check_number(folded, None, span)
     return folded
+
+
+def full(scalar: Scalar, dims: tuple[str, ...], dtype: DType, span: Span | None) -> Expr:
+    """`h[B, D] = 0`: an array of one number."""
+    if dtype.moves:
+        raise ShardcError(
+            "SHC214",
+            f"an array of a number is one to compute with, and {dtype} is not",
+            span=span,
+            help="declare a type to compute in: `h: f32[B, D] = 0`",
+        )
+    if dtype.kind is Kind.INT and not is_whole(scalar):
+        raise ShardcError(
+            "SHC214", f"the array is {dtype}, and the number is not whole", span=span, help="write a whole number"
+        )
+    _check_number(scalar, dtype, span)
+    return Call("full", (), dims, dtype, (), (scalar,), span)
 
 
 def _check_number(scalar: Scalar, met: DType | None, span: Span | None) -> None:
@@ -184,96 +199,6 @@ def as_float(operand: Expr, span: Span | None) -> Expr:
         return operand
     wanted = DTYPES["f64" if operand.dtype.is_wide else "f32"]
     return Call("cast", (operand,), operand.dims, wanted, span=span)
-
-
-# --- what is said of a call that is none
-
-
-def check_function(call: tree.Call) -> None:
-    row, span = FUNCTIONS.get(call.function), call.name_span
-    is_other = instead_of_function("_".join([call.function, *call.over])) is not None  # `log_softmax_D(A)`
-    if row is None or is_other or row.name in ("index", "cast", "widen", "shift"):
-        raise _unknown_function(call)
-    given = len(call.operands)
-    if given != row.arity:
-        raise _wrong_count(row, given, span)
-    if row.over_dims and not call.over:
-        raise ShardcError(
-            "SHC222", f"`{call.function}` runs over a dim", span=span, help=f"name it: `{call.function}_J(…)`"
-        )
-    if call.over and not row.over_dims:
-        raise ShardcError(
-            "SHC222", f"`{call.function}` does not run over a dim", span=span, help=f"write `{call.function}(…)`"
-        )
-
-
-def _wrong_count(row: Function, given: int, span: Span | None) -> ShardcError:
-    other = {"max": "maximum", "min": "minimum"}.get(row.name)
-    letters = ", ".join("MAB"[:3] if row.arity == 3 else "AB"[: row.arity])
-    over = "_J" if row.over_dims else ""
-    instead = f"of two arrays `{other}(A, B)` is, element by element"
-    return ShardcError(
-        "SHC222",
-        f"`{row.name}` takes {row.arity} operand{'s' * (row.arity > 1)}, not {given}",
-        span=span,
-        help=instead if other and given == 2 else f"write `{row.name}{over}({letters})`",
-    )
-
-
-def check_calls(expr: tree.Expr) -> None:
-    """SHC222 where an expression calls what is no function, or not as it is to be called."""
-    if isinstance(expr, tree.Call) and not is_sum(expr.function) and not is_cast(expr.function):
-        check_function(expr)
-    for below in tree.below(expr):
-        check_calls(below)
-
-
-_ELSEWHERE = {
-    **{"ag": "AllGather", "rs": "ReduceScatter", "ar": "AllReduce", "a2a": "AllToAll"},
-    **{"psum": "AllReduce", "psumscatter": "ReduceScatter", "ppermute": "CollectivePermute"},
-    **{"swish": "silu", "logistic": "sigmoid", "average": "mean", "avg": "mean", "ln": "log", "lse": "logsumexp"},
-}
-
-
-def _unknown_function(call: tree.Call) -> ShardcError:
-    name, span = call.function, call.name_span
-    for collective in COLLECTIVE_NAMES:
-        rest = name.removeprefix(collective)
-        if rest != name:
-            return ShardcError(
-                "SHC221", f"lost subscript in `{name}`", span=span, help=f"write `{collective}_{rest}(…)`"
-            )
-    if name[:1].isupper() and not call.over:
-        return ShardcError(
-            "SHC222",
-            f"unknown function `{name}`",
-            span=span,
-            help=f"the dims of an array stand in square brackets: `{name}[I, J]`",
-        )
-    words = "_".join((name, *call.over))
-    near = _elsewhere(call) or nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES], 0.6)
-    told = f"did you mean `{near}`?" if near else "the functions are " + ", ".join(NAMED)
-    return ShardcError("SHC222", f"unknown function `{words}`", span=span, help=instead_of_function(words) or told)
-
-
-def _elsewhere(call: tree.Call) -> str | None:
-    """Of a name that other libraries use ours, with what is below it: `reduce_scatter_X`, `AG_X`, `average_J`."""
-    words = "_".join([call.function, *call.over]).split("_")
-    for count in range(len(words), 0, -1):
-        name = "".join(words[:count]).lower()
-        ours = _ELSEWHERE.get(name) or next((own for own in COLLECTIVE_NAMES if own.lower() == name), None)
-        if ours is not None:
-            return "_".join([ours, *words[count:]])
-    return None
-
-
-def is_cast(function: str) -> bool:
-    return function not in FUNCTIONS and is_dtype(function)
-
-
-def is_sum(function: str) -> bool:
-    """What is a product of one operand in the program, and no function."""
-    return function in ("sum", "mean")
 
 
 def check_nested(left: Operand, right: Operand, sign: str, span: Span | None) -> None:

@@ -17,7 +17,7 @@ from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import COMPARISONS, FUNCTIONS
 from shardc.ir.scalars import Literal, Size
 from shardc.ir.sharding import Axes
-from shardc.notation import calls, tree
+from shardc.notation import calls, functions, tree
 from shardc.notation.calls import Operand, check_nested, computes, name_of, promote
 from shardc.notation.scope import Scope
 from shardc.notation.unknown import listed, part
@@ -40,7 +40,7 @@ class Expressions:
 
     def __init__(self, scope: Scope, expr: tree.Expr) -> None:
         self.scope = scope
-        calls.check_calls(expr)
+        functions.check_calls(expr)
         self.uses = scope.uses(expr)
         self.summed_narrow: DType | None = None  # a sum of narrow integers, which asks for a declared result
 
@@ -51,6 +51,20 @@ class Expressions:
             return found
         raise ShardcError(
             "SHC222", f"{what} of numbers alone", span=expr.span, help="name an array in it, as `A[I, J] / 2` does"
+        )
+
+    def bound(self, expr: tree.Expr, wanted: Wanted, dims: tuple[str, ...] | None, dtype: DType) -> Expr:
+        """What a statement binds. A number alone is an array of that number, where its dims and its type are said."""
+        found = self.resolve(expr, wanted)
+        if isinstance(found, Use | Product | Call | Named):
+            return found
+        if dims is not None:
+            return calls.full(found, dims, dtype, expr.span)
+        raise ShardcError(
+            "SHC222",
+            "a statement of numbers alone, whose result has no dims",
+            span=expr.span,
+            help="say them, as `h[B, D] = 0` does; or name an array, as in `A[I, J] / 2`",
         )
 
     def resolve(self, expr: tree.Expr, wanted: Wanted) -> Operand:
@@ -175,9 +189,9 @@ class Expressions:
         return made
 
     def _call(self, call: tree.Call, wanted: Wanted) -> Operand:
-        if calls.is_cast(call.function):
+        if functions.is_cast(call.function):
             return calls.cast(call, self.resolve(call.operands[0], wanted))
-        if calls.is_sum(call.function) and (not call.over or len(call.operands) > 1):
+        if functions.is_sum(call.function) and (not call.over or len(call.operands) > 1):
             name = call.function
             raise ShardcError(
                 "SHC222", f"`{name}` runs over a dim", span=call.name_span, help=f"name it: `{name}_J(…)`"
@@ -202,7 +216,7 @@ class Expressions:
                     span=part(span, dim),
                     help=f"it has {listed(below.dims)}",
                 )
-        if not calls.is_sum(call.function):
+        if not functions.is_sum(call.function):
             found = calls.applied(call.function, (below,), call.span, over, span)
             assert isinstance(found, Call)
             return found
@@ -267,7 +281,7 @@ class Expressions:
             case tree.Call(function, over, operands):
                 shown_below = frozenset().union(*map(self.visible, operands))
                 row = FUNCTIONS.get(function)
-                ends = calls.is_sum(function) or (row is not None and not row.keeps_dims)
+                ends = functions.is_sum(function) or (row is not None and not row.keeps_dims)
                 return shown_below - set(self._labels(over, shown_below, expr.name_span)) if ends else shown_below
             case _:
                 return frozenset().union(*map(self.visible, tree.below(expr)))

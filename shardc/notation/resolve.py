@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,12 +11,13 @@ from shardc.errors import ShardcError, Source, Span, nearest
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Bound, For, Input, Program, Statement, check_divisible, every_statement
+from shardc.ir.program import For, Input, Program, Statement, check_divisible
 from shardc.ir.sizes import shared_sizes
 from shardc.notation import calls, slips, tree
 from shardc.notation.agreement import check_agreement
 from shardc.notation.checks import check_statement
 from shardc.notation.declared import DEFAULT_DTYPE, check_axes, declared, dtype, word
+from shardc.notation.limits import check_bytes, check_sizes_named
 from shardc.notation.loops import bind_anew, check_carried, resolve_loop, stacked
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
@@ -25,8 +25,6 @@ from shardc.notation.returns import check_returns, unreturned
 from shardc.notation.scope import Known, Scope
 from shardc.notation.unknown import listed, part
 from shardc.notation.unnamed import with_names
-
-MAX_ARRAY_BYTES = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +83,12 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         check_returns(parsed, scope, statements),
         spans=tuple(scope.spans.items()),
     )
-    _check_sizes_named(parsed, program, sizes)
+    check_sizes_named(parsed, program, sizes)
     sizes = sizes | shared_sizes(sizes, program.renamed)
     known = tuple((dim, sizes[dim]) for dim in program.dims if dim in sizes)
     program = replace(program, sizes=known, warn=partial(_warnings, parsed, program, scope, options))
     check_divisible(program)
-    _check_bytes(program)
+    check_bytes(program)
     return program
 
 
@@ -116,15 +114,18 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     expressions = Expressions(scope, written.expr)
     whole, as_written = scope.read(result)
     dims, pattern = scope.at_index(result, whole, as_written)
-    if dims is None and scope.parent is not None and (taken := scope.find(result.name)) is not None:
+    taken = scope.find(result.name) if scope.parent is not None else None
+    if dims is None and taken is not None:
         dims = taken.dims  # what a loop carries keeps its dims
     wanted = Wanted(frozenset(), open=True) if dims is None else Wanted(frozenset(dims))
-    natural = expressions.array(written.expr, wanted)
+    own = scope.dtype_of(result) or (taken.dtype if taken is not None else scope.dtype)  # of a number alone
+    natural = expressions.bound(written.expr, wanted, dims, own)
     dims = natural.dims if dims is None else dims
     _lacks_none(natural, dims, written, scope)
     expr = _as_declared(_in_order(natural, dims, result), result, scope, expressions)
     known = _check_binding(result, expr, dims, scope)
     news = expr.dtype != natural.dtype or expressions.summed_narrow is not None
+    news |= expr.dtype != scope.dtype and isinstance(expr, Call) and expr.function == "full"  # which meets no array
     text = print_statement(written, _Speller(scope, result, expr.dtype if news else None).spell)
     if known is None:
         known = Known(dims, expr.dtype, whole or ())
@@ -291,24 +292,7 @@ class _Speller:
         return known if known != self.scope.dtype else None
 
 
-# --- limits and warnings
-
-
-def _check_sizes_named(parsed: tree.Tree, program: Program, sizes: Mapping[str, int]) -> None:
-    """`|Q|` where nothing has a dim Q."""
-    known = {dim for array in program.inputs for dim in array.dims}
-    known |= {dim for statement in every_statement(program) for dim in statement.dims}
-    known |= {dim for statement in every_statement(program) for use in uses(statement.expr) for dim in use.dims}
-    known |= sizes.keys()
-    for leaf in (leaf for item in slips.statements(parsed) for leaf in tree.leaves(item.expr)):
-        if isinstance(leaf, tree.Size) and leaf.dim not in known:
-            near = nearest(leaf.dim, known)
-            raise ShardcError(
-                "SHC210",
-                f"no array has a dim `{leaf.dim}`",
-                span=leaf.span,
-                help=f"did you mean `|{near}|`?" if near else f"the dims are {listed(sorted(known))}",
-            )
+# --- warnings
 
 
 def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Options) -> Iterator[str]:
@@ -331,19 +315,3 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
         and all(array.dtype != options.dtype for array in program.inputs)
     ):
         yield f"every array has a type of its own, and dtype {options.dtype} is not used"
-
-
-def _check_bytes(program: Program) -> None:
-    sizes = dict(program.sizes)
-    named: list[Input | Statement | Bound] = [*program.inputs, *every_statement(program), *program.results]
-    for array in named:
-        if not all(dim in sizes for dim in array.dims):
-            continue
-        total = math.prod(sizes[dim] for dim in array.dims) * array.dtype.bytes
-        if total > MAX_ARRAY_BYTES:
-            raise ShardcError(
-                "SHC406",
-                f"`{array.name}` would take more than 2^63 bytes",
-                span=None if isinstance(array, Bound) else array.span,
-                help="make some dims smaller",
-            )

@@ -124,6 +124,8 @@ class _Speller:
     def _call(self, call: Call, outside: frozenset[str]) -> tree.Expr:
         if call.function == "index":
             return tree.Index(call.dims[0])
+        if call.function == "full" and (filling := call.numbers[0]) is not None:
+            return _scalar(filling)
         if call.function in ("cast", "widen"):
             return tree.Call(str(call.dtype), (), (self.expr(call.operands[0], outside),))
         if call.function in _SIGNS and not call.numbers:

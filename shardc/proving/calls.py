@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from shardc.ir.calls import meeting, places, result_type, whole
 from shardc.ir.dtypes import DTYPES, DType, accumulator, multiplied
-from shardc.ir.functions import FUNCTIONS, Function
+from shardc.ir.functions import FUNCTIONS, MADE_OF_NONE, Function
 from shardc.proving.devices import Devices, Groups, Held, alone
+from shardc.proving.faults import require
 from shardc.proving.field import symbol
 from shardc.proving.functions import applied, converted, larger, smaller
 from shardc.proving.tensors import (
@@ -37,15 +38,6 @@ TYPES = {dtype.jax: dtype for dtype in DTYPES.values()}
 _INT = DTYPES["int32"]
 
 
-class Fault(Exception):
-    """What the code does wrong."""
-
-
-def require(holds: bool, what: str) -> None:
-    if not holds:
-        raise Fault(what)
-
-
 def calls_on(devices: Devices) -> dict[str, Call]:
     """Every function, on these devices."""
     collectives = {name: partial(call, devices) for name, call in _COLLECTIVES.items()}
@@ -55,7 +47,7 @@ def calls_on(devices: Devices) -> dict[str, Call]:
 
 
 def _is_called(row: Function) -> bool:
-    return "." in row.jax and row.name != "index"
+    return "." in row.jax and row.name not in MADE_OF_NONE
 
 
 def _number(devices: Devices, dtype: DType, value: int) -> Held:
@@ -153,12 +145,16 @@ def _groups(devices: Devices, axes: Any, parts: Any = None) -> Groups:
     return devices.groups(names, parts)
 
 
+def alike(devices: Devices, block: Tensor, dtype: Any) -> Held:
+    """The same block on every device."""
+    kind = type_of(dtype)
+    assert kind is not None, "what is made of nothing has a type"
+    return Held((block,) * len(devices), kind)
+
+
 def _empty(devices: Devices, shape: Shape, dtype: Any) -> Held:
     """Whatever was there."""
-    kind = type_of(dtype)
-    assert kind is not None, "what is made empty has a type"
-    block = Tensor(tuple(shape), tuple(symbol(0xE, n) for n in range(math.prod(shape))))
-    return Held((block,) * len(devices), kind)
+    return alike(devices, Tensor(tuple(shape), tuple(symbol(0xE, n) for n in range(math.prod(shape)))), dtype)
 
 
 _COLLECTIVES: dict[str, Call] = {

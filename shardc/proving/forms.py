@@ -124,9 +124,10 @@ class _Forms:
                 assert_never(op)
 
     def _local(self, op: Einsum | Apply, arrays: Sequence[Array], after: Array, values: Sequence[Held]) -> Held:
-        if isinstance(op, Apply) and op.function == "index":  # of a whole dim: each device has its own part
-            whole = function_of("index", [], [], [], after.dims, after.dtype, (), (), self.small)
-            return laid_out(whole, after.sharding, after.dtype, self.devices, after.name)
+        if isinstance(op, Apply) and not arrays:  # of whole dims: each device has its own part
+            whole = function_of(op.function, [], [], [], after.dims, after.dtype, (), op.numbers, self.small)
+            lies = Sharding(after.sharding.dims)  # partial sums of zeros are zeros
+            return laid_out(whole, lies, after.dtype, self.devices, after.name)
         names, types = [array.dims for array in arrays], [array.dtype for array in arrays]
 
         def done(*blocks: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
-from shardc.proving.calls import Fault, require
 from shardc.proving.devices import Devices, Held
+from shardc.proving.faults import Fault, require
 from shardc.proving.tensors import Tensor, laid_into
 
 

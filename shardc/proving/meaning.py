@@ -17,7 +17,7 @@ from shardc.ir.scalars import number
 from shardc.ir.sharding import Dims
 from shardc.proving.field import PRIME, element
 from shardc.proving.functions import applied, converted
-from shardc.proving.tensors import Tensor, contracted, cut, joined, shaped, transposed
+from shardc.proving.tensors import Tensor, contracted, cut, filled, joined, shaped, transposed
 
 Sizes = Mapping[str, int]
 
@@ -105,6 +105,10 @@ def function_of(
     function = FUNCTIONS[name]
     if name == "index":
         return Tensor((small[dims[0]],), tuple(map(element, range(small[dims[0]]))))
+    if name == "full":
+        (filling,) = numbers
+        assert filling is not None
+        return filled(tuple(small[dim] for dim in dims), filling)
     if function.gives is Gives.ASKED:
         return contracted([converted(values[0], types[0], dtype)], [names[0]], dims)
     if function.over_dims:

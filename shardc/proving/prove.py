@@ -20,14 +20,14 @@ from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 from shardc.lowering.lower import lower
 from shardc.lowering.target import Target
-from shardc.proving.calls import Fault
 from shardc.proving.compared import place_of, unlike
 from shardc.proving.devices import Devices, Held, laid_out
+from shardc.proving.faults import Fault, Unread
 from shardc.proving.laid import Laid
 from shardc.proving.meaning import drawn, plan_on, program_on
 from shardc.proving.reduced import Reduced, reduced
 from shardc.proving.tensors import Tensor
-from shardc.proving.text import Module, Unread
+from shardc.proving.text import Module
 
 BESIDE_A_COMPILATION = 3_000_000  # which takes seconds
 UNASKED = 300_000  # products and moves of elements, of a proof that nobody asked for: a few hundredths of a second

@@ -4,8 +4,8 @@ A size is a *unit* times a *rest*. The unit is what the steps and their forms cu
 multiple, over all values, of the axes on the dim, of the digits above, of pieces and lanes. The rest is what stays
 together in every step. Emitted code asks arrays for their sizes and divides or multiplies them by numbers that belong
 to the unit; so the code for a rest of 2 is the code for any rest, letter by letter, but for the positions along a dim
-(`index_T`) and the trips of a loop, whose sizes are literals: these are compared with the plan's, and read as the small
-ones.
+(`index_T`), an array of one number (`h[B, D] = 0`) and the trips of a loop, whose sizes are literals: these are
+compared with the plan's, and read as the small ones.
 
 For every rest r:
 
@@ -80,7 +80,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The size of each dim, and what the literals of the code stand for: trips and positions."""
+    """The size of each dim, and what the literals of the code stand for: trips, positions, arrays of one number."""
 
     sizes: dict[str, int]
     literals: dict[int, int]
@@ -114,7 +114,7 @@ def _counted(block: Block) -> list[str]:
         for step in inside.steps:
             if isinstance(step.op, Loop):
                 found.append(step.op.dim)
-            elif isinstance(step.op, Apply) and step.op.function == "index":
+            elif isinstance(step.op, Apply) and not step.operands:
                 found += inside.values[step.result].dims
     return list(dict.fromkeys(found))
 

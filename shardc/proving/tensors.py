@@ -12,7 +12,7 @@ from itertools import product
 from operator import itemgetter, mul
 from typing import Any, TypeAlias
 
-from shardc.proving.field import PRIME, added
+from shardc.proving.field import PRIME, added, element
 
 Shape: TypeAlias = tuple[int, ...]
 Items: TypeAlias = tuple[int, ...]
@@ -38,6 +38,11 @@ class Tensor:
 
 def zeros(shape: Shape) -> Tensor:
     return Tensor(shape, (0,) * math.prod(shape))
+
+
+def filled(shape: Shape, number: float) -> Tensor:
+    """The one number everywhere."""
+    return Tensor(shape, (element(number),) * math.prod(shape))
 
 
 def getter(places: Sequence[int]) -> Getter:

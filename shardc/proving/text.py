@@ -18,19 +18,16 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
 from shardc.proving import calls
-from shardc.proving.calls import Fault, require
 from shardc.proving.devices import Devices, Held, alone, laid_out
+from shardc.proving.faults import Fault, Unread, require
 from shardc.proving.laid import Extent, InForce, Laid, Zeros
+from shardc.proving.literals import shape_of, share_of
 from shardc.proving.meaning import row, stacked
-from shardc.proving.tensors import Tensor, arange, broadcast, listed, rolled, shaped, transposed
+from shardc.proving.tensors import Tensor, arange, broadcast, filled, listed, rolled, shaped, transposed
 
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Eq: operator.eq}
 _OPERATORS |= {ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv}
 _HELPERS = ("apart", "together", "alike")  # which change types, and are not checked by JAX for that
-
-
-class Unread(Exception):
-    """What is not followed here: nothing is known of such code."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +170,9 @@ class Module:
                 return self._attribute(node, value, name, known)
             case ast.Call(ast.Attribute(attr="arange", value=ast.Name("jnp")), [ast.Constant(int(count)), *_]):
                 return self._positions(None, count, known)
+            case ast.Call(ast.Attribute(attr="full", value=ast.Name("jnp")), [ast.Tuple(extents), filling], [kind]):
+                block = filled(shape_of(extents, self.literals), self.value(filling, known))
+                return calls.alike(self.devices, block, self.value(kind.value, known))
             case ast.Call(function, given, keywords):
                 called = self.value(function, known)
                 named = {str(each.arg): self.value(each.value, known) for each in keywords}
@@ -227,17 +227,15 @@ class Module:
             case _:
                 raise Unread("positions of another form")
         parts = self.devices.mesh.product(axes)
-        require(count * parts in self.literals, f"{count} positions, of no dim")
-        size = self.literals[count * parts] // parts
+        size = share_of(count * parts, parts, self.literals)
         blocks = {n: Tensor((size,), tuple(range(n * size, (n + 1) * size))) for n in range(parts)}
         return Held(tuple(blocks[n] for n in self.devices.index(axes)), DTYPES["int32"])
 
     def _scan(
         self, trip: Any, carried: tuple[Held, ...], rows: tuple[Held, ...], length: int, reverse: bool = False
     ) -> Any:
-        require(length in self.literals, f"{length} trips, of no dim")
         made: list[tuple[Held, ...]] = []
-        turns = range(self.literals[length])
+        turns = range(share_of(length, 1, self.literals))
         for turn in reversed(turns) if reverse else turns:
             taken = tuple(x.each(partial(row, place=0, index=turn)) for x in rows)
             carried, left = trip(carried, taken)

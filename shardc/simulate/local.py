@@ -41,6 +41,9 @@ def apply_function(op: Apply, blocks: Sequence[Values], arrays: Sequence[Array],
     function, name, over = FUNCTIONS[op.function], op.function, op.over
     if name == "index":
         return _lay_out_positions(result, mesh)
+    if name == "full":
+        (number,) = op.numbers
+        return Part(converted(np.full(result.local_shape(mesh), number), result.dtype), ()).blocks(mesh)
     parts = [part_of(operand, mesh) for operand in blocks]
     present = mesh.ordered(axis for part in parts for axis in part.axes)
     dims = result.dims if len(arrays) > 1 else arrays[0].dims

@@ -120,6 +120,10 @@ def call(expr: Call, operands: Sequence[Values], sizes: Mapping[str, int]) -> Va
     function = FUNCTIONS[expr.function]
     if expr.function == "index":
         return np.arange(sizes[expr.dims[0]])
+    if expr.function == "full":
+        (scalar,) = expr.numbers
+        assert scalar is not None
+        return converted(np.full([sizes[dim] for dim in expr.dims], number(scalar, sizes)), expr.dtype)
     dims = expr.dims if len(operands) > 1 else expr.operands[0].dims
     aligned = [align(value, operand.dims, dims) for value, operand in zip(operands, expr.operands, strict=True)]
     if not function.over_dims:

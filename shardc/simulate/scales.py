@@ -110,6 +110,8 @@ class _Wishes:
 def input_exponents(program: Program) -> dict[str, int]:
     """For each input the power of two that its values are to be multiplied by."""
     count = len(program.inputs)
+    if not count:
+        return {}
     units = np.eye(count + 1)
     wishes = _Wishes(program, {array.name: place for place, array in enumerate(program.inputs)})
     for place, array in enumerate(program.inputs):

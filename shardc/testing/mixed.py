@@ -15,6 +15,7 @@ from shardc.testing.strategies import Case, drawn_mesh, shardings
 
 _DIMS, _TRIPS = "BTSDF", "L"  # any of the first may be named as another: they are of one size
 _ELEMENTS = ("relu", "tanh", "neg", "square", "silu", "exp", "sin", "abs", "sigmoid", "gelu")
+_NUMBERS = ("0", "1", "-0.5")
 _OVER_DIMS = ("sum", "mean", "max", "min", "softmax", "logsumexp")
 _MOST_DIMS = 3
 _MOST_STATEMENTS = 4  # after the first two; in a loop one fewer
@@ -31,7 +32,7 @@ def mixed_programs(draw: st.DrawFn, max_axes: int = 2, max_size: int = 4, mesh: 
 
         t2[F_?, D] = W1[B_X, F] ·_B W3[B, D]
         for L { t4 = relu(t2[S_?, D_?]); W5 = W5[S, D_X] + t4; S6[L, S, D] = t4 }
-        t7 = max_L(S6)
+        t7[L, D_?] = -0.5; t8 = max_L(S6)
 
     Loops take rows of what is given and of what is computed, and bind what is there anew. Inputs, and some of what is
     made, lie in any sharding; the rest is the planner's. All dims but L are of one size, which any axes divide.
@@ -109,6 +110,8 @@ class _Drawn:
     def statement(self, inside: bool) -> str:
         """Where it lies is said of some."""
         name = self.one_of(sorted(self.known))
+        if self.once_in(8):
+            return self.filled(self.known[name])
         kinds: list[_Kind] = [self.elements, self.sums]
         kinds += [self.product, self.over] if self.known[name] else []
         kinds += [self.named_anew] if _row(self.known[name]) else []
@@ -117,6 +120,13 @@ class _Drawn:
         result = self.fresh("t")
         self.known[result] = dims
         return f"{result}{self._asked(dims)} = {expr}"
+
+    def filled(self, dims: _Dims) -> str:
+        """An array of one number, which has no array's dims but its own."""
+        lies = [f"{dim}_?" for dim in dims] if self.once_in(2) else self._lying(dims)
+        result = self.fresh("t")
+        self.known[result] = dims
+        return f"{result}[{', '.join(lies)}] = {self.one_of(_NUMBERS)}"
 
     def _asked(self, dims: _Dims) -> str:
         """Of some dims how they lie; the rest is left open."""

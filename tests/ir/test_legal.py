@@ -89,7 +89,7 @@ ILLEGAL = {
     "two values of one step": ("steps", with_step_of_two(), "leaves 2 values"),
     "dims that it has not": ("steps", with_step(LAST, seen=(("I",), ("J", "K"))), "its operands are not of the dims"),
     "a dim of two sizes": ("steps", with_value(OUTPUT, shape=(16, 8)), "dim I has the sizes 8 and 16"),
-    "positions of an array": ("steps", with_step(0, op=Apply("index")), "positions are of no operand"),
+    "positions of an array": ("steps", with_step(0, op=Apply("index")), "made of no operand"),
     "a move of another type": ("steps", with_value(OUTPUT, dtype=DTYPES["f32"]), "a move keeps the dims and the type"),
     "a move that is none": ("steps", with_step(LAST, op=TO_ITSELF), "the permute moves nothing"),
     "a trip too few": ("steps", with_trip(trips=0), "0 trips"),

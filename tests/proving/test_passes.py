@@ -19,7 +19,7 @@ from shardc.lowering.lower import lower
 from shardc.lowering.scatters import Along
 from shardc.lowering.together import candidates, may_be_cut
 from shardc.pipeline import codes_of, wrong_after
-from shardc.proving.calls import Fault
+from shardc.proving.faults import Fault
 from shardc.proving.passes import InSmall, wrong_of_code, wrong_of_forms, wrong_of_plan, wrong_of_program
 from shardc.testing import backward_programs, loops, matmuls, mixed_programs, partial_programs, programs, reshards
 

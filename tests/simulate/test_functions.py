@@ -214,7 +214,7 @@ def test_numbers_are_folded_exactly(text: str, number: float) -> None:
         ("max(A[I], B[I]) → C[I]", "SHC222", "max"),
         ("f32(2) · A[I] → C[I]", "SHC214", "f32(2)"),
         ("f32(A[I], B[I]) → C[I]", "SHC222", "f32"),
-        ("2 + 3 → C[]", "SHC222", "2 + 3"),
+        ("2 + 3 → C", "SHC222", "2 + 3"),
         ("sum_I(2) → C[]", "SHC222", "2"),
         ("index_I ·_I 2 → C[]", "SHC210", "·_I"),
         ("1.5.2 · A[I] → C[I]", "SHC108", "1.5.2"),

@@ -319,11 +319,11 @@ def test_every_rule_and_every_form_is_drawn():
 
 
 def test_every_kind_of_statement_is_in_mixed_programs_in_loops_and_around_them():
-    """A product, a function, a sum, a reduction, a mask and a dim named anew; what is carried, scanned and stacked."""
-    texts = [case.text for case in drawn(mixed_programs(), 300)]
+    """A product, a function, a sum, a reduction, a mask, a number, a dim named anew; carried, scanned and stacked."""
+    texts = [case.text for case in drawn(mixed_programs(), 400)]
     inside = [body for text in texts for body in re.findall(r"\{ (.*) \}", text)]
     outside = [re.sub(r"\{ .* \}", "", text) for text in texts]
-    for kind in (r"·_", r"sin\(", r" [+-] ", r"max_", r"where\(index_", r"\w\d\[[^]]*_\?\]$"):
+    for kind in (r"·_", r"sin\(", r" [+-] ", r"max_", r"where\(index_", r" = (0|1|-0\.5)$", r"\w\d\[[^]]*_\?\]$"):
         for where in (inside, outside):
             found = [text for text in where if re.search(kind, text.replace("; ", "\n"), re.MULTILINE)]
             assert len(found) >= 3, (kind, where is inside)

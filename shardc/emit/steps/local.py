@@ -27,6 +27,7 @@ from shardc.ir.dtypes import DType, accumulator, multiplied
 from shardc.ir.functions import FUNCTIONS, Function, Gives
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply
+from shardc.ir.scalars import Number
 from shardc.ir.sharding import Array, Dims
 
 
@@ -117,6 +118,8 @@ def function(
     row = FUNCTIONS[op.function]
     if op.function == "index":
         return _positions(result, mesh)
+    if op.function == "full":
+        return _full(op.numbers[0], result, mesh)
     if row.gives is Gives.ASKED:
         return aligned(as_type(names[0], result.dtype), operands[0].dims, result.dims)
     if row.over_dims:
@@ -145,6 +148,19 @@ def _positions(result: Array, mesh: Mesh | None) -> Expr:
     if not axes:
         return counted
     return BinOp(BinOp(call("jax.lax.axis_index", axes_argument(axes)), "*", Const(local)), "+", counted)
+
+
+def _full(number: Number | None, result: Array, mesh: Mesh | None) -> Expr:
+    """One number in each place of a device's block: `jnp.full((8192 // 4, 512), 0, dtype=jnp.bfloat16)`. It is equal
+    on all devices, and stands for what is not: JAX is told so."""
+    extents = list[Expr]()
+    for size, axes in zip(result.shape, result.sharding.dims, strict=True):
+        parts = mesh.product(axes) if mesh is not None else 1
+        extents.append(Const(size) if parts == 1 else BinOp(Const(size), "//", Const(parts)))
+    assert number is not None
+    found = call("jnp.full", Items(tuple(extents)), Const(number), dtype=type_name(result.dtype))
+    axes = mesh.ordered({*result.sharding.sharded, *result.sharding.unreduced}) if mesh is not None else ()
+    return call("jax.lax.pcast", found, axes_argument(axes), to=Const("varying")) if axes else found
 
 
 def scan(code: Sequence[Code], leaves: Expr, taken: tuple[Expr, Expr], trips: int, down: bool) -> Scan:

@@ -35,6 +35,15 @@ def function_of(
     return sharding, alone + _all_reduces(expr, below[0], operand, lie[0], axes)
 
 
+def of_none(expr: Call, result: Search, lies: Sharding, loops: Loops) -> int:
+    """The price of what has no operands, positions or one number everywhere: each device makes its own block."""
+    if loops.streams is None:
+        return result.objective.price(0, 0)
+    written = result.total_bytes // math.prod(lies.blocks(result.graph.mesh))
+    seconds = result.model.alone.product_s(Amount.of(loops.streams, 0, [], written, expr.dtype))
+    return result.objective.price(picoseconds(seconds), 0)
+
+
 def _elements_s(
     expr: Call, operands: Sequence[Search], lie: Sequence[Sharding], left: Sharding, streams: Streams
 ) -> float:

@@ -31,6 +31,7 @@ from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem, Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.copies import copied, reads_share, waiting
+from shardc.planner.statement.made_of_none import made_there
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
@@ -135,7 +136,7 @@ class Builder:
         amount = Amount(step.cost.flops, sum(sizes), written.local_bytes(self.problem.mesh), wide, leaves=written.dtype)
         cost, more = step.cost, alone.written_after_s(amount)
         if more:
-            spelled = partial(_longer, cost, 1 + more / cost.time_s)
+            spelled = partial(formulas.longer, cost.formula, 1 + more / cost.time_s)
             self.steps[place] = replace(step, cost=replace(cost, time_s=cost.time_s + more, spelled=spelled))
 
     def _copy(self, place: int, laid: Laid) -> None:
@@ -284,6 +285,9 @@ class Builder:
         if model is not None and model is not self.problem.model:
             cost = replace(move_cost(move, before, model, named), as_written=cost)
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
+        made = made_there(self.steps, value, move, after, self.problem.model) if rule is not NAMED else None
+        if made is not None:
+            return self.append(made.op, (), after, made.cost, made.rule, of=made.statement)
         return self.append(move, (value,), after, cost, rule)
 
     def append(
@@ -294,14 +298,16 @@ class Builder:
         cost: StepCost,
         rule: Rule,
         seen: Seen = (),
+        of: StatementNumber | None = None,
     ) -> ValueNumber:
-        """`seen` are the dims of the operands where the expression names them; those of the arrays may be others."""
+        """`seen` are the dims of the operands where the expression names them; `of` is the statement, if another."""
         seen = seen if any(self.values[n].dims != dims for n, dims in zip(operands, seen, strict=False)) else ()
         key = key_of(op, operands, seen, result)
         if key not in self.done or is_done_again(op, rule):
             self.values.append(result)
             self.done[key] = ValueNumber(len(self.values) - 1)
-            self.steps.append(Step(op, operands, (self.done[key],), self.statement, cost, rule, seen))
+            of = self.statement if of is None else of
+            self.steps.append(Step(op, operands, (self.done[key],), of, cost, rule, seen))
         return self.done[key]
 
     def _array(self, expr: Expr | Input, sharding: Sharding, name: str) -> Array:
@@ -317,10 +323,6 @@ class Builder:
             number += 1
         self.taken.add(f"{base}_{number}")
         return f"{base}_{number}"
-
-
-def _longer(cost: StepCost, times: float) -> str:
-    return formulas.longer(cost.formula, times)
 
 
 def _pair(table: Table, origin: Multiplied) -> Product:

@@ -39,7 +39,7 @@ from shardc.planner.paths.tables import (
     unmoved,
 )
 from shardc.planner.problem import Problem
-from shardc.planner.products.functions import function_of
+from shardc.planner.products.functions import function_of, of_none
 from shardc.planner.products.placing import Movable, few_ways
 from shardc.planner.products.ways import Towards, Way, every_way, way_at
 from shardc.planner.statement.refusals import impossible
@@ -329,8 +329,11 @@ def _calls_at(
 
 
 def _anywhere(problem: Problem, expr: Call, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:
-    """The positions along a dim: each device counts its own, wherever they are to lie."""
-    return ((number, 0, Applied((), ())) for number in choices_of(problem, Pattern.free(len(expr.dims)), search))
+    """Of no operands, each device makes its own block, wherever it is to lie."""
+    loops = problem.loops(expr)
+    for number in choices_of(problem, Pattern.free(len(expr.dims)), search):
+        price = of_none(expr, search, search.graph.shardings[number], loops)
+        yield number, price, Applied((), ())
 
 
 def _named(problem: Problem, expr: Named, table: Table, search: Search) -> Iterator[tuple[ShardingNumber, int, Origin]]:

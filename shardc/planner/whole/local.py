@@ -15,7 +15,7 @@ from shardc.ir.expressions import Call, Product
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
-from shardc.planner.products.functions import function_of
+from shardc.planner.products.functions import function_of, of_none
 from shardc.planner.products.ways import Way, every_way
 from shardc.planner.whole.prices import Places, PriceArray, Scale, States
 from shardc.planner.whole.spaces import Spaces
@@ -116,8 +116,9 @@ def _calls(problem: Problem, expr: Call, search: Search, below: _Below, spaces: 
             around.refined(Sharding(tuple(axes_of[dim] for dim in some), over))
             for some, over in zip(dims, partial, strict=True)
         ]
-        if not dims:  # positions along a dim: each device counts its own
-            found.append((Way((), around.number(around.refined(placed)), 1), problem.objective.price(0, 0)))
+        if not dims:
+            lies = around.refined(placed)
+            found.append((Way((), around.number(lies), 1), of_none(expr, search, lies, problem.loops(expr))))
             continue
         result = function_of(expr, [one for one, _ in below], lie, problem.loops(expr))
         if result is not None:
