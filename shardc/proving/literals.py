@@ -15,9 +15,12 @@ from shardc.proving.tensors import Shape
 
 
 def share_of(size: int, parts: int, literals: Mapping[int, int]) -> int:
-    """The part of a dim of that size that each of so many devices has."""
+    """The part of a dim of that size that each of so many devices has. A part of 1 is repeated where it meets another,
+    and is to be 1 in the code as well."""
     require(size in literals, f"{size} is the size of no dim")
-    return literals[size] // parts
+    share = literals[size] // parts
+    require(share > 1 or size == parts, f"{size} // {parts} is the part of no device")
+    return share
 
 
 def shape_of(extents: Sequence[ast.expr], literals: Mapping[int, int]) -> Shape:

@@ -48,6 +48,14 @@ def with_step_of_two():
     return with_block(values=(*values, values[last.result]), steps=(*PLAN.schedule.steps[:-1], step))
 
 
+def partial_of(number):
+    """A partial sum that is an array of one number, where there was a product's."""
+    first, *others = SUMMED.schedule.steps
+    assert SUMMED.schedule.values[first.result].sharding.unreduced
+    steps = (replace(first, op=Apply("full", numbers=(number,)), operands=()), *others)
+    return replace(SUMMED.schedule, block=replace(SUMMED.schedule.block, steps=steps))
+
+
 def with_trip(**changes):
     (loop,) = LOOPED.schedule.steps
     step = replace(loop, op=replace(loop.op, **changes))
@@ -90,6 +98,11 @@ ILLEGAL = {
     "dims that it has not": ("steps", with_step(LAST, seen=(("I",), ("J", "K"))), "its operands are not of the dims"),
     "a dim of two sizes": ("steps", with_value(OUTPUT, shape=(16, 8)), "dim I has the sizes 8 and 16"),
     "positions of an array": ("steps", with_step(0, op=Apply("index")), "made of no operand"),
+    "one number in parts that are added up": (
+        "steps",
+        partial_of(1),
+        "is no partial sum",
+    ),
     "a move of another type": ("steps", with_value(OUTPUT, dtype=DTYPES["f32"]), "a move keeps the dims and the type"),
     "a move that is none": ("steps", with_step(LAST, op=TO_ITSELF), "the permute moves nothing"),
     "a trip too few": ("steps", with_trip(trips=0), "0 trips"),
@@ -177,3 +190,7 @@ def test_every_expression_of_the_books_is_legal_or_refused():
         assert not list(faults_of(program)), entry
         legal += 1
     assert legal >= 20
+
+
+def test_zeros_are_partial_sums_as_they_are():
+    assert list(faults_of(partial_of(0))) == []

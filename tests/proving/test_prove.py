@@ -102,6 +102,8 @@ FORMS = {  # of each form a program that has it, on a mesh
     "a minimum across devices": ("S[B] = min_T(A[B, T_Y])", {"Y": 4}),
     "positions": ("A[I] = index_I >= 3; C[I_X] = A", {"X": 2}),
     "a loop the other way round": ("dims L=3\nfor -L { x[B] = exp(x[B] ⊙ W[L, B_X]); S[L, B] = x }", {"X": 2}),
+    "a number": ("h[I_X, J] = 0.5; C[I_X, J] = A[I_X, J] ⊙ h", {"X": 2}),
+    "partial sums of zeros": ("G[I_?, K_?] = 0; for L { G = G + A[L, I, J_X] · V[L, J_X, K] }; C[I_X, K] = G", {"X": 2}),
     "a loop": ("for L { x[B_X, D] = relu(x[B_X, D] · W[L, D, E_X] ·_E V[L, E_X, D]) }; return x", {"X": 2}),
 }  # fmt: skip
 
@@ -183,6 +185,9 @@ BUGS = {
     "a function left out": ("B[I_X] = relu(A[I_X])", "jax.nn.relu(A)", "A"),
     "another function": ("B[I_X] = relu(A[I_X])", "jax.nn.relu(A)", "jax.nn.gelu(A)"),
     "a scale left out": ("B[I_X] = A[I_X] / |I|", "jnp.divide(A, 4096)", "A"),
+    "another number": ("B[I_X] = 0; C[I_X] = A[I_X] + B", "2,), 0,", "2,), 1,"),
+    "fewer of a number": ("B[I_X] = 0; C[I_X] = A[I_X] + B", "full((4096 // 2,)", "full((4096 // 4,)"),
+    "a number over more devices": ("B[I] = 0; C[I] = A[I] + B", "full((4096,)", "full((4096 // 2,)"),
     "another scale": ("B[I_X] = A[I_X] / |I|", "4096", "4095"),
 }
 

@@ -1,0 +1,58 @@
+"""`h[B, D] = 0`: an array of one number, by the dims and the type that are said of it."""
+
+import pytest
+
+import shardc
+from shardc.ir.program import every_statement
+
+MESH = {"X": 2, "Y": 2}
+SIZES = {"L": 2, "B": 4, "D": 8}
+
+
+def types(text):
+    program = shardc.parse(text, mesh=MESH, dims=SIZES, dtype="bf16")
+    return {each.name: (each.dims, each.dtype.name) for each in every_statement(program)}
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "dtype"),
+    [
+        ("h[B_X, D] = 0", ("B", "D"), "bf16"),
+        ("h: f32[B, D_?] = 1e-6", ("B", "D"), "f32"),
+        ("h: int32[B] = 3", ("B",), "int32"),
+        ("h[] = sqrt(|D|)", (), "bf16"),
+        ("h[B] = -inf", ("B",), "bf16"),
+        ("h[B] = 2 · (1 + |D|)", ("B",), "bf16"),
+        ("h: f32[B] = 1; for L { h = 0 }", ("B",), "f32"),  # in a loop of the type of what is carried
+        ("for L { h[L, B] = 0 }", ("B",), "bf16"),
+    ],
+)
+def test_its_dims_and_its_type_are_those_that_are_said(text, dims, dtype):
+    assert types(text)["h"] == (dims, dtype)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("h = 0", "SHC222", "say them, as `h[B, D] = 0` does"),
+        ("h: int32[B] = 0.5", "SHC214", "the number is not whole"),
+        ("h: int8[B] = 128", "SHC214", "int8 has no room for 128"),
+        ("h: int8[B] = |B| · 64", "SHC214", "int8 has no room for 256"),
+        ("h: bool[B] = 1", "SHC214", "declare a type to compute in"),
+        ("h: c64[B] = 1", "SHC214", "declare a type to compute in"),
+        ("h[B] = 1 / 0", "SHC108", "divides by zero"),
+        ("h[B] = 0; h[B, D] = 0", "SHC218", "bound to another array"),
+        ("full(A[B]) → C[B]", "SHC222", "unknown function"),
+        ("C[B] = A[B] + relu(2 < 3)", "SHC222", "of numbers alone"),
+    ],
+)
+def test_what_is_no_array_of_one_number_is_told(text, code, told):
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.plan(text, mesh=MESH, dims=SIZES, dtype="bf16")
+    assert caught.value.code == code and told in str(caught.value)
+
+
+def test_a_type_of_its_own_is_printed_where_it_is_bound_and_read_again():
+    text = "h: f32[B_X, D] = 0\nC[B_X, D] = A: f32[B_X, D] + h"
+    once = shardc.parse(text, mesh=MESH, dims=SIZES, dtype="bf16")
+    assert text in str(once) and shardc.parse(str(once)) == once
