@@ -23,6 +23,7 @@ from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
 from shardc.notation.returns import check_returns, unreturned
 from shardc.notation.scope import Known, Scope
+from shardc.notation.trips import with_trips
 from shardc.notation.unknown import listed, part
 from shardc.notation.unnamed import with_names
 
@@ -57,7 +58,7 @@ def given(parsed: tree.Tree, mesh: Mesh) -> tuple[Input, ...]:
 
 
 def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
-    parsed = with_names(parsed)
+    parsed = with_trips(with_names(parsed))
     mesh, sizes, words = declared(parsed)
     if options.exact:
         check_agreement(parsed, options.mesh, options.sizes, options.dtypes)

@@ -247,18 +247,21 @@ def arrays(expr: Expr) -> Iterator[Array]:
     return (leaf for leaf in leaves(expr) if isinstance(leaf, Array))
 
 
-def over_arrays(expr: Expr, change: Callable[[Array], Array]) -> Expr:
-    """The expression with each array changed, from the left."""
+def over_leaves(expr: Expr, change: Callable[[Leaf], Leaf]) -> Expr:
+    """The expression with what it is made of changed, from the left."""
     match expr:
-        case Array():
+        case Array() | Number() | Size() | Index():
             return change(expr)
-        case Number() | Size() | Index():
-            return expr
         case Chain(operands) | Sum(operands) | Call(operands=operands):
-            return replace(expr, operands=tuple(over_arrays(operand, change) for operand in operands))
+            return replace(expr, operands=tuple(over_leaves(operand, change) for operand in operands))
         case Comparison(left, _, right):
-            return replace(expr, left=over_arrays(left, change), right=over_arrays(right, change))
+            return replace(expr, left=over_leaves(left, change), right=over_leaves(right, change))
         case Neg(operand) | Named(operand=operand):
-            return replace(expr, operand=over_arrays(operand, change))
+            return replace(expr, operand=over_leaves(operand, change))
         case _:
             assert_never(expr)
+
+
+def over_arrays(expr: Expr, change: Callable[[Array], Array]) -> Expr:
+    """The expression with each array changed, from the left."""
+    return over_leaves(expr, lambda leaf: change(leaf) if isinstance(leaf, Array) else leaf)

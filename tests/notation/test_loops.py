@@ -212,3 +212,51 @@ def test_what_an_inner_loop_alone_reads_from_trip_to_trip_is_used(inner):
 def test_what_an_inner_loop_only_carries_on_is_used_by_nothing():
     error = refused(RUNNING.format("s = s + b[M, B]"), dims="L=3, M=2, B=4")
     assert error.code == "SHC226" and "`s` is bound in the loop alone, and nothing uses it" in str(error)
+
+
+@pytest.mark.parametrize(("after", "rows"), [("\nz[L, B] = h", "`h[M, B]`"), ("", "`h[L, M, B]`")])
+def test_the_rows_that_are_advised_are_those_of_every_loop_that_is_over(after, rows):
+    error = refused(f"for M {{ h = x[B] ⊙ a[L, M, B]; x = x + h }}{after}", after="return h" if not after else "")
+    assert error.code == "SHC226" and f"stack what the trips leave, {rows}" in str(error)
+
+
+def test_what_a_loop_binds_for_itself_is_stacked_under_its_own_name():
+    """`y = …` within, `y[L, M, B] = y` its rows: read after the loops by that name, with their dims."""
+    inside = "for M { y = x[B] ⊙ a[L, M, B]; y[L, M, B] = y; x = x + y }"
+    made = program(inside, after="Z[L, M, B] = 2 · y\nreturn Z, x", dims="L=3, M=2, B=4")
+    rng = np.random.default_rng(1)
+    x, a = rng.standard_normal(4), rng.standard_normal((3, 2, 4))
+    rows, at = np.zeros((3, 2, 4)), x
+    for one in range(3):
+        for other in range(2):
+            rows[one, other] = at * a[one, other]
+            at = at + rows[one, other]
+    found = dict(zip(("Z", "x"), reference(made, [x, a]), strict=True))
+    np.testing.assert_allclose(found["Z"], 2 * rows)
+    np.testing.assert_allclose(found["x"], at)
+
+
+@pytest.mark.parametrize("body", ["x = a[L, B] ⊙ x[B]; x[L, B] = x", "y = a[L, B] ⊙ x[B]; x[L, B] = relu(y)"])
+def test_what_is_carried_is_not_stacked_under_its_own_name(body):
+    error = refused(body, dims="L=3, B=4")
+    assert error.code == "SHC218" and "`x_rows[L, B] = x`" in str(error)
+
+
+@pytest.mark.parametrize("down", ["", "-"])
+def test_positions_along_a_loops_own_dim_are_the_number_of_the_trip(down):
+    """In loops within it too, and under the dim's name in small letters, primed where that is taken."""
+    body = (
+        f"x = where(index_L < 2, x[B] ⊙ l[L, B], 0.5 ⊙ x); for {down}M {{ x = x + (index_L + 2 · index_M) ⊙ b[M, B] }}"
+    )
+    made = program(body, after="return x", dims="L=3, M=2, B=4")
+    text = print_program(made)
+    assert "l'[L] = index_L" in text and "m[M] = index_M" in text and parse(text, mesh=MESH) == made
+    rng = np.random.default_rng(2)
+    drawn = {"x": rng.standard_normal(4), "l": rng.standard_normal((3, 4)), "b": rng.standard_normal((2, 4))}
+    at = drawn["x"]
+    for one in range(3):
+        at = at * drawn["l"][one] if one < 2 else 0.5 * at
+        for other in reversed(range(2)) if down else range(2):
+            at = at + (one + 2 * other) * drawn["b"][other]
+    (found,) = reference(made, [drawn[each.name] for each in made.inputs])
+    np.testing.assert_allclose(found, at)

@@ -103,7 +103,7 @@ FORMS = {  # of each form a program that has it, on a mesh
     "positions": ("A[I] = index_I >= 3; C[I_X] = A", {"X": 2}),
     "a loop the other way round": ("dims L=3\nfor -L { x[B] = exp(x[B] ⊙ W[L, B_X]); S[L, B] = x }", {"X": 2}),
     "a number": ("h[I_X, J] = 0.5; C[I_X, J] = A[I_X, J] ⊙ h", {"X": 2}),
-    "partial sums of zeros": ("G[I_?, K_?] = 0; for L { G = G + A[L, I, J_X] · V[L, J_X, K] }; C[I_X, K] = G", {"X": 2}),
+    "partial sums of zeros": ("G[I_?, K_?] = 0; for L { G = G + A[L, I, J_X] · V[J_X, K] }; C[I_X, K] = G", {"X": 2}),
     "a loop": ("for L { x[B_X, D] = relu(x[B_X, D] · W[L, D, E_X] ·_E V[L, E_X, D]) }; return x", {"X": 2}),
 }  # fmt: skip
 

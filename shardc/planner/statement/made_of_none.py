@@ -13,21 +13,21 @@ from functools import partial
 from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
 from shardc.ir.calls import fills_zeros
-from shardc.ir.collectives import Move, Slice
-from shardc.ir.masks import Mask
+from shardc.ir.collectives import Move
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Step, StepCost, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.streams import Streams
 
+PARTS = frozenset({Kind.SLICE, Kind.MASK})  # each device has a part of what it had
+
 
 def made_there(steps: Sequence[Step], value: ValueNumber, move: Move, left: Array, model: CostModel) -> Step | None:
-    """The step that makes a value, as it makes what the move leaves of it; None if it cannot."""
-    if not isinstance(move, Slice | Mask):
-        return None
+    """The step that makes a value, as it makes what a move of `PARTS` leaves of it; None if it cannot."""
     made = next((step for step in reversed(steps) if value in step.results), None)
     if made is None or made.operands or not isinstance(made.op, Apply):
         return None
-    if isinstance(move, Mask) and not fills_zeros(made.op.function, made.op.numbers):
+    if move.facts.kind is Kind.MASK and not fills_zeros(made.op.function, made.op.numbers):
         return None
     return replace(made, cost=_cost(left, model)) if made.cost.time_s else made
 
