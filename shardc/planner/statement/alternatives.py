@@ -9,8 +9,10 @@ statement writes, as one would on paper; the search for the plan itself runs ove
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from shardc.cost.rate import PICO, picoseconds
+from shardc.ir.expressions import Call
 from shardc.ir.operations import Kind
 from shardc.ir.plan import StatementNumber, Strategy
 from shardc.ir.program import Statement
@@ -32,6 +34,8 @@ def strategies(
 
     Those that scatter over several dims at once follow once more as the book writes them, one dim after another.
     """
+    if isinstance(statement.expr, Call) and not statement.expr.operands:
+        found = islice(found, 1)  # made where it is wanted: each other moves what could have been made there
     listed: set[object] = set()
     apart: list[Strategy] = []
     for candidate in _within_budget(found):
