@@ -75,6 +75,8 @@ def applied(
     numbers = [operand for operand in operands if isinstance(operand, Literal | Size | Folded)]
     if not arrays:
         return _folded(row, numbers, place or span)
+    if len(arrays) == 2 and not row.conditions:
+        arrays = [*meeting_as(*arrays)]
     met = _met(row, arrays, operands, place or span)
     dims = together(operands) if row.keeps_dims else tuple(dim for dim in together(operands) if dim not in over)
     stand = tuple(operand if isinstance(operand, Literal | Size | Folded) else None for operand in operands)
@@ -235,6 +237,27 @@ def name_of(operand: Operand) -> str:
     span = operand.span if isinstance(operand, Product | Call | Named) else None
     text = span.text if span else ""
     return f"`{text}`" if text and len(text) <= 60 and "\n" not in text else "the operand"
+
+
+def meeting_as(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """Two operands; `where(M, 1.0, 0.5)`, which is of numbers alone, in the type of the float that it meets, as JAX has
+    it: of `where(M, 1.0, 0.5) ⊙ A` with A in bf16 that is bf16."""
+    return _as_met(left, right), _as_met(right, left)
+
+
+def _as_met(operand: Expr, other: Expr) -> Expr:
+    if not is_of_numbers(operand) or is_of_numbers(other) or other.dtype.kind is not Kind.FLOAT:
+        return operand
+    assert isinstance(operand, Call)
+    return replace(operand, dtype=other.dtype) if operand.dtype.kind is Kind.FLOAT else operand
+
+
+def is_of_numbers(operand: Expr) -> bool:
+    """Whether all but its conditions are numbers."""
+    if not isinstance(operand, Call) or not operand.numbers:
+        return False
+    row = FUNCTIONS[operand.function]
+    return row.gives is Gives.SAME and bool(row.conditions) and places(row, operand.numbers) == row.conditions
 
 
 def promote(left: Expr, right: Expr, span: Span | None) -> DType:

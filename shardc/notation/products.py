@@ -132,6 +132,7 @@ class Expressions:
             keep = self._kept(left, operator, right, wanted)
         dims = tuple(dim for dim in both if dim in keep)
         span = _around(left, right, operator.span)
+        left, right = calls.meeting_as(left, right)
         dtype = self._product_dtype(left, right, operator.span)
         both_sides = (calls.in_order(left, dims), calls.in_order(right, dims))
         return Product(both_sides, dims, dtype, operator.local, span)

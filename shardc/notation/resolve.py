@@ -229,6 +229,8 @@ def _as_declared(expr: Expr, result: tree.Array, scope: Scope, expressions: Expr
         )
     if declared is None or declared == expr.dtype:
         return expr
+    if calls.is_of_numbers(expr) and declared.kind is expr.dtype.kind:
+        return replace(expr, dtype=declared)
     wider = declared.kind is expr.dtype.kind and declared.bytes > expr.dtype.bytes
     if isinstance(expr, Product) and wider:
         return replace(expr, dtype=declared)

@@ -1,5 +1,6 @@
 """`h[B, D] = 0`: an array of one number, by the dims and the type that are said of it."""
 
+import jax.numpy as jnp
 import pytest
 
 import shardc
@@ -56,3 +57,32 @@ def test_a_type_of_its_own_is_printed_where_it_is_bound_and_read_again():
     text = "h: f32[B_X, D] = 0\nC[B_X, D] = A: f32[B_X, D] + h"
     once = shardc.parse(text, mesh=MESH, dims=SIZES, dtype="bf16")
     assert text in str(once) and shardc.parse(str(once)) == once
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "where(A > 0, 1.0, 0.5) ⊙ A",
+        "A · where(A > 0, 1.0, 0.5)",
+        "A - where(A > 0, 1.0, 0)",
+        "maximum(where(A > 0, 1.0, 0.5), A)",
+        "where(A > 0, 1, 0) ⊙ A",
+        "where(A > 0, 1.0, 0.5)",
+        "where(A > 0, 1, 0)",
+        "where(A > 0, 1.0, 0.5) + where(A > 1, 1.0, 0.5)",
+    ],
+)
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "f16", "int32"])
+def test_what_is_of_numbers_meets_an_array_as_in_jax(function, dtype):
+    """Numbers chosen by a condition take the type of the float that they meet, as a number does."""
+    text = function.replace("A", "A[B]", 1)
+    found = shardc.parse(f"C[B] = {text}", mesh=MESH, dims=SIZES, dtype=dtype)
+    a = jnp.ones(4, found.inputs[0].dtype.jax)
+    spelt = function.replace("where", "jnp.where").replace("maximum", "jnp.maximum").replace("⊙", "*").replace("·", "*")
+    assert next(every_statement(found)).dtype.jax == str(eval(spelt, {"jnp": jnp, "A": a}).dtype)
+
+
+def test_what_is_of_numbers_has_the_type_that_is_declared():
+    assert types("M: bf16[B] = where(A[B] > 0, 1.0, 0.5)")["M"] == (("B",), "bf16")
+    with pytest.raises(shardc.ShardcError):
+        types("M: int32[B] = where(A[B] > 0, 1.0, 0.5)")

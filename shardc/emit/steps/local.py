@@ -22,7 +22,7 @@ from shardc.emit.exprs import (
     numbers,
 )
 from shardc.errors import ShardcError
-from shardc.ir.calls import arguments, meeting, places, whole
+from shardc.ir.calls import arguments, meeting, places, result_type, whole
 from shardc.ir.dtypes import DType, accumulator, multiplied
 from shardc.ir.functions import FUNCTIONS, Function, Gives
 from shardc.ir.mesh import Mesh
@@ -130,7 +130,8 @@ def function(
         typed = name if place in row.conditions or array.dtype == met else as_type(name, met)
         sides.append(aligned(typed, array.dims, result.dims))
     numbers = [None if number is None else Const(number) for number in op.numbers]
-    return call(row.jax, *arguments(sides, numbers))
+    found = call(row.jax, *arguments(sides, numbers))
+    return found if result.dtype == result_type(row, met) else as_type(found, result.dtype)
 
 
 def _over_dims(row: Function, over: Dims, dims: Dims, name: Expr, wanted: Dims) -> Expr:
