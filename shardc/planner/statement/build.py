@@ -31,7 +31,7 @@ from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem, Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.copies import copied, reads_share, waiting
-from shardc.planner.statement.made_of_none import PARTS, made_there
+from shardc.planner.statement.made_of_none import made_there
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
@@ -284,10 +284,9 @@ class Builder:
         if model is not None and model is not self.problem.model:
             cost = replace(move_cost(move, before, model, named), as_written=cost)
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
-        if rule is not NAMED and move.facts.kind in PARTS:
-            made = made_there(self.steps, value, move, after, self.problem.model)
-            if made is not None:
-                return self.append(made.op, (), after, made.cost, made.rule, of=made.statement)
+        made = made_there(self.steps, value, move, after, self.problem.model) if rule is not NAMED else None
+        if made is not None:
+            return self.append(made.op, (), after, made.cost, made.rule, of=made.statement)
         return self.append(move, (value,), after, cost, rule)
 
     def append(

@@ -1,6 +1,6 @@
 """What has no operands is made where it is wanted, and is not moved there.
 
-h[B, D] = 0; … h[B_X, D] …     h[B_X, D] = 0: each device fills its own block, and none cuts it out
+h[B_X, D] = 0; … h[B, D] …     h[B, D] = 0: each device fills what it is to have, and none sends it
 G[D, F] = 0; … G[D, F]{U_X}    G[D, F]{U_X} = 0: zeros are partial sums of zeros, and none has to be masked
 """
 
@@ -19,11 +19,9 @@ from shardc.ir.plan import Apply, Step, StepCost, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.streams import Streams
 
-PARTS = frozenset({Kind.SLICE, Kind.MASK})  # each device has a part of what it had
-
 
 def made_there(steps: Sequence[Step], value: ValueNumber, move: Move, left: Array, model: CostModel) -> Step | None:
-    """The step that makes a value, as it makes what a move of `PARTS` leaves of it; None if it cannot."""
+    """The step that makes a value, as it makes what a move leaves of it; None if it cannot."""
     made = next((step for step in reversed(steps) if value in step.results), None)
     if made is None or made.operands or not isinstance(made.op, Apply):
         return None
