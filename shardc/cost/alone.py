@@ -55,7 +55,8 @@ class Amount(NamedTuple):
         if streams is None:
             return cls(flops, sum(read), written, dtype)
         taken = streams.taken(read, written)
-        return cls(flops, *taken, dtype, streams.passes, read[0] if read else 0, taken[1] * streams.bare)
+        through = read[streams.through] if read else 0
+        return cls(flops, *taken, dtype, streams.passes, through, taken[1] * streams.bare)
 
     @property
     def is_nothing(self) -> bool:

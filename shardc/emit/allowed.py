@@ -50,6 +50,7 @@ NAMES: frozenset[str] = frozenset(
         "jnp.multiply",
         "jnp.transpose",
         "jnp.take",
+        "jnp.broadcast_to",
         "jnp.zeros_like",
         "jnp.concatenate",
         "jnp.expand_dims",

@@ -86,12 +86,13 @@ class Plain:
     """One call, or none: what a local step does, a sum, an exchange of one dim for another, a permute, a slice.
 
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
-    add up in (`lowering.unasked`).
+    add up in (`lowering.unasked`), and reads the operand `twice` two times (`lowering.vectors`).
     """
 
     op: PlainOp
     apart: bool = False
     unasked: bool = False
+    twice: int | None = None
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

@@ -108,7 +108,7 @@ class Account:
         if isinstance(expr, Call) and not is_of_elements(expr):
             return None
         if not _is_in_loops(expr):
-            return Streams(tuple(Sources(each.dtype, tuple(self._types(each))) for each in expr.operands))
+            return self._of_product(expr)
         told, read, seen = self.told.get(met(expr)), list[Sources](), set[Met]()
         if told is None and self._grows(expr):
             return Streams(tuple(Sources(each.dtype, (each.dtype,)) for each in expr.operands))
@@ -122,6 +122,15 @@ class Account:
             read.append(Sources(operand.dtype, tuple(leaf.dtype for leaf in (*whole, *small))))
             seen.update(leaf.key for leaf in whole)
         return Streams(tuple(read), told.written, told.beside, told.passes, told.bare)
+
+    def _of_product(self, expr: Product | Call) -> Streams:
+        """All that it reads. One of two arrays of the same dims is a loop, as a sum is, and goes through the larger."""
+        read = tuple(Sources(each.dtype, tuple(self._types(each))) for each in expr.operands)
+        if len(read) != 2:
+            return Streams(read)
+        if {*expr.operands[0].dims} != {*expr.operands[1].dims}:
+            return Streams(read)
+        return Streams(read).as_loop(int(read[0].own.bytes < read[1].own.bytes))
 
     def passes(self, call: Call) -> Passes:
         """Of a function over dims in a statement."""

@@ -7,7 +7,7 @@ sums are read through a barrier, and which products name no type to add up in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -56,15 +56,19 @@ def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowerin
     apart = frozenset[int]() if target.is_plain else _apart(block, target)
     unasked = _unasked(block) if target.names_slice else frozenset[int]()
     forms = tuple(_form(step, block, equal, target) for step in block.steps)
-    told = tuple(_told(step, each, apart, unasked) for step, each in zip(block.steps, forms, strict=True))
+    twice = _twice(block, target) if target.names_slice else {}
+    told = tuple(_told(step, each, apart, unasked, twice) for step, each in zip(block.steps, forms, strict=True))
     return Lowering(target, told, tuple(waited_for(block, equal).items()))
 
 
-def _told(step: Step, found: Form, apart: frozenset[int], unasked: frozenset[int]) -> Form:
+def _told(
+    step: Step, found: Form, apart: frozenset[int], unasked: frozenset[int], twice: Mapping[int, int | None]
+) -> Form:
     """What is said of a step's result beside its form."""
     match found:
         case Plain():
-            return replace(found, apart=step.result in apart, unasked=step.result in unasked)
+            number = step.result
+            return replace(found, apart=number in apart, unasked=number in unasked, twice=twice.get(number))
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
         case _:
@@ -82,6 +86,12 @@ def _unasked(block: Block) -> frozenset[int]:
     from shardc.lowering.unasked import unasked
 
     return unasked(block)
+
+
+def _twice(block: Block, target: Target) -> dict[int, int | None]:
+    from shardc.lowering.vectors import vector_of
+
+    return {step.result: vector_of(step, block, target.mesh) for step in block.steps if isinstance(step.op, Einsum)}
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

@@ -40,14 +40,22 @@ class Sources(NamedTuple):
 
 class Streams(NamedTuple):
     """What is read for each operand; whether the result is written, and whether `beside` another that the same loop
-    writes, which takes no more than to read it; how often the first operand is gone through to sum it; and whether it
-    is `bare`: an instruction by itself, which takes more than the same in a loop with others."""
+    writes, which takes no more than to read it; how often the operand `through` is gone through to sum it, and is not
+    read besides; and whether it is `bare`: an instruction by itself, which takes more than the same in a loop with
+    others."""
 
     read: tuple[Sources, ...]
     written: bool = True
     beside: bool = False
     passes: Passes = Passes()
     bare: bool = False
+    through: int = 0
+
+    def as_loop(self, through: int) -> Streams:
+        """Of a product that is done as a sum of elements is: this operand, the larger, is gone through."""
+        read = [*self.read]
+        read[through] = read[through]._replace(types=())
+        return self._replace(read=tuple(read), passes=Passes(computed=1), through=through)
 
     def taken(self, read: Sequence[int], written: int) -> tuple[int, int]:
         """Of operands and a result of so many bytes those that are read, or take as long, and those written."""

@@ -21,6 +21,7 @@ from shardc.proving.functions import applied, converted, larger, smaller
 from shardc.proving.tensors import (
     Shape,
     Tensor,
+    broadcast,
     contracted,
     cut,
     joined,
@@ -242,6 +243,10 @@ def _sum(x: Held, *, axis: int, dtype: Any) -> Held:
     return Held(x.each(lambda block: total(block, (axis,))).blocks, type_of(dtype) or x.dtype)
 
 
+def _broadcast_to(x: Held, shape: Shape) -> Held:
+    return x.each(lambda block: broadcast(block, tuple(shape)))
+
+
 def _stack(parts: Sequence[Held]) -> Held:
     def stacked(*blocks: Tensor) -> Tensor:
         return Tensor((len(blocks), *blocks[0].shape), tuple(item for block in blocks for item in block.items))
@@ -301,6 +306,7 @@ _LOCAL: dict[str, Call] = {
     "jnp.einsum": einsum,
     "jnp.sum": _sum,
     "jnp.stack": _stack,
+    "jnp.broadcast_to": _broadcast_to,
     "jnp.split": _split,
     "jnp.concatenate": _concatenate,
     "jnp.squeeze": _squeeze,

@@ -165,7 +165,8 @@ class Module:
             case ast.Compare(left, [ast.Eq()], [right]):
                 return self._computed(ast.Eq, self.value(left, known), self.value(right, known))
             case ast.Subscript(value, index):
-                return self.value(value, known)[self.value(index, known)]
+                of, number = self.value(value, known), self.value(index, known)
+                return of.each(lambda block: row(block, 0, number)) if isinstance(of, Held) else of[number]
             case ast.Attribute(value, name):
                 return self._attribute(node, value, name, known)
             case ast.Call(ast.Attribute(attr="arange", value=ast.Name("jnp")), [ast.Constant(int(count)), *_]):

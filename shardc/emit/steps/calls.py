@@ -198,9 +198,10 @@ class _Writer:
 
     def _calls(self, step: Step, form: OneForm) -> Sequence[Expr | Code]:
         match form:
-            case Plain(op, apart, unasked):
+            case Plain(op, apart, unasked, twice):
                 done = self._unasked(step) if unasked else self._plain(step, op)
-                return [done, *([call(BARRIER, Name(""))] if apart else [])]
+                rows = [done] if twice is None else [local.with_vector_twice(done, twice), Index(Name(""), 0)]
+                return [*rows, *([call(BARRIER, Name(""))] if apart else [])]
             case Gathered():
                 operand = self.schedule.values[step.operands[0]]
                 return self._read(step, gathered(form, operand, self._name(step.result), self.mesh))

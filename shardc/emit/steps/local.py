@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from shardc.emit.allowed import TRIP
 from shardc.emit.exprs import (
+    Attr,
     BinOp,
     Call,
     Code,
@@ -60,6 +61,28 @@ def einsum(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) 
 def summed_as_is(operands: tuple[Array, ...], names: tuple[Expr, ...], result: Array) -> Call:
     """`jnp.einsum("ij,jk->ik", A, B)`, whatever it adds up in."""
     return call("jnp.einsum", _subscripts(operands, result), *_alike(operands, names))
+
+
+def with_vector_twice(product: Expr, place: int) -> Expr:
+    """`jnp.einsum("nm,am->an", A, jnp.broadcast_to(v, (2,) + v.shape))` of `jnp.einsum("nm,m->n", A, v)`."""
+    match product:
+        case Call(Attr(value, name), arguments):  # rounded to the type of the result
+            return Call(Attr(with_vector_twice(value, place), name), arguments)
+        case Call(function, (Const(str(subscripts)), *operands)):
+            shape = BinOp(Items((Const(2),)), "+", Attr(operands[place], "shape"))
+            operands[place] = call("jnp.broadcast_to", operands[place], shape)
+            return Call(function, (Const(_with_rows(subscripts, place)), *operands))
+        case _:
+            raise AssertionError("a product is an einsum")
+
+
+def _with_rows(subscripts: str, place: int) -> str:
+    """`nm,am->an` of `nm,m->n`: a letter that it has not."""
+    given, left = subscripts.split("->")
+    terms = given.split(",")
+    letter = next(each for each in string.ascii_letters if each not in subscripts)
+    terms[place] = letter + terms[place]
+    return ",".join(terms) + "->" + letter + left
 
 
 def _subscripts(operands: tuple[Array, ...], result: Array) -> Const:

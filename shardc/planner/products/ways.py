@@ -22,6 +22,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Dims, Sharding, ShardingNumber
 from shardc.lowering.streams import Streams
+from shardc.lowering.vectors import is_read_twice
 from shardc.planner.budget import BOUND, Meter, Spent
 from shardc.planner.paths.graph import Graph
 from shardc.rules.placements import ANYWHERE, Space
@@ -119,15 +120,32 @@ class Work:
         has one element is the array as it lies."""
         if self.total and [*read] == [written] and self.dtype == self.leaves:
             return Amount(0, 0, 0, self.dtype)
-        found = Amount.of(self.streams, flops, read, written, self.dtype)
+        streams = self._streams_of(read, written)
+        is_loop = streams is not None and any(streams.passes)
+        dtype = streams.read[streams.through].own if is_loop and streams is not None else self.dtype
+        found = Amount.of(streams, flops, read, written, dtype)
         return found._replace(leaves=self.leaves, smallest=min(read, default=0), rounds=self.rounds)
 
-    def in_memory(self, read: Sequence[Array], written: Array) -> tuple[list[Array], list[Array]]:
+    def in_memory(self, read: Sequence[Array], written: Array, mesh: Mesh) -> tuple[list[Array], list[Array]]:
         """The arrays that are read from memory, those gone through there first, and the result if it is written."""
-        if self.streams is None:
+        streams = self._streams_of([each.local_bytes(mesh) for each in read], written.local_bytes(mesh))
+        if streams is None:
             return [*read], [written]
-        passed, (taken, left) = [*read[:1]] if any(self.streams.passes) else [], self.streams.in_memory(read, written)
+        passed = [read[streams.through]] if any(streams.passes) else []
+        taken, left = streams.in_memory(read, written)
         return [*passed, *taken], left
+
+    def _streams_of(self, read: Sequence[int], written: int) -> Streams | None:
+        """Of blocks of so many bytes. A matrix and a vector are a loop, unless the vector is read twice; and so it is
+        where a device has one element of what an operand has for itself, P of `C[P_X, N] = A[P_X, M] · B[N, M]`."""
+        streams = self.streams
+        if streams is None or len(read) != 2 or not self.contracts or any(streams.passes):
+            return streams
+        elements = [size // each.own.bytes for size, each in zip(read, streams.read, strict=True)]
+        is_vector = max(elements) == min(elements) * (written // self.leaves.bytes) and min(elements) > 1
+        if not is_vector or is_read_twice([each.own for each in streams.read], max(read)):
+            return streams
+        return streams.as_loop(elements.index(max(elements)))
 
     def parts(self, shardings: Iterable[Sharding], mesh: Mesh) -> int:
         """Into how many it is shared, for operands in these shardings."""

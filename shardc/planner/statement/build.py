@@ -264,7 +264,7 @@ class Builder:
         amount = work.amount(flops, [each.local_bytes(mesh) for each in read], written.local_bytes(mesh))
         axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
         by_operations = partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype)
-        by_bytes = partial(alone.memory_formula, *work.in_memory(read, written), amount)
+        by_bytes = partial(alone.memory_formula, *work.in_memory(read, written, mesh), amount)
         formula = partial(alone.formula, amount, by_operations, by_bytes)
         return StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
 
