@@ -98,6 +98,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((V5E,), True), ((target("v5e:4x8", X=4, Y=8),), False), ((target("v5p:4x4x4", X=4, Y=16),), True),
         ((target("v5e", X=32),), True),
     ]),
+    (timed.reads_vectors_twice, [((MIB,), True), ((MIB - 1,), False)]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (tpu.is_brought_early, [((64 * MIB, 112 * MIB), True), ((128 * MIB, 112 * MIB), False)]),
