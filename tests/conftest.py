@@ -6,7 +6,8 @@ Tests marked `exhaustive` go through a whole space, or draw much more than their
 JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither.
 
 Of one test's many cases a run takes some, spread over all of them, and of a law's examples a part, so that CI ends in
-a quarter of an hour, and `pytest` in five minutes. `--every-case` takes all, and those marked `long`.
+a quarter of an hour, and `pytest` in five minutes. Of those marked `instant` it takes each.
+`--every-case` takes all, and those marked `long`.
 """
 
 import functools
@@ -66,6 +67,8 @@ def test_of(item):
 
 
 def one_in_quick(item, cases):
+    if item.get_closest_marker("instant"):
+        return 1
     return 10 if compiles(item) else 4 if cases > MANY else 1
 
 

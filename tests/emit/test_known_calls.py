@@ -20,6 +20,7 @@ KNOWN, CALLS = known(), [*calls()]
 OTHER = KNOWN["jax"] != [jax.__version__]
 
 
+@pytest.mark.instant
 @pytest.mark.skipif(OTHER, reason="another version of JAX traces the same in another way")
 @pytest.mark.parametrize("first", range(0, len(CALLS), AT_ONCE))
 def test_calls_are_as_known(first):

@@ -38,6 +38,7 @@ def is_linear_in(row, places):
         return np.allclose(left + right, whole, rtol=1e-9, equal_nan=row.name == "div")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", OF_ARRAYS)
 def test_it_is_linear_where_it_says(row):
     places = set(range(row.arity)).difference(row.conditions)
@@ -51,6 +52,7 @@ def test_it_is_linear_where_it_says(row):
         assert found == ([row.linear] if row.linear else [])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", OF_ARRAYS)
 def test_it_takes_what_it_says(row):
     """As many arguments; dims; and of a condition nothing but whether it is true."""
@@ -66,6 +68,7 @@ def test_it_takes_what_it_says(row):
         assert row.conditions == tuple(place for place, same in enumerate(alike) if same)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", OF_ARRAYS)
 def test_it_gives_what_it_says(row):
     of_integers, of_floats = (called(row, drawn(row, 1, dtype)).dtype.kind for dtype in (np.int64, np.float64))

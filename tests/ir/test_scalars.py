@@ -37,6 +37,7 @@ def test_a_function_of_numbers_is_numpys(row):
             assert found == pytest.approx(expected, rel=1e-12, abs=1e-15, nan_ok=True), (sign, texts)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", DTYPES.values(), ids=str)
 def test_a_type_is_what_jax_has_by_its_name(row):
     kinds = {Kind.FLOAT: jnp.floating, Kind.INT: jnp.integer, Kind.COMPLEX: jnp.complexfloating, Kind.BOOL: np.bool_}

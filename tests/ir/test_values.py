@@ -66,6 +66,7 @@ def test_a_move_is_called_as_the_notation_calls_it(kind):
     assert facts == Facts(facts.kind, facts.name, kind not in UNNAMED, kind in CUTS)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", DTYPES.values(), ids=str)
 def test_there_is_arithmetic_of_real_numbers_of_whole_bytes_and_of_the_two_f8_that_chips_multiply(row):
     match row.kind:

@@ -94,6 +94,7 @@ def found_of(program):
     return " ".join(spelt(each) for each in taken if each.written or any(own.types for own in each.read))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", CASES)
 def test_what_is_read_and_written(text):
     """As `tests/cost/test_alone.py` sees it compiled."""

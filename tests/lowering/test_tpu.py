@@ -189,6 +189,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
 ]  # fmt: skip
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("rule", "cases"), EDGES, ids=[rule.__name__ for rule, _ in EDGES])
 def test_a_rule_says_what_was_seen_on_either_side_of_its_edges(rule, cases):
     assert [(given, rule(*given)) for given, _ in cases] == cases
