@@ -22,10 +22,10 @@ class Mesh:
     """
 
     axes: tuple[tuple[str, int], ...]
-    _sizes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
-    _products: dict[tuple[str, ...], int] = field(init=False, repr=False, compare=False, hash=False)
-    devices: int = field(init=False, repr=False, compare=False, hash=False)
-    _hash: int = field(init=False, repr=False, compare=False, hash=False)
+    _sizes: dict[str, int] = field(init=False, repr=False, compare=False)
+    _products: dict[tuple[str, ...], int] = field(init=False, repr=False, compare=False)
+    devices: int = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self.axes)
@@ -58,7 +58,7 @@ class Mesh:
 
     def product(self, names: Iterable[str]) -> int:
         """How many devices a group over these axes has."""
-        key = names if type(names) is tuple else tuple(names)
+        key = tuple(names)
         found = self._products.get(key)
         if found is None:
             found = self._products[key] = math.prod([self._sizes[name] for name in key])

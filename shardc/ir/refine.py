@@ -25,8 +25,8 @@ class Refinement:
 
     coarse: Mesh
     parts: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
-    _names: dict[str, Axes] = field(init=False, repr=False, compare=False, hash=False)
-    _owner: dict[str, str] = field(init=False, repr=False, compare=False, hash=False)
+    _names: dict[str, Axes] = field(init=False, repr=False, compare=False)
+    _owner: dict[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         names = {axis: tuple(name for name, _ in cut) for axis, cut in self.parts}

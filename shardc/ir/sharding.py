@@ -31,7 +31,7 @@ class Sharding:
     dims: tuple[Axes, ...]
     unreduced: frozenset[str] = frozenset()
     reduction: str = SUM
-    _hash: int = field(init=False, repr=False, compare=False, hash=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.dims, self.unreduced)))

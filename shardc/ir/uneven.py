@@ -17,6 +17,7 @@ ever brought, whatever the two shardings. Rounds between the same pairs of devic
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,8 +28,9 @@ from shardc.ir.exchange import Tail, moved, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 
-MAX_NUMBERS = 2**15  # in the tables of an exchange, which are written out in the code: some 100 kB of text
-MAX_ROUNDS = 128
+# In the tables of an exchange, which are written out in the code: some 100 kB of text. So there are 128 rounds at most:
+# of d devices each asks for R cells of the w that it wants, R ≤ w ≤ d, and d·(R + w) numbers are not more.
+MAX_NUMBERS = 2**15
 
 Pair: TypeAlias = tuple[int, int]  # from which device to which
 _Edges: TypeAlias = list[dict[int, int]]  # of each sender its receivers, and how many cells they are still to get
@@ -90,7 +92,7 @@ def cells(parts: tuple[Tail, ...]) -> Cells:
 
 
 def timetable(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> Timetable | None:
-    """The rounds between two shardings; None where nothing moves, or that takes too many numbers or rounds to write."""
+    """The rounds between two shardings; None where nothing moves, or that takes too many numbers to write."""
     parts = tails(before, after, mesh)
     found, devices = cells(parts), mesh.product(moved(parts, mesh))
     if not found.asked or devices * (found.asked + math.prod(found.wanted)) > MAX_NUMBERS:
@@ -99,7 +101,7 @@ def timetable(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> 
 
 
 @lru_cache(maxsize=256)
-def _timetable(parts: tuple[Tail, ...], mesh: Mesh) -> Timetable | None:
+def _timetable(parts: tuple[Tail, ...], mesh: Mesh) -> Timetable:
     found = cells(parts)
     wishes, laid = _wishes(parts, found, mesh)
     to_send = _shared_out(wishes, [_block(place, parts, mesh) for place in _places(parts, mesh)], found.asked)
@@ -114,7 +116,7 @@ def _timetable(parts: tuple[Tail, ...], mesh: Mesh) -> Timetable | None:
             del asked[:count]
         rounds.append(Round(tuple(sent), pairs))
         received += count
-    return Timetable(tuple(rounds), tuple(map(tuple, laid))) if len(rounds) <= MAX_ROUNDS else None
+    return Timetable(tuple(rounds), tuple(map(tuple, laid)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +192,11 @@ def _colours(counts: dict[Pair, int], devices: int, most: int) -> Iterator[tuple
 def _longest_round(edges: _Edges) -> tuple[int, list[int]]:
     """The most cells that one round can have, and of each sender its receiver in it."""
     counts = sorted({count for receivers in edges for count in receivers.values()})
-    least, found = 0, _matching(edges, counts[0])
+    too_many = bisect_left(counts, True, key=lambda count: _matching(edges, count) is None)
+    count = counts[too_many - 1]
+    found = _matching(edges, count)
     assert found is not None, "all have as much to do"
-    most = len(counts) - 1
-    while least < most:
-        middle = (least + most + 1) // 2
-        matched = _matching(edges, counts[middle])
-        if matched is None:
-            most = middle - 1
-        else:
-            least, found = middle, matched
-    return counts[least], found
+    return count, found
 
 
 def _matching(edges: _Edges, least: int) -> list[int] | None:

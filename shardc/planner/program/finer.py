@@ -98,10 +98,10 @@ class Finer:
         exchanged = self.whole.measure(objective) - unwritten
         if not unwritten or exchanged >= objective.clearly_less(spent):
             return planned
-        from shardc.ir.uneven import MAX_NUMBERS, MAX_ROUNDS  # few plans say so
+        from shardc.ir.uneven import MAX_NUMBERS  # few plans say so
 
         note = "an exchange in unequal pieces is too long to be written: it would take more than "
-        note += f"{MAX_ROUNDS} rounds, or {MAX_NUMBERS} numbers; gap up to {spent / max(1, exchanged):.2f}"
+        note += f"{MAX_NUMBERS} numbers; gap up to {spent / max(1, exchanged):.2f}"
         return replace(planned, notes=(*planned.notes, note))
 
     def _is_at_bound(self, best: _Best) -> bool:
