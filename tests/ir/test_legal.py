@@ -82,9 +82,21 @@ def with_use(**changes):
 
 
 def with_group(first, last, schedule=PLAN.schedule):
-    return replace(schedule, together=(Together(first, last, How.PARTITIONER),))
+    return with_groups((first, last), schedule=schedule)
 
 
+def with_groups(*groups, schedule=PLAN.schedule):
+    return replace(schedule, together=tuple(Together(*places, How.PARTITIONER) for places in groups))
+
+
+def with_input(**changes):
+    first, *others = PLAN.program.inputs
+    return replace(PLAN.program, inputs=(replace(first, **changes), *others))
+
+
+CHAINED = shardc.plan("(A[I_X, J] · B[J, K]) · D[K, L] → C[I_X, L]", mesh="X=2,Y=2", dims="I=8,J=8,K=8,L=8")
+TURNED, ONE_INPUT = with_input(dims=("J", "I")), replace(PLAN.program, inputs=PLAN.program.inputs[:1])
+MORE = replace(PLAN.program, inputs=(*PLAN.program.inputs, replace(PLAN.program.inputs[0], name="Z")))
 LAST = len(PLAN.schedule.steps) - 1
 OUTPUT = PLAN.schedule.outputs[0]
 ALL, TO_ITSELF = Pattern.exactly(Sharding.replicated(2)), CollectivePermute(("X",), (("X",), ("Y",)))
@@ -124,6 +136,11 @@ ILLEGAL = {
     "another output": ("interface", with_block(outputs=(0,)), "has the dims"),
     "as one behind the end": ("together", with_group(0, 99), f"go on behind step {LAST}"),
     "a step as one": ("together", with_group(1, 1), "are one"),
+    "a step in two groups": ("together", with_groups((1, 2), (0, 2), schedule=GATHERS.schedule), "begin before step 3"),
+    "two products as one": ("together", with_group(0, 1, CHAINED.schedule), "one of them must be a product"),
+    "an input elsewhere": ("interface", replace(PLAN.schedule, program=with_input(pattern=ALL)), "does not lie as"),
+    "an input of other dims": ("interface", replace(PLAN.schedule, program=TURNED), "has the dims"),
+    "an input too few": ("interface", replace(PLAN.schedule, program=MORE), "2 of the schedule, 3 of the program"),
     "moves alone as one": ("together", with_group(0, 1, GATHERS.schedule), "one of them must be a product"),
 }
 PROGRAMS = {
@@ -134,10 +151,11 @@ PROGRAMS = {
     "returned twice": (replace(PLAN.program, returns=("C", "C")), "C is named twice"),
     "returned from nowhere": (replace(PLAN.program, returns=("D",)), "there is no D"),
     "an unknown array of a loop": (replace(LOOPED.program, inputs=()), "x is not known before"),
-    "a name that is not known": (replace(PLAN.program, inputs=PLAN.program.inputs[:1]), "B is neither an input"),
+    "a name that is not known": (ONE_INPUT, "B is neither an input"),
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("check", "schedule", "reason"), ILLEGAL.values(), ids=ILLEGAL)
 def test_each_check_of_a_schedule_finds_its_fault(check, schedule, reason):
     found = [str(fault) for fault in faults_of(schedule)]

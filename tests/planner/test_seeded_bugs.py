@@ -221,24 +221,35 @@ def test_the_rule_of_products_is_the_law_on_every_pair_of_shardings():
 
 
 FUNCTIONS = [
-    ("relu", (), (IJ,), IJ),
-    ("neg", (), (IJ,), IJ),
-    ("softmax", ("J",), (IJ,), IJ),
-    ("max", ("J",), (IJ,), ("I",)),
-    ("add", (), (IJ, IJ), IJ),
-    ("add", (), (IJ, ("J",)), IJ),
-    ("div", (), (IJ, ("J",)), IJ),
-    ("maximum", (), (("J",), IJ), IJ),
-    ("where", (), (IJ, ("J",), IJ), IJ),
-    ("less", (), (("I",), ("J",)), IJ),
+    ("relu", (), (IJ,), IJ, ()),
+    ("neg", (), (IJ,), IJ, ()),
+    ("softmax", ("J",), (IJ,), IJ, ()),
+    ("max", ("J",), (IJ,), ("I",), ()),
+    ("logsumexp", ("I", "J"), (IJ,), (), ()),
+    ("add", (), (IJ, IJ), IJ, ()),
+    ("add", (), (IJ, ("J",)), IJ, ()),
+    ("div", (), (IJ, ("J",)), IJ, ()),
+    ("mul", (), (IJ, ("J",)), IJ, ()),
+    ("maximum", (), (("J",), IJ), IJ, ()),
+    ("where", (), (IJ, ("J",), IJ), IJ, ()),
+    ("less", (), (("I",), ("J",)), IJ, ()),
+    ("mul", (), (IJ,), IJ, (2, None)),
+    ("div", (), (IJ,), IJ, (None, 8)),
+    ("div", (), (IJ,), IJ, (8, None)),
+    ("add", (), (IJ,), IJ, (None, 1)),
+    ("add", (), (IJ,), IJ, (0, None)),
+    ("sub", (), (IJ,), IJ, (None, 0.0)),
+    ("where", (), (IJ, IJ), IJ, (None, None, 0)),
+    ("where", (), (IJ, ("J",)), IJ, (None, 2, None)),
+    ("where", (), (("J",),), ("J",), (None, 0, 0)),
 ]
 
 
-@pytest.mark.parametrize("name, over, dims, left", FUNCTIONS)
-def test_the_rule_of_functions_is_the_law_on_all_shardings(name, over, dims, left):
+@pytest.mark.parametrize("name, over, dims, left, numbers", FUNCTIONS)
+def test_the_rule_of_functions_is_the_law_on_all_shardings(name, over, dims, left, numbers):
     for operands in itertools.product(*(list(all_shardings(XY, len(names))) for names in dims)):
-        law = function_law(name, over, dims, operands, left)
-        found = applied(name, over, dims, left, operands)
+        law = function_law(name, over, dims, operands, left, numbers)
+        found = applied(name, over, dims, left, operands, numbers)
         if isinstance(law, Sharding) and law.reduction != "sum":  # to be followed by its AllReduce
             reduced = reduced_across(name, over, dims[0], left, operands[0], XY)
             assert found is None and reduced == (Sharding(law.dims), XY.ordered(law.unreduced)), operands
