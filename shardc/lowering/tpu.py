@@ -48,7 +48,7 @@ def is_whole_tiles(share: Shape) -> bool:
 )
 def lies_turned(share: Shape) -> bool:
     """Whether a share of two dims or more is scattered with its last two dims in turn."""
-    return share[-1] < LANES and is_whole_tiles((*share[:-2], share[-1], share[-2]))
+    return share[-1] < LANES and is_whole_tiles((share[-1], share[-2]))
 
 
 @seen("0.0.42.1", "of one dim, folded into rows of 128 lanes, whole pairs of tiles are scattered")

@@ -162,11 +162,8 @@ class _Digit:
 
 def _moving(source: Layout, target: Layout) -> frozenset[str]:
     """The axes on both sides that are not where they were."""
-    pairs = [
-        (frozenset(old) - frozenset(new), frozenset(new) - frozenset(old))
-        for old, new in zip(source, target, strict=True)
-    ]
-    return frozenset[str]().union(*(old for old, _ in pairs)) & frozenset[str]().union(*(new for _, new in pairs))
+    stood = {axis: dim for dim, axes in enumerate(source) for axis in axes}
+    return frozenset(axis for dim, axes in enumerate(target) for axis in axes if stood.get(axis, dim) != dim)
 
 
 def _digits(source: Sharding, target: Layout) -> list[tuple[_Digit, ...]]:

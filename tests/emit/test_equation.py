@@ -50,6 +50,7 @@ def einsum(text):
     return lambda *arrays: shardc.einsum(text, *arrays)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TEXTS)
 def test_its_type_is_that_of_its_steps(mesh, text):
     (found,) = equations(einsum(text), *placed(text))
@@ -62,6 +63,7 @@ def test_its_type_is_that_of_its_steps(mesh, text):
     )
 
 
+@pytest.mark.instant
 def test_it_is_lowered_as_its_steps_are(mesh):
     arrays = placed(PRODUCT)
     (found,) = equations(einsum(PRODUCT), *arrays)
@@ -127,6 +129,7 @@ def test_its_gradient_is_planned_when_one_is_asked_for(mesh, monkeypatch):
     assert asked == [0]
 
 
+@pytest.mark.instant
 def test_there_is_no_forward_mode(mesh):
     arrays = placed(PRODUCT)
     with pytest.raises(TypeError, match="forward-mode"):

@@ -210,6 +210,7 @@ QUICK = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 LONG = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("case", EXAMPLES, ids=str)
 def test_reshards_once_wrong(case):
     reshards(case)
@@ -383,6 +384,7 @@ def test_a_numpy_array_inside_a_shard_map_is_there_whole():
             shards_equal(jax.jit(mapped)(jax.device_put(A, jax.P("X"))), A + np.tile(WHOLE[:8], (2, 1)))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("kinds", ["AA", "EA", "AE"])
 def test_partial_sums_over_an_auto_axis_have_no_type(kinds):
     with jax.set_mesh(jax.make_mesh((2, 4), ("X", "Y"), axis_types=tuple(KINDS[kind] for kind in kinds))):

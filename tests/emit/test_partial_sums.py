@@ -217,6 +217,7 @@ def test_the_emitted_functions_take_no_name_of_an_array(bench):
     assert ended(bench, text, TWO) == bench.EQUAL
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("kinds", [(AUTO, AUTO), (EXPLICIT, AUTO)])
 @pytest.mark.parametrize("text", ["A[I, J_X] · B[J_X, K] → C[I, K]{U_X}", "A[I, J]{U_X} · B[J, K] → C[I_X, K]"])
 def test_partial_sums_are_refused_where_jax_has_none(kinds, text):

@@ -245,6 +245,7 @@ def test_types_are_checked():
     assert "check_vma" not in plan.source()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("device", range(8))
 def test_one_wrong_shard_is_seen(device):
     """Every device's copy is compared, not only the first."""

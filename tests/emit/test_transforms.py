@@ -54,6 +54,7 @@ def test_einsum_places_numpy_arrays(mesh):
     shards_equal(shardc.einsum(TEXT, X, W), X @ W)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "code", "word"),
     [

@@ -66,6 +66,11 @@ CASES = {
     # with what a softmax leaves
     f"C[I, J] = relu(softmax_J({A}))": "",
     f"P = softmax_J({A}); C[I, J] = P ⊙ {B} + P": "10",
+    # what a softmax or a maximum is taken of: one array is counted by its passes, unless tiles are at hand
+    f"C[I, J] = softmax_J({A} + {D})": "01",
+    f"C[I, J] = softmax_J({A} + {B} + {D})": "11",
+    f"C[I, J] = softmax_J(A[I, K] · B[K, J] + {D})": "01 11w",
+    f"C[I] = max_J(A[I, K] · B[K, J] + {D})": "01 11w",
     # what waits for a sum is computed as products read it, however many
     f"{H}; n = h ⊙ rsqrt(mean_J(square(h))); C[I, L] = n · {V}; E[I, L2] = n · U[J, L2]": "11w 0w 11w 11w",
     # and of tiles it is computed as these come, in place of the product
