@@ -202,18 +202,18 @@ def _longest_round(edges: _Edges) -> tuple[int, list[int]]:
 def _matching(edges: _Edges, least: int) -> list[int] | None:
     """Of each sender a receiver of its own that is to get at least so many; None if there are none."""
     choices = [[receiver for receiver, count in receivers.items() if count >= least] for receivers in edges]
-    receiver_of, sender_of = [-1] * len(edges), [-1] * len(edges)
+    receiver_of, sender_of = dict[int, int](), dict[int, int]()
     for sender, receivers in enumerate(choices):
-        free = next((receiver for receiver in receivers if sender_of[receiver] < 0), None)
+        free = next((receiver for receiver in receivers if receiver not in sender_of), None)
         if free is not None:
             receiver_of[sender], sender_of[free] = free, sender
     for sender in range(len(edges)):
-        if receiver_of[sender] < 0 and not _augment(sender, choices, receiver_of, sender_of):
+        if sender not in receiver_of and not _augment(sender, choices, receiver_of, sender_of):
             return None
-    return receiver_of
+    return [receiver_of[sender] for sender in range(len(edges))]
 
 
-def _augment(start: int, choices: list[list[int]], receiver_of: list[int], sender_of: list[int]) -> bool:
+def _augment(start: int, choices: list[list[int]], receiver_of: dict[int, int], sender_of: dict[int, int]) -> bool:
     """A receiver for one more sender, others changing theirs along a shortest path; whether there is one."""
     came_from: dict[int, int] = {}
     queue = [start]
@@ -222,12 +222,13 @@ def _augment(start: int, choices: list[list[int]], receiver_of: list[int], sende
             if receiver in came_from:
                 continue
             came_from[receiver] = sender
-            if sender_of[receiver] >= 0:
+            if receiver in sender_of:
                 queue.append(sender_of[receiver])
                 continue
-            while receiver >= 0:
-                sender = came_from[receiver]
-                sender_of[receiver], receiver_of[sender], receiver = sender, receiver, receiver_of[sender]
+            left: int | None = receiver
+            while left is not None:
+                sender = came_from[left]
+                sender_of[left], receiver_of[sender], left = sender, left, receiver_of.get(sender)
             return True
     return False
 

@@ -37,6 +37,12 @@ def test_a_function_of_numbers_is_numpys(row):
             assert found == pytest.approx(expected, rel=1e-12, abs=1e-15, nan_ok=True), (sign, texts)
 
 
+def test_what_no_float_holds_is_infinite_of_its_sign_and_exact_on_the_way():
+    large = Literal("1e400")
+    assert number(large, {}) == np.inf and number(Folded("neg", (large,)), {}) == -np.inf
+    assert number(Folded("div", (large, Literal("1e399"))), {}) == 10
+
+
 @pytest.mark.instant
 @pytest.mark.parametrize("row", DTYPES.values(), ids=str)
 def test_a_type_is_what_jax_has_by_its_name(row):
