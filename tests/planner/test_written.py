@@ -1,5 +1,6 @@
 """What the book's own rules make of a program, which every plan is held against: its steps, its meaning, its price."""
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -9,13 +10,17 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.cost import CHIPS, LinkModel
+from shardc.ir.collectives import AllReduce, AllToAll, ReduceScatter, apply
 from shardc.ir.expressions import Pattern
+from shardc.ir.laws import product_law
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Sharding
 from shardc.planner.program.written import written_schedule
 from shardc.report.table import describe
-from shardc.rules.written import _met, goal
-from shardc.testing import loops, mixed_programs, programs, shardings
+from shardc.rules.placements import placements
+from shardc.rules.written import _met, before_product, goal, reduced, resharded
+from shardc.testing import all_shardings, loops, mixed_programs, programs, shardings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from meaning import assert_means_the_program
@@ -111,3 +116,67 @@ def test_the_table_and_the_json_say_what_it_costs():
 def test_a_dim_of_several_operands_lies_as_all_of_them_can(own, kept, met):
     assert _met(own, [set() for _ in own], kept) == met
     assert not kept or _met(own, [{"X"}, *(set() for _ in own[1:])], kept) == _met(own, [set() for _ in own], False)
+
+
+XY, XYZ = Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 2, "Y": 2, "Z": 2})
+
+
+def applied(moves, sharding, mesh):
+    for move in moves:
+        sharding = apply(move, sharding, mesh)
+    return sharding
+
+
+def is_below(shorter, longer):
+    return longer[: len(shorter)] == shorter
+
+
+def test_a_reshard_leads_to_what_is_asked_and_exchanges_where_one_exchange_is_all():
+    every = [Sharding(dims) for dims in placements(XYZ.names, 2)]
+    for before, after in itertools.product(every, repeat=2):
+        found = [*resharded(before, after)]
+        assert applied(found, before, XYZ) == after
+        exchanges = (AllToAll(own[n:], dim, 1 - dim) for dim, own in enumerate(before.dims) for n in range(len(own)))
+        one = [move for move in exchanges if apply(move, before, XYZ) == after]
+        assert not one or found == one, (before, after)
+
+
+def test_a_result_is_scattered_over_as_many_axes_as_is_wanted_next_and_the_rest_is_summed():
+    """Dim by dim: of `C[I, K]{U_XY}`, wanted as `C[I_X, K]`, X is scattered and Y summed."""
+    wishes = [*all_shardings(XYZ, 1), None]
+    for left, wish in itertools.product(all_shardings(XYZ, 1), wishes):
+        wanted = Pattern((None,)) if wish is None else Pattern.exactly(wish)
+        found, waiting = [*reduced(left, wanted, XYZ)], left.unreduced - wanted.unreduced
+        (own,), (asked,) = left.dims, wanted.dims
+        tail = asked[len(own) :] if asked and is_below(own, asked) else ()
+        most = max((n for n in range(len(tail) + 1) if waiting.issuperset(tail[:n])), default=0)
+        scattered, summed = tail[:most], XYZ.ordered(waiting.difference(tail[:most]))
+        assert found == [ReduceScatter(scattered, 0)] * bool(scattered) + [AllReduce(summed)] * bool(summed)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1)])
+def test_operands_are_gathered_and_sliced_until_their_blocks_meet_and_the_smaller_goes_first(sizes):
+    """Of every two operands, and every result wanted; a dim keeps all that both can have."""
+    dims, left = (("I", "J"), ("J", "K")), ("I", "K")
+    every = [Sharding(placed) for placed in placements(XY.names, 2)]
+    for one, other, wish in itertools.product(every, every, every):
+        wanted = Pattern.exactly(wish)
+        found = before_product(dims, left, (one, other), wanted, sizes)
+        assert isinstance(product_law(dims, found, left), Sharding)
+        (rows, mine), (theirs, columns) = (each.dims for each in found)
+        assert mine == theirs and is_below(mine, one.dims[1]) and is_below(mine, other.dims[0])
+        assert is_below(rows, one.dims[0]) and is_below(columns, other.dims[1])
+        outer = [dim for dim in (0, 1) if "X" in (one.dims[0], other.dims[1])[dim]]
+        if len(outer) == 2 and one.dims[0] == other.dims[1] == ("X",) and not one.dims[1] and not other.dims[0]:
+            asked = [dim for dim in (0, 1) if "X" in wish.dims[dim]]
+            kept = asked[0] if asked else 1 - sizes.index(min(sizes))
+            assert [bool(rows), bool(columns)] == [kept == 0, kept == 1]
+
+
+def test_a_dim_that_both_operands_and_the_result_have_is_sliced_where_the_axis_is_free():
+    dims, left = (("B", "I"), ("B", "K")), ("B", "I", "K")
+    for own, other in itertools.product(placements(XY.names, 2), repeat=2):
+        found = before_product(dims, left, (Sharding(own), Sharding(other)), Pattern.free(3), (1, 1))
+        assert isinstance(product_law(dims, found, left), Sharding)
+        if not other[0] and not {*own[0]} & {*other[1]}:
+            assert [each.dims[0] for each in found] == [own[0], own[0]]

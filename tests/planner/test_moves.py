@@ -1,0 +1,92 @@
+"""The moves that lead on from a sharding are all that are legal, each once: rule by rule, of every kind of move."""
+
+import itertools
+
+import pytest
+
+from shardc.ir.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    DirectExchange,
+    JointExchange,
+    JointGather,
+    JointScatter,
+    ReduceScatter,
+    Slice,
+    apply,
+)
+from shardc.ir.exchange import moved, pieces, tails
+from shardc.ir.masks import Mask
+from shardc.ir.mesh import Mesh
+from shardc.ir.operations import IllegalMove
+from shardc.ir.sharding import Sharding
+from shardc.rules.moves import masks, moves
+from shardc.rules.placements import placements
+
+MESHES = [Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 4, "Y": 2}), Mesh.of({"X": 2, "Y": 2, "Z": 3})]
+
+
+def shardings(mesh):
+    every = itertools.product(placements(mesh.names, 2), ("", "X", "XY"))
+    return [Sharding(dims, frozenset(axes)) for dims, axes in every if not {*axes} & {a for d in dims for a in d}]
+
+
+def is_legal(move, before, mesh):
+    try:
+        return apply(move, before, mesh) is not None
+    except IllegalMove:
+        return False
+
+
+def of_every_kind(before, mesh):
+    """All that could be asked for, legal or not; each set of axes once where their order says nothing."""
+    some = [part for count in range(1, len(mesh.names) + 1) for part in itertools.permutations(mesh.names, count)]
+    for axes in some:
+        yield from (kind(axes, dim) for kind in (AllGather, ReduceScatter) for dim in (0, 1))
+        yield from (AllToAll(axes, 0, 1), AllToAll(axes, 1, 0))
+        if list(axes) == sorted(axes):
+            yield AllReduce(axes)
+        if len(axes) == 1:
+            yield from (Slice(axes, dim) for dim in (0, 1))
+    for one, other in itertools.product(some, repeat=2):
+        if not {*one} & {*other}:
+            yield from (kind(((0, one), (1, other))) for kind in (JointGather, JointScatter))
+    for dims in placements(mesh.names, 2):
+        parts = tails(before.dims, dims, mesh)
+        axes = moved(parts, mesh)
+        yield JointExchange(axes, dims)
+        yield DirectExchange(axes, dims, pieces(parts) or 0)
+        changed = {axis for old, new in zip(before.dims, dims, strict=True) if old != new for axis in old + new}
+        if changed:
+            yield CollectivePermute(mesh.ordered(changed) if axes else (), dims)
+
+
+def as_one(move, before, mesh):
+    """Whether a move of pieces is that of one dim's axes to the end of another, which is a move of its own."""
+    if not isinstance(move, JointExchange):
+        return False
+    return any(
+        apply(AllToAll(own[n:], dim, 1 - dim), before, mesh).dims == move.dims
+        for dim, own in enumerate(before.dims)
+        for n in range(len(own))
+    )
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=str)
+def test_from_every_sharding_there_are_all_legal_moves_each_once(mesh):
+    for before in shardings(mesh):
+        found = [*moves(before, mesh, mesh.names)]
+        legal = {move for move in of_every_kind(before, mesh) if is_legal(move, before, mesh)}
+        wanted = {move for move in legal if not as_one(move, before, mesh)}
+        assert len(set(found)) == len(found) and set(found) == wanted, (before, set(found) ^ wanted)
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=str)
+def test_only_axes_of_the_pool_are_sliced_or_kept_in_one_copy(mesh):
+    for before, pool in itertools.product(shardings(mesh), ((), ("X",), ("Y",), mesh.names)):
+        every = [move for move in moves(before, mesh, mesh.names) if not isinstance(move, Slice)]
+        sliced = {Slice((axis,), dim) for axis in pool for dim in (0, 1) if axis not in before.used}
+        assert {*moves(before, mesh, pool)} == {*every, *sliced}
+        assert {*masks(before, pool)} == {Mask((axis,)) for axis in pool if axis not in before.used}
