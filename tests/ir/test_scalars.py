@@ -43,6 +43,17 @@ def test_what_no_float_holds_is_infinite_of_its_sign_and_exact_on_the_way():
     assert number(Folded("div", (large, Literal("1e399"))), {}) == 10
 
 
+def test_fractions_are_exact_up_to_4096_bits_and_floats_of_more():
+    """Two to the 4095th has as many; divided by itself it is 1, and what no float holds is not a number."""
+    half = Literal("2")
+    for _ in range(11):
+        half = Folded("square", (half,))  # two to the 2048th
+    large, most = Folded("square", (half,)), Folded("mul", (half, Folded("div", (half, Literal("2")))))
+    assert number(Folded("div", (most, most)), {}) == number(Folded("div", (half, half)), {}) == 1
+    with pytest.raises(ShardcError, match="not a number"):
+        number(Folded("div", (large, large)), {})
+
+
 @pytest.mark.instant
 @pytest.mark.parametrize("row", DTYPES.values(), ids=str)
 def test_a_type_is_what_jax_has_by_its_name(row):

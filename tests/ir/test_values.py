@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+from dataclasses import replace
 from typing import get_args
 
 import jax.numpy as jnp
@@ -14,8 +15,10 @@ from shardc.ir.laws import product_law
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Facts
+from shardc.ir.plan import How, StepCost, Together
 from shardc.ir.program import nested, same_array
 from shardc.ir.sharding import Sharding
+from shardc.ir.sizes import not_divisible
 from shardc.rules.placements import placements
 
 TEXT = """mesh X=2
@@ -116,3 +119,33 @@ def test_a_local_product_is_of_operands_that_lie_alike_with_each_axis_on_one_dim
         found = product_law(("IJ", "JK"), (Sharding(one), Sharding(other)), "IK")
         assert isinstance(found, str) == (one[1] != other[0] or len(set(axes)) < len(axes)), (one, other)
         assert isinstance(found, str) or found == Sharding((one[0], other[1]), frozenset(one[1]))
+
+
+def test_a_step_that_costs_nothing_says_so_and_products_alone_wait_for_memory():
+    none = StepCost()
+    assert (none.wire_bytes, none.flops, none.time_s, none.formula, none.as_written) == (0, 0, 0.0, "0", None)
+    plan = shardc.plan("S[I, K] = relu(A[I_X, J] · B[J, K])", mesh="X=2", dims={"I": 8, "J": 8, "K": 8}, chip="v5e")
+    waits = {step.name for step in plan.schedule.steps if step.cost.by_memory}
+    assert waits == {"Einsum"} and len(plan.schedule.steps) == 3
+
+
+def test_the_same_steps_each_by_itself_are_neither_done_as_one_nor_left_to_xla():
+    schedule = shardc.plan("A[I, J_X] · B[J, K] → C[I, K]", mesh="X=2", dims={"I": 8, "J": 8, "K": 8}).schedule
+    groups = (Together(0, 1, How.PARTITIONER),)
+    for changed in ({"together": groups}, {"by_xla": True}, {"together": groups, "by_xla": True}):
+        assert replace(schedule, **changed).blocking == schedule
+    assert schedule.blocking is schedule
+
+
+@pytest.mark.parametrize(
+    ("axes", "said", "parts", "next_"),
+    [
+        (("X",), "mesh axis `X` = 2", 2, 26),
+        (("X", "Y"), "mesh axes `X` = 2, `Y` = 3 (6 together)", 6, 30),
+        (("X", "Y", "Z"), "mesh axes `X` = 2, `Y` = 3, `Z` = 4 (24 together)", 24, 48),
+    ],
+)
+def test_what_does_not_divide_a_dim_is_told_axis_by_axis_and_together(axes, said, parts, next_):
+    found = not_divisible("I", 25, axes, Mesh.of({"X": 2, "Y": 3, "Z": 4}), None)
+    assert str(found).splitlines()[0] == f"error[SHC204]: dim `I` = 25 is not divisible by {said}"
+    assert f"25 mod {parts} = 1" in str(found) and f"make I {next_}," in str(found)
