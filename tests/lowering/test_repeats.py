@@ -142,6 +142,47 @@ WAITING = [
 ]
 
 
+@pytest.mark.parametrize("lines, wait", WAITING)
+def test_it_waits_for_the_first_value_that_may_be_equal_where_its_own_has_to_be(
+    lines: list[str], wait: str | None
+) -> None:
+    schedule = shardc.plan("; ".join(lines), mesh={"X": 2, "Y": 4}, dims={"I": 8, "J": 8, "K": 8}).schedule
+    ((_, value),) = lower(schedule).again
+    assert (None if value is None else schedule.values[value].name) == wait
+
+
+REPEATING = [
+    AGAIN,
+    *COLLECTIVES,
+    *("; ".join(lines) for lines, _ in WAITING),
+    twice("AllGather_X(A[I_X, J])", "A[I, J]") + "; A = AllGather_X(A[I_X, J]); D = C + A",
+    "T[I_X, J] = relu(A[I_X, J]); S = T + A; U = again(T); R = U ⊙ S; return R, T",
+    "T[I_X, J] = A[I_X, K] · B[K, J]; S = relu(T); V[I_X] = sum_J(S); U = again(A); W[I_X, K] = U ⊙ V + U; return W, S",
+]
+
+
+@pytest.mark.parametrize("text", REPEATING, ids=range(len(REPEATING)))
+def test_a_repeat_may_wait_for_what_is_made_after_the_first_was_used_and_is_held_till_then(text: str) -> None:
+    """By the definition, of each step that does once more what an earlier one did, and of each `again`."""
+    sizes = dict.fromkeys("BDFIJK", 16)
+    block = shardc.plan(text, mesh={"X": 2, "Y": 2, "Z": 2}, dims=sizes, idle="keep").schedule.block
+    found, done = repeats(block), dict[object, int]()
+    for place, step in enumerate(block.steps):
+        made, later = block.values[step.results[0]], block.steps[place:]
+        held = {value for each in later for value in each.operands}
+        key = step.op, step.operands, made.dims, made.sharding
+        if step.name == "again":
+            made_last = [value for each in reversed(block.steps[:place]) for value in each.results]
+            assert [*found.pop(place)] == [value for value in made_last if value in held - {*block.outputs}]
+        elif key in done:
+            first = block.steps[done[key]].result
+            used = [n for n in range(done[key] + 1, place) if first in block.steps[n].operands]
+            since = [value for n in range(max(used, default=place), place) for value in block.steps[n].results]
+            assert [*found.pop(place)] == [value for value in since if value in held | {*block.outputs}]
+        done[key] = place
+    assert not found
+
+
 @pytest.mark.devices
 @pytest.mark.parametrize("lines, wait", WAITING)
 def test_what_is_waited_for_leaves_a_result_equal_where_it_has_to_be(lines: list[str], wait: str | None) -> None:
