@@ -173,3 +173,57 @@ def test_what_is_computed_as_it_is_read_by_hand(text, dims, held):
 def test_what_is_computed_as_it_is_read_is_compiled_so(text, dims, held):
     found = shardc.plan(text, mesh=TWO, dims=dims, topology="v5p:2x2x2").verify()
     assert held <= found.compiled_memory.temporary_bytes <= held + 2**19
+
+
+PRODUCT, V, W = "x[I, J] = A[I, K] · B[K, J]", "V[J, L]", "W[J, M]"
+# Of each program the values that lie nowhere, and the results of the loops that compute a product: as the module says
+# it, a loop by what reads it; products, collectives and outputs from memory; one product to a loop; what two products
+# read computed in both, if it is little work and little to read.
+FUSED = {
+    f"{PRODUCT}; y = gelu(x); z = y ⊙ x; s[I] = sum_J(z); return s": ("x y z", "s"),
+    f"{PRODUCT}; m[I] = max_J(x); z = x - m; s[I] = sum_J(z); return s": ("z", "x"),
+    f"{PRODUCT}; m[I] = max_J(x); return m": ("x", "m"),
+    f"{PRODUCT}; p = softmax_J(x); o[I, L] = p · {V}; return o": ("p", "x o"),
+    f"{PRODUCT}; p = softmax_J(x); return p": ("", "x"),
+    f"{PRODUCT}; p = softmax_J(x); q = relu(p); return q": ("p", "x"),
+    f"{PRODUCT}; p = logsumexp_J(x); return p": ("", "x"),
+    f"{PRODUCT}; y = relu(x); o[I, L] = y · {V}; return o": ("x", "y o"),
+    f"{PRODUCT}; y = relu(x); o[I, L] = y · {V}; return o, x": ("", "x o"),
+    f"{PRODUCT}; y = relu(x); o[I, L] = y · {V}; return o, y": ("x", "y o"),
+    f"{PRODUCT}; y = relu(x); o[I, L] = y · {V}; u[I, M] = y · {W}; return o, u": ("x", "y o u"),
+    f"y = relu(A[I, J]); o[I, L] = y · {V}; u[I, M] = y · {W}; return o, u": ("y", "o u"),
+    f"y = relu(A[I, J]); z = y + D[I, J]; o[I, L] = z · {V}; u[I, M] = z · {W}; return o, u": ("y z", "o u"),
+    f"y = A[I, J] + D[I, J]; z = y + E[I, J]; w = z + F[I, J]; o[I, L] = w · {V}; u[I, M] = w · {W}; return o, u": (
+        "y z",
+        "o u",
+    ),
+    "y = relu(A[I, J]); z = abs(y); w = y ⊙ z; return w": ("y z", ""),
+    "y = relu(A[I, J]); s[I] = sum_J(y); t[J] = sum_I(y); return s, t": ("", ""),
+    "y = relu(A[I, J]); s[I] = sum_J(y); z = y ⊙ s; return z": ("", ""),
+    "y = relu(A[I, J]); z = y ⊙ D[I, J]; w = y + D; return z, w": ("", ""),
+    f"{PRODUCT}; u[I, J] = C[I, K] · E[K, J]; y = x + u; return y": ("u", "x y"),
+    f"{PRODUCT}; u[I, J] = C[I, K] · E[K, J]; y = x + u; z = relu(y); return z": ("u y", "x z"),
+    "m = where(index_I >= index_J, 1, 0); y = m ⊙ A[I, J]; z = m + B[I, J]; s = sum_J(y); t = sum_J(z); return s, t": (
+        "m_2 m_3 m_1 m y z",
+        "",
+    ),
+    "m[I] = index_I ⊙ 2; o[I, J] = m ⊙ A[I, J]; return o, m": ("m_1", ""),
+    "y = relu(A[I, J]); u = again(y); z = u ⊙ y; s[I] = sum_J(z); return s": ("u z", ""),
+    "u = again(A[I, J]); z = relu(u); s[I] = sum_J(z); return s, u": ("z", ""),
+    f"{PRODUCT}; y = relu(x); z[I_X, J] = y; return z": ("y", "x"),
+    f"{PRODUCT}; y[I_X, J] = x; z = relu(y); return z": ("x", "z"),
+    "y = relu(A[I, J]); z[I_X, J] = y; w = -z; return w": ("y", ""),
+    "y = relu(A[I_X, J]); z[I, J] = y; w = -z; return w": ("", ""),
+    f"t[I, J] = A[I] · B[J]; o[I, L] = t · {V}; return o": ("t", "o"),
+    f"y[I] = relu(A[I]); z[I, J] = y ⊙ B[I, J]; o[I, L] = z · {V}; u[I, M] = z · {W}; return o, u": ("y z", "o u"),
+    f"y = gelu(A[I, J]); z = gelu(y); o[I, L] = z · {V}; u[I, M] = z · {W}; return o, u": ("y", "o u"),
+}
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("text", FUSED)
+def test_a_value_lies_nowhere_if_one_loop_reads_it_or_products_alone(text):
+    schedule = shardc.plan(text, mesh="X=2", dims=dict.fromkeys("IJKLM", 256), idle="keep").schedule
+    found = fused(schedule.block, schedule.steps, again=12)
+    names = [" ".join(schedule.values[n].name for n in sorted(some)) for some in (found.inside, found.products)]
+    assert tuple(names) == FUSED[text]
