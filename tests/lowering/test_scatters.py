@@ -163,6 +163,20 @@ def test_dims_of_one_element_change_no_form(share, ones, dtype, data):
     assert found.left_out == (() if found.along is Along.EXCHANGED else left_out)
 
 
+@pytest.mark.parametrize("ones", [(0,), (1,), (2,), (0, 1), (0, 2), (0, 3), (1, 2), (0, 1, 2)])
+def test_without_dims_of_one_element_it_is_along_the_same_dim(ones):
+    """Of whole tiles along either dim: `[1, 1024, 1, 1024]` along its second as `[1024, 1024]` along the first."""
+    over, sizes = target("X=4,Y=4", "v5e:4x4"), [1024, 1024]
+    for dim in (0, 1):
+        local, names = list(sizes), [0, 1]
+        for at in ones:
+            local.insert(at, 1)
+            names.insert(at, None)
+        found = only(((names.index(dim), ("X",)),), tuple(local), "bf16", over)
+        assert found.left_out == tuple(place for place, name in enumerate(names) if name is None)
+        assert found.without_ones == only(((dim, ("X",)),), tuple(sizes), "bf16", over)
+
+
 @pytest.mark.parametrize(
     ("share", "wanted"),
     [((4096, 64), Along.TURNED_APART), ((4096, 32), Along.TURNED_APART), ((4096, 48), Along.TURNED)],
