@@ -174,8 +174,8 @@ def _suffixes(axes: Axes) -> Iterator[Axes]:
 
 
 def _subsets(axes: Axes) -> Iterator[Axes]:
-    for length in range(1, len(axes) + 1):
-        yield from combinations(axes, length)
+    for others in range(len(axes)):
+        yield from combinations(axes, 1 + others)
 
 
 @lru_cache(maxsize=4096)

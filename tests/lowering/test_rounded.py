@@ -3,6 +3,8 @@
 import pytest
 
 import shardc
+from shardc.ir.expressions import Product, parts_of
+from shardc.lowering.read import read_of
 from shardc.lowering.rounded import as_kept, kept, rounded
 
 MESH, SIZES = {"X": 2, "Y": 4}, {"I": 65536, "J": 512, "K": 1024, "L": 4}
@@ -31,6 +33,8 @@ def names(block, numbers):
         ("D[J, K] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · D; return C, D", set()),  # an output
         ("D[J, K] = B[J_XY, K]; for L { C[L, I_XY, K] = A[L, I_XY, J] · D }", {"D[J, K]"}),  # the same in each trip
         ("D[J, K] = B[J_XY, K]; for L { C[L, I_XY, K] = A[L, I_XY, J] · D; x = x[J, K] + D }", set()),
+        # What is carried, though products alone read it: it has one type from trip to trip.
+        ("x[J, K] = B[J_XY, K]; for L { C[L, I_XY, K] = A[L, I_XY, J] · x; x = F[L, J, K] }; return C", set()),
         # What a loop stacks, and another reads by rows, whatever else is read of a row in the first.
         (f"for L {{ D[L, J, K] = B[L, J_XY, K]; R[L, J] = sum_K(D ⊙ D) }}; {BY_ROWS}", {"D[L, J, K]"}),
         (f"for L {{ D[L, J, K] = B[L, J_XY, K] }}; {BY_ROWS}; E[L, J, K] = D + D", set()),
@@ -63,6 +67,49 @@ FUNCTIONS = {
 def test_what_leaves_the_numbers_that_it_is_given_rounds_where_they_are_made(text, is_rounded):
     block = block_of(f"D[J, K] = B[J_XY, K]; E = {text}; C[I_XY, K] = A[I_XY, J] · E")
     assert ("D[J, K]" in names(block, kept(block))) == is_rounded
+
+
+BY_THE_TEXT = {  # the arrays that products read, directly or by what leaves their numbers, whoever else does
+    "C[I, K] = A[I, J] · B[J, K]": "A B",
+    "T = relu(A[I, J]); C[I, K] = T · B[J, K]": "A B T",
+    "T = -A[I, J]; C[I, K] = T · B[J, K]": "B T",
+    "T = relu(A[I, J]); C[I, K] = T · B[J, K]; return C, T": "B T",
+    "T = relu(A[I, J]); C[I, K] = T · B[J, K]; D[I, J] = -T": "B T",
+    "C[I, L] = (A[I, J] · B[J, K]) · D[K, L]": "A B D",
+    "T[I, K] = A[I, J] · B[J, K]; C[I, L] = relu(T) · D[K, L]": "A B D T",
+    "C[I, J] = A[I, J] ⊙ B[I, J]": "",
+    "C[I, J] = A[I] · B[J]": "",
+    "C[I] = sum_J(A[I, J] ⊙ B[I, J])": "",
+    "T = sum_J(A[I, J]); C[K] = T · B[I, K]": "",
+    "T[J, I] = A[I, J]; C[I, K] = T · B[J, K]": "A B T",
+    "C[I, K] = AllGather_X(A[I_X, J]) · B[J, K]": "A B",
+    "C[I, K] = AllReduce_X(A[I, J]{U_X}) · B[J, K]": "B",
+    "P = softmax_J(A[I, J]); C[I, K] = P · B[J, K]": "",
+    "C[I, K] = softmax_J(A[I, J]) · B[J, K]": "",
+    "C[I, K] = relu(softmax_J(A[I, J])) · B[J, K]": "B",
+    "T = bf16(A[I, J]); C: f32[I, J] = exp(f32(T))": "A",
+    "T = f16(A[I, J]); C: f32[I, J] = exp(f32(T))": "",
+    "T = where(A[I, J] > 0, B[I, J], 0); C[I, K] = T · D[J, K]": "B D T",
+    "for L { C[L, I, K] = A[L, I, J] · B[J, K] }": "A B",
+    "for L { x = x[J, K] + B[J, K]; C[L, I, K] = A[L, I, J] · x }": "A x",
+}
+
+
+@pytest.mark.parametrize("text", BY_THE_TEXT)
+def test_a_search_goes_by_what_the_text_says_that_products_read(text):
+    program = shardc.parse(text, mesh=MESH, dims=SIZES, dtype="f32")
+    assert " ".join(sorted(read_of(program).by_products)) == BY_THE_TEXT[text]
+
+
+def test_of_a_chain_what_products_alone_read_is_rounded_on_the_way():
+    rounded_ = {}
+    for text in ("C[I, L] = (A[I, J] · B[J, K]) · D[K, L]", "C[I, L] = -(A[I, J] · B[J, K]) · D[K, L]"):
+        program = shardc.parse(text, mesh=MESH, dims=SIZES, dtype="f32")
+        (whole, *_) = parts = [*parts_of(program.statements[0].expr)]
+        inner = next(part for part in parts[1:] if isinstance(part, Product))
+        assert not read_of(program).is_rounded(whole)
+        rounded_[text] = read_of(program).is_rounded(inner)
+    assert [*rounded_.values()] == [True, False]
 
 
 @pytest.mark.tpu

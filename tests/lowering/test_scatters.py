@@ -229,3 +229,24 @@ def test_whether_a_form_depends_on_the_share_is_known_before(slice_, shape, dtyp
         (plain,) = scatterings(parts, None, within)
         assert within.sides is None or found.along in (Along.PLAIN, Along.APART)
         assert (found.rounds, found.is_exchanged, found.left_out) == (plain.rounds, plain.is_exchanged, ())
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "depends"),
+    [
+        ((4096, 8192), "bf16", False),  # by 16 devices 256 × 512 at least, whole pairs of tiles
+        ((16384, 4096), "f32", False),
+        ((256, 4096), "bf16", False),
+        ((128, 4096), "bf16", True),  # half of a pair
+        ((4096, 2048), "bf16", True),
+        ((4096, 4096 + 8), "bf16", True),  # not a share for each
+        ((32, 4096, 4096), "bf16", False),
+        ((16, 4096, 4096), "bf16", True),  # of one element
+        ((32, 32, 4096, 4096), "bf16", True),  # along a dim between others
+        ((65536,), "bf16", True),
+        ((4096, 8192), "int32", True),
+    ],
+)
+def test_a_form_depends_on_the_share_unless_all_are_large_whole_tiles(shape, dtype, depends):
+    assert depends_on_share(shape, DTYPES[dtype], target(*PLANE)) == depends
+    assert not depends_on_share(shape, DTYPES[dtype], target("X=4,Y=4"))
