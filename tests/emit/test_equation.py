@@ -51,6 +51,15 @@ def einsum(text):
 
 
 @pytest.mark.instant
+def test_a_shape_is_planned_for_and_no_array(mesh):
+    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (A, B)]
+    assert shardc.einsum.plan(PRODUCT, *shapes).steps == shardc.einsum.plan(PRODUCT, A, B).steps
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.einsum(PRODUCT, *shapes)
+    assert caught.value.code == "SHC001" and "array 1" in str(caught.value)
+
+
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TEXTS)
 def test_its_type_is_that_of_its_steps(mesh, text):
     (found,) = equations(einsum(text), *placed(text))

@@ -68,3 +68,22 @@ def test_what_is_left_piece_by_piece_takes_no_name_of_what_is_still_read(how):
     assert found
     for each in found:
         assert prove(each, source(each, "v5e")).holds
+
+
+FINER = {  # programs that are planned on a finer mesh, with so many arguments and results
+    "G[I_X, K] = A[I_X, J] · A[K_X, J]": (1, 1),
+    "A[I_X, J] · B[J, K_X] → C[I_X, K]": (2, 1),
+    "C[I_X, K] = A[I_X, J] · B[J, K_X]; D[I_X, K] = C ⊙ C + E[K_X]; return C, D": (3, 2),
+}
+
+
+@pytest.mark.parametrize("text", FINER)
+def test_a_program_on_a_finer_mesh_takes_one_array_or_several_and_leaves_as_many(text):
+    sizes, (given_, left) = {"I": 16, "J": 32, "K": 16}, FINER[text]
+    schedule = shardc.plan(text, mesh="X=8", dims=sizes, objective="bytes").schedule
+    assert schedule.by is not None
+    written = source(schedule, "v5e")
+    assert prove(schedule, written).holds
+    functions = {node.name: node for node in ast.parse(written).body if isinstance(node, ast.FunctionDef)}
+    assert len(functions["program"].args.args) == len(functions["refined"].args.args) == given_
+    assert written.count("out_specs=P(") == (left == 1)
