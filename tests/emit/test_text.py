@@ -9,6 +9,7 @@ from hypothesis import given, settings
 import shardc
 from shardc.emit import source
 from shardc.emit.allowed import ALIKE, MAPPED, PARTED, TABLES, TAKEN
+from shardc.emit.steps.local import letters
 from shardc.emit.steps.variables import taken_names
 from shardc.emit.text.source import lay_out_return
 from shardc.ir.plan import How
@@ -87,3 +88,29 @@ def test_a_program_on_a_finer_mesh_takes_one_array_or_several_and_leaves_as_many
     functions = {node.name: node for node in ast.parse(written).body if isinstance(node, ast.FunctionDef)}
     assert len(functions["program"].args.args) == len(functions["refined"].args.args) == given_
     assert written.count("out_specs=P(") == (left == 1)
+
+
+def test_what_is_left_to_xla_as_a_whole_names_no_collective():
+    """Nor has it steps of its own, whether groups of these were to be done as one or not."""
+    text = "C[I_X, K_Y] = A[I_X, J_Y] · B[J_X, K_Y]"
+    schedule = shardc.plan(text, mesh="X=2,Y=2", dims=dict.fromkeys("IJK", 64), idle="keep").schedule
+    groups = [(group,) for _, group in candidates(schedule) if group.how is How.PARTITIONER]
+    for together in ((), groups[0]):
+        written = source(replace(schedule, by_xla=True, together=together), "v5e")
+        assert "shard_map" not in written and "jax.lax.all" not in written and "auto_axes" in written
+        assert prove(replace(schedule, by_xla=True, together=together), written).holds
+    assert "shard_map" in source(schedule, "v5e") and "auto_axes" not in source(schedule, "v5e")
+
+
+@pytest.mark.parametrize("count", [1, 26, 27, 52])
+def test_as_many_dims_meet_in_a_product_as_there_are_letters(count):
+    dims = tuple(f"D{number}" for number in range(count))
+    found = letters(dims)
+    assert tuple(found) == dims and len({*found.values()}) == count
+    assert all(letter.isalpha() and len(letter) == 1 for letter in found.values())
+
+
+def test_more_dims_than_letters_are_refused():
+    with pytest.raises(shardc.ShardcError) as caught:
+        letters(tuple(f"D{number}" for number in range(53)))
+    assert caught.value.code == "SHC402" and "53 dims" in str(caught.value)

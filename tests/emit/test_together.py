@@ -202,6 +202,7 @@ def test_what_does_not_divide_is_in_no_chunks():
     assert not done_as(How.CHUNKS, *CHUNKS[0], size=12)[1]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text, size", EVERY_RING)
 def test_rings_are_proved_and_written_as_ruff_leaves_them(text, size, tmp_path):
     options = {"mesh": {"X": size}, "dims": dict.fromkeys("IJK", 4096 * size), "idle": "keep", "chip": "v5e"}

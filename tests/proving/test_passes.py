@@ -105,6 +105,7 @@ def wrong(text, unsized, schedule, chip, most=99):
 LONG = ("in parts, folded", "folded")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.exhaustive if name in LONG else ()) for name in CASES]
 )
