@@ -21,7 +21,7 @@ from shardc.emit.steps.calls import Body, with_names
 from shardc.emit.steps.products import product
 from shardc.emit.steps.variables import taken_names, variables
 from shardc.emit.steps.whole import whole_body
-from shardc.ir.plan import Einsum, How, Schedule, operands_of
+from shardc.ir.plan import Einsum, How, Schedule, ValueNumber, operands_of
 from shardc.ir.sharding import spell_axes
 from shardc.lowering.lower import lower
 from shardc.lowering.together import Segment, segments
@@ -96,16 +96,15 @@ def _on_whole_arrays(segment: Segment, names: tuple[str, ...]) -> Iterator[Line]
         if not isinstance(step.op, Einsum):
             holds[step.result] = operands[0]
             continue
-        left = _moved(schedule, place)
+        left = _moved(schedule, step.result)
         holds[step.result] = Name(names[left])
         arrays, result = operands_of(step, schedule.values), schedule.values[left]
         yield Line(names[left], product(arrays, operands, result), str(result), segment.first + place)
 
 
-def _moved(schedule: Schedule, place: int) -> int:
-    """The value that the moves after a step leave of its result."""
-    value = schedule.steps[place].result
-    for step in schedule.steps[place + 1 :]:
+def _moved(schedule: Schedule, value: ValueNumber) -> ValueNumber:
+    """The value that the moves after a product leave of its result."""
+    for step in schedule.steps:
         if step.operands == (value,) and not isinstance(step.op, Einsum):
             value = step.result
     return value

@@ -160,13 +160,12 @@ def _devices(axes: Axes, groups: Sequence[tuple[Axes, int]], mesh: Mesh) -> Call
         order = [axis for above, _ in halves for axis in above or ()] + [axis for _, below in halves for axis in below]
         return _in_order(axes, order, mesh)
     found = _in_order(axes, [axis for some, _ in groups for axis in some], mesh)
-    sizes = [(mesh.product(some) // count, count) for some, count in groups if some]
-    places = [*range(0, 2 * len(sizes), 2), *range(1, 2 * len(sizes), 2)]
-    kept = [place for place in places if sizes[place // 2][place % 2] > 1]
+    sizes = [size for some, count in groups if some for size in (mesh.product(some) // count, count)]
+    places = range(len(sizes))
+    kept = [place for place in (*places[::2], *places[1::2]) if sizes[place] > 1]
     if kept == sorted(kept):
         return found
-    shape = [size for pair in sizes for size in pair if size > 1]
-    found = method(found, "reshape", *map(Const, shape))
+    found = method(found, "reshape", *(Const(size) for size in sizes if size > 1))
     return method(found, "transpose", *(Const(sorted(kept).index(place)) for place in kept))
 
 
