@@ -14,7 +14,7 @@ from shardc.ir.plan import Block, Schedule, Step, StepCost
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.proving import prove
-from shardc.rules.moves import moves
+from shardc.rules.moves import exchange, moves
 from shardc.rules.placements import placements
 
 F32, DIMS = DTYPES["f32"], ("I", "J", "K")
@@ -64,6 +64,23 @@ def test_pieces_that_change_devices_in_turns_or_at_once_are_proved(sizes, rank, 
     every = [(move, before) for before in lying(mesh, rank) for move in moves(before, mesh, mesh.names)]
     proved([pair for pair in every if isinstance(pair[0], DirectExchange)], mesh, rank, topology, 20)
     proved([pair for pair in every if isinstance(pair[0], JointExchange)], mesh, rank, topology, 10)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["X", "Y", "VW"], ["V", "W", "XY"]),  # halves of two dims are joined, and the third is cut in four
+        (["V", "W", "XY"], ["X", "Y", "VW"]),
+        (["X", "VY", "W"], ["V", "WX", "Y"]),
+        (["VX", "Y", "W"], ["W", "V", "YX"]),
+    ],
+    ids=str,
+)
+def test_groups_that_end_within_axes_of_several_dims_are_proved(before, after):
+    mesh, given, left = Mesh.of({"V": 2, "W": 2, "X": 4, "Y": 4}), Sharding.of(before), Sharding.of(after)
+    move = exchange(given.dims, left.dims, mesh)
+    assert move is not None and not move.facts.is_named
+    proved([(move, given)], mesh, 3, None)
 
 
 @pytest.mark.parametrize("sizes", [(2, 3), (4, 6), (3, 4, 2)], ids=str)
