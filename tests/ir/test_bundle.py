@@ -1,10 +1,16 @@
 """A mesh seen as a coarser one: the first of the axes that move as one stands for all of them."""
 
+import itertools
+from typing import get_args
+
 import pytest
 
 from shardc.ir.bundle import Bundle
+from shardc.ir.collectives import Move, UnevenExchange, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
+from shardc.rules.moves import masks, moves
+from shardc.rules.placements import placements
 
 MESH = Mesh((("X", 2), ("S", 2), ("T", 4), ("V", 3)))
 
@@ -25,3 +31,20 @@ def test_the_first_stands_for_all(axes):
 @pytest.mark.parametrize("dim", [("S", "X", "T"), ("T", "S"), ("T",)])
 def test_axes_that_do_not_stand_together_are_not_one(dim):
     assert Bundle(MESH, ("S", "T")).coarsened(Sharding((dim,))) is None
+
+
+def test_a_move_of_the_coarse_mesh_is_the_same_move_on_the_mesh_itself():
+    """Of every kind, from every sharding over three axes of which one stands for two."""
+    bundle = Bundle(Mesh((("X", 2), ("S", 2), ("T", 2), ("Y", 4))), ("S", "T"))
+    coarse, kinds = bundle.coarse, set()
+    for dims, axes in itertools.product(placements(coarse.names, 2), ("", "S", "XS")):
+        if {*axes} & {axis for own in dims for axis in own}:
+            continue
+        before = Sharding(dims, frozenset(axes))
+        for move in (*moves(before, coarse, coarse.names), *masks(before, coarse.names)):
+            fine = bundle.move(move)
+            left = apply(fine, bundle.refined(before), bundle.mesh)
+            assert type(fine) is type(move) and left == bundle.refined(apply(move, before, coarse))
+            assert fine.wire_bytes(bundle.refined(before), bundle.mesh, 960) == move.wire_bytes(before, coarse, 960)
+            kinds.add(type(move))
+    assert kinds == {*get_args(Move)} - {UnevenExchange}

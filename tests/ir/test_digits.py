@@ -42,6 +42,13 @@ def test_digits_are_those_of_a_dim_where_each_device_holds_the_same_in_the_same_
         assert (reshape_law(whole, split, ((upper,),), MESH) is None) == same, (str(whole), str(split), split.shape)
 
 
+def test_digits_are_partial_sums_over_the_same_axes():
+    whole = Array("A", ("I",), (8,), Sharding.of(["X"], "Y"), DTYPES["f32"])
+    for unreduced, is_same in (("Y", True), ("", False)):
+        split = Array("A", ("I0", "I1"), (2, 4), Sharding.of(["X", ""], unreduced), DTYPES["f32"])
+        assert (reshape_law(whole, split, ((2,),), MESH) is None) == is_same
+
+
 @pytest.mark.parametrize("taken", ["I0", "I1", "I2", "I3", "I", "J0", "Id1"])
 def test_digits_have_the_names_of_their_dim_unless_one_of_these_is_taken(taken):
     """`Id1` is, if they were to be called so."""

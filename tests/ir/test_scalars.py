@@ -19,7 +19,7 @@ OF_NUMBERS = [
     for row in FUNCTIONS.values()
     if not row.over_dims and row.gives is not Gives.BOOL and row.name not in ("where", "cast", "widen", "again")
 ]
-VALUES = ["0", "1", "2", "0.25", "3", "0.7", "100", "1e-3", "4", "inf"]
+VALUES = ["0", "1", "2", "0.25", "3", "0.7", "100", "1000", "1e-3", "4", "inf"]
 
 
 @pytest.mark.parametrize("row", OF_NUMBERS, ids=lambda row: row.name)

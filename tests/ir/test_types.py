@@ -1,9 +1,12 @@
-"""What the table of element types says, held against what NumPy says of the same types."""
+"""What the table of element types says, held against what NumPy and JAX say of the same types."""
 
+import itertools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardc.ir.dtypes import DTYPES, Kind
+from shardc.ir.dtypes import DTYPES, Kind, promoted
 
 
 def test_a_type_is_as_wide_as_numpys_of_its_name():
@@ -23,3 +26,17 @@ def test_a_float_rounds_by_half_of_numpys_eps_and_begins_at_its_lowest():
         known = jnp.finfo(row.jax) if row.name != "f64" else np.finfo(np.float64)
         assert row.unit == float(known.eps) / 2, row
         assert row.lowest == (0.0 if row.moves else float(known.min)), row
+
+
+def in_jax(left, right):
+    with jax.enable_x64():
+        try:
+            return jnp.promote_types(left.jax, right.jax).name
+        except (TypeError, ValueError):  # "no available implicit dtype promotion path"
+            return None
+
+
+def test_two_types_have_together_what_jax_gives_them():
+    for left, right in itertools.product(DTYPES.values(), repeat=2):
+        found = promoted(left, right)
+        assert (found and found.jax) == in_jax(left, right), (left, right)

@@ -229,6 +229,7 @@ FUNCTIONS = [
     ("add", (), (IJ, IJ), IJ, ()),
     ("add", (), (IJ, ("J",)), IJ, ()),
     ("div", (), (IJ, ("J",)), IJ, ()),
+    ("div", (), (("I",), ("J",)), IJ, ()),
     ("mul", (), (IJ, ("J",)), IJ, ()),
     ("maximum", (), (("J",), IJ), IJ, ()),
     ("where", (), (IJ, ("J",), IJ), IJ, ()),
