@@ -124,6 +124,8 @@ def test_a_local_product_is_of_operands_that_lie_alike_with_each_axis_on_one_dim
 def test_a_step_that_costs_nothing_says_so_and_products_alone_wait_for_memory():
     none = StepCost()
     assert (none.wire_bytes, none.flops, none.time_s, none.formula, none.as_written) == (0, 0, 0.0, "0", None)
+    # How it is spelled, and what it was by the text alone, are no part of what it is.
+    assert replace(none, spelled=lambda: "J/C", as_written=StepCost(wire_bytes=1)) == none != StepCost(wire_bytes=1)
     plan = shardc.plan("S[I, K] = relu(A[I_X, J] · B[J, K])", mesh="X=2", dims={"I": 8, "J": 8, "K": 8}, chip="v5e")
     waits = {step.name for step in plan.schedule.steps if step.cost.by_memory}
     assert waits == {"Einsum"} and len(plan.schedule.steps) == 3
