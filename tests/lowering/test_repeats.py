@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,12 @@ from hypothesis import example, given, settings
 import shardc
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import How, Together
+from shardc.lowering.chunks import chunks_of
 from shardc.lowering.lower import lower
+from shardc.lowering.meeting import meeting_of
 from shardc.lowering.repeats import repeats
+from shardc.lowering.rings import ring_of
 from shardc.simulate import reference, sample_inputs
 from shardc.testing import Case, programs
 
@@ -87,6 +92,30 @@ def test_a_price_is_of_each(times: int) -> None:
 def test_what_nobody_reads_is_not_done() -> None:
     plan = shardc.plan("A[I] = AllGather(A[I_X]); A[I] = AllGather(A[I_X]); relu(A) → B[I]; return B", mesh={"X": 2})
     assert gathered(plan) == ["AllGather A"] and "barrier" not in plan.source()
+
+
+GATHERED = "W[D, F] = AllGather_X(W[D_X, F]); {0}[B_X, F] = {1}[B_X, D] · W[D, F]"
+TWO_GATHERED = "A[I_X, J] = AllGather_Y(A[I_X, J_Y]); B[J, K_Y] = AllGather_X(B[J_X, K_Y])"
+BOTH_GATHERED = f"{TWO_GATHERED}; C[I_X, K_Y] = A · B; {TWO_GATHERED}; D[I_X, K_Y] = relu(A · B)"
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "how"),
+    [
+        (GATHERED.format("Y", "A") + "; " + GATHERED.format("Z", "C"), ring_of, How.RING),
+        (GATHERED.format("Y", "A") + "; " + GATHERED.format("Z", "C"), chunks_of, How.CHUNKS),
+        (BOTH_GATHERED, meeting_of, How.RINGS),
+    ],
+    ids=["a ring", "chunks", "two rings"],
+)
+def test_what_is_gathered_again_is_in_no_group(text: str, form: Callable[..., object], how: How) -> None:
+    """The first time it may be, and so it may where it is not the same gather."""
+    sizes = dict.fromkeys("BDFIJK", 64)
+    schedule = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=sizes, idle="keep").schedule
+    products = [place for place, step in enumerate(schedule.steps) if step.name == "Einsum"]
+    span = 2 if how is How.RINGS else 1
+    groups = [Together(place - span, place, how) for place in products]
+    assert [form(schedule, group) is not None for group in groups] == [True, False]
 
 
 def twice(move: str, after: str) -> str:
