@@ -38,3 +38,20 @@ def test_what_is_done_as_one_is_said():
     dims = {"B": 8192, "D": 8192, "F": 8192}
     schedule = shardc.plan("A[B_X, D] · W[D, F_Y] → C[B, F_Y]", dims=dims, **asked).schedule
     assert print_lowering(schedule, lower(schedule)).splitlines()[-1] == "as one: Einsum, AllGather_X in chunks"
+
+
+ROWS = [  # a reshard, its mesh, slice and dims, and whether a digit's elements are gathered as rows of the one above
+    ("A[I, J_XY] → A[I_X, J]", "X=4,Y=2", "v5p:2x2x2", {"I": 4096, "J": 8192}, True),
+    ("A[I, J_XY] → A[I_X, J]", "X=4,Y=2", "v5e:2x4", {"I": 4096, "J": 8192}, False),  # on v4 and v5p alone
+    ("A[I, J_XY] → A[I_X, J]", "X=4,Y=2", None, {"I": 4096, "J": 8192}, False),
+    ("A[I, J_XY] → A[I_X, J]", "X=4,Y=2", "v5p:2x2x2", {"I": 4096, "J": 1792}, False),  # of part of a tile's lanes
+    ("A[H, I, J_X] → A[H, I, J]", "X=8", "v5p:2x2x2", {"H": 8, "I": 4096, "J": 8192}, False),  # of no digit
+    ("A[J_XY, I] → A[J, I_X]", "X=4,Y=2", "v5p:2x2x2", {"I": 8192, "J": 4096}, False),  # not along the last dim
+]
+
+
+@pytest.mark.parametrize(("text", "mesh", "topology", "dims", "as_rows"), ROWS)
+def test_a_digit_that_is_gathered_along_the_last_dim_is_rows_of_the_digit_above(text, mesh, topology, dims, as_rows):
+    schedule = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, objective="bytes", idle="keep").schedule
+    gathers = [line for line in print_lowering(schedule, lower(schedule)).splitlines() if "AllGather" in line]
+    assert gathers and any("as rows" in line for line in gathers) == as_rows
