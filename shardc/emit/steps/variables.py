@@ -6,7 +6,8 @@ A value takes its array's name where that holds nothing that is still needed, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from shardc.emit.allowed import ALIKE, BORDER, MAPPED, MEETING, PARTED, RING, TABLES, TAKEN, check_variable, part_names
 from shardc.ir.collectives import UnevenExchange
@@ -28,12 +29,12 @@ def variables(
     names = dict(zip(block.inputs, fixed, strict=False))
     held = dict.fromkeys(fixed, len(block.steps))  # by variable: the last step that needs what it holds
     for value in block.inputs[len(fixed) :]:
-        names[value] = _choose(block.values[value].name, held, -1, taken)
+        names[value] = choose(block.values[value].name, held, -1, taken)
         held[names[value]] = last.get(value, -1)
     for number, step in enumerate(block.steps):
         read = {names[value] for value in given.get(number, ())}
         for value in step.results:
-            names[value] = _choose(block.values[value].name, held, number, taken | read)
+            names[value] = choose(block.values[value].name, held, number, taken | read)
             held[names[value]] = max(last.get(value, number), number + (len(step.results) > 1))
     return tuple(names.get(ValueNumber(value), "") for value in range(len(block.values)))
 
@@ -59,7 +60,8 @@ def taken_names(schedule: Schedule) -> frozenset[str]:
     )
 
 
-def _choose(wanted: str, held: dict[str, int], now: int, taken: frozenset[str]) -> str:
+def choose(wanted: str, held: Mapping[str, int], now: int, taken: AbstractSet[str]) -> str:
+    """A variable of that name, or of it and a number: not taken, and holding nothing that is needed after `now`."""
     base = check_name(wanted, "array").replace("'", "_prime")[:LONGEST]
     number, name = 0, base
     while name in taken or held.get(name, now) > now or (now < 0 and name in held):

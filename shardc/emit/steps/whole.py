@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from shardc.emit.allowed import CARRIED, ROWS, check_variable
+from shardc.emit.allowed import CARRIED, ROWS
 from shardc.emit.exprs import Call as CallExpr
 from shardc.emit.exprs import Code, Const, Expr, Index, Items, Line, Name, axes_argument, call
 from shardc.emit.steps import local
 from shardc.emit.steps.calls import Body
 from shardc.emit.steps.products import product
-from shardc.emit.steps.variables import LONGEST, taken_names
+from shardc.emit.steps.variables import choose, taken_names
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Named, Pattern, Product, Use
 from shardc.ir.expressions import Expr as Asked
-from shardc.ir.names import check_name
 from shardc.ir.plan import Schedule, applied
 from shardc.ir.program import For, Program, Statement, bound_by
 from shardc.ir.sharding import Array, Sharding
@@ -58,11 +57,9 @@ class _Writer:
 
     def variable(self, wanted: str) -> Name:
         """One that nothing else has."""
-        base = check_name(wanted, "array").replace("'", "_prime")[:LONGEST]
-        names = (base if number == 0 else f"{base}_{number}" for number in range(len(self.taken) + 1))
-        found = next(name for name in names if name not in self.taken)
+        found = choose(wanted, {}, 0, self.taken)
         self.taken.add(found)
-        return Name(check_variable(found))
+        return Name(found)
 
     def whole(self, name: str, dims: tuple[str, ...], dtype: DType) -> Array:
         return Array(name, dims, self.program.shape(dims), Sharding.replicated(len(dims)), dtype)
