@@ -314,6 +314,19 @@ def test_an_axis_that_vmap_runs_over_is_refused_by_name():
             assert "vmap" in error.help
 
 
+def test_an_array_that_lies_over_an_axis_that_vmap_runs_over_is_refused_by_name():
+    """One from outside, which is no part of what is mapped."""
+    text, sizes = "A[I_Y, J] + B[I_Y, J] → C[I_Y, J]", {"I": 16, "J": 8}
+    program = shardc.plan(text, mesh="Y=4", dims=sizes, dtype="f32").compile()
+    mesh = jax.make_mesh((2, 4), ("X", "Y"))
+    with jax.set_mesh(mesh):
+        xs = jax.device_put(np.stack([WHOLE, WHOLE]), jax.P("X", "Y"))
+        other, inside = (jax.device_put(WHOLE, spec) for spec in (jax.P("Y", "X"), jax.P("Y")))
+        assert np.array_equal(jax.vmap(lambda x: program(x, inside))(xs), 2 * np.stack([WHOLE, WHOLE]))
+        error = refused("SHC201", jax.vmap(lambda x: program(x, other)), xs)
+        assert "`B`[I_Y, J_X]" in str(error) and "vmap" in error.help
+
+
 def test_a_named_sharding_is_taken_where_a_spec_is():
     mesh = jax.make_mesh((2, 4), ("X", "Y"))
     wanted = jax.NamedSharding(mesh, jax.P("Y", "X"))
@@ -454,6 +467,20 @@ def test_inside_two_shard_maps_and_inside_loops(kind, check_vma):
         inner = jax.shard_map(moved, in_specs=jax.P("Y"), out_specs=jax.P("Y"), axis_names={"Y"}, check_vma=check_vma)
         outer = jax.shard_map(inner, in_specs=jax.P("X"), out_specs=jax.P("X"), axis_names={"X"}, check_vma=check_vma)
         shards_equal(jax.jit(outer)(x), WHOLE + 2)
+
+
+@pytest.mark.instant
+def test_inside_a_shard_map_a_move_has_a_gradient_of_its_own():
+    """JAX's own would not be compiled there; on a mesh whose axes are all free it is JAX's."""
+    mesh = jax.make_mesh((2, 4), ("X", "Y"))
+    with jax.set_mesh(mesh):
+        x = jax.device_put(WHOLE, jax.P("X", "Y"))
+        moved = lambda x: shardc.reshard(x, jax.P("Y"))  # noqa: E731
+        inside = jax.shard_map(moved, in_specs=jax.P("X"), out_specs=jax.P("X"), axis_names={"X"})
+        assert "custom_vjp_call" in str(jax.make_jaxpr(inside)(x))
+        assert "custom_vjp_call" not in str(jax.make_jaxpr(moved)(x))
+        gradient = jax.jit(jax.grad(lambda x: (inside(x) * WEIGHTS).sum()))(x)
+        shards_equal(gradient, WEIGHTS)
 
 
 def test_a_number_needs_no_path():

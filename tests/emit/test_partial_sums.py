@@ -256,3 +256,12 @@ def test_no_reshard_makes_partial_sums(kind):
             with pytest.raises(ShardcError) as caught:
                 shardc.reshard(x, jax.P(None, None, unreduced={"X"}))
             assert caught.value.code == "SHC220"
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("mesh", [{"X": 2, "Y": 1}, {"X": 1, "Y": 4}, {"X": 2, "Y": 4}], ids=str)
+def test_an_array_that_is_given_whole_is_one_partial_sum_and_zeros(mesh):
+    """On the first devices along the axes that it is unreduced over, axes of one device among them."""
+    plan = shardc.plan("A[I, J]{U_XY} → B[I, J]{U_Y}; C[I, J] = B", mesh=mesh, dims={"I": 4, "J": 8}, dtype="f32")
+    whole = np.arange(32, dtype=np.float32).reshape(4, 8) - 7
+    assert np.array_equal(np.asarray(plan.compile()(whole)), whole)

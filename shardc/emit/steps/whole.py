@@ -117,11 +117,9 @@ class _Writer:
         return self.line(result.name, product(arrays, names, result), result)
 
     def turned(self, value: _Value, result: Array) -> _Value:
-        """The same array with the result's dims, in its order and type; dims that it lacks are summed."""
+        """The same array with the result's dims, in its order; dims that it lacks are summed. Its type is the same."""
         if value.described.dims != result.dims:
             return self.multiplied([value], result)
-        if value.described.dtype != result.dtype:
-            return self.line(result.name, local.as_type(value.name, result.dtype), result)
         return replace(value, described=result)
 
     def constrained(self, value: _Value, pattern: Pattern) -> _Value:
