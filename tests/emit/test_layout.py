@@ -5,7 +5,22 @@ import subprocess
 import sys
 from collections import Counter
 
-from shardc.emit.exprs import BinOp, Call, Const, Items, Keyword, Line, Name, call, flat, method, over, size_of, times
+from shardc.emit.exprs import (
+    BinOp,
+    Call,
+    Const,
+    Index,
+    Items,
+    Keyword,
+    Line,
+    Name,
+    call,
+    flat,
+    method,
+    over,
+    size_of,
+    times,
+)
 from shardc.emit.text.layout import written
 
 FUNCTIONS = ("jnp.add", "jax.lax.all_gather", "jax.lax.dynamic_slice_in_dim", "jnp.einsum", "P")
@@ -63,7 +78,9 @@ class Drawn:
             else self.methods
         )
         cast = lambda: method(self.call(depth), "astype", Name("jnp.bfloat16"))  # noqa: E731
-        return self.draw.choice((lambda: self.call(depth), lambda: self.call(depth), cast, ends, self.terms))()
+        both = Items((self.name(), self.name()))
+        held = lambda: Index(call("jax.lax.optimization_barrier", both), 0)  # noqa: E731
+        return self.draw.choice((lambda: self.call(depth), lambda: self.call(depth), cast, held, ends, self.terms))()
 
     def line(self):
         target = self.draw.choice(("A", "piece", "some_long_variable_name"))

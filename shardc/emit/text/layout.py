@@ -73,11 +73,11 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return arguments(args, indent, f"{lead}{flat(function)}(", closing)
         case Call(function, args) if args:
             return arguments(args, indent, f"{lead}{flat(function)}(", f"){tail}")
-        case Index(Call(function, args), index) if args:
-            return arguments(args, indent, f"{lead}{flat(function)}(", f")[{index}]{tail}")
+        case Index(Call(_, args) as whole, int(index)) if args:
+            return _indexed(whole, index, indent, lead, tail)
         case Items(items, brackets) if items:
             return exploded(items, indent, lead + brackets[0], brackets[1] + tail)
-        case BinOp(left, operator, Call(function, args)) if _ends_with_call(expr, indent, lead):
+        case BinOp(left, operator, Call(function, args)) if args and _ends_with(expr, function, indent, lead):
             return arguments(args, indent, f"{lead}{flat(left)} {operator} {flat(function)}(", f"){tail}")
         case BinOp() if _is_bound(lead):
             return [" " * indent + lead + "(", *lay_out(expr, indent + 4, "", ""), " " * indent + ")" + tail]
@@ -89,17 +89,23 @@ def lay_out(expr: Expr, indent: int, lead: str, tail: str) -> list[str]:
             return [single]
 
 
+def _indexed(called: Call, index: int, indent: int, lead: str, tail: str) -> list[str]:
+    """`A = f(B)[0]`: in its last brackets, where all before them fits on a line, as where a comment is too long."""
+    opening = " " * indent + f"{lead}{flat(called)}["
+    if len(opening) <= WIDTH:
+        return [opening, " " * (indent + 4) + str(index), " " * indent + "]" + tail]
+    return arguments(called.args, indent, f"{lead}{flat(called.function)}(", f")[{index}]{tail}")
+
+
 def _is_bound(lead: str) -> bool:
     """Whether an expression stands by itself, where a line that begins with an operator would be another statement."""
     return lead.endswith(" = ") or lead == "return "
 
 
-def _ends_with_call(expr: BinOp, indent: int, lead: str) -> bool:
+def _ends_with(expr: BinOp, function: Expr, indent: int, lead: str) -> bool:
     """`A = a * 8 + jnp.arange(`: of two terms the last is a call, whose brackets alone are split if the rest fits."""
-    if not _is_bound(lead) or not isinstance(expr.right, Call) or not expr.right.args or len(_terms(expr)) > 2:
-        return False
-    opening = f"{lead}{flat(expr.left)} {expr.operator} {flat(expr.right.function)}("
-    return indent + len(opening) <= WIDTH
+    opening = f"{lead}{flat(expr.left)} {expr.operator} {flat(function)}("
+    return _is_bound(lead) and len(_terms(expr)) == 2 and indent + len(opening) <= WIDTH
 
 
 def _opening(expr: Call, indent: int, lead: str) -> str:
