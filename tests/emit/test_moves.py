@@ -1,16 +1,17 @@
 """Every move by itself, as text: between shardings of small meshes each is proved, whatever else would do it."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from shardc.emit.text.source import source
-from shardc.ir.collectives import DirectExchange, JointExchange, apply, uneven_exchange
+from shardc.ir.collectives import DirectExchange, JointExchange, UnevenExchange, apply, uneven_exchange
 from shardc.ir.dtypes import DTYPES
-from shardc.ir.expressions import Pattern, Use
+from shardc.ir.expressions import Call, Pattern, Use
 from shardc.ir.legal import faults_of
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Schedule, Step, StepCost
+from shardc.ir.plan import Apply, Block, Schedule, Step, StepCost
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.proving import prove
@@ -42,6 +43,12 @@ def spread(found, count):
     """So many of these, from the first to the last."""
     found = [*found]
     return found[:: max(1, len(found) // count)]
+
+
+def unequal(pairs, mesh):
+    """The exchanges in unequal pieces between these, with where each begins."""
+    found = ((uneven_exchange(before, after.dims, mesh), before) for before, after in pairs)
+    return [(move, before) for move, before in found if move is not None]
 
 
 # Of each mesh the rank, and the slice whose compiler is written for, if one is named.
@@ -87,8 +94,7 @@ def test_groups_that_end_within_axes_of_several_dims_are_proved(before, after):
 def test_an_exchange_in_unequal_pieces_is_proved(sizes):
     mesh = Mesh.of(zip("XYZ", sizes, strict=False))
     pairs = itertools.product([each for each in lying(mesh, 2) if not each.unreduced], repeat=2)
-    found = ((uneven_exchange(before, after.dims, mesh), before) for before, after in spread(pairs, 24))
-    proved([(move, before) for move, before in found if move is not None], mesh, 2, None)
+    proved(unequal(spread(pairs, 24), mesh), mesh, 2, None)
 
 
 def proved(pairs, mesh, rank, topology, count=30):
@@ -98,3 +104,44 @@ def proved(pairs, mesh, rank, topology, count=30):
         assert not [*faults_of(schedule)]
         found = prove(schedule, source(schedule, "v5p"))
         assert found.holds, (move, before, found)
+
+
+def done_twice(move, mesh, before, shape):
+    """The move, something that is made of what it leaves, and the same move again, which waits for that."""
+    once = alone(move, mesh, before, shape, None)
+    left, dims, lies = once.block.values[1], once.block.values[1].dims, Pattern.exactly(once.block.values[1].sharding)
+    (given,) = once.program.inputs
+    read, made, *both = Use("A", dims, given.pattern, F32), *(Use(name, dims, lies, F32) for name in "BCD")
+    statements = (
+        Statement("B", dims, lies, read, F32, "B = A"),
+        Statement("C", dims, lies, Call("neg", (made,), dims, F32), F32, "C = -B"),
+        Statement("D", dims, lies, read, F32, "D = A"),
+        Statement("E", dims, lies, Call("add", tuple(both), dims, F32), F32, "E = C + D"),
+    )
+    program = replace(once.program, statements=statements, returns=("B", "E"))
+    values = (once.block.values[0], *(replace(left, name=name) for name in "BCDE"))
+    steps = (
+        Step(move, (0,), (1,), 0, StepCost()),
+        Step(Apply("neg"), (1,), (2,), 1, StepCost()),
+        Step(move, (0,), (3,), 2, StepCost()),
+        Step(Apply("add"), (2, 3), (4,), 3, StepCost()),
+    )
+    return replace(once, program=program, block=Block(values, (0,), (1, 4), steps))
+
+
+@pytest.mark.parametrize("sizes", [(4, 2), (2, 3)], ids=str)
+def test_a_move_that_is_done_again_is_proved_and_reads_through_a_barrier(sizes):
+    """Of every kind, of one line and of several: `A_1` is read in the place of A."""
+    mesh, kinds = Mesh.of(zip("XYZ", sizes, strict=False)), set()
+    whole = [each for each in lying(mesh, 2) if not each.unreduced]
+    every = [(move, before) for before in whole for move in moves(before, mesh, mesh.names)]
+    found = (
+        (uneven_exchange(before, after.dims, mesh), before) for before, after in itertools.product(whole, repeat=2)
+    )
+    for move, before in (*spread(every, 20), *spread((pair for pair in found if pair[0] is not None), 6)):
+        schedule = done_twice(move, mesh, before, (mesh.devices, 2 * mesh.devices))
+        assert not [*faults_of(schedule)]
+        text = source(schedule, "v5p")
+        assert "optimization_barrier" in text and prove(schedule, text).holds, (move, before)
+        kinds.add(type(move))
+    assert UnevenExchange in kinds and len(kinds) > 4

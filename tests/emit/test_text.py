@@ -114,3 +114,13 @@ def test_more_dims_than_letters_are_refused():
     with pytest.raises(shardc.ShardcError) as caught:
         letters(tuple(f"D{number}" for number in range(53)))
     assert caught.value.code == "SHC402" and "53 dims" in str(caught.value)
+
+
+def test_a_product_that_names_no_type_is_proved_where_a_slice_is_named():
+    """An exchange alone reads it: of bf16 on a TPU, which adds up in f32 either way."""
+    text = "T[I_X, J, L, M] = A[I_X, K] · B[K, J, L, M]; D[I, J_X, L, M] = T"
+    asked = {"mesh": "X=4", "dims": {"I": 16, "J": 16, "K": 64, "L": 4, "M": 4}, "overlap": "off", "objective": "bytes"}
+    for topology, names_it in (("v5p:2x2x1", False), (None, True)):
+        plan = shardc.plan(text, topology=topology, **asked)
+        assert ("preferred_element_type" in plan.source()) == names_it
+        assert plan.prove().holds

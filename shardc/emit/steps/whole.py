@@ -87,9 +87,10 @@ class _Writer:
             self.made += [self.known[each.name].name for each in bound_by(statement)]
 
     def bound(self, number: int, statement: Statement) -> _Value:
-        """The result, constrained if it is not an output; an output has its sharding from what is around."""
+        """The result, constrained if it is not an output; an output has its sharding from what is around. An expression
+        has the dims and the type of what it is bound to."""
         result = self.whole(statement.name, statement.dims, statement.dtype)
-        found = self.turned(self.value(statement.expr, statement.name), result)
+        found = replace(self.value(statement.expr, statement.name), described=result)
         if number in self.program.outputs:
             return replace(found, pattern=statement.pattern)
         return self.constrained(found, statement.pattern)
@@ -101,7 +102,7 @@ class _Writer:
                 read = replace(known, described=replace(known.described, dims=expr.dims))
                 return read if pattern is None or pattern == known.pattern else self.constrained(read, pattern)
             case Named(operand=operand):
-                return self.turned(self.value(operand, name), self.whole(name, expr.dims, expr.dtype))
+                return replace(self.value(operand, name), described=self.whole(name, expr.dims, expr.dtype))
             case Product(operands=operands):
                 values = [self.value(operand, name) for operand in operands]
                 return self.multiplied(values, self.whole(name, expr.dims, expr.dtype))
@@ -115,12 +116,6 @@ class _Writer:
     def multiplied(self, values: Sequence[_Value], result: Array) -> _Value:
         arrays, names = tuple(value.described for value in values), tuple(value.name for value in values)
         return self.line(result.name, product(arrays, names, result), result)
-
-    def turned(self, value: _Value, result: Array) -> _Value:
-        """The same array with the result's dims, in its order; dims that it lacks are summed. Its type is the same."""
-        if value.described.dims != result.dims:
-            return self.multiplied([value], result)
-        return replace(value, described=result)
 
     def constrained(self, value: _Value, pattern: Pattern) -> _Value:
         """An unreduced sharding cannot be asked for, and one with no dim written asks for nothing."""
