@@ -93,6 +93,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
     (timed.waits_for_gather, [
         ((723, 745, V5E), True), ((723, 1118, V5E), False), ((1446, 1118, V5P), True), ((1446, 1118, UNNAMED), False),
+        ((3, 4, V5E), False),
     ]),
     (timed.hides_permutes, [
         ((V5E,), True), ((target("v5e:4x8", X=4, Y=8),), False), ((target("v5p:4x4x4", X=4, Y=16),), True),
