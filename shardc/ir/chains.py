@@ -152,7 +152,7 @@ def chain_of(product: Product) -> Chain:
     place = 0
     while place < len(leaves):
         node = leaves[place]
-        if _can_open(node.expr, product, leaves[:place] + leaves[place + 1 :]):
+        if _can_open(node.expr, product, leaves):
             leaves[place : place + 1] = _open(node)
             opened.append(node)
         else:
@@ -172,13 +172,14 @@ def _open(node: _Node) -> list[_Node]:
     return list(node.below)
 
 
-def _can_open(expr: Expr, around: Product, others: Sequence[_Node]) -> bool:
+def _can_open(expr: Expr, around: Product, leaves: Sequence[_Node]) -> bool:
+    """Whether no dim that it sums stands in another leaf; in itself none does."""
     if not isinstance(expr, Product) or len(expr.operands) != 2 or expr.local or around.local:
         return False
     if any(dtype != around.dtype for dtype in (expr.dtype, *(operand.dtype for operand in expr.operands))):
         return False
     ended = {dim for operand in expr.operands for dim in operand.dims}.difference(expr.dims)
-    return all(ended.isdisjoint(other.expr.dims) for other in others)
+    return all(ended.isdisjoint(leaf.expr.dims) for leaf in leaves)
 
 
 def turned(chain: Chain) -> Iterator[Product]:

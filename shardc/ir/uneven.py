@@ -203,13 +203,8 @@ def _matching(edges: _Edges, least: int) -> list[int] | None:
     """Of each sender a receiver of its own that is to get at least so many; None if there are none."""
     choices = [[receiver for receiver, count in receivers.items() if count >= least] for receivers in edges]
     receiver_of, sender_of = dict[int, int](), dict[int, int]()
-    for sender, receivers in enumerate(choices):
-        free = next((receiver for receiver in receivers if receiver not in sender_of), None)
-        if free is not None:
-            receiver_of[sender], sender_of[free] = free, sender
-    for sender in range(len(edges)):
-        if sender not in receiver_of and not _augment(sender, choices, receiver_of, sender_of):
-            return None
+    if not all(_augment(sender, choices, receiver_of, sender_of) for sender in range(len(edges))):
+        return None
     return [receiver_of[sender] for sender in range(len(edges))]
 
 

@@ -35,7 +35,7 @@ def variables(
         read = {names[value] for value in given.get(number, ())}
         for value in step.results:
             names[value] = choose(block.values[value].name, held, number, taken | read)
-            held[names[value]] = max(last.get(value, number), number + (len(step.results) > 1))
+            held[names[value]] = max(last.get(value, number), number + 1)  # beside what else a loop leaves, read or not
     return tuple(names.get(ValueNumber(value), "") for value in range(len(block.values)))
 
 
