@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc import simulate
-from shardc.api import planned
+from shardc.api import _planner, planned
 from shardc.compiled.hlo.stablehlo import collectives
 from shardc.emit.call.gradient import may_be_planned
+from shardc.emit.call.transforms import einsum
 from shardc.ir.dtypes import Kind
 from shardc.ir.mesh import Mesh
 from shardc.rules.placements import placements
@@ -178,3 +179,27 @@ def test_of_any_program_it_is_what_jax_makes_of_its_plan(case):
         known, wanted = gradients(shardc.plan(program).compile(), arrays, floats)
     for one, other in zip((value, *found), (known, *wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6 + 1e-3 * float(np.abs(np.asarray(other)).max()))
+
+
+class Asked:
+    """The planner of a call, and what it is asked: of which outputs, and whether it may cut axes."""
+
+    def __init__(self):
+        self.planner, self.asked = _planner(None, None, "time", None), []
+
+    def __call__(self, program, may_cut):
+        names = [program.results[number].name for number in program.outputs]
+        self.asked.append((" ".join(names), may_cut))
+        return self.planner(program, may_cut)
+
+    def whole(self, program):
+        return self.planner.whole(program)
+
+
+def test_forward_may_be_planned_on_a_finer_mesh_and_its_gradient_on_the_mesh_as_it_is():
+    """Arguments and results of the two lie alike: what is kept from one for the other has no axes that are cut."""
+    planner = Asked()
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+        x, w = (jax.device_put(jnp.ones((16, 16)), spec) for spec in (jax.P("X"), jax.P(None, "Y")))
+        jax.grad(lambda w: einsum("A[I_X, J] · B[J, K_Y] → C[I_X, K_Y]", x, w, planner=planner).sum())(w)
+    assert planner.asked == [("@2", True), ("C dA dB", False)]

@@ -10,7 +10,7 @@ import shardc
 from shardc.emit import source
 from shardc.emit.allowed import ALIKE, MAPPED, PARTED, TABLES, TAKEN
 from shardc.emit.steps.local import letters
-from shardc.emit.steps.variables import taken_names
+from shardc.emit.steps.variables import taken_names, variables
 from shardc.emit.text.source import lay_out_return
 from shardc.ir.plan import How
 from shardc.lowering.together import candidates
@@ -69,6 +69,17 @@ def test_what_is_left_piece_by_piece_takes_no_name_of_what_is_still_read(how):
     assert found
     for each in found:
         assert prove(each, source(each, "v5e")).holds
+
+
+@pytest.mark.parametrize("returned", ["_1", "_2"])
+def test_what_a_loop_leaves_has_variables_of_its_own_though_nobody_reads_it(returned):
+    """What is carried and what is stacked are cut to one name."""
+    text = f"for L {{ {LONG}_1 = relu({LONG}_1[I_X]); {LONG}_2[L, I_X] = neg({LONG}_1) }}; return {LONG}{returned}"
+    schedule = shardc.plan(text, mesh="X=2", dims={"I": 8, "L": 3}).schedule
+    names = variables(schedule.block, taken_names(schedule))
+    (loop,) = schedule.steps
+    assert len({names[value] for value in loop.results}) == len(loop.results) > 0
+    assert prove(schedule, source(schedule, "v5e")).holds
 
 
 FINER = {  # programs that are planned on a finer mesh, with so many arguments and results

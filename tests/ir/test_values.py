@@ -15,7 +15,7 @@ from shardc.ir.laws import product_law
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Facts
-from shardc.ir.plan import How, StepCost, Together
+from shardc.ir.plan import How, StepCost, Together, operands_of
 from shardc.ir.program import nested, same_array
 from shardc.ir.sharding import Sharding
 from shardc.ir.sizes import not_divisible
@@ -129,6 +129,14 @@ def test_a_step_that_costs_nothing_says_so_and_products_alone_wait_for_memory():
     plan = shardc.plan("S[I, K] = relu(A[I_X, J] · B[J, K])", mesh="X=2", dims={"I": 8, "J": 8, "K": 8}, chip="v5e")
     waits = {step.name for step in plan.schedule.steps if step.cost.by_memory}
     assert waits == {"Einsum"} and len(plan.schedule.steps) == 3
+
+
+def test_a_step_reads_an_array_by_the_dims_that_its_use_names():
+    """Operand by operand: of `x[T, D] · x[R, D]` the second by R and D."""
+    schedule = shardc.plan("S[T, R] = x[T, D] · x[R, D]", mesh="X=2", dims={"T": 8, "R": 8, "D": 4}).schedule
+    (product,) = (step for step in schedule.steps if step.name == "Einsum")
+    assert [array.dims for array in operands_of(product, schedule.values)] == [("T", "D"), ("R", "D")]
+    assert [schedule.values[value].dims for value in product.operands] == [("T", "D"), ("T", "D")]
 
 
 def test_the_same_steps_each_by_itself_are_neither_done_as_one_nor_left_to_xla():

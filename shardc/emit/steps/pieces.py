@@ -90,7 +90,7 @@ def _starts(place: Name, counts: Sequence[int], sizes: Sequence[Expr]) -> list[E
     Turns stay below the number of pieces, so that the first needs no remainder.
     """
     found, weight = list[Expr](), math.prod(counts)
-    below = weight if place == _TURN else 0
+    below = weight if place == _TURN else None
     for count, length in zip(counts, sizes, strict=True):
         weight //= count
         number = over(place, weight)
