@@ -44,7 +44,7 @@ def chunks_of(schedule: Schedule, group: Together) -> Chunks | None:
 def _chunks(schedule: Schedule, first: Step, product: Step, gather: Step) -> Chunks | None:
     """Of the longest dim."""
     arrays, result = operands_of(product, schedule.values), schedule.values[product.result]
-    if len(arrays) != 2 or len(set(product.operands)) != 2:
+    if len(set(product.operands)) != 2:
         return None
     (place,) = gather.op.on
     if first is product:

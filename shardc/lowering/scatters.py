@@ -50,7 +50,8 @@ class Round:
 
     def groups(self) -> list[list[int]]:
         """Of an axis in two parts: of 8 as 4·2 the major groups are 0 2 4 6 and 1 3 5 7, the minor ones 0 1, 2 3, …."""
-        major, minor = self.split or (1, 1)
+        assert self.split is not None, "over a part of an axis"
+        major, minor = self.split
         if self.is_major:
             return [list(range(first, major * minor, minor)) for first in range(minor)]
         return [list(range(first, first + minor)) for first in range(0, major * minor, minor)]

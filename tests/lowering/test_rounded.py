@@ -29,6 +29,8 @@ def names(block, numbers):
             {"D[J_XY, K]", "E[J, K]"},
         ),  # computed, then gathered
         ("E[K, J_XY] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · E", {"E[K, J_XY]", "E[K, J]"}),  # turned, then gathered
+        ("D[J, K] = B[J_XY, K]; E[K, J] = D; F[K, J] = E + E", set()),  # turned, for no product
+        ("D[J, L, K] = B[J_XY, L, K]; E[J, L] = sum_K(D); C[I_XY, L] = A[I_XY, J] · E", {"E[J, L]"}),  # a sum is not
         ("D[J, K] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · D; E[J, K] = D + D", set()),  # read by others as well
         ("D[J, K] = B[J_XY, K]; C[I_XY, K] = A[I_XY, J] · D; return C, D", set()),  # an output
         ("D[J, K] = B[J_XY, K]; for L { C[L, I_XY, K] = A[L, I_XY, J] · D }", {"D[J, K]"}),  # the same in each trip

@@ -111,6 +111,7 @@ def test_the_rounds_are_by_slice(mesh, topology, axes, wanted):
         (*PLANE, "Y X", ["Y", "X"]),
         ("X=2,Y=4", "v5p:2x2x2", "X Y", ["Y", "X"]),  # Y has two sides of the slice
         ("X=4,Y=4,Z=1", "v5e:4x4", "X YZ", ["X", "YZ"]),
+        ("X=2,Y=2,Z=4", "v5e:4x4", "Z XY", ["XY", "Z"]),  # as many devices, over two axes
         ("X=2,Y=4", "v5e:2x4", "X Y", ["X Y"]),  # in one: no two sides are equal
         (*CUBE, "X Z", ["X Z"]),  # not the whole slice
     ],
