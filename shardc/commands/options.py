@@ -82,14 +82,17 @@ class Options:
             return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle, self.overlap)
 
     def first_within(self, choices: Iterable[tuple[_Choice, Program]]) -> _Choice:
-        """Of programs, each of which computes more than the one before, the first that keeps the limit of memory."""
-        for choice, program in choices:
+        """Of programs, each of which computes more than the one before, the first that keeps the limit of memory. What
+        they are given and leave they all hold: of a limit below that the last says what the least is."""
+        waiting = [*choices]
+        while waiting:
+            choice, program = waiting.pop(0)
             try:
                 self.plan(program)
             except ShardcError as error:
                 if error.code != "SHC410":
                     raise
-                over = error
+                over, waiting = error, waiting[-1:] if error.note else waiting
             else:
                 return choice
         raise over

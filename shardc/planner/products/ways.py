@@ -22,7 +22,6 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Dims, Sharding, ShardingNumber
 from shardc.lowering.streams import Streams
-from shardc.lowering.vectors import is_read_twice
 from shardc.planner.budget import BOUND, Meter, Spent
 from shardc.planner.paths.graph import Graph
 from shardc.rules.placements import ANYWHERE, Space
@@ -141,6 +140,8 @@ class Work:
         streams = self.streams
         if streams is None or len(read) != 2 or not self.contracts or any(streams.passes):
             return streams
+        from shardc.lowering.vectors import is_read_twice  # only of a slice it is known what passes through memory
+
         elements = [size // each.own.bytes for size, each in zip(read, streams.read, strict=True)]
         is_vector = max(elements) == min(elements) * (written // self.leaves.bytes) and min(elements) > 1
         if not is_vector or is_read_twice([each.own for each in streams.read], max(read)):

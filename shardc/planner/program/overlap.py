@@ -21,7 +21,6 @@ from shardc.cost.model import LinkModel
 from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.lowering.timed import prices_of_rings_hold
-from shardc.planner.bounds.held import least_held
 from shardc.planner.idle import Idle
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
@@ -63,6 +62,8 @@ def or_as_one(
     try:
         return search(program, model, objective, memory, idle)
     except ShardcError as error:
+        from shardc.planner.bounds.held import least_held
+
         if error.code != "SHC410" or overlap is Overlap.OFF or memory is None or memory < least_held(program):
             raise
         found = overlapped(search(program, model, objective, None, idle), model, Overlap.ON, objective, memory)
