@@ -140,11 +140,13 @@ class Work:
         streams = self.streams
         if streams is None or len(read) != 2 or not self.contracts or any(streams.passes):
             return streams
-        from shardc.lowering.vectors import is_read_twice  # only of a slice it is known what passes through memory
-
         elements = [size // each.own.bytes for size, each in zip(read, streams.read, strict=True)]
         is_vector = max(elements) == min(elements) * (written // self.leaves.bytes) and min(elements) > 1
-        if not is_vector or is_read_twice([each.own for each in streams.read], max(read)):
+        if not is_vector:
+            return streams
+        from shardc.lowering.vectors import is_read_twice  # seldom, and with much that no other product asks for
+
+        if is_read_twice([each.own for each in streams.read], max(read)):
             return streams
         return streams.as_loop(elements.index(max(elements)))
 
