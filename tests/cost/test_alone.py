@@ -239,6 +239,7 @@ SHARES_TO_MOVE = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize(("text", "mesh", "topology", "dims"), SHARES_TO_MOVE)
 def test_a_share_that_a_collective_reads_is_priced_as_replayed(text, mesh, topology, dims):

@@ -89,6 +89,7 @@ def texts(draw):
     return "\n".join(f"h{n}[B_X, D{n + 1}] = {given[n]} · W{n}[D{n}{lies[n]}, D{n + 1}]" for n in range(count))
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=40)
 @given(texts(), st.sampled_from(["v5e:2x2", "v5e:2x4", "v5e:4x4"]), st.sampled_from([256, 2048]))
 def test_of_every_order(text, topology, size):

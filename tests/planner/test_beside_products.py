@@ -19,6 +19,7 @@ LIES = ("B_X, D", "B_XY, D", "B_X, D_Y", "B, D_XY")
 ASKED = {"mesh": "X=2,Y=4", "dims": "B=8192,D=4096,F=2048", "topology": "v5e:2x4"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("overlap", ["off", pytest.param("auto", marks=pytest.mark.exhaustive)])
 def test_free_shardings_take_no_longer_than_pinned_ones(overlap):
     """But for a hundredth, since of each gather something else is hidden. It took 976 µs, and 874 with c and d over X,

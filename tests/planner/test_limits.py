@@ -354,6 +354,7 @@ def test_eight_axes_lie_on_a_large_slice_at_once():
 PARTIAL = ("with axes on dims that are written with them", "each is planned after the one before")
 
 
+@pytest.mark.exhaustive
 def test_tables_of_many_shardings_are_not_made_and_the_plan_says_so():
     """Of rank 4 on four axes an array has 2,424 shardings: closing the table of their prices took minutes. On seven
     those without a stray are too many as well."""

@@ -278,6 +278,7 @@ def test_what_a_loop_reads_row_by_row_may_be_computed_before_it(name, where, obj
     assert shardc.plan(text, mesh="X=2,Y=4", dims=dims, **options).prove().holds
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_loops_are_planned_for_slices_too_where_prices_know_what_is_read_of_the_text(data):

@@ -111,6 +111,7 @@ O[A_Z, E_X] = U · S[D_Y, E]
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "mesh", "dims"),
     [

@@ -237,6 +237,7 @@ BETWEEN = "T[{}] = A[{}] · B[{}]; U[{}] = T · C[{}]; V[{}] = gelu(U); O[{}] = 
 DIMS_OF = ("IK", "IJ", "JK", "IL", "KL", "IL", "IM", "LM")
 
 
+@pytest.mark.exhaustive
 @given(st.tuples(*[LIES] * 8), st.sampled_from(["v5e:2x4", "v5e:4x4", "v5p:2x2x2"]), st.sampled_from(["auto", "on"]))
 @example(("{}, {}", "{}, {}", "{}, {}_X", *["{}, {}"] * 5), "v5e:2x4", "auto")
 def test_a_gather_behind_a_product_and_before_another_is_done_as_one_with_one(lies, topology, overlap):
@@ -273,7 +274,7 @@ def test_a_loop_may_leave_several_arrays_before_a_sum_that_is_sliced():
     assert len(plan.schedule.steps[0].results) == 2
 
 
-@pytest.mark.parametrize("overlap", ["auto", "on"])
+@pytest.mark.parametrize("overlap", ["auto", pytest.param("on", marks=pytest.mark.exhaustive)])
 def test_a_limit_is_kept_by_a_ring_where_no_plan_step_by_step_keeps_it(overlap):
     """Each device holds two blocks of B at a time, and never the whole."""
     text, sizes = "A[I_X, J] · B[J, K_X] → C[I_X, K]", {"I": 16384, "J": 8192, "K": 16384}

@@ -250,6 +250,7 @@ def test_many_axes_of_partial_sums_are_no_long_search():
     assert len(drawn(partial_programs(max_axes=8), 5)) == 5
 
 
+@pytest.mark.exhaustive
 def test_programs_with_partial_sums_are_planned_and_reach_every_operation():
     """Each is legal as written, and its first input is unreduced; together they name all that the notation has."""
     cases = drawn(partial_programs(), 1200)
