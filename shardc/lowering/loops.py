@@ -129,7 +129,8 @@ class Account:
         if len(read) != 2:
             return Streams(read)
         if {*expr.operands[0].dims} != {*expr.operands[1].dims}:
-            return Streams(read)
+            computed = (place for place, each in enumerate(expr.operands) if not self._is_leaf(each))
+            return Streams(read, computed=frozenset(computed))
         return Streams(read).as_loop(int(read[0].own.bytes < read[1].own.bytes))
 
     def passes(self, call: Call) -> Passes:

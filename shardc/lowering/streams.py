@@ -50,11 +50,13 @@ class Streams(NamedTuple):
     passes: Passes = Passes()
     bare: bool = False
     through: int = 0
+    computed: frozenset[int] = frozenset()  # the operands of a product that lie nowhere
 
     def as_loop(self, through: int) -> Streams:
-        """Of a product that is done as a sum of elements is: this operand, the larger, is gone through."""
+        """Of a product that is done as a sum of elements is: this operand, the larger, is gone through, or the first
+        that it is computed of."""
         read = [*self.read]
-        read[through] = read[through]._replace(types=())
+        read[through] = read[through]._replace(types=read[through].types[1:])
         return self._replace(read=tuple(read), passes=Passes(computed=1), through=through)
 
     def taken(self, read: Sequence[int], written: int) -> tuple[int, int]:

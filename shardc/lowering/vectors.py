@@ -16,8 +16,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Einsum, Step, operands_of
 from shardc.ir.sharding import Array
+from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.rounded import NARROW
 from shardc.lowering.timed import reads_vectors_twice
 
@@ -34,7 +36,17 @@ def vector_of(step: Step, block: Block, mesh: Mesh) -> int | None:
     if vector is None or not _is_loop(arrays, block.values[step.result].dims, extents) or len(extents) >= LETTERS:
         return None
     matrix = arrays[1 - vector]
-    return vector if is_read_twice([array.dtype for array in arrays], matrix.local_bytes(mesh)) else None
+    if _is_computed(step.operands[1 - vector], block) or not is_read_twice(
+        [array.dtype for array in arrays], matrix.local_bytes(mesh)
+    ):
+        return None
+    return vector
+
+
+def _is_computed(value: int, block: Block) -> bool:
+    """Whether it is made element by element: part of a loop that reads it, and read from memory by a product."""
+    made = next((step for step in block.steps if value in step.results), None)
+    return made is not None and made.op.facts.kind is Kind.LOCAL and reads(made, block) is Reads.ELEMENTS
 
 
 def is_read_twice(dtypes: Sequence[DType], size: int) -> bool:

@@ -45,6 +45,12 @@ def test_a_vector_is_read_twice_where_a_device_has_one(text, vector):
     assert twice(planned(text)) == [vector]
 
 
+def test_a_matrix_that_is_computed_as_it_is_read_is_part_of_the_loop():
+    plan = planned("w[N] = (A[N, M] ⊙ B[N, M]) · v[M]")
+    assert twice(plan) == [None, None] and "W_pass" in plan.steps[-1].formula
+    assert "W_pass" not in planned("w[N] = A[N, M] · v[M]").steps[-1].formula
+
+
 @pytest.mark.parametrize(
     ("options", "vector"),
     [

@@ -146,9 +146,10 @@ class Work:
             return streams
         from shardc.lowering.vectors import is_read_twice  # seldom, and with much that no other product asks for
 
-        if is_read_twice([each.own for each in streams.read], max(read)):
+        matrix = elements.index(max(elements))
+        if matrix not in streams.computed and is_read_twice([each.own for each in streams.read], max(read)):
             return streams
-        return streams.as_loop(elements.index(max(elements)))
+        return streams.as_loop(matrix)
 
     def parts(self, shardings: Iterable[Sharding], mesh: Mesh) -> int:
         """Into how many it is shared, for operands in these shardings."""
