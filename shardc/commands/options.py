@@ -92,7 +92,7 @@ class Options:
             except ShardcError as error:
                 if error.code != "SHC410":
                     raise
-                over, waiting = error, waiting[-1:] if error.note else waiting
+                over, waiting = error, waiting[-1:] if error.note else waiting  # the note: it is below that
             else:
                 return choice
         raise over

@@ -12,6 +12,7 @@ many as devices.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Collection, Mapping, Sequence
 
 from shardc.ir.dtypes import DType
@@ -23,7 +24,7 @@ from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.rounded import NARROW
 from shardc.lowering.timed import reads_vectors_twice
 
-LETTERS = 52  # that an einsum has for dims
+LETTERS = len(string.ascii_letters)  # that an einsum has for dims
 
 
 def vector_of(step: Step, block: Block, mesh: Mesh) -> int | None:

@@ -111,7 +111,7 @@ def exchange(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Mo
 
 def _permute(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> CollectivePermute:
     """Over all axes of the dims that change; over none where only axes of one device stand in another order."""
-    changed = {axis for dim, axes in enumerate(dims) if axes != before[dim] for axis in axes + before[dim]}
+    changed = {axis for old, new in zip(before, dims, strict=True) if old != new for axis in old + new}
     stays = not moved(tails(before, dims, mesh), mesh)
     return CollectivePermute(() if stays else mesh.ordered(changed), dims)
 
@@ -174,8 +174,8 @@ def _suffixes(axes: Axes) -> Iterator[Axes]:
 
 
 def _subsets(axes: Axes) -> Iterator[Axes]:
-    for others in range(len(axes)):
-        yield from combinations(axes, 1 + others)
+    for length in range(1, len(axes) + 1):
+        yield from combinations(axes, length)
 
 
 @lru_cache(maxsize=4096)

@@ -120,8 +120,7 @@ class Work:
         if self.total and [*read] == [written] and self.dtype == self.leaves:
             return Amount(0, 0, 0, self.dtype)
         streams = self._streams_of(read, written)
-        is_loop = streams is not None and any(streams.passes)
-        dtype = streams.read[streams.through].own if is_loop and streams is not None else self.dtype
+        dtype = self.dtype if streams is None or not any(streams.passes) else streams.read[streams.through].own
         found = Amount.of(streams, flops, read, written, dtype)
         return found._replace(leaves=self.leaves, smallest=min(read, default=0), rounds=self.rounds)
 

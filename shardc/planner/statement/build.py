@@ -31,7 +31,7 @@ from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem, Seen, StepKey, is_done_again, key_of
 from shardc.planner.statement.copies import copied, reads_share, waiting
-from shardc.planner.statement.made_of_none import made_there
+from shardc.planner.statement.made_of_none import WRITTEN, made_there
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.products import After, Why
 from shardc.rules.routes import Route
@@ -186,14 +186,14 @@ class Builder:
         else:
             arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
             is_bare = streams.bare and not reads_share(self.steps, values, self.values, self.problem.mesh)
-            cost = self._elements_cost(expr, arrays, result, streams._replace(bare=is_bare))
+            cost = self._elements_cost(arrays, result, streams._replace(bare=is_bare))
         return self.append(op, values, result, cost, Rule(), seen)
 
-    def _elements_cost(self, expr: Call, read: list[Array], written: Array, streams: Streams) -> StepCost:
+    def _elements_cost(self, read: list[Array], written: Array, streams: Streams) -> StepCost:
         """Of what a function of elements reads and writes."""
         mesh, alone = self.problem.mesh, self.problem.model.alone
         sizes = [array.local_bytes(mesh) for array in read]
-        amount = Amount.of(streams, 0, sizes, written.local_bytes(mesh), expr.dtype)
+        amount = Amount.of(streams, 0, sizes, written.local_bytes(mesh), written.dtype)
         if amount.is_nothing:
             return StepCost()
         formula = partial(alone.memory_formula, *streams.in_memory(read, written), amount)
@@ -279,14 +279,15 @@ class Builder:
     ) -> ValueNumber:
         """`whole` are the dims that the formula names, if the array has digits; `model` by which the move was found."""
         mesh, before = self.problem.mesh, self.values[value]
+        after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
+        made = made_there(self.steps, value, move) if rule is not NAMED else None
+        if made is not None:
+            cost = self._elements_cost([], after, WRITTEN) if made.cost.time_s else made.cost
+            return self.append(made.op, (), after, cost, made.rule, of=made.statement)
         named = before if whole is None or whole == before.dims else replace(before, dims=whole)
         cost = move_cost(move, before, self.problem.model, named)
         if model is not None and model is not self.problem.model:
             cost = replace(move_cost(move, before, model, named), as_written=cost)
-        after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
-        made = made_there(self.steps, value, move, after, self.problem.model) if rule is not NAMED else None
-        if made is not None:
-            return self.append(made.op, (), after, made.cost, made.rule, of=made.statement)
         return self.append(move, (value,), after, cost, rule)
 
     def append(
