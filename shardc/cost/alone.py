@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 _HIDDEN = 1 / 3  # of the longer of the two: what takes less than this part of it takes no time beside it
 _WRITTEN_AFTER = 1 / 6  # of a product's operations, at most, in which it writes and computes nothing
+_FEW = 8  # terms of a number: so many are taken out of tiles that they fill
 _OF_BYTES = {1: "C_int8", 2: "C_bf16", 4: "C_f32", 8: "(C_f32/2)"}
 
 
 class Amount(NamedTuple):
     """Of a product: operations of a type, bytes read and written, bytes gone through so often to sum them, and bytes
     that one instruction writes by itself. `leaves` is the type of what is written, where it is another. Of a product
-    that rounds operands of f32 the size of the `smallest` of all, in bytes, and how many it rounds."""
+    that rounds operands of f32 the size of the `smallest` of all, in bytes, and how many it rounds; of one that is
+    added up as a function of elements how many `terms` each number has."""
 
     flops: int
     read: int
@@ -44,6 +46,7 @@ class Amount(NamedTuple):
     leaves: DType | None = None
     smallest: int = 0
     rounds: int = 0
+    terms: int = 0
 
     @property
     def left(self) -> DType:
@@ -104,7 +107,14 @@ class Alone:
     def _memory_s(self, amount: Amount) -> float:
         summing = self.function_s(amount.passes, amount.summed, amount.dtype)
         bare = 0.0 if self.measured is None else amount.bare / self.measured.moving(amount.left).bare
-        return summing + self.moving_s(amount.read, amount.written, amount.dtype, amount.left) + bare
+        moving = self.moving_s(amount.read, amount.written, amount.dtype, amount.left)
+        return summing + moving * self._by_terms(amount) + bare
+
+    def _by_terms(self, amount: Amount) -> float:
+        """How many times longer than its bytes a product takes whose numbers are added up term by term."""
+        if self.measured is None or not amount.terms:
+            return 1.0
+        return self.measured.few_terms if amount.terms < _FEW else self.measured.many_terms
 
     def moving_s(self, read: int, written: int, dtype: DType, left: DType | None = None) -> float:
         """Of so many bytes of a type read, and written, of the same or of that which is left; and nothing else."""
@@ -136,7 +146,7 @@ class Alone:
             self._slowed(self._computing_s(amount), self._memory_s(amount)),
             self.waits_for_memory(amount),
         )
-        times *= 1.0 if by_memory else self._rounded_again(amount)
+        times *= self._by_terms(amount) if by_memory else self._rounded_again(amount)
         found = by_bytes() if by_memory else by_operations()
         return found if times == 1 else formulas.longer(found, times)
 

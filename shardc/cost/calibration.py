@@ -33,7 +33,8 @@ class Calibration:
     lay a block anew; of pieces that an exchange received along the last dim, laid there; of any pieces of one, laid on
     the chip; and of a block that a function over a dim goes through. By which part longer a product takes whose
     operations take as long as its bytes; and, of f32, for each operand that it rounds to bf16 again and again, since
-    none is small enough, in bytes, to be held on the chip.
+    none is small enough, in bytes, to be held on the chip. How many times longer than its bytes a product takes that is
+    added up as a function of elements, of few terms for each number, and of 8 and more.
 
     A core handles about as many elements a second of f32 as of bf16: what is not bound by its memory moves twice the
     bytes.
@@ -58,6 +59,8 @@ class Calibration:
     slowdown: float
     f32_again: float
     f32_held: float
+    few_terms: float
+    many_terms: float
 
     def moving(self, dtype: DType) -> Moving:
         """Of a type; narrow ones as bf16, wide ones as f32."""

@@ -44,6 +44,7 @@ NAMES: frozenset[str] = frozenset(
         "jnp.einsum",
         "jnp.sum",
         "jnp.split",
+        "jnp.unstack",
         "jnp.stack",
         "jnp.squeeze",
         "jnp.add",
@@ -63,6 +64,7 @@ NAMES: frozenset[str] = frozenset(
         "list",
         "int",
         "zip",
+        "sum",
         "range",
     }
     | {function.jax for function in FUNCTIONS.values() if "." in function.jax}
@@ -114,6 +116,8 @@ _BORDER_CALLS = frozenset(
 )
 _WITH = re.compile(r"jax\.ensure_compile_time_eval\(\)|jax\.sharding\.use_abstract_mesh\(fine\.abstract_mesh\)")
 _LOOP = re.compile(rf"for {TURN} in range\([0-9]+\)")
+_ROWS = r"jnp\.unstack\([\w.()]+, axis=[0-9]+\)"
+_PAIRS = re.compile(rf"for \(?{LEFT}, {RIGHT}\)? in zip\({_ROWS}, {_ROWS}\)")
 _VARIABLE = re.compile(rf"[A-Za-z{''.join(GREEK.values())}]\w*")
 _IMPORTS = frozenset({"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"})
 _NODES = (
@@ -137,6 +141,8 @@ _NODES = (
     ast.List,
     ast.Set,
     ast.For,
+    ast.GeneratorExp,
+    ast.comprehension,
     ast.With,
     ast.withitem,
     ast.BinOp,
@@ -168,6 +174,8 @@ def check_source(text: str) -> str:
             _check_targets(node.targets)
         if isinstance(node, ast.For):
             _check_loop(node)
+        if isinstance(node, ast.comprehension) and not _PAIRS.fullmatch(ast.unparse(node).strip()):
+            raise _refused("terms of another form")
         if isinstance(node, ast.FunctionDef) and node not in tree.body:
             _check_trip(node)
         if isinstance(node, ast.With) and not all(_WITH.fullmatch(ast.unparse(item)) for item in node.items):

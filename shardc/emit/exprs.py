@@ -1,6 +1,6 @@
 """The little language in which a step's JAX call is described, before it is printed or applied.
 
-    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp
+    expr = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Each
     line = target = expr        loop = for turn in range(count): lines
     scan = def trip(carried, rows): code; return leaves        carried, rows = jax.lax.scan(trip, …)
 
@@ -78,7 +78,16 @@ class BinOp:
     right: Expr
 
 
-Expr: TypeAlias = Name | Const | Items | Keyword | Call | Attr | Index | BinOp
+@dataclass(frozen=True, slots=True)
+class Each:
+    """`value for left, right in pairs`, the one argument of a call."""
+
+    value: Expr
+    names: tuple[str, ...]
+    every: Expr
+
+
+Expr: TypeAlias = Name | Const | Items | Keyword | Call | Attr | Index | BinOp | Each
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +195,14 @@ def flat(expr: Expr) -> str:
             return f"{flat(value)}[{index if isinstance(index, int) else index.name}]"
         case BinOp(left, operator, right):
             return f"{flat(left)} {operator} {bracketed(right)}"
+        case Each(value, names, every):
+            return f"{flat(value)} {for_each(names)}{flat(every)}"
         case _:
             assert_never(expr)
+
+
+def for_each(names: tuple[str, ...]) -> str:
+    return f"for {', '.join(names)} in "
 
 
 def _constant(value: int | float | str | None) -> str:
@@ -222,6 +237,9 @@ def names_in(expr: Expr) -> Iterator[str]:
         case BinOp(left, _, right):
             yield from names_in(left)
             yield from names_in(right)
+        case Each(value, names, every):
+            yield from names_in(every)
+            yield from (name for name in names_in(value) if name not in names)
         case _:
             assert_never(expr)
 
@@ -245,6 +263,9 @@ def renamed(expr: Expr, old: str, new: str) -> Expr:
             return Index(renamed(value, old, new), index)
         case BinOp(left, operator, right):
             return BinOp(renamed(left, old, new), operator, renamed(right, old, new))
+        case Each(value, names, every):
+            inside = value if old in names else renamed(value, old, new)
+            return Each(inside, names, renamed(every, old, new))
         case _:
             assert_never(expr)
 

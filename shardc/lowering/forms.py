@@ -86,13 +86,15 @@ class Plain:
     """One call, or none: what a local step does, a sum, an exchange of one dim for another, a permute, a slice.
 
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
-    add up in (`lowering.unasked`), and reads the operand `twice` two times (`lowering.vectors`).
+    add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
+    along `terms` one by one (`lowering.small`).
     """
 
     op: PlainOp
     apart: bool = False
     unasked: bool = False
     twice: int | None = None
+    terms: str | None = None
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

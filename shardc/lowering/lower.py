@@ -2,14 +2,15 @@
 
 `form` says it of a move from what a price depends on: the move, the block, its type, the target. `lower` adds what the
 steps around one say, which changes no price: where a gather has to leave equal values, which digits become rows, which
-sums are read through a barrier, and which products name no type to add up in.
+sums are read through a barrier, and how products are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from types import MappingProxyType
+from typing import NamedTuple, assert_never
 
 from shardc.ir.collectives import (
     AllGather,
@@ -53,22 +54,36 @@ def lower(schedule: Schedule) -> Lowering:
 
 
 def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
-    apart = frozenset[int]() if target.is_plain else _apart(block, target)
-    unasked = _unasked(block) if target.names_slice else frozenset[int]()
     forms = tuple(_form(step, block, equal, target) for step in block.steps)
-    twice = _twice(block, target) if target.names_slice else {}
-    told = tuple(_told(step, each, apart, unasked, twice) for step, each in zip(block.steps, forms, strict=True))
+    about = _About.of(block, target)
+    told = tuple(_told(step, each, about) for step, each in zip(block.steps, forms, strict=True))
     return Lowering(target, told, tuple(waited_for(block, equal).items()))
 
 
-def _told(
-    step: Step, found: Form, apart: frozenset[int], unasked: frozenset[int], twice: Mapping[int, int | None]
-) -> Form:
-    """What is said of a step's result beside its form."""
+class _About(NamedTuple):
+    """What is said of results beside the form of their step, by number."""
+
+    apart: frozenset[int] = frozenset()
+    unasked: frozenset[int] = frozenset()
+    twice: Mapping[int, int | None] = MappingProxyType({})
+    terms: Mapping[int, str | None] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, block: Block, target: Target) -> _About:
+        apart = frozenset[int]() if target.is_plain else _apart(block, target)
+        if not target.names_slice:
+            return cls(apart)
+        terms, waited = _terms(block, target)
+        unasked = _unasked(block).difference(number for number, dim in terms.items() if dim is not None)
+        return cls(apart | waited, unasked, _twice(block, target), terms)
+
+
+def _told(step: Step, found: Form, about: _About) -> Form:
     match found:
         case Plain():
-            number = step.result
-            return replace(found, apart=number in apart, unasked=number in unasked, twice=twice.get(number))
+            made, (apart, unasked, twice, terms) = step.result, about
+            told = replace(found, apart=made in apart, unasked=made in unasked)
+            return replace(told, twice=twice.get(made), terms=terms.get(made))
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
         case _:
@@ -92,6 +107,15 @@ def _twice(block: Block, target: Target) -> dict[int, int | None]:
     from shardc.lowering.vectors import vector_of
 
     return {step.result: vector_of(step, block, target.mesh) for step in block.steps if isinstance(step.op, Einsum)}
+
+
+def _terms(block: Block, target: Target) -> tuple[dict[int, str | None], frozenset[int]]:
+    """Of each product the dim whose numbers are its terms, and which of these products are waited for."""
+    from shardc.lowering.small import terms_of, waited_for
+
+    products = (step for step in block.steps if isinstance(step.op, Einsum))
+    found = {step.result: terms_of(step, block, target.mesh) for step in products}
+    return found, waited_for(found, block)
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

@@ -8,7 +8,6 @@ specs say.
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,10 +22,9 @@ from shardc.proving.faults import Fault, Unread, require
 from shardc.proving.laid import Extent, InForce, Laid, Zeros
 from shardc.proving.literals import shape_of, share_of
 from shardc.proving.meaning import row, stacked
+from shardc.proving.python import OPERATORS, called, summed, unstacked
 from shardc.proving.tensors import Tensor, arange, broadcast, filled, listed, rolled, shaped, transposed
 
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Eq: operator.eq}
-_OPERATORS |= {ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv}
 _HELPERS = ("apart", "together", "alike")  # which change types, and are not checked by JAX for that
 
 
@@ -70,6 +68,7 @@ class Module:
             "jax.sharding.Mesh": lambda sizes, names: Mesh(tuple(zip(names, sizes, strict=True))),
             "jnp.zeros": lambda shape, out_sharding: Zeros(self.devices.mesh),
             "jnp.inf": float("inf"),
+            "jnp.unstack": unstacked,
             "np.arange": arange,
             "np.roll": rolled,
             "np.array": lambda given, kind: Tensor((len(given),), tuple(map(int, given))),
@@ -174,12 +173,22 @@ class Module:
             case ast.Call(ast.Attribute(attr="full", value=ast.Name("jnp")), [ast.Tuple(extents), filling], [kind]):
                 block = filled(shape_of(extents, self.literals), self.value(filling, known))
                 return calls.alike(self.devices, block, self.value(kind.value, known))
+            case ast.Call(ast.Name("sum"), [ast.GeneratorExp(term, [each])]):
+                return self._summed(term, each, known)
             case ast.Call(function, given, keywords):
-                called = self.value(function, known)
+                wanted = self.value(function, known)
                 named = {str(each.arg): self.value(each.value, known) for each in keywords}
-                return _called(ast.unparse(function), called, [self.value(each, known) for each in given], named)
+                return called(ast.unparse(function), wanted, [self.value(each, known) for each in given], named)
             case _:
                 raise Unread(ast.unparse(node))
+
+    def _summed(self, term: ast.expr, each: ast.comprehension, known: Mapping[str, Any]) -> Held:
+        """`sum(term for left, right in zip(…))`."""
+        found, inside = list[Held](), dict(known)
+        for turn in self.value(each.iter, known):
+            self._assigned(each.target, turn, inside)
+            found.append(self.value(term, inside))
+        return summed(found)
 
     def _named(self, name: str) -> Any:
         require(name in self.names, f"{name} is not bound")
@@ -203,7 +212,7 @@ class Module:
     def _computed(self, kind: type[ast.operator | ast.cmpop], left: Any, right: Any) -> Any:
         """Python's numbers and lists, and numbers that differ from device to device."""
         if not isinstance(left, Held | Tensor) and not isinstance(right, Held | Tensor):
-            return _OPERATORS[kind](left, right)
+            return OPERATORS[kind](left, right)
         blocks = [
             x.blocks if isinstance(x, Held) else (Tensor((), (int(x),)),) * len(self.devices) for x in (left, right)
         ]
@@ -211,7 +220,7 @@ class Module:
         def of_each(one: Tensor, other: Tensor) -> Tensor:
             shape = max(one.shape, other.shape, key=len)
             return Tensor(
-                shape, tuple(map(_OPERATORS[kind], broadcast(one, shape).items, broadcast(other, shape).items))
+                shape, tuple(map(OPERATORS[kind], broadcast(one, shape).items, broadcast(other, shape).items))
             )
 
         return Held(alone(of_each, blocks), DTYPES["int32"])
@@ -305,20 +314,6 @@ class Module:
         """On one device partial sums are the sum."""
         require(len(self.devices) == 1, "a reshard of the compiler's own")
         return Laid(given.held, wanted, self.devices)
-
-
-def _called(name: str, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    try:
-        return function(*map(_plain, given), **{key: _plain(value) for key, value in named.items()})
-    except (TypeError, AssertionError, LookupError, ValueError) as error:
-        raise Fault(f"{name}: {error}") from error
-
-
-def _plain(given: Any) -> Any:
-    """Sizes as numbers."""
-    if isinstance(given, Extent):
-        return int(given)
-    return tuple(map(_plain, given)) if type(given) is tuple else given
 
 
 def _spec(*dims: Any, unreduced: set[str] | None = None, reduced: set[str] | None = None) -> Sharding:

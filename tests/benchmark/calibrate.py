@@ -47,6 +47,10 @@ BARE, FUSED = "C[I, J] = A[I, J] + B[I, J]", "C[I, J] = relu(A[I, J]) + B[I, J]"
 # A product whose operations take about as long as its bytes, which a gather left: an input is brought near beforehand.
 NARROW = "B2[J, K] = AllGather_X(B[J_X, K]); C[I, K] = A[I, J] ·_LOCAL B2[J, K]"
 NARROWS = ((8192, 8192, 256), (4096, 16384, 256), (8192, 16384, 256), (8192, 8192, 384))
+# Products of many small matrices, so many of so many rows, terms and columns (`lowering.small`).
+MATRICES = "C[I, J, L] = A[I, J, K] · B[I, K, L]"
+FEW_TERMS = ((8192, 32, 2, 32), (8192, 32, 4, 32), (2048, 64, 2, 64), (131072, 8, 4, 8), (32768, 2, 4, 64))
+MANY_TERMS = ((8192, 32, 8, 32), (8192, 32, 16, 32), (65536, 8, 8, 8), (2048, 64, 32, 64), (8192, 2, 16, 64))
 SLOWER = 1.2
 MOST = 0.45  # above, a product of more operations would take less (`cost.alone`)
 Rates = dict[str, list[float]]
@@ -112,13 +116,23 @@ def slowdowns(topology: str, known: Rates) -> Iterator[float]:
         yield min(max(0.0, slower / (shorter / longer) ** 3), MOST)
 
 
+def by_terms(topology: str, known: Rates, sizes: tuple[tuple[int, int, int, int], ...]) -> Iterator[float]:
+    """How many times longer than its bytes a product of small matrices takes."""
+    read, written = (statistics.median(known[name]) for name in ("bf16_read", "bf16_write"))
+    for i, j, k, m in sizes:
+        moving = 2 * i * k * (j + m) / read + 2 * i * j * m / written
+        yield replayed(MATRICES, topology, (i, j, k, m)) / moving
+
+
 def measured(topology: str) -> Rates:
     found: Rates = {}
     for name, rate in rates(topology):
         found.setdefault(name, []).append(rate)
     operations = statistics.median(found["f32_flops"])
     again, held = list(rounded_again(topology, operations)), list(operand_held(topology, operations))
-    return found | {"slowdown": list(slowdowns(topology, found)), "f32_again": again, "f32_held": held[-1:]}
+    found |= {"slowdown": list(slowdowns(topology, found)), "f32_again": again, "f32_held": held[-1:]}
+    found |= {"few_terms": list(by_terms(topology, found, FEW_TERMS))}
+    return found | {"many_terms": list(by_terms(topology, found, MANY_TERMS))}
 
 
 def shown(figure: tuple[str, list[float]]) -> str:

@@ -99,6 +99,13 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((V5E,), True), ((target("v5e:4x8", X=4, Y=8),), False), ((target("v5p:4x4x4", X=4, Y=16),), True),
         ((target("v5e", X=32),), True),
     ]),
+    (timed.takes_terms, [
+        ((256, 64, 32, 64, False), True), ((255, 64, 32, 64, False), False), ((256, 65, 32, 64, False), False),
+        ((256, 64, 33, 64, False), False), ((256, 64, 32, 65, False), False), ((256, 64, 1, 64, False), False),
+        ((256, 1, 8, 64, False), False), ((256, 64, 8, 1, False), False), ((256, 2, 2, 2, False), True),
+        ((256, 1024, 8, 2, True), True), ((256, 1024, 9, 2, True), False), ((256, 2, 8, 1024, True), True),
+        ((256, 1024, 8, 2, False), False), ((256, 64, 32, 64, True), True),
+    ]),
     (timed.reads_vectors_twice, [((MIB,), True), ((MIB - 1,), False)]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),

@@ -13,7 +13,22 @@ import numpy as np
 
 from shardc.emit.allowed import CARRIED, METHODS, NAMES, ROWS, TRIP, TURN
 from shardc.emit.call.products import einsum
-from shardc.emit.exprs import Attr, BinOp, Call, Code, Const, Expr, Index, Items, Keyword, Line, Loop, Name, Scan
+from shardc.emit.exprs import (
+    Attr,
+    BinOp,
+    Call,
+    Code,
+    Const,
+    Each,
+    Expr,
+    Index,
+    Items,
+    Keyword,
+    Line,
+    Loop,
+    Name,
+    Scan,
+)
 from shardc.emit.steps import extremes
 from shardc.emit.steps.calls import Body
 
@@ -25,6 +40,7 @@ _BARE: dict[str, Any] = {
     "list": list,
     "int": int,
     "zip": zip,
+    "sum": sum,
     "True": True,
     "False": False,
 }
@@ -113,6 +129,9 @@ def evaluate(expr: Expr, variables: Mapping[str, Any]) -> Any:
             return evaluate(value, variables)[index if isinstance(index, int) else variables[index.name]]
         case BinOp(left, symbol, right):
             return _OPERATORS[symbol](evaluate(left, variables), evaluate(right, variables))
+        case Each(value, names, every):
+            found = evaluate(every, variables)
+            return [evaluate(value, {**variables, **dict(zip(names, each, strict=True))}) for each in found]
         case Keyword():
             raise AssertionError("only inside a call")
         case _:

@@ -198,8 +198,9 @@ class _Writer:
 
     def _calls(self, step: Step, form: OneForm) -> Sequence[Expr | Code]:
         match form:
-            case Plain(op, apart, unasked, twice):
+            case Plain(op, apart, unasked, twice, terms):
                 done = self._unasked(step) if unasked else self._plain(step, op)
+                done = done if terms is None else local.by_terms(done, self._arrays(step), terms)
                 rows = [done] if twice is None else [local.with_vector_twice(done, twice), Index(Name(""), 0)]
                 return [*rows, *([call(BARRIER, Name(""))] if apart else [])]
             case Gathered():

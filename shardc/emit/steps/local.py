@@ -5,13 +5,14 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from shardc.emit.allowed import TRIP
+from shardc.emit.allowed import LEFT, RIGHT, TRIP
 from shardc.emit.exprs import (
     Attr,
     BinOp,
     Call,
     Code,
     Const,
+    Each,
     Expr,
     Items,
     Keyword,
@@ -83,6 +84,22 @@ def _with_rows(subscripts: str, place: int) -> str:
     letter = next(each for each in string.ascii_letters if each not in subscripts)
     terms[place] = letter + terms[place]
     return ",".join(terms) + "->" + letter + left
+
+
+def by_terms(product: Expr, arrays: tuple[Array, ...], dim: str) -> Expr:
+    """`sum(jnp.einsum("bm,bn->bmn", left, right) for left, right in zip(jnp.unstack(A, axis=2), …))` of
+    `jnp.einsum("bmk,bkn->bmn", A, B)`, K term by term."""
+    match product:
+        case Call(Attr(value, name), arguments):  # rounded to the type of the result
+            return Call(Attr(by_terms(value, arrays, dim), name), arguments)
+        case Call(function, (Const(str(subscripts)), *operands)):
+            places = [array.dims.index(dim) for array in arrays]
+            letter = subscripts[places[0]]
+            term = Call(function, (Const(subscripts.replace(letter, "")), Name(LEFT), Name(RIGHT), *operands[2:]))
+            rows = (call("jnp.unstack", x, axis=Const(at)) for x, at in zip(operands, places, strict=False))
+            return call("sum", Each(term, (LEFT, RIGHT), call("zip", *rows)))
+        case _:
+            raise AssertionError("a product is an einsum")
 
 
 def _subscripts(operands: tuple[Array, ...], result: Array) -> Const:

@@ -11,6 +11,7 @@ from shardc.emit.exprs import (
     BinOp,
     Call,
     Code,
+    Each,
     Expr,
     Index,
     Items,
@@ -20,6 +21,7 @@ from shardc.emit.exprs import (
     Scan,
     bracketed,
     flat,
+    for_each,
 )
 
 WIDTH = 88
@@ -140,8 +142,13 @@ def _chain(expr: Expr) -> tuple[Expr, list[str]]:
 
 
 def arguments(args: tuple[Expr, ...], indent: int, opening: str, closing: str) -> list[str]:
-    """All arguments on one line of their own if they fit, else one each, with a comma after the last."""
+    """All arguments on one line of their own if they fit, else one each, with a comma after the last; of what is done
+    for each of several, in two lines without one."""
     together = " " * (indent + 4) + ", ".join(map(flat, args))
+    if len(together) > WIDTH and isinstance(args[0], Each):
+        value, names, every = args[0].value, args[0].names, args[0].every
+        inside = [*lay_out(value, indent + 4, "", ""), *lay_out(every, indent + 4, for_each(names), "")]
+        return [" " * indent + opening, *inside, " " * indent + closing]
     if len(together) > WIDTH:
         return exploded(args, indent, opening, closing)
     return [" " * indent + opening, together, " " * indent + closing]

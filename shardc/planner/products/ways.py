@@ -102,6 +102,7 @@ class Work:
     leaves: DType
     streams: Streams | None = None  # where it is known what passes through memory; else all does, once
     rounds: int = 0  # of a product of two arrays, how many are of f32
+    counted: bool | None = None  # of many products of matrices, whether the result's last dim tells them apart
 
     @classmethod
     def of(cls, program: Program, expr: Product) -> Work:
@@ -112,7 +113,9 @@ class Work:
         total = math.prod(program.shape(dims)) * (2 if contracts else int(sums))
         types = [operand.dtype for operand in expr.operands]
         rounds = sum(each.name == "f32" for each in types) if contracts else 0
-        return cls(dims, below, total, contracts, multiplied(types), expr.dtype, rounds=rounds)
+        both = set(below[0]).intersection(below[-1], expr.dims) if contracts else ()
+        counted = expr.dims[-1] in both if both else None
+        return cls(dims, below, total, contracts, multiplied(types), expr.dtype, rounds=rounds, counted=counted)
 
     def amount(self, flops: int, read: Sequence[int], written: int) -> Amount:
         """Of so many operations, and of operands and a result of so many bytes. A sum over a dim of which each device
@@ -122,7 +125,18 @@ class Work:
         streams = self._streams_of(read, written)
         dtype = self.dtype if streams is None or not any(streams.passes) else streams.read[streams.through].own
         found = Amount.of(streams, flops, read, written, dtype)
-        return found._replace(leaves=self.leaves, smallest=min(read, default=0), rounds=self.rounds)
+        terms = 0 if streams is None else self._terms(streams, flops, read, written)
+        return found._replace(leaves=self.leaves, smallest=min(read, default=0), rounds=self.rounds, terms=terms)
+
+    def _terms(self, streams: Streams, flops: int, read: Sequence[int], written: int) -> int:
+        """Of how many terms each number is, where many small matrices are multiplied so."""
+        if self.counted is None or not all(read) or not written or any(streams.passes):
+            return 0
+        from shardc.lowering.small import Matrices, terms  # seldom, as `_streams_of` has it
+
+        types = [each.own for each in streams.read]
+        left, right = (size // dtype.bytes for size, dtype in zip(read, types, strict=True))
+        return terms(Matrices.of(flops // 2, left, right, written // self.leaves.bytes, self.counted), types)
 
     def in_memory(self, read: Sequence[Array], written: Array, mesh: Mesh) -> tuple[list[Array], list[Array]]:
         """The arrays that are read from memory, those gone through there first, and the result if it is written."""
