@@ -126,6 +126,23 @@ def test_no_output_has_room_for_what_is_held_as_one(text, forms):
     assert taken[0] == taken[1] and len(taken[0]) == forms
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("topology", "rows", "arrays"),
+    [
+        ("v5p:2x1x1", 2**14, 3),  # P as exponents, g, and beside it P anew
+        ("v5e:2x1", 2**14, 2),  # P as exponents all the time
+        ("v5p:2x1x1", 2**9, 2),  # 16 MiB are not left anew
+    ],
+)
+def test_a_softmax_that_a_product_meets_is_left_anew_for_later_products(topology, rows, arrays):
+    text = "P[I, K] = softmax_K(S[I, K]); g[I, K] = G[I, J] · V[J, K]; t[I] = sum_K(g ⊙ P)"
+    dims, options = {"I": rows, "J": 2**12, "K": 2**14, "L": 2**12}, {"idle": "keep", "overlap": "off"}
+    text += "; d[I, L] = (P ⊙ (g - t)) · W[K, L]"
+    plan = shardc.plan(text, mesh="X=2", topology=topology, dims=dims, dtype="bf16", **options)
+    assert round(allocation(plan.schedule).temporary_bytes / (2 * rows * 2**14), 1) == arrays
+
+
 def room_of(taken):
     """The runs of free units below the last that was ever taken, as where each begins and ends."""
     edges = [0, *(place for place in range(1, len(taken)) if taken[place] != taken[place - 1]), len(taken)]
