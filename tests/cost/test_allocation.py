@@ -143,6 +143,26 @@ def test_a_softmax_that_a_product_meets_is_left_anew_for_later_products(topology
     assert round(allocation(plan.schedule).temporary_bytes / (2 * rows * 2**14), 1) == arrays
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "arrays"),
+    [
+        ("F = relu(T); G = exp(T)\nreturn F, G", 2),  # T, and a copy: an output lies as the product does that it reads
+        ("F = T ⊙ C[I, K]; G[I, L] = T · W[K, L]\nreturn F, G", 2),  # of an argument as well
+        ("R = softmax_K(C[I, K]); F = T ⊙ R; G[I, L] = T · W[K, L]; H[I, L] = R · W\nreturn F, G, H", 2),  # T and R
+        ("F = relu(T); G[I, L] = T · W[K, L]; H[I, L] = F · W\nreturn G, H", 1),  # F is none
+        ("F = softmax_K(T); G[I, L] = T · W[K, L]\nreturn F, G", 1),  # which is no loop over elements
+    ],
+)
+def test_what_is_computed_of_a_product_is_copied_to_an_output(text, arrays):
+    """In temporaries of 512 MiB each."""
+    dims, options = {"I": 2**14, "J": 2**12, "K": 2**14, "L": 2**10}, {"idle": "keep", "overlap": "off"}
+    plan = shardc.plan(
+        f"T[I, K] = A[I, J] · B[J, K]; {text}", mesh="X=2", topology="v5p:2x1x1", dims=dims, dtype="bf16", **options
+    )
+    assert round(allocation(plan.schedule).temporary_bytes / 2**29, 1) == arrays
+
+
 def room_of(taken):
     """The runs of free units below the last that was ever taken, as where each begins and ends."""
     edges = [0, *(place for place in range(1, len(taken)) if taken[place] != taken[place - 1]), len(taken)]
