@@ -1,5 +1,6 @@
 """The model of the TPU compiler's memory: tiles, the heap, and which buffers a step takes."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from shardc.cost.heap import Buffers, Heap
 from shardc.cost.on_chip import Life, on_chip
 from shardc.ir.collectives import DirectExchange
 from shardc.lowering.tiles import tiled_bytes
+from shardc.lowering.together import candidates
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,66 @@ def test_what_is_done_as_one_is_in_memory_by_hand(text, contracted, mebibytes):
     plan = shardc.plan(text, mesh="X=4,Y=4", dims=dims, topology="v5e:4x4", dtype="bf16", overlap="on")
     found = allocation(plan.schedule).temporary_bytes
     assert mebibytes * 2**20 <= found <= mebibytes * 2**20 + 2**17
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("C[I_X, K_Y] = A[I_X, J_Y] · B[J_X, K_Y]", 8),  # two rings, a ring and chunks of either operand
+        ("C[I_X, K] = A[I_X, J] · B[J, K_X]", 2),  # a ring whose blocks lie apart
+        ("C[I_X, K] = A[I_X, J] · B[J_X, K]", 3),  # a ring whose products are added up, and chunks
+        ("C[I, K] = A[I, J_X] · B[J_X, K]", 2),  # sums that go round, gathered after
+        ("T[I, K_X] = A[I, J_Y] · B[J_Y, K_X]; C[I, L] = T · V[K_X, L]", 4),  # sums for another product, and of it
+    ],
+)
+def test_no_output_has_room_for_what_is_held_as_one(text, forms):
+    """Before an array of 512 MiB a device is written nothing of a ring or of chunks lies where it will be, as of
+    collectives nothing does: without it as much is taken."""
+    dims = {"I": 2**15, "J": 2**14, "K": 2**14, "L": 2**14, "M": 2**16, "N": 2**16}
+    options = {"topology": "v5e:4x4", "dtype": "bf16", "idle": "keep", "overlap": "off"}
+    taken = []
+    for more in ("", "; Z = exp(Q[M, N])"):
+        schedule = shardc.plan(text + more, mesh="X=4,Y=4", dims=dims, **options).schedule
+        every = [replace(ordered, together=(group,)) for ordered, group in candidates(schedule)]
+        taken.append([round(allocation(each).temporary_bytes / 2**20) for each in every])
+    assert taken[0] == taken[1] and len(taken[0]) == forms
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("topology", "rows", "arrays"),
+    [
+        ("v5p:2x1x1", 2**14, 3),  # P as exponents, g, and beside it P anew
+        ("v5e:2x1", 2**14, 2),  # P as exponents all the time
+        ("v5p:2x1x1", 2**9, 2),  # 16 MiB are not left anew
+    ],
+)
+def test_a_softmax_that_a_product_meets_is_left_anew_for_later_products(topology, rows, arrays):
+    text = "P[I, K] = softmax_K(S[I, K]); g[I, K] = G[I, J] · V[J, K]; t[I] = sum_K(g ⊙ P)"
+    dims, options = {"I": rows, "J": 2**12, "K": 2**14, "L": 2**12}, {"idle": "keep", "overlap": "off"}
+    text += "; d[I, L] = (P ⊙ (g - t)) · W[K, L]"
+    plan = shardc.plan(text, mesh="X=2", topology=topology, dims=dims, dtype="bf16", **options)
+    assert round(allocation(plan.schedule).temporary_bytes / (2 * rows * 2**14), 1) == arrays
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "arrays"),
+    [
+        ("F = relu(T); G = exp(T)\nreturn F, G", 2),  # T, and a copy: an output lies as the product does that it reads
+        ("F = T ⊙ C[I, K]; G[I, L] = T · W[K, L]\nreturn F, G", 2),  # of an argument as well
+        ("R = softmax_K(C[I, K]); F = T ⊙ R; G[I, L] = T · W[K, L]; H[I, L] = R · W\nreturn F, G, H", 2),  # T and R
+        ("F = relu(T); G[I, L] = T · W[K, L]; H[I, L] = F · W\nreturn G, H", 1),  # F is none
+        ("F = softmax_K(T); G[I, L] = T · W[K, L]\nreturn F, G", 1),  # which is no loop over elements
+    ],
+)
+def test_what_is_computed_of_a_product_is_copied_to_an_output(text, arrays):
+    """In temporaries of 512 MiB each."""
+    dims, options = {"I": 2**14, "J": 2**12, "K": 2**14, "L": 2**10}, {"idle": "keep", "overlap": "off"}
+    plan = shardc.plan(
+        f"T[I, K] = A[I, J] · B[J, K]; {text}", mesh="X=2", topology="v5p:2x1x1", dims=dims, dtype="bf16", **options
+    )
+    assert round(allocation(plan.schedule).temporary_bytes / 2**29, 1) == arrays
 
 
 def room_of(taken):

@@ -3,7 +3,7 @@
 import pytest
 
 import shardc
-from shardc.cost.cheaper import narrow
+from shardc.cost.cheaper import beside_products, narrow
 from shardc.cost.formulas import evaluate
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter
 from shardc.ir.plan import every_step
@@ -107,3 +107,16 @@ def test_only_moves_that_sum_nothing_are_narrow():
         assert less.rate(move).s_per_byte == model.rate(move).s_per_byte / 2
     for move in (AllReduce(("X",)), ReduceScatter(("X",), 0)):
         assert less.rate(move) == model.rate(move)
+
+
+def test_the_formula_of_what_is_sent_narrow_says_so_and_of_what_is_hidden_nothing():
+    plan = planned("A[I_X, J_Y] → A[I, J]")
+    model, array = plan._asked.model, plan.schedule.values[0]
+    less, beside = narrow(model), beside_products(model)
+    moves = (AllGather(("X",), 0), AllToAll(("X",), 0, 1), AllReduce(("X",)), ReduceScatter(("X",), 0))
+    for move, is_less in zip(moves, (True, True, False, False), strict=True):
+        for each in (model, less):
+            seconds = each.emitted(move, None, array.sharding).seconds(array.local_bytes(model.mesh))
+            assert evaluate(each.formula(move, array), plan.symbols) == pytest.approx(seconds, rel=1e-6)
+        assert (less.formula(move, array) != model.formula(move, array)) == is_less
+        assert beside.formula(move, array) == model.formula(move, array)

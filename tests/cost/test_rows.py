@@ -3,6 +3,7 @@
 import pytest
 
 import shardc
+from shardc.cost.formulas import evaluate
 from shardc.ir.plan import every_step
 
 MESH, SIZES = {"X": 2, "Y": 4}, {"M": 4, "I": 8192, "J": 2048, "K": 4096}
@@ -62,3 +63,13 @@ def test_what_no_step_leaves_is_read_and_written_beside_what_reads_it_or_the_fir
 def test_where_no_slice_is_named_nothing_is_known_of_rows(text):
     for plan in (planned(text, None, chip="v5e"), planned(text, formula="book")):
         assert not any(rate in formula for formula in inside(plan) for rate in ("W_alone", "W_write", "W_copy"))
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("text", [DOWN, CUT, SUMMED, KEPT, BESIDE])
+@pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
+def test_what_rows_take_is_what_the_formulas_say(text, topology):
+    plan = planned(text, topology)
+    for done in every_step(plan.schedule.block):
+        cost = done.step.cost
+        assert evaluate(cost.formula, plan.symbols) == pytest.approx(cost.time_s, rel=1e-9), cost.formula

@@ -6,10 +6,11 @@ import pytest
 
 import shardc
 from shardc.cost import CHIPS, LinkModel
-from shardc.cost.together import blocking_s, group_s, time_together
+from shardc.cost.together import beside, blocking_s, group_s, time_together
 from shardc.ir.collectives import AllGather, AllReduce, ReduceScatter
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Einsum, How, StepCost, Together
+from shardc.lowering.together import candidates
 
 HOP = 0.25
 MODEL = LinkModel.of(Mesh.of({"X": 2}), replace(CHIPS["v5p"], hop_latency=HOP))
@@ -99,3 +100,20 @@ def test_a_sum_that_a_ring_gathers_is_copied_to_an_output():
     assert [step.op for step in plan.steps] == ["Einsum", "AllReduce"]
     left, goes_on = (group_s(each, Together(0, 1, How.RING), plan._model) for each in (plan.schedule, inside))
     assert left - goes_on == pytest.approx(2 * 8192 * 2048 / plan._model.chip.hbm_bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "topology", "is_hidden"), [("X=4,Y=4", "v5e:4x4", True), ("X=4,Y=8", "v5e:4x8", False)]
+)
+def test_chunks_hide_their_gather_where_rings_hide_nothing(mesh, topology, is_hidden):
+    """On v5e of 32 chips permutes hold up products, and gathers do not."""
+    dims, options = dict.fromkeys("IJK", 8192), {"dtype": "bf16", "idle": "keep", "overlap": "off"}
+    text = "A[I_X, J] · B[J_X, K] → C[I_X, K]"
+    plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, **options)
+    for ordered, group in candidates(plan.schedule):
+        before, computing, hidden, left = beside(ordered, group, plan._model)
+        at_once = is_hidden or group.how is How.CHUNKS
+        seconds = max(computing, hidden) if at_once else computing + hidden
+        assert min(computing, hidden) > 0
+        assert group_s(ordered, group, plan._model) == pytest.approx(before + seconds + left)
+    assert {How.RING, How.CHUNKS} <= {group.how for _, group in candidates(plan.schedule)}
