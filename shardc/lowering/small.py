@@ -39,7 +39,10 @@ class Matrices(NamedTuple):
 
     @classmethod
     def of(cls, multiplied: int, left: int, right: int, result: int, last_is_counted: bool) -> Matrices:
-        """By the numbers that are multiplied, and by those of the operands and the result."""
+        """By the numbers that are multiplied, and by those of the operands and the result; none where devices have more
+        parts than there are numbers."""
+        if not all((multiplied, left, right, result)):
+            return cls(0, 0, 0, 0)
         count = left * right * result // multiplied**2
         return cls(count, multiplied // right, multiplied // result, multiplied // left, last_is_counted)
 
