@@ -114,7 +114,7 @@ def _terms(block: Block, target: Target) -> tuple[dict[int, str | None], frozens
     from shardc.lowering.small import terms_of, waited_for
 
     products = (step for step in block.steps if isinstance(step.op, Einsum))
-    found = {step.result: terms_of(step, block, target.mesh) for step in products}
+    found: dict[int, str | None] = {step.result: terms_of(step, block, target.mesh) for step in products}
     return found, waited_for(found, block)
 
 

@@ -31,7 +31,7 @@ class Matrices(NamedTuple):
     """So many products of `rows` × `summed` and `summed` × `columns` numbers; `last_is_counted` where the result's last
     dim tells them apart: the numbers of one then lie far from each other."""
 
-    count: int
+    number: int
     rows: int
     summed: int
     columns: int
@@ -43,8 +43,8 @@ class Matrices(NamedTuple):
         parts than there are numbers."""
         if not all((multiplied, left, right, result)):
             return cls(0, 0, 0, 0)
-        count = left * right * result // multiplied**2
-        return cls(count, multiplied // right, multiplied // result, multiplied // left, last_is_counted)
+        number = left * right * result // multiplied**2
+        return cls(number, multiplied // right, multiplied // result, multiplied // left, last_is_counted)
 
 
 def tells_apart(dims: Dims, operands: Sequence[Dims]) -> bool:
