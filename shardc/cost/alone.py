@@ -174,7 +174,7 @@ class Alone:
             return 0.0
         known = self.measured.moving(dtype)
         once = passes.largest / known.largest + passes.computed / known.computed
-        return size * (once + passes.written * (1 / known.read + 1 / known.write))
+        return size * (once + passes.multiplied / known.read + passes.written * (1 / known.read + 1 / known.write))
 
     def laid_s_per_byte(self, laid: Laid) -> tuple[float, float]:
         """Of a block or pieces laid anew, in memory, and near, where pieces and what is laid have room on the chip."""
@@ -206,7 +206,7 @@ class Alone:
         """`2·2·I·J/X / W_pass`: twice through a block."""
         size, kind = formulas.local_bytes(operand), _kind(operand.dtype)
         rates = {"W_largest": passes.largest, "W_pass": passes.computed}
-        rates |= {"W_read": passes.written, "W_write": passes.written}
+        rates |= {"W_read": passes.multiplied + passes.written, "W_write": passes.written}
         terms = (f"{f'{times}·' if times > 1 else ''}{size} / {rate}{kind}" for rate, times in rates.items() if times)
         return " + ".join(terms)
 

@@ -87,7 +87,7 @@ class Plain:
 
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
     add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
-    along `terms` one by one (`lowering.small`).
+    along `terms` one by one (`lowering.small`); a softmax adds up `by_product` (`lowering.shares`).
     """
 
     op: PlainOp
@@ -95,6 +95,7 @@ class Plain:
     unasked: bool = False
     twice: int | None = None
     terms: str | None = None
+    by_product: bool = False
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

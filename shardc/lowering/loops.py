@@ -8,7 +8,7 @@
 
     softmax_J(A)                      the largest of A as it lies; the sum of exponentials; shares, written
     x = A · B; p = softmax_J(x)       the largest with the tiles of the product; the sum; shares, written
-    x = A · B; softmax_J(x) · V       the largest with the tiles; the sum; shares as the second product reads them
+    x = A · B; softmax_J(x) · V       the largest with the tiles; the sum, by a product of long rows; shares as read
     max_J(relu(A))                    the largest of elements that are computed as they are read
 
 Read off the text alone, whichever moves are planned between and wherever statements end. What lies in memory is what a
@@ -17,7 +17,7 @@ program is given and leaves, what products and sums leave, and what stands in a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -82,6 +82,7 @@ class Account:
     """Of a program's operations what they read and write, and how often they go through a block."""
 
     readers: Readers
+    sizes: Mapping[str, int]
     made: dict[Met, tuple[_Leaf, ...]] = field(default_factory=dict)  # what is read where a value is
     behind: dict[Met, _Behind] = field(default_factory=dict)
     loops: list[_Loop] = field(default_factory=list)
@@ -90,7 +91,7 @@ class Account:
 
     @classmethod
     def of(cls, program: Program) -> Account:
-        account = cls(Readers.of(program))
+        account = cls(Readers.of(program), dict(program.sizes))
         for each in program.statements:
             if isinstance(each, Statement):
                 account._leaves(each.expr)
@@ -139,11 +140,18 @@ class Account:
         leaves = self._leaves(operand)
         has_tiles = any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
         lies = not has_tiles and self._is_leaf(operand)
+        multiplied = int(has_tiles and self.readers.is_multiplied(met(call)) and self._adds_up_by_product(call))
         return Passes(
             int(Through.LARGEST in through and lies),
-            int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through),
+            int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through) - multiplied,
             int(Through.RESULT in through and not self.readers.is_for_products(met(call))),
+            multiplied,
         )
+
+    def _adds_up_by_product(self, call: Call) -> bool:
+        from shardc.lowering.shares import is_by_product  # seldom
+
+        return is_by_product(call.function, [self.sizes[dim] for dim in call.over], call.operands[0].dtype)
 
     def _types(self, operand: Expr) -> Iterator[DType]:
         """Of what a product reads for an operand."""

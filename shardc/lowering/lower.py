@@ -67,6 +67,7 @@ class _About(NamedTuple):
     unasked: frozenset[int] = frozenset()
     twice: Mapping[int, int | None] = MappingProxyType({})
     terms: Mapping[int, str | None] = MappingProxyType({})
+    by_product: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, block: Block, target: Target) -> _About:
@@ -75,14 +76,14 @@ class _About(NamedTuple):
             return cls(apart)
         terms, waited = _terms(block, target)
         unasked = _unasked(block).difference(number for number, dim in terms.items() if dim is not None)
-        return cls(apart | waited, unasked, _twice(block, target), terms)
+        return cls(apart | waited, unasked, _twice(block, target), terms, _by_product(block))
 
 
 def _told(step: Step, found: Form, about: _About) -> Form:
     match found:
         case Plain():
-            made, (apart, unasked, twice, terms) = step.result, about
-            told = replace(found, apart=made in apart, unasked=made in unasked)
+            made, (apart, unasked, twice, terms, by_product) = step.result, about
+            told = replace(found, apart=made in apart, unasked=made in unasked, by_product=made in by_product)
             return replace(told, twice=twice.get(made), terms=terms.get(made))
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
@@ -116,6 +117,14 @@ def _terms(block: Block, target: Target) -> tuple[dict[int, str | None], frozens
     products = (step for step in block.steps if isinstance(step.op, Einsum))
     found: dict[int, str | None] = {step.result: terms_of(step, block, target.mesh) for step in products}
     return found, waited_for(found, block)
+
+
+def _by_product(block: Block) -> frozenset[int]:
+    if not any(isinstance(step.op, Apply) and step.op.over for step in block.steps):
+        return frozenset()
+    from shardc.lowering.shares import by_product
+
+    return by_product(block)
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

@@ -102,6 +102,11 @@ class Readers:
             kind is Reader.PRODUCT or (kind is Reader.ELEMENTS and self.is_for_products(by)) for kind, by in kinds
         )
 
+    def is_multiplied(self, key: Met) -> bool:
+        """Whether a product reads a value, or what is computed of its elements."""
+        kinds = self.by.get(key, [])
+        return any(kind is Reader.PRODUCT or (kind is Reader.ELEMENTS and self.is_multiplied(by)) for kind, by in kinds)
+
     def all_end_in(self, key: Met, inside: AbstractSet[Met]) -> bool:
         """Whether all that is computed of a value is among these."""
         kinds = self.by.get(key, [])

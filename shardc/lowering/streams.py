@@ -15,11 +15,12 @@ from shardc.ir.sharding import Array
 
 class Passes(NamedTuple):
     """How often a block is gone through: for the largest of what lies in memory, with what is computed of each element,
-    and, once more, to write as much as is read."""
+    once more, to write as much as is read, and as a product reads it."""
 
     largest: int = 0
     computed: int = 0
     written: int = 0
+    multiplied: int = 0
 
 
 class Sources(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from shardc.emit.allowed import LEFT, RIGHT, TRIP
+from shardc.emit.allowed import LEFT, RIGHT, TOTAL, TRIP
 from shardc.emit.exprs import (
     Attr,
     BinOp,
@@ -14,14 +14,17 @@ from shardc.emit.exprs import (
     Const,
     Each,
     Expr,
+    Index,
     Items,
     Keyword,
+    Line,
     Name,
     Scan,
     axes_argument,
     call,
     method,
     numbers,
+    size_of,
 )
 from shardc.errors import ShardcError
 from shardc.ir.calls import arguments, meeting, places, result_type, whole
@@ -179,6 +182,31 @@ def _over_dims(row: Function, over: Dims, dims: Dims, name: Expr, wanted: Dims) 
     left = dims if row.keeps_dims else tuple(dim for dim in dims if dim not in over)
     found = Call(Name(row.jax), (name, axis))
     return aligned(call("jax.lax.stop_gradient", found) if row.name == "shift" else found, left, wanted)
+
+
+def shares(over: Dims, operand: Array, name: Expr, result: Array, target: str) -> tuple[Expr, Line, Expr]:
+    """A softmax: exponentials, their sum, which is a product of them with ones, and the one over the other.
+
+    P = jnp.exp(jnp.subtract(S, jnp.expand_dims(jax.lax.stop_gradient(jnp.max(S, axis=1)), 1)))
+    total = jnp.einsum("ij,aj->ai", P, …)
+    P = jnp.divide(P, jnp.expand_dims(total[0].astype(jnp.bfloat16), 1))
+    """
+    place = operand.dims.index(over[0])
+    largest = call("jax.lax.stop_gradient", call("jnp.max", name, axis=Const(place)))
+    made = call("jnp.exp", call("jnp.subtract", name, call("jnp.expand_dims", largest, Const(place))))
+    total = call("jnp.expand_dims", as_type(Index(Name(TOTAL), 0), operand.dtype), Const(place))
+    quotient = aligned(call("jnp.divide", Name(""), total), operand.dims, result.dims)
+    return made, Line(TOTAL, _summed_by_ones(operand, place, Name(target)), ""), quotient
+
+
+def _summed_by_ones(array: Array, place: int, value: Name) -> Expr:
+    """`jnp.einsum("ij,aj->ai", P, jnp.broadcast_to(jnp.bfloat16(1), (2, P.shape[1])), …)`: each sum twice."""
+    known = letters(array.dims)
+    own = "".join(known[dim] for dim in array.dims)
+    subscripts = _with_rows(f"{own},{own[place]}->{own.replace(own[place], '')}", 1)
+    one, rows = Call(type_name(array.dtype), (Const(1),)), Items((Const(2), size_of(value, place)))
+    ones, kept = call("jnp.broadcast_to", one, rows), type_name(accumulator(array.dtype))
+    return call("jnp.einsum", Const(subscripts), value, ones, preferred_element_type=kept)
 
 
 def _positions(result: Array, mesh: Mesh | None) -> Expr:

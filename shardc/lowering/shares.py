@@ -1,0 +1,75 @@
+"""The sum of a softmax's exponentials: as a product with ones, where the softmax stands between two products.
+
+    s[B, T, H, S] = q · k;  p = softmax_S(s);  o[B, T, H, E] = p · v                          of bf16, for a TPU
+
+    p = softmax(s, axis=3) …
+
+    p = jnp.exp(jnp.subtract(s, jnp.expand_dims(jax.lax.stop_gradient(jnp.max(s, axis=3)), 3)))
+    total = jnp.einsum("bths,as->abth", p, jnp.broadcast_to(jnp.bfloat16(1), (2, p.shape[3])), …)
+    p = jnp.divide(p, jnp.expand_dims(total[0].astype(jnp.bfloat16), 3))
+
+Of the first the compiler adds up in a loop over elements, which takes longer than both products; of the second it
+multiplies, as fast as the scores are read (`lowering.timed.adds_up_as_product`). The ones are two equal rows, since of
+one it would make that loop again (`lowering.vectors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from shardc.ir.dtypes import DType
+from shardc.ir.functions import FUNCTIONS
+from shardc.ir.plan import Apply, Block, Loop, Step, operands_of
+from shardc.lowering.fusion import Reads, reads
+from shardc.lowering.rounded import NARROW
+from shardc.lowering.timed import adds_up_as_product
+
+
+def is_by_product(function: str, over: Collection[int], dtype: DType) -> bool:
+    """Whether a function over dims of these sizes adds up so, between two products."""
+    row = FUNCTIONS[function]
+    is_softmax = row.keeps_dims and row.across > 1
+    return is_softmax and dtype == NARROW and len(over) == 1 and adds_up_as_product(*over)
+
+
+def by_product(block: Block) -> frozenset[int]:
+    """The softmaxes of a block that add up so."""
+    multiplied = _multiplied(block)
+    return frozenset(
+        step.result
+        for step, has_tiles in _softmaxes(block)
+        if has_tiles and step.result in multiplied and is_by_product(*_asked(step, block))
+    )
+
+
+def _asked(step: Step, block: Block) -> tuple[str, list[int], DType]:
+    assert isinstance(step.op, Apply)
+    (array,) = operands_of(step, block.values)
+    sizes = [array.shape[array.dims.index(dim)] for dim in step.op.over]
+    return step.op.function, sizes, array.dtype
+
+
+def _softmaxes(block: Block) -> Iterator[tuple[Step, bool]]:
+    """Each, and whether a product's tiles, or what is computed of their elements, are all that it reads."""
+    tiles = set[int]()
+    for step in block.steps:
+        if isinstance(step.op, Loop):
+            continue
+        kind, size = reads(step, block), {*block.values[step.result].dims}
+        whole = [value for value in step.operands if {*block.values[value].dims} == size]
+        if kind is Reads.PRODUCT or (kind is Reads.ELEMENTS and not tiles.isdisjoint(whole)):
+            tiles.add(step.result)
+        elif kind is Reads.SHARES:
+            yield step, tiles.issuperset(step.operands)
+
+
+def _multiplied(block: Block) -> set[int]:
+    """What products read, and what is made of its elements for them."""
+    found = set[int]()
+    for step in reversed(block.steps):
+        if isinstance(step.op, Loop):
+            continue
+        kind = reads(step, block)
+        if kind is Reads.PRODUCT or (kind is Reads.ELEMENTS and step.result in found):
+            found.update(step.operands)
+    return found
