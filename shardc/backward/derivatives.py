@@ -88,8 +88,12 @@ def _extreme(name: str) -> Derivative:
 
 
 def _softmax(g: Term, y: Term, along: Dims) -> Gradients:
-    mean = call("sum", times(g, y), over=along, keeps=False)
-    return (times(y, sign(g, "-", mean)),)
+    return (through_shares(g, y, call("sum", times(g, y), over=along, keeps=False)),)
+
+
+def through_shares(g: Term, y: Term, mean: Term) -> Term:
+    """Of what a softmax y is taken of, by the mean of y's gradient under these shares: y ⊙ (g - sum_J(g ⊙ y))."""
+    return times(y, sign(g, "-", mean))
 
 
 def _logsumexp(g: Term, given: tuple[Term, ...], along: Dims) -> Gradients:

@@ -47,7 +47,7 @@ def through(walk: Walk, each: Keyed) -> None:
     if isinstance(each, Looped):
         _through_loop(walk, each)
     elif each.name in walk.parts and not again(each) and not walk.by_value(each):
-        walk.back(each.expr, walk.total(each.name))
+        walk.back(each.expr, walk.total(each.name), use(each.name, each.dims))
 
 
 def _through_loop(walk: Walk, looped: Looped) -> None:

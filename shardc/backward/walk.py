@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
-from shardc.backward.derivatives import BY_VALUE, DERIVATIVES, fitted
+from shardc.backward.derivatives import BY_VALUE, DERIVATIVES, fitted, through_shares
 from shardc.backward.keys import Keys, depending, is_active
+from shardc.backward.shares import Shares
 from shardc.backward.terms import (
     Term,
     added,
@@ -48,10 +49,12 @@ class Walk:
     active: frozenset[str]
     taken: set[str]
     remat: Remat = False
+    shares: Shares = field(default_factory=Shares)
     of_name: dict[str, str] = field(default_factory=dict)  # the name of each gradient
     given: dict[str, str] = field(default_factory=dict)  # of those of outputs, which come in
     parts: dict[str, list[Term]] = field(default_factory=dict)  # of each array, the gradients of its uses
     lines: list[Written] = field(default_factory=list)
+    means: dict[str, list[Term]] = field(default_factory=dict)  # of shares, those of the gradients of products of them
     sums: dict[str, str] = field(default_factory=dict)  # gradients that a loop left, each with its array before it
     rows: set[str] = field(default_factory=set)  # those of them that lie as the array does
 
@@ -59,7 +62,7 @@ class Walk:
     def of(cls, program: Program, wanted: Iterable[Input], remat: Remat) -> Walk:
         keys = Keys.of(program)
         taken = {array.name for array in keys.held.values()} | set(program.dims)
-        walk = cls(program, keys, depending(keys, [array.name for array in wanted]), taken, remat)
+        walk = cls(program, keys, depending(keys, [array.name for array in wanted]), taken, remat, Shares.of(keys))
         names = [program.results[number].name for number in program.outputs]
         outputs = {keys.last[name]: name for name in names if keys.last[name] in walk.active}
         walk.given = {key: walk.fresh(f"d{name}") for key, name in outputs.items()}
@@ -140,32 +143,46 @@ class Walk:
     def needs(self, expr: Expr) -> bool:
         return is_active(expr, self.active)
 
-    def back(self, expr: Expr, gradient: Term) -> None:
-        """Adds what an expression's gradient brings to the gradients of the arrays in it."""
+    def back(self, expr: Expr, gradient: Term, value: Term | None = None, mean: Term | None = None) -> None:
+        """Adds what an expression's gradient brings to the gradients of the arrays in it.
+
+        `value` is the expression's own, where it has a name, and `mean` that of the gradient under the shares that the
+        expression is, where it is known without them (`backward.shares`).
+        """
         if not self.needs(expr):
             return
         match expr:
             case Use(name, dims):
-                self.used(name, dims, gradient)
+                self.used(name, dims, gradient, mean)
             case Named(operand=operand):
                 self.back(operand, gradient)
             case Product(operands=(only,)):
                 self.back(only, gradient)
             case Product(operands=(left, right)):
-                if self.needs(left) and self.needs(right):
-                    gradient = self.named(gradient, "dP")
-                for one, other in ((left, right), (right, left)):
-                    if self.needs(one):
-                        self.back(one, product(gradient, self.term(other), one.dims))
+                self.multiplied(expr, left, right, gradient, value)
             case Call():
-                self.called(expr, gradient)
+                self.called(expr, gradient, mean)
             case Product():
                 raise AssertionError("a product has one operand or two")
             case _:
                 assert_never(expr)
 
-    def used(self, name: str, dims: Dims, gradient: Term) -> None:
+    def multiplied(self, expr: Expr, left: Expr, right: Expr, gradient: Term, value: Term | None) -> None:
+        pairs = [(one, other) for one, other in ((left, right), (right, left)) if self.needs(one)]
+        along = [self.shares.along(one, expr.dims) for one, _ in pairs]
+        if len(pairs) > 1 or any(along):
+            gradient = self.named(gradient, "dP")
+        for (one, other), over in zip(pairs, along, strict=True):
+            mean = None
+            if over:
+                rows = tuple(dim for dim in one.dims if dim not in over)
+                mean = product(gradient, self.term(expr) if value is None else value, rows)
+            self.back(one, product(gradient, self.term(other), one.dims), mean=mean)
+
+    def used(self, name: str, dims: Dims, gradient: Term, mean: Term | None) -> None:
         own = self.keys.held[name].dims
+        if mean is not None and dims == own:
+            self.means.setdefault(name, []).append(mean)
         if dims != own:  # in other names of its dims: bound in these, and used in its own
             bound = self.fresh(f"d{self.keys.held[name].name}")
             self.bind(bound, dims, Pattern.free(len(dims)), gradient)
@@ -181,13 +198,18 @@ class Walk:
         expr = statement.expr
         if not isinstance(expr, Call) or expr.function not in BY_VALUE or not self.needs(expr):
             return False
-        gradient = self.named(self.total(statement.name), "dP")
-        (found,) = BY_VALUE[expr.function](gradient, use(statement.name, statement.dims), expr.over)
+        means = self.means.pop(statement.name, [])
+        every = len(means) == len(self.parts[statement.name])  # the gradients of other uses are no products
+        gradient, value = self.named(self.total(statement.name), "dP"), use(statement.name, statement.dims)
+        if every:
+            found: Term | None = through_shares(gradient, value, added(means))
+        else:
+            (found,) = BY_VALUE[expr.function](gradient, value, expr.over)
         assert found is not None
         self.back(expr.operands[0], found)
         return True
 
-    def called(self, expr: Call, gradient: Term) -> None:
+    def called(self, expr: Call, gradient: Term, mean: Term | None = None) -> None:
         row = FUNCTIONS[expr.function]
         active = [operand for operand in expr.operands if self.needs(operand)]
         if len(active) > 1 or expr.function in _GRADIENT_TWICE:
@@ -200,6 +222,8 @@ class Walk:
             ]
         given = tuple(arguments(below, [_number(scalar) for scalar in expr.numbers]))
         found = DERIVATIVES[expr.function](gradient, given, expr.over)
+        if mean is not None:
+            found = (through_shares(gradient, call(expr.function, given[0], over=expr.over), mean),)
         places = [
             place
             for place in range(max(row.arity, len(given)))

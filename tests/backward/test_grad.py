@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc import cli, simulate
 from shardc.backward.derivatives import DERIVATIVES
+from shardc.backward.shares import Shares
 from shardc.ir.dtypes import Kind
 from shardc.ir.functions import FUNCTIONS, UNNAMED
 from shardc.ir.mesh import Mesh
@@ -461,3 +462,103 @@ def test_a_mask_of_positions_stands_in_the_gradient_as_it_was_written():
         "where(and(index_T >= index_U, index_T - index_U < 8), dS" in found.replace("[T_X, U]", "")
         and "0 ⊙" not in found
     )
+
+
+# --- a softmax that a product reads (`shardc.backward.shares`)
+
+SHARES = {"B": 2, "T": 4, "H": 2, "S": 8, "E": 4, "F": 6, "R": 2, "L": 3, "N": 16}
+SCORES = "s[B_X, T, H, S] = q[B_X, T, H, E] · k[B_X, S, H, E]"
+OUT = "o[B_X, T, H, E] = p · v[B_X, S, H, E]"
+
+
+def gradient_of(text, **dims):
+    program = shardc.parse(text, mesh={"X": 2}, dims=SHARES | dims, dtype="f32")
+    return program, shardc.grad(program)
+
+
+def sums(backward):
+    """How often it sums along the dim of shares."""
+    return str(backward).count("sum_S(") + str(backward).count("sum_{S,R}(")
+
+
+BY_PRODUCT = {
+    "named": f"{SCORES}; p = softmax_S(s); {OUT}",
+    "as one": "o[B_X, T, H, E] = softmax_S(q[B_X, T, H, E] ·_E k[B_X, S, H, E]) · v[B_X, S, H, E]",
+    "before another product": (
+        f"{SCORES}; y[B_X, T, F] = softmax_S(s) · v[B_X, S, H, E] ·_{{H,E}} W[H, E, F]; z = tanh(y)"
+    ),
+    "from the right": "o[T, E] = v[S, E] · softmax_S(a[T_X, S])",
+    "of two dims": "o[T, E] = softmax_{S,R}(a[T_X, S, R]) · v[S, R, E]",
+    "one row": "o[E] = softmax_S(a[S]) · v[S, E]",
+    "read twice": f"{SCORES}; p = softmax_S(s); {OUT}; w[B_X, T, H, E] = p · u[B_X, S, H, E]; z = o ⊙ w",
+    "bound again": f"{SCORES}; p = softmax_S(s); p[B, T, H_X, S] = p; {OUT}",
+    "with a dim of v that stays": "o[T, S, E] = softmax_S(a[T_X, S]) · v[T, S, E]",
+    "in a loop": "for L { p = softmax_S(x[T_X, E] · k[L, S, E]); x[T_X, E] = x + p · v[L, S, E] }; return x",
+    "as one in a loop": "for L { x[T_X, E] = x[T_X, E] + softmax_S(x ·_E k[L, S, E]) · v[L, S, E] }; return x",
+}
+OTHERWISE = {
+    "more numbers": ("o[T, N] = softmax_S(a[T_X, S]) · v[S, N]", 1),
+    "as many": ("o[T, C] = softmax_S(a[T_X, S]) · v[S, C]", 1),
+    "rows are summed too": (f"{SCORES}; p = softmax_S(s); o[B_X, T, E] = p · v[B_X, S, H, E]", 1),
+    "read by another": (f"{SCORES}; p = softmax_S(s); {OUT}; z = p ⊙ p", 1),
+    "an output": (f"{SCORES}; p = softmax_S(s); {OUT}; return o, p", 1),
+    "of elements": ("o[T, S] = softmax_S(a[T_X, S]) ⊙ v[T, S]", 1),
+    "scaled": (f"{SCORES}; p = 2 ⊙ softmax_S(s); {OUT}", 1),
+    "by another name": ("p[T, S] = softmax_S(a[T_X, S]); o[C, E] = p[C, S] · v[S, E]", 1),
+}
+
+
+@pytest.mark.parametrize("name", BY_PRODUCT)
+@pytest.mark.parametrize("remat", [False, True])
+def test_the_mean_is_known_of_what_a_product_left(name, remat):
+    program, backward = gradient_of(BY_PRODUCT[name])
+    assert sums(backward) == (name == "with a dim of v that stays")
+    assert differs(program, shardc.grad(program, remat=remat)) < CLOSE
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_else_it_is_summed(name):
+    text, count = OTHERWISE[name]
+    program, backward = gradient_of(text, C=8, T=8)
+    assert sums(backward) == count
+    assert differs(program, backward) < CLOSE
+
+
+def test_without_sizes_it_is_summed():
+    program = shardc.parse("o[T, E] = softmax_S(a[T_X, S]) · v[S, E]", mesh={"X": 2})
+    assert sums(shardc.grad(program)) == 1
+
+
+def test_where_keys_are_sharded_it_is_a_sum_less_over_devices(monkeypatch):
+    text = "o[T, E] = softmax_S(q[T, F] ·_F k[S_X, F]) · v[S_X, E]"
+
+    def reductions():
+        plan = shardc.plan(gradient_of(text, T=4096, S=4096, E=64, F=64)[1], chip="v5e", idle="keep")
+        return sum(step.op == "AllReduce" for step in plan.steps)
+
+    by_product = reductions()
+    monkeypatch.setattr(Shares, "along", lambda *given: ())
+    assert by_product < reductions()
+
+
+@st.composite
+def attentions(draw):
+    """Softmaxes of any dims, read by one or two products that leave some of their rows, and now and then by others."""
+    rows = draw(st.sampled_from(["T", "T, H", "H, T"]))
+    along = draw(st.sampled_from(["S", "S,R"]))
+    dims = ", ".join([*rows.split(", "), *along.split(",")])
+    over = f"_{{{along}}}" if "," in along else "_S"
+    lines = [f"p[{dims}] = softmax{over}(tanh(a[{dims}]))"]
+    for place in range(draw(st.integers(1, 2))):
+        left = ", ".join([*draw(st.sampled_from([rows.split(", "), ["T"]])), "E"])
+        lines.append(f"o{place}[{left}] = p · sin(v{place}[{along}, E])")
+    if draw(st.booleans()):
+        lines.append("z = square(p)")
+    return "; ".join(lines)
+
+
+@settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=40)
+@given(attentions(), st.integers(1, 9), st.integers(0, 3))
+def test_gradients_of_drawn_attentions_are_differences(text, size, seed):
+    program, backward = gradient_of(text, E=size)
+    assert differs(program, backward, seed) < CLOSE
