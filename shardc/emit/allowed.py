@@ -74,7 +74,8 @@ METHODS = frozenset({"astype", "dtype", "shape", "reshape", "transpose", "ravel"
 BARRIER = "jax.lax.optimization_barrier"
 # What emitted loops count with, and the variables that they are about.
 TURN, PLACE, PIECE, JOINED = LOOPED = ("turn", "place", "piece", "joined")
-TOTAL = "total"  # of a softmax's exponentials
+# What exponentials are shifted by, and their sum.
+HIGHEST, TOTAL = EXPONENTIALS = ("highest", "total")
 # And by which an exchange in pieces of unequal sizes says who sends what.
 TABLE, PAIRS = TABLES = ("table", "pairs")
 # The function of a loop, and what it takes and leaves.
@@ -93,7 +94,7 @@ STANDS, RIGHT, LEFT, AROUND = RING = ("stands", "right", "left", "around")
 ACROSS, DOWN = MEETING = ("across", "down")
 # Names that a program's variable must not take: those of the module itself, and what Python calls its own.
 MODULE = frozenset({"jax", "jnp", "np", "program"}) | {name for name in NAMES if "." not in name}
-TAKEN = MODULE.union(LOOPED, SCANNED, {TOTAL}, keyword.kwlist, keyword.softkwlist, dir(builtins))
+TAKEN = MODULE.union(LOOPED, SCANNED, EXPONENTIALS, keyword.kwlist, keyword.softkwlist, dir(builtins))
 
 _FUNCTIONS = (
     ["program"],
@@ -230,7 +231,7 @@ def _check_targets(targets: list[ast.expr]) -> None:
     for name in names:
         if len(targets) != 1 or not isinstance(name, ast.Name):
             raise _refused("an assignment of another form")
-        if name.id not in (*LOOPED, *SCANNED, *RING, *MEETING, TOTAL):
+        if name.id not in (*LOOPED, *SCANNED, *RING, *MEETING, *EXPONENTIALS):
             check_variable(name.id)
 
 

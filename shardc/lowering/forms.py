@@ -87,7 +87,7 @@ class Plain:
 
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
     add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
-    along `terms` one by one (`lowering.small`); a softmax adds up `by_product` (`lowering.shares`).
+    along `terms` one by one (`lowering.small`); exponentials are added up `by_product` (`lowering.shares`).
     """
 
     op: PlainOp

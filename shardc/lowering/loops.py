@@ -139,8 +139,7 @@ class Account:
         through, operand = FUNCTIONS[call.function].through, call.operands[0]
         leaves = self._leaves(operand)
         has_tiles = any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
-        lies = not has_tiles and self._is_leaf(operand)
-        multiplied = int(has_tiles and self.readers.is_multiplied(met(call)) and self._adds_up_by_product(call))
+        lies, multiplied = not has_tiles and self._is_leaf(operand), int(has_tiles and self._adds_up_by_product(call))
         return Passes(
             int(Through.LARGEST in through and lies),
             int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through) - multiplied,
@@ -151,7 +150,8 @@ class Account:
     def _adds_up_by_product(self, call: Call) -> bool:
         from shardc.lowering.shares import is_by_product  # seldom
 
-        return is_by_product(call.function, [self.sizes[dim] for dim in call.over], call.operands[0].dtype)
+        sizes = [self.sizes[dim] for dim in call.over]
+        return is_by_product(call.function, sizes, call.operands[0].dtype, self.readers.is_multiplied(met(call)))
 
     def _types(self, operand: Expr) -> Iterator[DType]:
         """Of what a product reads for an operand."""

@@ -1,10 +1,11 @@
-"""The sum of a softmax's exponentials: as a product with ones, where the softmax stands between two products.
+"""The sum of exponentials: as a product with ones, of a softmax between two products, and of a product's logsumexp.
 
     s[B, T, H, S] = q · k;  p = softmax_S(s);  o[B, T, H, E] = p · v                          of bf16, for a TPU
 
     p = softmax(s, axis=3) …
 
-    p = jnp.exp(jnp.subtract(s, jnp.expand_dims(jax.lax.stop_gradient(jnp.max(s, axis=3)), 3)))
+    highest = jax.lax.stop_gradient(jnp.max(s, axis=3))
+    p = jnp.exp(jnp.subtract(s, jnp.expand_dims(highest, 3)))
     total = jnp.einsum("bths,as->abth", p, jnp.broadcast_to(jnp.bfloat16(1), (2, p.shape[3])), …)
     p = jnp.divide(p, jnp.expand_dims(total[0].astype(jnp.bfloat16), 3))
 
@@ -18,39 +19,39 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from shardc.ir.dtypes import DType
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.plan import Apply, Block, Loop, Step, operands_of
 from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.rounded import NARROW
 from shardc.lowering.timed import adds_up_as_product
 
 
-def is_by_product(function: str, over: Collection[int], dtype: DType) -> bool:
-    """Whether a function over dims of these sizes adds up so, between two products."""
-    row = FUNCTIONS[function]
-    is_softmax = row.keeps_dims and row.across > 1
-    return is_softmax and dtype == NARROW and len(over) == 1 and adds_up_as_product(*over)
+def is_by_product(function: str, over: Collection[int], dtype: DType, is_multiplied: bool) -> bool:
+    """Whether a function over dims of these sizes adds up so, of a product's tiles; `is_multiplied` where a product
+    reads it."""
+    through = FUNCTIONS[function].through
+    is_read_so = is_multiplied or Through.RESULT not in through
+    return Through.SUM in through and is_read_so and dtype == NARROW and len(over) == 1 and adds_up_as_product(*over)
 
 
 def by_product(block: Block) -> frozenset[int]:
-    """The softmaxes of a block that add up so."""
+    """The results of a block that are added up so."""
     multiplied = _multiplied(block)
     return frozenset(
         step.result
-        for step, has_tiles in _softmaxes(block)
-        if has_tiles and step.result in multiplied and is_by_product(*_asked(step, block))
+        for step, op in _of_tiles(block)
+        if is_by_product(op.function, *_asked(step, op, block), step.result in multiplied)
     )
 
 
-def _asked(step: Step, block: Block) -> tuple[str, list[int], DType]:
-    assert isinstance(step.op, Apply)
+def _asked(step: Step, op: Apply, block: Block) -> tuple[list[int], DType]:
     (array,) = operands_of(step, block.values)
-    sizes = [array.shape[array.dims.index(dim)] for dim in step.op.over]
-    return step.op.function, sizes, array.dtype
+    return [array.shape[array.dims.index(dim)] for dim in op.over], array.dtype
 
 
-def _softmaxes(block: Block) -> Iterator[tuple[Step, bool]]:
-    """Each, and whether a product's tiles, or what is computed of their elements, are all that it reads."""
+def _of_tiles(block: Block) -> Iterator[tuple[Step, Apply]]:
+    """The functions over dims of which a product's tiles, or what is computed of their elements, are all that they
+    read."""
     tiles = set[int]()
     for step in block.steps:
         if isinstance(step.op, Loop):
@@ -59,8 +60,8 @@ def _softmaxes(block: Block) -> Iterator[tuple[Step, bool]]:
         whole = [value for value in step.operands if {*block.values[value].dims} == size]
         if kind is Reads.PRODUCT or (kind is Reads.ELEMENTS and not tiles.isdisjoint(whole)):
             tiles.add(step.result)
-        elif kind is Reads.SHARES:
-            yield step, tiles.issuperset(step.operands)
+        elif isinstance(step.op, Apply) and FUNCTIONS[step.op.function].through and tiles.issuperset(step.operands):
+            yield step, step.op
 
 
 def _multiplied(block: Block) -> set[int]:

@@ -139,8 +139,9 @@ _ROW = 256
     "914, and of v6e 695 for 1,153, of v4 1,804 for 2,362. Of 42 sizes those with rows of 256 and more took 0.53 to "
     "1.00 of their time, with rows of 128 up to 1.05 on v5p, of 16 up to 1.58. With memory as before. Where shares are "
     "scaled, or meet another array, before they are multiplied 0.37 to 0.75; where scores are given, 1.13 of it; "
-    "where no product reads the shares, up to 1.04",
+    "where no product reads the shares, up to 1.04. The logsumexp of a product took 0.57 to 0.96, of 64 numbers and "
+    "more; one of a given array of four dims up to 1.26",
 )
 def adds_up_as_product(row: int) -> bool:
-    """Whether the exponentials of a softmax of so many numbers are better added up by a product, between two others."""
+    """Whether so many exponentials of what a product left are better added up by another."""
     return row >= _ROW

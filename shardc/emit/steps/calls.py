@@ -199,7 +199,7 @@ class _Writer:
     def _calls(self, step: Step, form: OneForm) -> Sequence[Expr | Code]:
         match form:
             case Plain(Apply() as op, apart, by_product=True):
-                return [*self._shares(step, op), *([call(BARRIER, Name(""))] if apart else [])]
+                return [*self._exponentials(step, op), *([call(BARRIER, Name(""))] if apart else [])]
             case Plain(op, apart, unasked, twice, terms):
                 done = self._unasked(step) if unasked else self._plain(step, op)
                 done = done if terms is None else local.by_terms(done, self._arrays(step), terms)
@@ -276,9 +276,9 @@ class _Writer:
             op, self._arrays(step), self._operands(step), self.schedule.values[step.result], self.mesh
         )
 
-    def _shares(self, step: Step, op: Apply) -> Sequence[Expr | Code]:
+    def _exponentials(self, step: Step, op: Apply) -> Sequence[Expr | Code]:
         (array,), (name,), made = self._arrays(step), self._operands(step), step.result
-        return local.shares(op.over, array, name, self.schedule.values[made], self.names[made])
+        return local.exponentials(op, array, name, self.schedule.values[made], self.names[made])
 
     def _operands(self, step: Step) -> tuple[Name, ...]:
         return tuple(map(self._name, step.operands))

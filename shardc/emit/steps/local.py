@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from shardc.emit.allowed import LEFT, RIGHT, TOTAL, TRIP
+from shardc.emit.allowed import HIGHEST, LEFT, RIGHT, TOTAL, TRIP
 from shardc.emit.exprs import (
     Attr,
     BinOp,
@@ -184,19 +184,30 @@ def _over_dims(row: Function, over: Dims, dims: Dims, name: Expr, wanted: Dims) 
     return aligned(call("jax.lax.stop_gradient", found) if row.name == "shift" else found, left, wanted)
 
 
-def shares(over: Dims, operand: Array, name: Expr, result: Array, target: str) -> tuple[Expr, Line, Expr]:
-    """A softmax: exponentials, their sum, which is a product of them with ones, and the one over the other.
+def exponentials(op: Apply, operand: Array, name: Expr, result: Array, target: str) -> list[Line | Expr]:
+    """A softmax or logsumexp whose sum is a product with ones.
 
-    P = jnp.exp(jnp.subtract(S, jnp.expand_dims(jax.lax.stop_gradient(jnp.max(S, axis=1)), 1)))
+    highest = jax.lax.stop_gradient(jnp.max(S, axis=1))
+    P = jnp.exp(jnp.subtract(S, jnp.expand_dims(highest, 1)))
     total = jnp.einsum("ij,aj->ai", P, …)
     P = jnp.divide(P, jnp.expand_dims(total[0].astype(jnp.bfloat16), 1))
+    P = jnp.add(jnp.log(total[0].astype(jnp.bfloat16)), highest)                    of a logsumexp
     """
-    place = operand.dims.index(over[0])
-    largest = call("jax.lax.stop_gradient", call("jnp.max", name, axis=Const(place)))
-    made = call("jnp.exp", call("jnp.subtract", name, call("jnp.expand_dims", largest, Const(place))))
-    total = call("jnp.expand_dims", as_type(Index(Name(TOTAL), 0), operand.dtype), Const(place))
-    quotient = aligned(call("jnp.divide", Name(""), total), operand.dims, result.dims)
-    return made, Line(TOTAL, _summed_by_ones(operand, place, Name(target)), ""), quotient
+    place, made, highest = operand.dims.index(op.over[0]), Name(target), Name(HIGHEST)
+    along, keeps = Const(place), FUNCTIONS[op.function].keeps_dims
+    top, total = call("jnp.max", name, axis=along), as_type(Index(Name(TOTAL), 0), operand.dtype)
+    if not keeps:  # of nothing but −inf it is the lowest number, and the sum 0
+        top = call("jnp.maximum", top, Const(operand.dtype.lowest))
+    shifted = call("jnp.subtract", name, call("jnp.expand_dims", highest, along))
+    shares = call("jnp.divide", made, call("jnp.expand_dims", total, along))
+    found = shares if keeps else call("jnp.add", call("jnp.log", total), highest)
+    left = operand.dims if keeps else tuple(dim for dim in operand.dims if dim not in op.over)
+    return [
+        Line(HIGHEST, call("jax.lax.stop_gradient", top), ""),
+        Line(target, call("jnp.exp", shifted), ""),
+        Line(TOTAL, _summed_by_ones(operand, place, made), ""),
+        aligned(found, left, result.dims),
+    ]
 
 
 def _summed_by_ones(array: Array, place: int, value: Name) -> Expr:
