@@ -22,6 +22,7 @@ from shardc.planner import Objective
 from shardc.planner.digits.products import _Task
 from shardc.planner.problem import Problem
 from shardc.planner.whole import digits as whole_digits
+from shardc.planner.whole import plan as whole_plan
 from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims
 from shardc.rules.placements import placements
 from shardc.simulate import reference, run, sample_inputs
@@ -269,3 +270,18 @@ def test_ways_in_digits_are_counted_by_axes_and_looked_for_while_some_are_left(a
     assert found(2 * count, count)[-1] == count
     assert found(count - 1, count) == found(count - 1, count - 1) == ([], [], [], count - 1)
     assert found(count, count - 1) == ([], [], [], count)
+
+
+@pytest.mark.parametrize("text", ["A[I_X, J] · B[J, K_X] · C[K, L] → D[I, L_X]", "T = A[I_X, J] · B[J, L]; D[I, L] = T + T"])
+def test_of_the_orders_of_a_chain_one_is_looked_at_in_digits(text, monkeypatch):
+    """The one that is cheapest without; where there is but one order, that one."""
+    looked, found_of = [], whole_digits.DigitWays
+
+    class Counted(found_of):
+        def __init__(self, *given):
+            looked.append(self)
+            super().__init__(*given)
+
+    monkeypatch.setattr(whole_plan, "DigitWays", Counted)
+    shardc.plan(text, mesh="X=2, Y=2", dims="I=512,J=512,K=512,L=8", dtype="f32", idle="keep")
+    assert len(looked) == 1

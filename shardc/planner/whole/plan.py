@@ -161,14 +161,14 @@ class _Task:
         return _Task.of(problem, self.spaces, self.model, self.planning)
 
     def best(self) -> Choice:
-        """The best order of products, where these may be done in digits as well."""
+        """The best order of products, where these may be done in digits as well: of that order alone they are priced
+        in digits, which takes longer than all else."""
         written = Rewritten.of(self.problem.program)
-        graph = self._in_digits(written)
-        if not self._may_reorder(written, graph.nodes.entries):
-            return Choice(written, graph, _solved(graph))
-        best = self.best_order(self.solved(written))
-        if best.rewritten is not written:
-            graph = self._in_digits(best.rewritten)
+        plain = self._graph(written) if self._has_other_orders(written) else None
+        if plain is None or plain.nodes.entries > MOST_ENTRIES:
+            return self.in_digits(written)
+        best = self.best_order(Choice(written, plain, _solved(plain)))
+        graph = self._in_digits(best.rewritten)
         if graph.nodes.entries == best.graph.nodes.entries:  # no product has further ways
             return best
         return Choice(best.rewritten, graph, _solved(graph, known=best.solved.price))
@@ -189,10 +189,10 @@ class _Task:
     def _in_digits(self, rewritten: Rewritten) -> FactorGraph:
         return self._graph(rewritten, DigitWays(self.scale))
 
-    def _may_reorder(self, written: Rewritten, entries: int) -> bool:
-        """Whether there is an order of products but the one written, and tables are not too large to look at it."""
+    def _has_other_orders(self, written: Rewritten) -> bool:
+        """Whether there is an order of products but the one written."""
         paths = every_path(self.problem.program.statements)
-        return entries <= MOST_ENTRIES and any(True for path in paths for _ in in_other_orders(written, path))
+        return any(True for path in paths for _ in in_other_orders(written, path))
 
     def best_order(self, written: Choice) -> Choice:
         """The order of each statement's products that costs least, one statement after another, each as long as another
