@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shardc.planner.whole import eliminate
 from shardc.planner.whole import prune as pruning
-from shardc.planner.whole.eliminate import Factor, easier, improved_at_once, solve
+from shardc.planner.whole.eliminate import Factor, _size_without, _Tables, easier, improved, improved_at_once, solve
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.prune import prune, solve_pruned
 
@@ -56,6 +56,61 @@ def test_where_tables_are_too_large_the_bound_is_a_bound_and_the_price_an_assign
         other = [tuple(slice(None) if n == node else found.states[n] for n in f.nodes) for f in factors]
         every = sum((f.table[at] for f, at in zip(factors, other, strict=True)), np.zeros(size, dtype=np.int64))
         assert found.price <= every.min()
+
+
+@settings(max_examples=200, deadline=None)
+@given(sums(), st.data())
+def test_nodes_are_removed_as_if_each_time_what_all_would_leave_were_worked_out(case, data):
+    """The node that leaves the smallest table, of such the first; whatever tables come in instead."""
+    sizes, factors = case
+    found, left, waiting = _Tables(sizes, factors), [*factors], {*range(len(sizes))}
+    while waiting:
+        own = {node: [each for each in left if node in each.nodes] for node in waiting}
+        first = min((_size_without(node, tables, sizes), node) for node, tables in own.items())
+        assert found.least == first[0]
+        node, mine = found.next()
+        assert (node, {*map(id, mine)}) == (first[1], {*map(id, own[node])})
+        waiting.remove(node)
+        left = [each for each in left if node not in each.nodes]
+        around = sorted({other for each in mine for other in each.nodes} - {node})
+        if around and data.draw(st.booleans()):
+            left.append(Factor(tuple(around), np.zeros([sizes[each] for each in around], dtype=np.int64)))
+            found.add(left[-1])
+
+
+@settings(max_examples=200, deadline=None)
+@given(sums(), st.data())
+def test_an_assignment_is_improved_as_if_every_node_were_looked_at_each_time(case, data):
+    """Those beside which nothing changed since would stay as they are."""
+    sizes, factors = case
+    states = [data.draw(st.integers(0, size - 1)) for size in sizes]
+    found, better = improved([*states], factors, sizes), True
+    while better:
+        better = False
+        for node, size in enumerate(sizes):
+            at = [tuple(slice(None) if n == node else states[n] for n in f.nodes) for f in factors if node in f.nodes]
+            own = [f.table for f in factors if node in f.nodes]
+            costs = sum((table[place] for table, place in zip(own, at, strict=True)), np.zeros(size, dtype=np.int64))
+            better = better or costs.min() < costs[states[node]]
+            states[node] = int(costs.argmin())
+    assert found == states
+
+
+@settings(max_examples=100, deadline=None)
+@given(sums(), st.integers(1, 60), st.data())
+def test_the_likely_states_are_those_that_halving_finds_where_each_time_all_are_counted(case, most, data):
+    sizes, factors = case
+    costs = [data.draw(st.lists(st.integers(0, 9), min_size=size, max_size=size)) for size in sizes]
+    above = tuple(np.array(own, dtype=np.float64) - min(own) for own in costs)
+    every = pruning.Pruned(tuple(map(np.arange, sizes)), above, 0.0, (), NEVER)
+    with mock.patch.object(pruning, "LIKELY", most):
+        found = pruning._likely(every, factors)
+    low, high = 0.0, float(max(map(max, above)))
+    for _ in range(pruning.HALVED):
+        middle = (low + high) / 2
+        few = every.with_at_most(middle).entries(factors) <= most
+        low, high = (middle, high) if few else (low, middle)
+    assert [own.tolist() for own in found.kept] == [own.tolist() for own in every.with_at_most(low).kept]
 
 
 @settings(max_examples=200, deadline=None)

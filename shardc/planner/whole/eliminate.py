@@ -10,6 +10,7 @@ left at the end is then no more than the least sum, and the assignment found is 
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -44,8 +45,10 @@ class Solved:
 
 @dataclass(frozen=True, slots=True)
 class Easier:
-    """What is left of a sum of tables without some nodes, each of which left a small table; these have one state."""
+    """What is left of a sum of tables without some nodes, each of which left a small table; the others have numbers of
+    their own."""
 
+    nodes: tuple[int, ...]  # what they were
     sizes: tuple[int, ...]
     factors: tuple[Factor, ...]
     price: int  # of what is gone altogether
@@ -54,25 +57,31 @@ class Easier:
 
     def with_states(self, found: Solved) -> Solved:
         """A solution of what is left, with the best states of the others."""
-        states = _back(self.removed, self.given, found.states) if found.states else ()
+        states = [0] * len(self.given)
+        for node, state in zip(self.nodes, found.states, strict=False):
+            states[node] = state
+        every = _back(self.removed, self.given, states) if found.states else ()
         price, bound = (min(NEVER, each + self.price) for each in (found.price, found.bound))
-        return Solved(tuple(states), price, bound)
+        return Solved(tuple(every), price, bound)
 
 
 def easier(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = SMALL) -> Easier:
-    """Without the nodes that leave no table larger than `max_entries`."""
-    of_node, price, left = _Tables(sizes, factors), 0, [*sizes]
+    """Without the nodes that leave no table larger than `max_entries`; of one state, if that is all of them."""
+    of_node, price = _Tables(sizes, factors), 0
     removed = list[tuple[int, list[Factor]]]()
     while of_node.least <= max_entries:
         node, mine = of_node.next()
         removed.append((node, mine))
-        left[node] = 1
         found = _without(mine, node, sizes) if mine else Factor((), np.zeros((), dtype=np.int64))
         if found.nodes:
             of_node.add(found)
         else:
             price = min(NEVER, price + int(found.table))
-    return Easier(tuple(left), of_node.left, price, tuple(removed), tuple(sizes))
+    nodes = of_node.nodes
+    number = {node: at for at, node in enumerate(nodes)}
+    left = tuple(Factor(tuple(number[node] for node in each.nodes), each.table) for each in of_node.left)
+    sizes_left = tuple(sizes[node] for node in nodes) or (1,)
+    return Easier(nodes, sizes_left, left, price, tuple(removed), tuple(sizes))
 
 
 def solve(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = MOST) -> Solved:
@@ -99,7 +108,8 @@ def solve(sizes: Sequence[int], factors: Sequence[Factor], max_entries: int = MO
 
 
 class _Tables:
-    """The tables that are left, of each node its own; and how large a table each node's removal would leave."""
+    """The tables that are left, of each node its own; and how large a table each node's removal would leave, worked out
+    where it is asked for."""
 
     def __init__(self, sizes: Sequence[int], factors: Sequence[Factor]) -> None:
         self._sizes = sizes
@@ -107,12 +117,20 @@ class _Tables:
         for factor in factors:
             for node in factor.nodes:
                 self._own[node].append(factor)
-        self._leaves = {node: _size_without(node, own, sizes) for node, own in self._own.items()}
+        self._leaves = dict[int, int]()
+        self._queue = list[tuple[int, int]]()  # of these, and of what they were before
+        self._changed = {*self._own}
 
     @property
     def least(self) -> float:
         """How large a table the removal of some node leaves at least."""
-        return min(self._leaves.values(), default=math.inf)
+        first = self._first()
+        return math.inf if first is None else first[0]
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Those that are left, in order."""
+        return tuple(self._own)
 
     @property
     def left(self) -> tuple[Factor, ...]:
@@ -120,23 +138,35 @@ class _Tables:
 
     def next(self) -> tuple[int, list[Factor]]:
         """The node that leaves the smallest table, and its own, which are gone with it."""
-        node = min(self._leaves, key=lambda each: (self._leaves[each], each))
-        return node, self._taken(node)
+        first = self._first()
+        assert first is not None
+        return first[1], self._taken(first[1])
+
+    def _first(self) -> tuple[int, int] | None:
+        """What leaves least: how large a table, and which node."""
+        for node in self._changed:
+            leaves = self._leaves[node] = _size_without(node, self._own[node], self._sizes)
+            heapq.heappush(self._queue, (leaves, node))
+        self._changed.clear()
+        while self._queue and self._leaves.get(self._queue[0][1]) != self._queue[0][0]:
+            heapq.heappop(self._queue)
+        return self._queue[0] if self._queue else None
 
     def _taken(self, node: int) -> list[Factor]:
         """A node's tables, which are gone with it."""
         mine = self._own.pop(node)
-        del self._leaves[node]
+        self._leaves.pop(node, None)
+        self._changed.discard(node)
         gone = {id(factor) for factor in mine}
         for other in _around(node, mine):
             self._own[other] = [factor for factor in self._own[other] if id(factor) not in gone]
-            self._leaves[other] = _size_without(other, self._own[other], self._sizes)
+            self._changed.add(other)
         return mine
 
     def add(self, factor: Factor) -> None:
         for node in factor.nodes:
             self._own[node].append(factor)
-            self._leaves[node] = _size_without(node, self._own[node], self._sizes)
+            self._changed.add(node)
 
     def widest(self, spared: Set[int]) -> int:
         """Of the nodes that are left that with which most tables go, of those not spared if there are any."""
@@ -221,22 +251,36 @@ def _back(removed: Sequence[tuple[int, list[Factor]]], sizes: Sequence[int], kno
 
 
 def _best(node: int, factors: Sequence[Factor], states: Sequence[int], sizes: Sequence[int]) -> int:
+    return int(_costs(node, factors, states, sizes).argmin())
+
+
+def _costs(node: int, factors: Sequence[Factor], states: Sequence[int], sizes: Sequence[int]) -> PriceArray:
+    """What each state of a node costs, given the others."""
     total = np.zeros(sizes[node], dtype=np.int64)
     for factor in factors:
-        total += factor.table[tuple(slice(None) if n == node else states[n] for n in factor.nodes)]
-    return int(total.argmin())
+        total += factor.table[tuple([slice(None) if n == node else states[n] for n in factor.nodes])]
+    return total
 
 
 def improved(states: list[int], factors: Sequence[Factor], sizes: Sequence[int]) -> list[int]:
-    """Node after node takes its best state given the others, until none gains."""
-    of_node = [[factor for factor in factors if node in factor.nodes] for node in range(len(sizes))]
-    better = True
+    """Node after node takes its best state given the others, until none gains: each time those that have a choice, and
+    beside which something changed since."""
+    of_node: dict[int, list[Factor]] = {node: [] for node, size in enumerate(sizes) if size > 1}
+    for factor in factors:
+        for node in of_node.keys() & factor.nodes:
+            of_node[node].append(factor)
+    waiting, better = {*of_node}, True
     while better:
         better = False
-        for node, mine in enumerate(of_node):
-            found = _best(node, mine, states, sizes)
-            better = better or _price(mine, states, node, found) < _price(mine, states, node, states[node])
-            states[node] = found
+        for node, mine in of_node.items():
+            if node not in waiting:
+                continue
+            waiting.remove(node)
+            costs, before = _costs(node, mine, states, sizes), states[node]
+            states[node] = found = int(costs.argmin())
+            better = better or bool(costs[found] < costs[before])
+            if found != before:
+                waiting.update(of_node.keys() & _around(node, mine))
     return states
 
 
@@ -276,8 +320,3 @@ def _given_a_few(
 def price_of(factors: Sequence[Factor], states: Sequence[int]) -> int:
     """What these states cost together."""
     return sum(int(factor.table[tuple(states[n] for n in factor.nodes)]) for factor in factors)
-
-
-def _price(factors: Sequence[Factor], states: list[int], node: int, state: int) -> int:
-    taken = [*states[:node], state, *states[node + 1 :]]
-    return sum(int(factor.table[tuple(taken[n] for n in factor.nodes)]) for factor in factors)

@@ -88,10 +88,12 @@ def _solved(pruned: Pruned, factors: Sequence[Factor], most: int = MOST) -> Solv
 
 def _likely(pruned: Pruned, factors: Sequence[Factor]) -> Pruned:
     """The states that cost least above the bound, as many as are gone through at once."""
-    least, most = 0.0, float(max(costs.max() for costs in pruned.above))
+    in_order, nodes = [np.sort(costs) for costs in pruned.above], [factor.nodes for factor in factors]
+    least, most = 0.0, float(max(costs[-1] for costs in in_order))
     for _ in range(HALVED):
         middle = (least + most) / 2
-        if pruned.with_at_most(middle).entries(factors) <= LIKELY:
+        sizes = [int(costs.searchsorted(max(middle, costs[0]), "right")) for costs in in_order]
+        if sum(math.prod([sizes[node] for node in each]) for each in nodes) <= LIKELY:
             least = middle
         else:
             most = middle
@@ -134,9 +136,16 @@ class _Link:
     """A node's place in a table: which table, which of its dims, and whether it is that table's first or last node."""
 
     table: int
-    place: int
+    others: tuple[int, ...]  # the other dims of the table
+    shape: tuple[int, ...]  # of a price for each state of the node, as a table of all nodes
     is_first: bool
     is_last: bool
+
+    @classmethod
+    def of(cls, table: int, nodes: Sequence[int], place: int) -> _Link:
+        others = tuple(other for other in range(len(nodes)) if other != place)
+        shape = tuple(-1 if other == place else 1 for other in range(len(nodes)))
+        return cls(table, others, shape, nodes[place] == min(nodes), nodes[place] == max(nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +161,8 @@ class _Shared:
     def of(cls, sizes: Sequence[int], factors: Sequence[Factor]) -> _Shared:
         links = [list[_Link]() for _ in sizes]
         for at, factor in enumerate(factors):
-            first, last = min(factor.nodes), max(factor.nodes)
             for place, node in enumerate(factor.nodes):
-                links[node].append(_Link(at, place, node == first, node == last))
+                links[node].append(_Link.of(at, factor.nodes, place))
         tables = [factor.table.astype(np.float64) for factor in factors]
         nodes = tuple(factor.nodes for factor in factors)
         return cls(nodes, tables, [np.zeros(size) for size in sizes], tuple(map(tuple, links)))
@@ -185,15 +193,15 @@ class _Shared:
         """
         links, total = self.links[node], self.own[node]
         for link in links:
-            least = _min_marginal(self.tables[link.table], link.place)
-            self.tables[link.table] -= _along(least, link, self.nodes)
+            least = _min_marginal(self.tables[link.table], link)
+            self.tables[link.table] -= least.reshape(link.shape)
             total = total + least
         above: _Costs = total - total.min()
         later, earlier = [link for link in links if not link.is_last], [link for link in links if not link.is_first]
         to_come, past = (later, earlier) if there else (earlier, later)
         part = total / max(1, len(past), len(to_come))
         for link in to_come:
-            self.tables[link.table] += _along(part, link, self.nodes)
+            self.tables[link.table] += part.reshape(link.shape)
         self.own[node] = total - part * len(to_come)
         return above
 
@@ -207,7 +215,7 @@ class _Shared:
                     slice(None) if states[other] < 0 else slice(states[other], states[other] + 1)
                     for other in self.nodes[link.table]
                 )
-                total += _min_marginal(self.tables[link.table][known], link.place)
+                total += _min_marginal(self.tables[link.table][known], link)
             states[node] = int(total.argmin())
         return states
 
@@ -218,16 +226,10 @@ class _Shared:
         return _Shared(self.nodes, tables, own, self.links)
 
 
-def _min_marginal(table: _Costs, place: int) -> _Costs:
-    """The least of a table for each state of the node at this place."""
-    others = tuple(other for other in range(table.ndim) if other != place)
-    found: _Costs = table.min(axis=others)
+def _min_marginal(table: _Costs, link: _Link) -> _Costs:
+    """The least of a table for each state of the node that is linked."""
+    found: _Costs = np.minimum.reduce(table, axis=link.others)
     return found
-
-
-def _along(costs: _Costs, link: _Link, nodes: Sequence[tuple[int, ...]]) -> _Costs:
-    """A price for each state of a node, as a table of all nodes of the linked one."""
-    return costs.reshape([-1 if place == link.place else 1 for place in range(len(nodes[link.table]))])
 
 
 def _chosen(every: Sequence[NDArray[_Number]], states: Sequence[_States]) -> tuple[NDArray[_Number], ...]:
