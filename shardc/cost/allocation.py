@@ -21,8 +21,8 @@ Temporaries share a heap in order of time (`cost.heap`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 
 from shardc.cost.grouped import Groups
@@ -80,7 +80,7 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | N
         inside = fused(schedule.block, steps, max(again)).inside
         lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
         found, worst = orders_of_least(schedule.block, lies), min
-    of_trip = partial(_of_trip, schedule, room)
+    of_trip = _of_trips(schedule, room)
     leaves_shares = held.leaves_shares_beside_products(lowering.target)
     walks = (
         Walk(
@@ -100,8 +100,16 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | N
     return worst(walk.temporary_bytes() for walk in walks)
 
 
-def _of_trip(schedule: Schedule, room: int, loop: Loop, lowering: Lowering) -> int:
-    return _temporary(schedule.inside(loop), lowering, room, loop)
+def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], int]:
+    """Of a trip of each loop, which is the same in whichever order the steps around it are done: worked out once."""
+    known: dict[int, int] = {}
+
+    def of_trip(loop: Loop, lowering: Lowering) -> int:
+        if id(loop) not in known:
+            known[id(loop)] = _temporary(schedule.inside(loop), lowering, room, loop)
+        return known[id(loop)]
+
+    return of_trip
 
 
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cost import allocation as allocating
 from shardc.cost.allocation import allocation
 from shardc.cost.heap import Buffers, Heap
 from shardc.cost.on_chip import Life, on_chip
@@ -335,3 +336,18 @@ def test_the_compiler_never_needs_less_than_the_values_do(text):
     assert allocation(plan.schedule).total_bytes >= max(a.bytes for a in plan.outputs) + sum(
         a.bytes for a in plan.inputs
     )
+
+
+def test_a_trip_is_walked_through_once_whatever_the_order_of_the_steps_around_it(monkeypatch):
+    """Of a loop in a loop too: else as often as there are orders, times those of each loop within."""
+    text = "dims L=4, M=2; for L { for M { x[B_X, D] = relu(x[B_X, D]) ⊙ V[L, M, D] } }; y[B_X, E] = x · W[D_X, E]"
+    schedule = shardc.plan(text, mesh={"X": 4}, dims="B=64,D=64,E=64").schedule
+    walked, temporary, found = [], allocating._temporary, allocation(schedule)
+
+    def noted(schedule, lowering, room, loop=None):
+        walked.append(loop)
+        return temporary(schedule, lowering, room, loop)
+
+    monkeypatch.setattr(allocating, "_temporary", noted)
+    assert allocation(schedule) == found
+    assert len(walked) == 3
