@@ -114,6 +114,18 @@ class Program:
     warn: Callable[[], Iterable[str]] = field(default=tuple, compare=False)  # of how it was written, if somebody asks
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False)  # where each dim is first written
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """What is kept of a program is asked for many times, and each time by all of its statements."""
+        return hash((self.mesh, self.sizes, self.dtype, self.inputs, self.statements, self.returns))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without its hash: another process has other hashes of names."""
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
+
     @property
     def declarations(self) -> list[str]:
         """The lines of the notation that say mesh, sizes, type and hardware."""

@@ -20,6 +20,16 @@ def test_plans_and_their_fronts_go_to_another_process(text):
     assert pickle.loads(pickle.dumps(plan)).cost == plan.cost
 
 
+def test_a_program_goes_to_another_process_without_the_hash_that_names_have_in_this_one():
+    program = shardc.parse(TEXT, mesh={"X": 4})
+    known = hash(program)
+    found = pickle.loads(pickle.dumps(program))
+    assert "_hash" in vars(program)
+    assert "_hash" not in vars(found)
+    assert found == program
+    assert hash(found) == known == hash(shardc.parse(TEXT, mesh={"X": 4}))
+
+
 def test_an_error_comes_back_from_another_process():
     with pytest.raises(shardc.ShardcError) as caught:
         shardc.parse("A[I_X, J] → B[")

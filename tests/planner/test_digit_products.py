@@ -272,7 +272,9 @@ def test_ways_in_digits_are_counted_by_axes_and_looked_for_while_some_are_left(a
     assert found(count, count - 1) == ([], [], [], count)
 
 
-@pytest.mark.parametrize("text", ["A[I_X, J] · B[J, K_X] · C[K, L] → D[I, L_X]", "T = A[I_X, J] · B[J, L]; D[I, L] = T + T"])
+@pytest.mark.parametrize(
+    "text", ["A[I_X, J] · B[J, K_X] · C[K, L] → D[I, L_X]", "T = A[I_X, J] · B[J, L]; D[I, L] = T + T"]
+)
 def test_of_the_orders_of_a_chain_one_is_looked_at_in_digits(text, monkeypatch):
     """The one that is cheapest without; where there is but one order, that one."""
     looked, found_of = [], whole_digits.DigitWays
