@@ -18,6 +18,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.sharding import Sharding
 from shardc.lowering.scatters import LocalBlock
 from shardc.planner.digits import products
+from shardc.planner.digits.bounds import _legs
 from shardc.planner.options import Objective
 from shardc.planner.paths.graph import EdgeCosts, Graph
 from shardc.planner.paths.tables import Applied
@@ -120,3 +121,6 @@ def test_a_bound_in_digits_is_that_of_its_code(text):
         of_codes = [moves.bound(*one) for one in zip(every.chosen, moves.joined(every.choices.places), strict=True)]
         assert of_codes == [moves.bound_at(chosen) for chosen in every.chosen]
         assert len(set(of_codes)) > 5
+        for code, price in moves.prices.items():  # kept for whatever else an array of this shape is priced for
+            legs = _legs(moves.search.model, every.choices.axes, code, moves.search.may_exchange)
+            assert price == moves.search.price_of(legs, steps=0)

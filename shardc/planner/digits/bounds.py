@@ -55,38 +55,45 @@ class Sites:
     def several(self) -> int:
         return 1 << len(ROLES) * len(self.axes)
 
-    def code(self, axis: str, own: Digit) -> int:
-        """The code of one axis on one of the array's own places, or summed, or nowhere."""
+    def code(self, axis: str, home: Digit, own: Digit, there: Axes) -> int:
+        """The code of one axis, at home on one of the array's places or nowhere, on another of these, or summed, or
+        nowhere; `there` are the axes at home there."""
         if (axis, own) in self.unfit:
             return self.several << 1
-        at, several = self.at, self.several
-        home = next((place for place, some in at.items() if axis in some), NOWHERE)
         before, after = (own, home) if self.is_result else (home, own)
-        others = tuple(other for other in at.get(own, ()) if other != axis)
-        roles = {
-            "held": before != SUMMED and (before, after) != (NOWHERE, NOWHERE),
-            "summed": before == SUMMED,
-            "moved": NOWHERE not in (before, after) and before not in (SUMMED, after),
-            "gathered": before != NOWHERE and after == NOWHERE,
-            "clashing": bool(others),
-        }
-        bits, count = 1 << self.axes.index(axis), len(self.axes)
-        code = sum(bits << number * count for number, role in enumerate(ROLES) if roles[role])
-        code |= sum(1 << self.axes.index(other) + ROLES.index("clashing") * count for other in others)
-        if len(at.get(own, ())) > 1:
-            code |= several
-        return code | (several << 2 + self.own.index(own) if own in self.own else 0)
+        others = tuple(other for other in there if other != axis)
+        roles = (  # in the order of ROLES
+            before != SUMMED and (before, after) != (NOWHERE, NOWHERE),
+            before == SUMMED,
+            NOWHERE not in (before, after) and before not in (SUMMED, after),
+            before != NOWHERE and after == NOWHERE,
+            bool(others),
+        )
+        bits, count, code = 1 << self.axes.index(axis), len(self.axes), 0
+        for number, is_played in enumerate(roles):
+            if is_played:
+                code |= bits << number * count
+        for other in others:
+            code |= 1 << self.axes.index(other) + ROLES.index("clashing") * count
+        if len(there) > 1:
+            code |= self.several
+        return code | (self.several << 2 + self.own.index(own) if own in self.own else 0)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _codes(sites: Sites) -> tuple[Mapping[Digit, int], ...]:
     """Of each axis, by its place of the product."""
-    others = SUMMED if sites.is_result else NOWHERE
-    shown = {place: place if place in sites.own else others for place in sites.every} | {NOWHERE: NOWHERE}
-    return tuple({place: sites.code(axis, own) for place, own in shown.items()} for axis in sites.axes)
+    others, at, found = SUMMED if sites.is_result else NOWHERE, sites.at, list[Mapping[Digit, int]]()
+    for axis in sites.axes:
+        home = next((place for place, some in at.items() if axis in some), NOWHERE)
+        codes = {
+            own: sites.code(axis, home, own, at.get(own, ())) for own in dict.fromkeys((*sites.own, others, NOWHERE))
+        }
+        found.append({place: codes.get(place, codes[others]) for place in (*sites.every, NOWHERE)})
+    return tuple(found)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _joined(sites: Sites, every: tuple[tuple[Digit, ...], ...]) -> tuple[int, ...]:
     """Of all ways to choose one of its places for each axis, in the order of `itertools.product`: the codes.
 
@@ -102,7 +109,8 @@ def _joined(sites: Sites, every: tuple[tuple[Digit, ...], ...]) -> tuple[int, ..
 
 @dataclass(slots=True)
 class MovesBound:
-    """An operand's moves to the product, or the result's from there. `prices` are by codes without the last bits."""
+    """An operand's moves to the product, or the result's from there. `prices` are by codes without the last bits: the
+    same wherever the array lies, and is to lie."""
 
     search: Search
     sites: Sites
@@ -110,7 +118,7 @@ class MovesBound:
     codes: tuple[Mapping[Digit, int], ...]  # these, and the next two, of its sites
     at: Mapping[Digit, Axes]
     several: int
-    prices: dict[int, int] = field(default_factory=dict)
+    prices: dict[int, int]
     _shared: dict[tuple[int, Axes], int] = field(default_factory=dict)
 
     @classmethod
@@ -127,7 +135,8 @@ class MovesBound:
         extents, mesh = dict(zip(places, search.shape, strict=True)), search.graph.mesh
         unfit = frozenset((axis, place) for axis in axes for place, size in extents.items() if size % mesh.size(axis))
         sites = Sites(axes, tuple(places), tuple(every), lies.dims, is_result, unfit)
-        return cls(search, sites, extents, _codes(sites), sites.at, sites.several)
+        prices = search.in_digits.setdefault(axes, {})
+        return cls(search, sites, extents, _codes(sites), sites.at, sites.several, prices)
 
     def joined(self, every: tuple[tuple[Digit, ...], ...]) -> tuple[int, ...]:
         """Of all ways to choose one of its places for each axis: the codes."""

@@ -48,14 +48,14 @@ def in_digits(
         return None
     if any(problem.mesh.size(axis) == 1 for sharding in (*sources, goal) for axis in sharding.sharded):
         return None
-    most = problem.mesh.product(problem.pool)
-    if below <= problem.product_price(problem.work(expr), most, [0] * len(sources), 0):
+    most, work = problem.mesh.product(problem.pool), problem.work(expr)
+    if below <= problem.product_price(work, most, [0] * len(sources), 0):
         return None  # not even shared by all devices, and with nothing moved
     placed = (*zip((operand.dims for operand in expr.operands), sources, strict=True), (expr.dims, goal))
     every = _every(placed, problem.mesh, problem.mesh.nontrivial(problem.pool))
     if every is None:
         return None
-    found = _cheapest(_Task.of(problem, expr, placed, digits_of_dims(placed, problem.mesh)), every, below)
+    found = _cheapest(_Task.of(problem, expr, placed, digits_of_dims(placed, problem.mesh), work), every, below)
     try:
         return None if found is None else _with_fewest_digits(problem, expr, placed, found)
     except Spent:
@@ -157,20 +157,22 @@ def _bounded(task: _Task, every: _Every, below: int) -> Iterator[tuple[int, tupl
     """
     result, *operands = task.bounds(every.choices.axes)
     least = {parts: task.arithmetic(parts) for parts in set(every.parts)}
-    for chosen, parts, code in zip(every.chosen, every.parts, result.joined(every.choices.places), strict=True):
+    fit = list[tuple[int, int, int]]()
+    for place, (parts, code) in enumerate(zip(every.parts, result.joined(every.choices.places), strict=True)):
         bound = result.prices.get(code)
         if bound is None:
-            bound = result.bound(chosen, code)
-        if bound is None or (total := least[parts] + bound) >= below:
-            continue
-        each = [bound]
-        for moves in operands:
-            bound = moves.bound_at(chosen)
+            bound = result.bound(every.chosen[place], code)
+        if bound is not None and (total := least[parts] + bound) < below:
+            fit.append((total, bound, place))
+    codes = [moves.joined(every.choices.places) for moves in operands] if fit else []
+    for total, *each, place in fit:
+        for moves, own in zip(operands, codes, strict=True):
+            bound = moves.bound(every.chosen[place], own[place])
             if bound is None or (total := total + bound) >= below:
                 break
             each.append(bound)
         else:
-            yield total, tuple(each[::-1]), chosen
+            yield total, tuple(each[::-1]), every.chosen[place]
 
 
 def _with_fewest_digits(
@@ -216,14 +218,21 @@ class _Task:
     _known: dict[tuple[int, Sharding], tuple[int, Route] | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, problem: Problem, expr: Product, whole: Sequence[tuple[Dims, Sharding]], digits: Digits) -> _Task:
+    def of(
+        cls,
+        problem: Problem,
+        expr: Product,
+        whole: Sequence[tuple[Dims, Sharding]],
+        digits: Digits,
+        work: Work | None = None,
+    ) -> _Task:
         splits, arrays = [digits.op(dims) for dims, _ in whole], (*expr.operands, expr)
         placed, searches = list[tuple[Dims, Sharding]](), list[Search]()
         for (dims, lies), split, array in zip(whole, splits, arrays, strict=True):
             placed.append((dims, reshaped(split, lies, problem.mesh)))
             shape = shape_after(split, problem.program.shape(dims))
             searches.append(problem.search_of(shape, array.dtype, problem.is_rounded(array)))
-        found = cls(problem, expr, digits, placed, tuple(searches), problem.work(expr))
+        found = cls(problem, expr, digits, placed, tuple(searches), work or problem.work(expr))
         found.reshapes = sum(map(found._reshape, whole, splits, (array.dtype for array in arrays)))
         return found
 
@@ -232,10 +241,12 @@ class _Task:
         (dims, lies), problem, mesh = whole, self.problem, self.problem.mesh
         if not any(split.sizes):
             return 0
+        rate = problem.model.alone.copy_s_per_byte
+        if not rate:
+            return problem.objective.price(0, 0)
         before = Array("", dims, problem.program.shape(dims), lies, dtype)
         after = replace(before, shape=shape_after(split, before.shape), sharding=reshaped(split, lies, mesh))
-        rate = problem.model.alone.copy_s_per_byte
-        seconds = before.local_bytes(mesh) * rate if rate and copies_to_reshape(before, after, mesh) else 0.0
+        seconds = before.local_bytes(mesh) * rate if copies_to_reshape(before, after, mesh) else 0.0
         return problem.objective.price(picoseconds(seconds), 0)
 
     def bounds(self, axes: Axes) -> list[MovesBound]:

@@ -18,7 +18,7 @@ from shardc.cost.rate import Rate
 from shardc.ir.digits import Reshape, reshaped, shape_after
 from shardc.ir.dtypes import DType
 from shardc.ir.exchange import received_to_add
-from shardc.ir.sharding import Sharding, ShardingNumber
+from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock, depends_on_share
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Meter, Spent
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
@@ -62,6 +62,7 @@ class Search:
         self.array = LocalBlock(shape, dtype) if self.may_exchange else None
         self._costs = edge_costs(graph, model, self.array)
         self.total_bytes = math.prod(shape) * dtype.bytes
+        self.in_digits: dict[Axes, dict[int, int]] = {}  # of these axes by their roles, as `digits.bounds` has them
         self._bound_of: dict[int, int] = {}  # of each of the graph's remainders
         self._always_divides = self._cap is None and all(size % graph.mesh.devices == 0 for size in shape)
         self._routed: dict[tuple[ShardingNumber, ShardingNumber], tuple[int, Route] | None] = {}
