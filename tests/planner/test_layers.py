@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import shardc
+from shardc.planner.planned import Planning
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -71,3 +72,16 @@ def test_a_layer_and_its_gradients_are_planned_near_their_bound(batch, length):
     plan = shardc.plan(shardc.grad(layer, whole=True))
     gaps = [float(gap) for note in plan._found.notes for gap in re.findall(r"gap (\d\.\d+)", note)]
     assert all(gap <= 1.02 for gap in gaps)
+
+
+def test_of_choices_that_ask_for_the_same_one_is_planned(monkeypatch):
+    """One token of a layer has few ways to lie: most choices that hold less, or hide more, ask for what is known."""
+    asked, attempt = [], Planning.attempt
+
+    def noted(planning, program, model, options, budget=None):
+        asked.append((program, options, budget))
+        return attempt(planning, program, model, options, budget)
+
+    monkeypatch.setattr(Planning, "attempt", noted)
+    shardc.plan((EXAMPLES / "decode.shard").read_text(encoding="utf-8"))
+    assert len(asked) == len(set(asked)) > 1

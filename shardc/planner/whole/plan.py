@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from operator import itemgetter
 
@@ -147,6 +147,7 @@ class _Task:
     planning: Planning
     scale: Scale
     known: Known
+    plans: dict[tuple[Program, bool], PlannedProgram | None] = field(default_factory=dict)  # of choices so far
 
     @classmethod
     def of(cls, problem: Problem, spaces: Spaces, model: CostModel, planning: Planning) -> _Task:
@@ -158,7 +159,7 @@ class _Task:
     def by(self, prices: CostModel) -> _Task:
         """The same with tables of other prices."""
         problem = Problem(self.problem.program, prices, self.problem.objective, self.problem.pool)
-        return _Task.of(problem, self.spaces, self.model, self.planning)
+        return replace(_Task.of(problem, self.spaces, self.model, self.planning), plans=self.plans)
 
     def best(self) -> Choice:
         """The best order of products, where these may be done in digits as well: of that order alone they are priced
@@ -262,9 +263,13 @@ class _Task:
         return replace(told, notes=(*told.notes, *self.spaces.notes, *_gap(choice, self.scale)))
 
     def _realised(self, asked: Exact, idle: bool) -> PlannedProgram | None:
-        """Planned statement by statement; where it would be much to search, with operands as they are told."""
+        """Planned statement by statement; where it would be much to search, with operands as they are told. Choices
+        that differ in nothing that is asked have one plan."""
         options = Options(idle=idle, masks=True, as_asked=self.spaces.are_part)
-        return self.planning.attempt(asked.program, self.model, options).planned
+        if (asked.program, idle) not in self.plans:
+            found = self.planning.attempt(asked.program, self.model, options).planned
+            self.plans[asked.program, idle] = found
+        return self.plans[asked.program, idle]
 
     def _may_be_merged(self) -> bool:
         """Whether statements with several operations each are quick to plan: some products gain by digits of dims
