@@ -27,6 +27,7 @@ from shardc.ir.collectives import (
 )
 from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.masks import Mask
+from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
@@ -76,7 +77,7 @@ class _About(NamedTuple):
             return cls(apart)
         terms, waited = _terms(block, target)
         unasked = _unasked(block).difference(number for number, dim in terms.items() if dim is not None)
-        return cls(apart | waited, unasked, _twice(block, target), terms, _by_product(block))
+        return cls(apart | waited, unasked, _twice(block, target), terms, _by_product(block, target.mesh))
 
 
 def _told(step: Step, found: Form, about: _About) -> Form:
@@ -119,12 +120,12 @@ def _terms(block: Block, target: Target) -> tuple[dict[int, str | None], frozens
     return found, waited_for(found, block)
 
 
-def _by_product(block: Block) -> frozenset[int]:
-    if not any(isinstance(step.op, Apply) and step.op.over for step in block.steps):
+def _by_product(block: Block, mesh: Mesh) -> frozenset[int]:
+    if not any(isinstance(step.op, Apply) and (step.op.over or step.op.function == "exp") for step in block.steps):
         return frozenset()
     from shardc.lowering.shares import by_product
 
-    return by_product(block)
+    return by_product(block, mesh)
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

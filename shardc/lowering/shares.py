@@ -16,11 +16,13 @@ one it would make that loop again (`lowering.vectors`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from shardc.ir.dtypes import DType
 from shardc.ir.functions import FUNCTIONS, Through
-from shardc.ir.plan import Apply, Block, Loop, Step, operands_of
+from shardc.ir.mesh import Mesh
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
 from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.rounded import NARROW
 from shardc.lowering.timed import adds_up_as_product
@@ -31,28 +33,35 @@ def is_by_product(function: str, over: Collection[int], dtype: DType, is_multipl
     reads it."""
     through = FUNCTIONS[function].through
     is_read_so = is_multiplied or Through.RESULT not in through
-    return Through.SUM in through and is_read_so and dtype == NARROW and len(over) == 1 and adds_up_as_product(*over)
+    return Through.SUM in through and is_read_so and _is_long(over, dtype)
 
 
-def by_product(block: Block) -> frozenset[int]:
-    """The results of a block that are added up so."""
-    multiplied = _multiplied(block)
-    return frozenset(
-        step.result
-        for step, op in _of_tiles(block)
-        if is_by_product(op.function, *_asked(step, op, block), step.result in multiplied)
-    )
+def _is_long(over: Collection[int], dtype: DType) -> bool:
+    return dtype == NARROW and len(over) == 1 and adds_up_as_product(*over)
 
 
-def _asked(step: Step, op: Apply, block: Block) -> tuple[list[int], DType]:
-    (array,) = operands_of(step, block.values)
-    return [array.shape[array.dims.index(dim)] for dim in op.over], array.dtype
+def by_product(block: Block, mesh: Mesh) -> frozenset[int]:
+    """The results of a block that are added up so: of functions over dims, and of sums of exponentials, as such a
+    function is done over a sharded dim."""
+    multiplied, read = _multiplied(block), Counter(value for step in block.steps for value in step.operands)
+    found = set[int]()
+    for step in _of_tiles(block):
+        (array,), (value,) = operands_of(step, block.values), step.operands
+        sizes = dict(zip(array.dims, array.local_shape(mesh), strict=True))
+        if isinstance(step.op, Apply):
+            over = [sizes[dim] for dim in step.op.over]
+            is_so = is_by_product(step.op.function, over, array.dtype, step.result in multiplied)
+        else:
+            over = [size for dim, size in sizes.items() if dim not in block.values[step.result].dims]
+            is_so = (value in multiplied or read[value] == 1) and _is_long(over, array.dtype)
+        found |= {step.result} if is_so else set()
+    return frozenset(found)
 
 
-def _of_tiles(block: Block) -> Iterator[tuple[Step, Apply]]:
-    """The functions over dims of which a product's tiles, or what is computed of their elements, are all that they
-    read."""
-    tiles = set[int]()
+def _of_tiles(block: Block) -> Iterator[Step]:
+    """What goes over a dim of a product's tiles, or of what is computed of their elements, and reads nothing else; of
+    sums those of exponentials."""
+    tiles, exponentials = set[int](), set[int]()
     for step in block.steps:
         if isinstance(step.op, Loop):
             continue
@@ -60,8 +69,16 @@ def _of_tiles(block: Block) -> Iterator[tuple[Step, Apply]]:
         whole = [value for value in step.operands if {*block.values[value].dims} == size]
         if kind is Reads.PRODUCT or (kind is Reads.ELEMENTS and not tiles.isdisjoint(whole)):
             tiles.add(step.result)
-        elif isinstance(step.op, Apply) and FUNCTIONS[step.op.function].through and tiles.issuperset(step.operands):
-            yield step, step.op
+            exponentials |= {step.result} if step.op == Apply("exp") else set()
+        elif kind is not Reads.ELEMENTS and (_of_one(step, tiles) or _of_one(step, exponentials, is_sum=True)):
+            yield step
+
+
+def _of_one(step: Step, values: Collection[int], is_sum: bool = False) -> bool:
+    """Whether it is a function over dims, or a sum, of one of these."""
+    is_function = isinstance(step.op, Apply) and bool(FUNCTIONS[step.op.function].through)
+    is_such = isinstance(step.op, Einsum) and len(step.operands) == 1 if is_sum else is_function
+    return is_such and step.operands[0] in values
 
 
 def _multiplied(block: Block) -> set[int]:

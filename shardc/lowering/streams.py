@@ -22,11 +22,6 @@ class Passes(NamedTuple):
     written: int = 0
     multiplied: int = 0
 
-    @property
-    def apart(self) -> Passes:
-        """The same over a sharded dim: each device's own sum is one of elements."""
-        return self._replace(computed=self.computed + self.multiplied, multiplied=0)
-
 
 class Sources(NamedTuple):
     """The types of the arrays that are read for an operand, each as large as that one, whose own type is `own`: for

@@ -117,12 +117,11 @@ class Problem:
         below = self.options.below
         return None if below is None else self.objective.below(below)
 
-    def passes(self, call: Call, is_split: bool = False) -> Passes:
-        """How often a function over dims goes through its operand, whose dims are sharded where it `is_split`."""
+    def passes(self, call: Call) -> Passes:
+        """How often a function over dims goes through its operand."""
         if self.model.alone.measured is None or not FUNCTIONS[call.function].through:
             return Passes()
-        found = self.account.passes(call)
-        return found.apart if is_split else found
+        return self.account.passes(call)
 
     def loops(self, call: Call) -> Loops:
         """What is known of the loops of a function."""

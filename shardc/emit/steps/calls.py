@@ -198,8 +198,8 @@ class _Writer:
 
     def _calls(self, step: Step, form: OneForm) -> Sequence[Expr | Code]:
         match form:
-            case Plain(Apply() as op, apart, by_product=True):
-                return [*self._exponentials(step, op), *([call(BARRIER, Name(""))] if apart else [])]
+            case Plain(Apply() | Einsum() as op, apart, by_product=True):
+                return [*self._by_product(step, op), *([call(BARRIER, Name(""))] if apart else [])]
             case Plain(op, apart, unasked, twice, terms):
                 done = self._unasked(step) if unasked else self._plain(step, op)
                 done = done if terms is None else local.by_terms(done, self._arrays(step), terms)
@@ -276,8 +276,10 @@ class _Writer:
             op, self._arrays(step), self._operands(step), self.schedule.values[step.result], self.mesh
         )
 
-    def _exponentials(self, step: Step, op: Apply) -> Sequence[Expr | Code]:
+    def _by_product(self, step: Step, op: Apply | Einsum) -> Sequence[Expr | Code]:
         (array,), (name,), made = self._arrays(step), self._operands(step), step.result
+        if isinstance(op, Einsum):
+            return local.summed_by_product(array, name, self.schedule.values[made])
         return local.exponentials(op, array, name, self.schedule.values[made], self.names[made])
 
     def _operands(self, step: Step) -> tuple[Name, ...]:

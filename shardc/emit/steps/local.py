@@ -210,6 +210,14 @@ def exponentials(op: Apply, operand: Array, name: Expr, result: Array, target: s
     ]
 
 
+def summed_by_product(array: Array, name: Name, result: Array) -> list[Expr]:
+    """A sum along one dim, of two equal rows: `jnp.einsum("ij,aj->ai", P, …)`, then `total[0].astype(jnp.bfloat16)`."""
+    (over,) = (dim for dim in array.dims if dim not in result.dims)
+    left = tuple(dim for dim in array.dims if dim != over)
+    total = as_type(Index(Name(""), 0), result.dtype)
+    return [_summed_by_ones(array, array.dims.index(over), name), aligned(total, left, result.dims)]
+
+
 def _summed_by_ones(array: Array, place: int, value: Name) -> Expr:
     """`jnp.einsum("ij,aj->ai", P, jnp.broadcast_to(jnp.bfloat16(1), (2, P.shape[1])), …)`: each sum twice."""
     known = letters(array.dims)

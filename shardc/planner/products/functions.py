@@ -25,8 +25,7 @@ def function_of(
     own = applied(expr.function, expr.over, below, expr.dims, lie, expr.numbers)
     if own is not None and loops.streams is not None:
         return own, operand.objective.price(picoseconds(_elements_s(expr, operands, lie, own, loops.streams)), 0)
-    passes = loops.passes.apart if own is None else loops.passes
-    alone = operand.objective.price(picoseconds(_alone_s(passes, operand, lie)), 0)
+    alone = operand.objective.price(picoseconds(_alone_s(loops.passes, operand, lie)), 0)
     if own is not None:
         return own, alone
     found = reduced_across(expr.function, expr.over, below[0], expr.dims, lie[0], operand.graph.mesh)

@@ -199,9 +199,9 @@ class Builder:
         formula = partial(alone.memory_formula, *streams.in_memory(read, written), amount)
         return StepCost(0, 0, alone.product_s(amount), formula)
 
-    def function_cost(self, expr: Call, value: ValueNumber, is_split: bool = False) -> StepCost:
+    def function_cost(self, expr: Call, value: ValueNumber) -> StepCost:
         """Of what each device does of a function by itself."""
-        passes, alone = self.problem.passes(expr, is_split), self.problem.model.alone
+        passes, alone = self.problem.passes(expr), self.problem.model.alone
         operand = replace(self.values[value], dims=expr.operands[0].dims)
         seconds = alone.function_s(passes, operand.local_bytes(self.problem.mesh), operand.dtype)
         return StepCost(0, 0, seconds, partial(alone.function_formula, passes, operand)) if seconds else StepCost()

@@ -41,7 +41,7 @@ class Steps(Protocol):
 
     def inner(self, expr: Call) -> str: ...
 
-    def function_cost(self, expr: Call, value: ValueNumber, is_split: bool = False) -> StepCost: ...
+    def function_cost(self, expr: Call, value: ValueNumber) -> StepCost: ...
 
 
 def is_across(call: Call, operand: Array, dims: Dims) -> bool:
@@ -127,7 +127,7 @@ class _Across:
 
     def _cost(self, is_all: bool) -> StepCost:
         """Of a step that stands for all that each device does by itself."""
-        return self.steps.function_cost(self.call, self.value, is_split=True) if is_all else StepCost()
+        return self.steps.function_cost(self.call, self.value) if is_all else StepCost()
 
     def _rule(self, words: str) -> Rule:
         return Rule(f"{self.call.function} over a sharded dim: {words}")
