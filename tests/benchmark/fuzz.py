@@ -11,6 +11,7 @@ that its error's family has, say nothing of a traceback, and take no more than a
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import json
 import os
@@ -157,6 +158,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    gc.set_threshold(100_000)  # as the command does, `shardc.__main__`
     list(batch([["emit", (ROOT / "examples" / "attention.shard").read_text("utf-8")]]))  # loads all, for every child
     drawn, texts = random.Random(options.seed), corpus()
     every = [arguments(drawn, texts) for _ in range(options.inputs)]
