@@ -11,10 +11,10 @@ from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
 from shardc.ir.refine import refinement
 from shardc.planner import Objective, plan_program, plan_with_subaxes
-from shardc.planner.budget import Budget
+from shardc.planner.budget import STATEMENT, Budget
 from shardc.planner.idle import Idle
 from shardc.planner.options import Options
-from shardc.planner.planned import Planning
+from shardc.planner.planned import Planning, Refused
 from shardc.planner.program import progress
 from shardc.planner.program.finer import Finer, _Best
 from shardc.planner.program.loops import planned_at_once
@@ -40,7 +40,7 @@ def test_no_peak_before_the_last_statement_is_passed_over(text, mesh, objective)
     dims = {dim: size for dim, size in SIZES.items() if dim in text}
     program = shardc.parse(text, mesh=mesh, dims=dims, dtype="f8_e4m3fn")
     planning = Planning(objective, Idle.USE, planned_at_once)
-    limited = Limited(program, LinkModel.of(program.mesh, chip("v5e")), ANY, planning)
+    limited = Limited.of(program, LinkModel.of(program.mesh, chip("v5e")), ANY, planning)
     found = [planned.peaks for planned in limited.keeping(Options())]
     under = (limited._attempt(Options(memory=ANY, memory_before=most)) for most in range(max(found[0]) + 1))
     every = {planned.peaks for planned in under}
@@ -155,3 +155,22 @@ def test_a_plan_on_a_finer_mesh_or_in_pieces_keeps_a_limit_that_is_its_peak():
             assert (found.planned is not None) == keeps
             assert found.peaks == (() if keeps else (peak,))
             assert finer._bettered(replace(best, limit=whole.cost.wire_bytes), [whole], by).planned is None
+
+
+def test_all_that_is_tried_takes_no_more_than_the_plans_of_a_program_may():
+    """On a mesh of five axes each attempt took a second, and a refusal twenty-four of them."""
+    program = shardc.parse(
+        "n[B_X, T, D] = x[B_X, T, D] ⊙ g[D]; q[B_X, T, H_Y, E] = n · Wq[D, H_Y, E]; y[B_X, T, D] = q · Wo[H_Y, E, D]",
+        mesh={"X": 2, "Y": 4, "Z": 2},
+        dims={"B": 64, "T": 64, "D": 64, "H": 8, "E": 64},
+    )
+    model, tried = LinkModel.of(program.mesh, chip("v5e")), []
+
+    def make(*given):
+        tried.append(given)
+        given[-1].pay(STATEMENT)
+        return planned_at_once(*given[:-1])
+
+    planning = Planning(Objective.TIME, Idle.USE, make)
+    refused = Limited.of(program, model, 1, planning).within(planned_at_once(program, model, Objective.TIME), 1 << 60)
+    assert isinstance(refused, Refused) and len(tried) == len(program.statements)

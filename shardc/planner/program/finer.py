@@ -180,7 +180,7 @@ class Finer:
     ) -> tuple[Iterable[PlannedProgram], Budget]:
         """The plan, or under a memory limit those that may keep it; none where none is cheaper, or it is too wide."""
         if self.memory is not None and options.searches:
-            return Limited(program, finer, self.memory, self.planning).keeping(options), budget
+            return Limited.of(program, finer, self.memory, self.planning).keeping(options), budget
         found, left = self.planning.attempt(program, finer, replace(options, must_plan=False), budget.less(CUT))
         return ([] if found is None else [found]), left
 

@@ -14,12 +14,19 @@ from shardc.ir.program import Program, every_statement
 from shardc.lowering.target import Target
 from shardc.planner.budget import Budget
 from shardc.planner.options import Options
-from shardc.planner.planned import PlannedProgram, Planning, Refused
+from shardc.planner.planned import PlannedProgram, Planning, Refused, budget_of
 
 MAX_LEANER = 16  # plans, each leaner before the last statement, that a memory limit is tried with
 LONG = 10  # statements: a program of so many is planned in turn only where no plan of all statements keeps a limit
 MOST_STATEMENTS = 160  # that are planned then, in all attempts together
 FEW = 3  # attempts at least, and at most with steps of one size
+
+
+@dataclass(slots=True)
+class _Left:
+    """What all attempts together may still take."""
+
+    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,12 @@ class Limited:
     model: CostModel
     memory: int
     planning: Planning
+    left: _Left
+
+    @classmethod
+    def of(cls, program: Program, model: CostModel, memory: int, planning: Planning) -> Limited:
+        """With as much work as all plans of the program may take."""
+        return cls(program, model, memory, planning, _Left(budget_of(program).total))
 
     @property
     def is_long(self) -> bool:
@@ -75,8 +88,12 @@ class Limited:
 
     def _attempt(self, options: Options) -> PlannedProgram | None:
         options = replace(options, must_plan=options.must_plan and not self.is_long)
-        budget = Budget.of(1) if self.is_long else None
-        return self.planning.attempt(self.program, self.model, options, budget).planned
+        if self.left.units <= 0:
+            return None
+        budget = Budget.of(1) if self.is_long else budget_of(self.program)
+        planned, left = self.planning.attempt(self.program, self.model, options, budget)
+        self.left.units -= 0 if self.is_long else budget.total - left.total
+        return planned
 
     def _leaner(self, free: PlannedProgram) -> Iterator[PlannedProgram]:
         """What may keep the limit: over the axes of the search, then over all."""

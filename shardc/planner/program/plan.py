@@ -212,7 +212,7 @@ class AsGiven:
         together = [*copy(self._leaner)]
         if not together:
             return None
-        in_turn = islice(Limited(self.program, self.model, memory, self.planning).keeping(Options()), 1)
+        in_turn = islice(Limited.of(self.program, self.model, memory, self.planning).keeping(Options()), 1)
         return min(each.cost.peak_bytes for each in (*self.plans, *together, *in_turn))
 
     def within(self, memory: int | None) -> PlannedProgram | Refused:
@@ -222,7 +222,7 @@ class AsGiven:
             return self.best
         known = [*self.plans, *copy(self._leaner)]
         keeping = [planned for planned in known if planned.cost.peak_bytes <= memory]
-        limited = Limited(self.program, self.model, memory, self.planning)
+        limited = Limited.of(self.program, self.model, memory, self.planning)
         first = known if limited.is_long else self.plans
         price = partial(PlannedProgram.price, objective=self.planning.objective)
         if any(planned.cost.peak_bytes <= memory for planned in first):
