@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from shardc.backward.keys import Keyed, Looped, Taken, again, contracted
 from shardc.backward.terms import Term, added, sign, use, uses, zero
 from shardc.backward.walk import Walk
-from shardc.backward.written import Line, Lines, Written, each_line, in_use, named
+from shardc.backward.written import Line, Lines, Written, each_line, every_line, in_use, named
 from shardc.ir.expressions import Expr, Pattern, parts_of
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Dims
@@ -128,10 +128,12 @@ def _carried_on(walk: Walk, states: Sequence[_State]) -> list[Written]:
 
 
 def _begin(walk: Walk, states: Sequence[_State], body: Sequence[Written], others: Sequence[str]) -> None:
-    """A loop that carries on what it does not read, as of `x = sign(x)`, would bind what comes in and is not there."""
+    """A loop that carries on what it does not read, as of `x = sign(x)`, would bind what comes in and is not there.
+    What it does not bind, as of `x = x + c`, comes in and goes out."""
     read = set(named(in_use(body, [*others, *(state.name for state in states)])))
+    bound = {line.name for line in every_line(body)}
     for state in states:
-        if state.name in walk.given.values() and state.name not in read and state.dims:
+        if state.name in walk.given.values() and state.name in bound - read and state.dims:
             dtype = walk.keys.held[state.inside].dtype
             walk.bind(state.name, state.dims, Pattern.free(len(state.dims)), zero(state.dims), dtype)
 

@@ -489,6 +489,7 @@ BY_PRODUCT = {
     ),
     "from the right": "o[T, E] = v[S, E] · softmax_S(a[T_X, S])",
     "of two dims": "o[T, E] = softmax_{S,R}(a[T_X, S, R]) · v[S, R, E]",
+    "rows alone": "o[T] = softmax_S(a[T_X, S]) · v[S]",
     "one row": "o[E] = softmax_S(a[S]) · v[S, E]",
     "read twice": f"{SCORES}; p = softmax_S(s); {OUT}; w[B_X, T, H, E] = p · u[B_X, S, H, E]; z = o ⊙ w",
     "bound again": f"{SCORES}; p = softmax_S(s); p[B, T, H_X, S] = p; {OUT}",
@@ -522,6 +523,15 @@ def test_else_it_is_summed(name):
     program, backward = gradient_of(text, C=8, T=8)
     assert sums(backward) == count
     assert differs(program, backward) < CLOSE
+
+
+def test_the_gradient_of_a_product_that_is_no_array_is_made_once():
+    """The mean and what goes on to the shares both read it; or two operands, where both are asked for."""
+    program, _ = gradient_of(BY_PRODUCT["before another product"])
+    assert str(shardc.grad(program, wrt=["q"])).count("·_F W") == 1
+    program, both = gradient_of("z[T, F] = a[T_X, S] · v[S, E] ·_E W[E, F]")
+    assert str(both).count("·_F W") == 1
+    assert [each.name for each in shardc.grad(program, wrt=["a"]).statements] == ["da"]
 
 
 def test_without_sizes_it_is_summed():
@@ -562,3 +572,19 @@ def attentions(draw):
 def test_gradients_of_drawn_attentions_are_differences(text, size, seed):
     program, backward = gradient_of(text, E=size)
     assert differs(program, backward, seed) < CLOSE
+
+
+@pytest.mark.parametrize(
+    ("trip", "size"),
+    [
+        ("for L { x[T_X, E] = x[T_X, E] + v[L, T, E] }", 1),
+        ("for L { for N { x[T_X, E] = x[T_X, E] + v[L, N, T, E] } }", 1),
+        ("for L { x[T_X, E] = sign(x[T_X, E]) + v[L, T, E] }", 0),
+    ],
+)
+def test_the_gradient_alone_of_what_a_loop_only_adds_to_is_that_which_comes_in(trip, size):
+    """Nothing else is asked for that a trip would read: what comes in goes out, and is not bound to zeros before."""
+    program, _ = gradient_of(f"{trip}; return x", N=2)
+    alone, given = shardc.grad(program, wrt=["x"]), np.random.default_rng(0).normal(size=(4, 4))
+    (found,) = simulate.reference(alone, [given for _ in alone.inputs])
+    np.testing.assert_array_equal(found, size * given)
