@@ -121,6 +121,12 @@ def test_of_long_rows_of_bf16_for_a_tpu(dims, options, is_so):
     assert lowered(planned(f"{SCORES}; p = softmax_S(s); {READ}", dims, **options)) == [is_so]
 
 
+@pytest.mark.parametrize(("dims", "is_so"), [({"T": 8, "S": 256}, True), ({"T": 2048, "S": 255}, False)])
+def test_of_a_sum_of_exponentials_it_is_the_row_that_is_long(dims, is_so):
+    """Where no function over dims is beside it, and whatever is left."""
+    assert lowered(planned("s[T_X, S] = q[T_X, E] · k[S, E]; z[T_X] = sum_S(exp(s))", dims)) == [is_so]
+
+
 def test_scores_that_are_summed_over_devices_are_no_tiles():
     text = "s[T, S] = q[T, E_X] · k[S, E_X]; p = softmax_S(s); o = p · v[S, E]"
     plan = planned(text, {"E": 65536})

@@ -113,6 +113,15 @@ def test_the_likely_states_are_those_that_halving_finds_where_each_time_all_are_
     assert [own.tolist() for own in found.kept] == [own.tolist() for own in every.with_at_most(low).kept]
 
 
+@pytest.mark.parametrize(("most", "kept"), [(1, [[0], [0]]), (2, [[0, 1], [0]]), (3, [[0, 1], [0]])])
+def test_as_many_states_are_likely_as_there_may_be(most, kept):
+    above = (np.array([0.0, 1.0]), np.array([0.0, 4.0]))
+    every = pruning.Pruned((np.arange(2), np.arange(2)), above, 0.0, (), NEVER)
+    with mock.patch.object(pruning, "LIKELY", most):
+        found = pruning._likely(every, [Factor((0, 1), np.zeros((2, 2), dtype=np.int64))])
+    assert [own.tolist() for own in found.kept] == kept
+
+
 @settings(max_examples=200, deadline=None)
 @given(sums(), st.integers(1, 8), st.data())
 def test_all_nodes_but_a_few_at_once_are_no_dearer_and_of_a_chain_the_best(case, most, data):
