@@ -10,7 +10,7 @@ import shardc
 pytestmark = pytest.mark.devices
 
 MESH = {"X": 2, "Y": 4}
-SIZES = {"B": 2, "T": 8, "S": 256, "H": 4, "E": 8, "L": 2, "V": 4096}
+SIZES = {"B": 2, "T": 8, "S": 256, "H": 4, "E": 8, "L": 2, "M": 512, "V": 16384}
 SCORES, READ = "s[B_X, T, H_Y, S] = q[B_X, T, H_Y, E] · k[B_X, S, H_Y, E]", "o[B_X, T, H_Y, E] = p · v[B_X, S, H_Y, E]"
 TEXTS = {
     "attention": f"{SCORES}; p = softmax_S(s); {READ}",
@@ -19,7 +19,7 @@ TEXTS = {
     "its shares too": f"{SCORES}; p = softmax_S(s); {READ}; return p, o",
     "a loss": ("s[T_X, S] = q[T_X, E] · k[S, E]; z[T_X] = logsumexp_S(s) - sum_S(where(index_S == 3, s, 0)); return z"),
     "over a sharded dim": (
-        "s[T_X, V_Y] = q[T_X, E] · k[V_Y, E]; z[T_X] = logsumexp_V(s) - sum_V(where(index_V == 3, s, 0)); return z"
+        "s[M_X, V_Y] = q[M_X, E] · k[V_Y, E]; z[M_X] = logsumexp_V(s) - sum_V(where(index_V == 3, s, 0)); return z"
     ),
     "nothing but −inf": "s[T_X, S] = where(index_T > 3, q[T_X, E] · k[S, E], -inf); z[T_X] = logsumexp_S(s)",
     "in a loop": "for L { s[T_X, S] = x[T_X, E] · k[L, S, E]; x[T_X, E] = softmax_S(s) · v[L, S, E] }; return x",
