@@ -132,6 +132,8 @@ def applied(
     row = FUNCTIONS[name]
     if name == "maximum" and any(number is not None and number <= lowest for number in numbers):
         return operands[0]
+    if name == "minimum" and any(number is not None and number >= -lowest for number in numbers):
+        return operands[0]
     given = [_Argument(each.shape, each.items) for each in operands]
     if row.over_dims:
         found = row.numpy(_NUMBERS, *given, axis=axis)

@@ -22,6 +22,7 @@ TEXTS = {
         "s[M_X, V_Y] = q[M_X, E] · k[V_Y, E]; z[M_X] = logsumexp_V(s) - sum_V(where(index_V == 3, s, 0)); return z"
     ),
     "nothing but −inf": "s[T_X, S] = where(index_T > 3, q[T_X, E] · k[S, E], -inf); z[T_X] = logsumexp_S(s)",
+    "beside inf": "s[T_X, S] = q[T_X, E] · k[S, E]; z[T_X] = logsumexp_S(where(index_S == index_T * 100, inf, s))",
     "in a loop": "for L { s[T_X, S] = x[T_X, E] · k[L, S, E]; x[T_X, E] = softmax_S(s) · v[L, S, E] }; return x",
     "under the same name": "total[T_X, S] = q[T_X, E] · k[S, E]; p = softmax_S(total); o = p · v[S, E]",
 }

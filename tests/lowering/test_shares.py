@@ -161,9 +161,8 @@ def test_it_is_proved_and_a_bug_in_it_is_seen(text):
 
 @pytest.mark.tpu
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
-@pytest.mark.parametrize("dims", [{}, {"S": 1024, "B": 64}])
-def test_attention_takes_what_is_priced(dims, topology):
+def test_attention_takes_what_is_priced(topology):
     """The loop over elements takes 1.2 to 1.8 times as long."""
     text = f"{SCORES}; p = softmax_S(s); {READ}"
-    plan = planned(text, {"B": 16, "T": 2048, "S": 2048, "H": 16} | dims, topology=topology)
+    plan = planned(text, {"B": 16, "T": 2048, "S": 2048, "H": 16}, topology=topology)
     assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.3)

@@ -196,8 +196,9 @@ def exponentials(op: Apply, operand: Array, name: Expr, result: Array, target: s
     place, made, highest = operand.dims.index(op.over[0]), Name(target), Name(HIGHEST)
     along, keeps = Const(place), FUNCTIONS[op.function].keeps_dims
     top, total = call("jnp.max", name, axis=along), as_type(Index(Name(TOTAL), 0), operand.dtype)
-    if not keeps:  # of nothing but −inf it is the lowest number, and the sum 0
-        top = call("jnp.maximum", top, Const(operand.dtype.lowest))
+    if not keeps:  # of nothing but −inf the lowest number, so that the sum is 0; beside inf the highest, and it is inf
+        lowest = operand.dtype.lowest
+        top = call("jnp.minimum", call("jnp.maximum", top, Const(lowest)), Const(-lowest))
     shifted = call("jnp.subtract", name, call("jnp.expand_dims", highest, along))
     shares = call("jnp.divide", made, call("jnp.expand_dims", total, along))
     found = shares if keeps else call("jnp.add", call("jnp.log", total), highest)
