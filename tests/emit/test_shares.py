@@ -57,6 +57,7 @@ def test_every_shard_is_as_numpy_has_it(name):
             assert np.abs(here - there).max() <= 0.03 * np.abs(exact[np.isfinite(exact)]).max()
 
 
+@pytest.mark.exhaustive
 def test_its_gradient_is_that_of_the_softmax():
     plan = planned("attention")
     given = given_to(plan, 4)

@@ -160,6 +160,7 @@ def test_it_is_proved_and_a_bug_in_it_is_seen(text):
 
 
 @pytest.mark.tpu
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
 def test_attention_takes_what_is_priced(topology):
     """The loop over elements takes 1.2 to 1.8 times as long."""
