@@ -181,7 +181,7 @@ class Walk:
 
     def used(self, name: str, dims: Dims, gradient: Term, mean: Term | None) -> None:
         own = self.keys.held[name].dims
-        if mean is not None and dims == own:
+        if mean is not None:
             self.means.setdefault(name, []).append(mean)
         if dims != own:  # in other names of its dims: bound in these, and used in its own
             bound = self.fresh(f"d{self.keys.held[name].name}")
@@ -199,12 +199,11 @@ class Walk:
         if not isinstance(expr, Call) or expr.function not in BY_VALUE or not self.needs(expr):
             return False
         means = self.means.pop(statement.name, [])
-        every = len(means) == len(self.parts[statement.name])  # the gradients of other uses are no products
+        are_all_products = len(means) == len(self.parts[statement.name])
         gradient, value = self.named(self.total(statement.name), "dP"), use(statement.name, statement.dims)
-        if every:
-            found: Term | None = through_shares(gradient, value, added(means))
-        else:
-            (found,) = BY_VALUE[expr.function](gradient, value, expr.over)
+        found = BY_VALUE[expr.function](gradient, value, expr.over)[0]
+        if are_all_products:
+            found = through_shares(gradient, value, added(means))
         assert found is not None
         self.back(expr.operands[0], found)
         return True

@@ -2,7 +2,7 @@
 
     s[B, T, H, S] = q · k;  p = softmax_S(s);  o[B, T, H, E] = p · v                          of bf16, for a TPU
 
-    p = softmax(s, axis=3) …
+    p = jax.nn.softmax(s, axis=3) …
 
     highest = jax.lax.stop_gradient(jnp.max(s, axis=3))
     p = jnp.exp(jnp.subtract(s, jnp.expand_dims(highest, 3)))
