@@ -26,8 +26,8 @@ import shardc
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
-FEW, MANY = 4, 24  # cases of a test that are always taken
-DRAWN_QUICK, DRAWN_LONG = 2 / 5, 2 / 3  # of a law's examples
+FEW, MANY, VERY_MANY = 4, 8, 24  # cases of a test that are always taken
+DRAWN_QUICK, DRAWN_LONG = 3 / 10, 1 / 2  # of a law's examples
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=DRAWN)
@@ -69,11 +69,15 @@ def test_of(item):
 def one_in_quick(item, cases):
     if item.get_closest_marker("instant"):
         return 1
-    return 10 if compiles(item) else 4 if cases > MANY else 1
+    return 10 if compiles(item) else 3 if cases > MANY else 1
 
 
 def one_in_long(item, cases):
-    return 5 if compiles(item) and cases > FEW and not item.get_closest_marker("page") else 1
+    if any(item.get_closest_marker(name) for name in ("instant", "page")):
+        return 1
+    if compiles(item) and cases > FEW:
+        return 5
+    return 3 if cases > VERY_MANY else 2 if cases > MANY else 1
 
 
 def compiles(item):

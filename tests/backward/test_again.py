@@ -79,6 +79,7 @@ def test_each_is_behind_a_barrier_that_waits_for_the_gradient():
     assert len(made) == 2
 
 
+@pytest.mark.exhaustive
 def test_the_more_is_made_again_the_less_is_kept_and_the_more_is_computed():
     program = parsed(deep(4), dims=SIZES)
     plans = [shardc.plan(shardc.grad(program, whole=True, remat=remat)) for remat in (False, True)]
@@ -126,6 +127,7 @@ MASKED = """q[B_X, T, D] = x[B_X, T, E] ·_E W[E, D]; k[B_X, S, D] = q[B, S, D];
 p[B_X, T, S] = softmax_S(where({both}(index_T >= index_S, M: bool[B_X, S]), s, -1e9)); y[B_X, T, D] = p ·_S k"""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "text, by_hand",
     [

@@ -1,5 +1,7 @@
 """What the benchmark of time draws."""
 
+import pytest
+
 import shardc
 
 
@@ -19,6 +21,7 @@ def test_cases_are_of_every_slice_and_of_one_to_three_axes_some_idle(time_bench)
     assert all(4096 <= size <= 32768 for case in products for size in case.dims.values())
 
 
+@pytest.mark.exhaustive
 def test_every_case_is_legal(time_bench):
     for case in time_bench.cases(3, 5, 5):
         shardc.check(case.text, mesh=case.mesh, dims=case.dims, topology=case.topology)

@@ -287,6 +287,7 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new(tmp_path):
         assert target.read_text(encoding="utf-8") in ("old", whole)
 
 
+@pytest.mark.exhaustive
 def test_many_runs_with_one_target_leave_one_whole_file(tmp_path):
     target = tmp_path / "out.py"
     command = [sys.executable, "-m", "shardc", "emit", MATMUL, *MESH, "-o", str(target), "--force"]

@@ -56,6 +56,7 @@ print(bool(warned), os.environ["TPU_MIN_LOG_LEVEL"], os.environ.get("TPU_STDERR_
 """
 
 
+@pytest.mark.exhaustive
 def test_the_environment_is_afterwards_what_the_user_made_it():
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TPU_")}
     environment = {**ours, "PYTHONPATH": str(ROOT), "TPU_MIN_LOG_LEVEL": "2", "TPU_STDERR_LOG_LEVEL": "0"}
@@ -115,6 +116,7 @@ def test_what_cannot_be_explained_is_refused(arguments, code, status):
     assert found.returncode == status and code in found.stderr and "Traceback" not in found.stderr
 
 
+@pytest.mark.exhaustive
 def test_explain_from_python_for_a_slice():
     sys.path.insert(0, str(ROOT / "examples"))
     try:

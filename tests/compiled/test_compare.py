@@ -63,6 +63,7 @@ def test_the_windowed_einsum_is_seen_to_hide_what_it_sends():
     assert {"Y+", "Y-"} <= set(found.theirs.timeline.tracks)  # a ring that turns both ways
 
 
+@pytest.mark.exhaustive
 def test_a_loop_counts_as_often_as_it_runs():
     _, found = compared(*MLP)
     (permutes,) = found.theirs.collectives
@@ -107,6 +108,7 @@ print("Involuntary full rematerialization" in caught.text)
 """
 
 
+@pytest.mark.exhaustive
 def test_the_compilers_warnings_are_caught_if_it_may_write_them():
     """It reads its log level when it is loaded, so in a process of its own."""
     loud = {"TPU_MIN_LOG_LEVEL": "1", "TPU_STDERR_LOG_LEVEL": "1"}

@@ -530,6 +530,7 @@ def test_the_command_starts_the_devices_that_the_mesh_needs(mesh, tmp_path):
     assert fields["judged"]["wire_bytes"] == fields["cost"]["wire_bytes"] > 0
 
 
+@pytest.mark.exhaustive
 def test_the_command_starts_as_many_devices_as_it_is_told(tmp_path):
     (tmp_path / "model.py").write_text(STEP.format(mesh='jax.make_mesh((jax.device_count(),), ("X",))'))
     assert json.loads(command("model.py:step", "--json", "--devices", "6", folder=tmp_path).stdout)["mesh"] == {"X": 6}

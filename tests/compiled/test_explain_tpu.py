@@ -103,6 +103,7 @@ def test_a_sum_is_no_waste_where_a_scatter_takes_longer(wasteful):
     assert plan.cost.wire_bytes == row.wire_bytes // 2 and plan.cost.time_s > row.time_s
 
 
+@pytest.mark.exhaustive
 @everywhere
 def test_what_the_compiler_mends_is_no_waste(on):
     """A larger sum comes out as a ReduceScatter although the program asks for it on every device."""
@@ -134,6 +135,7 @@ def test_weights_that_are_gathered_for_heads_that_are_thrown_away(on):
     assert set(finding.statement.splitlines()) == {"keep wk[I, J_Y, K]", "keep wv[I, J_Y, K]"}
 
 
+@pytest.mark.exhaustive
 @everywhere
 def test_tokens_that_are_gathered_where_heads_are_wanted(on):
     findings = model("attention_by_tokens", True, on).findings
@@ -165,6 +167,7 @@ def test_nothing_is_found_in_what_shardc_plans():
     assert found.findings == () and found.wire_bytes == plan.cost.wire_bytes
 
 
+@pytest.mark.exhaustive
 def test_what_a_cheaper_plan_is_said_to_take_is_what_plan_says_of_it():
     """Bytes and time, on the slice, by the objective that the remedy names."""
     draw, found = random.Random(1), 0

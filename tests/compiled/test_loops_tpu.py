@@ -32,6 +32,7 @@ def test_every_trip_moves_what_is_planned(name):
     assert found.predicted_memory.total_bytes >= 0.95 * found.compiled_memory.total_bytes
 
 
+@pytest.mark.exhaustive
 def test_the_memory_of_a_layer_that_does_not_stay_on_the_chip():
     dims = {"L": 4, "B": 8192, "D": 4096, "F": 16384}
     plan = shardc.plan(TEXTS["fully sharded"], mesh={"X": 4, "Y": 2}, dims=dims, topology="v5e:4x2")

@@ -166,6 +166,7 @@ OVER_DIMS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize(("text", "topology"), on_both(OVER_DIMS))
 def test_a_function_over_a_dim_is_replayed_as_it_is_priced(text, topology):

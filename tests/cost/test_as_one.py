@@ -29,6 +29,7 @@ CASES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize(("text", "shape", "how", "which"), CASES)
 def test_a_group_is_replayed_as_it_is_priced(text, shape, how, which):
@@ -57,6 +58,7 @@ READ = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize(("read", "product", "how", "shape", "on"), READ)
 def test_what_reads_a_product_in_parts_is_priced_as_replayed(read, product, how, shape, on):

@@ -126,6 +126,7 @@ AT_ONCE = {  # gather, then slice: done at once they need less than either's res
 }
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=3, deadline=None)
 @given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
 @example(HOLES, 0.5, 0.9)

@@ -119,6 +119,7 @@ def test_of_every_order(text, topology, size):
     assert plan.timeline.step_s == pytest.approx(plan.cost.time_s, abs=1e-11 * (1 + len(schedule.steps)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5e:8x8"])
 @pytest.mark.parametrize("text", [CHAIN, GATED, LONG, LAYERS])

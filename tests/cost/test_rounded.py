@@ -48,6 +48,7 @@ ON_BOTH = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize(("text", "topology"), ON_BOTH)
 def test_a_program_in_f32_is_replayed_as_it_is_priced(text, topology):

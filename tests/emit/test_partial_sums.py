@@ -115,6 +115,7 @@ LINEAR = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_every_linear_step_of_partial_sums(bench):
     assert ended(bench, "\n".join(LINEAR), UNEVEN) == bench.EQUAL
 

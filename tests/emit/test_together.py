@@ -231,6 +231,7 @@ def test_gradients_are_those_of_the_steps():
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
 
 
+@pytest.mark.exhaustive
 def test_gradients_of_chunks_and_of_rings_over_two_axes_are_those_of_the_steps():
     for mesh, text, how in (*((*CHUNKS[n], How.CHUNKS) for n in (0, 2)), ("X=4,Y=2", OVER_TWO[1], How.RING)):
         plan, (schedule, *_) = done_as(how, mesh, text, dtype="f32")

@@ -92,6 +92,7 @@ def at_a_terminal(arguments, **environment):
     return process.wait(), found.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.exhaustive
 def test_a_terminal_has_colour_and_its_width():
     status, shown = at_a_terminal(["plan", *MATMUL, "--gantt"])
     assert status == 0 and "\x1b[" in shown

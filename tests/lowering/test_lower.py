@@ -220,6 +220,7 @@ def test_a_step_costs_what_the_calls_of_its_form_cost_and_its_formula_says_so(pl
             assert evaluate(step.cost.formula, names) == pytest.approx(step.cost.time_s, rel=1e-9)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=30, deadline=None)
 @given(plans())
 def test_the_search_adds_up_what_the_table_prints(plan):

@@ -226,6 +226,7 @@ def test_what_is_waited_for_leaves_a_result_equal_where_it_has_to_be(lines: list
             assert np.array_equal(np.asarray(shard.data), other[shard.index])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize("scale", [1, pytest.param(8, marks=pytest.mark.long)])
 def test_a_slices_program_gathers_twice_and_holds_less(scale: int) -> None:

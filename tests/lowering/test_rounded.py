@@ -114,6 +114,7 @@ def test_of_a_chain_what_products_alone_read_is_rounded_on_the_way():
     assert [*rounded_.values()] == [True, False]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.tpu
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
 def test_what_is_rounded_is_moved_as_bf16_and_nothing_else(topology):

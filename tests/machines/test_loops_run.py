@@ -74,6 +74,7 @@ def test_a_loop_is_one_scan_however_many_trips():
     assert many.count("jax.lax.scan") == 1 and many.replace("length=100", "") == few
 
 
+@pytest.mark.exhaustive
 def test_the_gradient_through_a_loop_is_that_of_its_trips():
     plan = planned(LAYERS.replace("relu", "tanh"))
     wholes = [np.asarray(whole, "float32") for whole in simulate.sample_inputs(plan.program)]

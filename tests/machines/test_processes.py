@@ -107,6 +107,7 @@ def test_the_emitted_file_equals_numpy_on_every_process(program, processes):
             assert line.endswith("allowed 0"), "integers are compared bitwise"
 
 
+@pytest.mark.exhaustive
 def test_one_wrong_shard_of_one_process_is_noticed(tmp_path):
     ended = launch(MATMUL, *faulty(tmp_path, MATMUL, ending=' + (jax.lax.axis_index(("X", "Y")) == 7)'))
     assert ended.returncode == 1, ended.stderr
@@ -119,6 +120,7 @@ def test_a_process_that_never_starts_is_named_in_bounded_time(missing):
     assert f"process {missing} of 2 never started; gave up after 2 s" in text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("fault", "code", "told"),
     [

@@ -210,6 +210,7 @@ def price_by_hand(case, text, objective):
     return plan.cost.time_s if objective == "time" else plan.cost.wire_bytes
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=8, deadline=None)
 @given(chains(3, 3, max_size=3), st.sampled_from(["time", "bytes"]))
 def test_a_chain_costs_what_the_best_statements_by_hand_cost(case, objective):
@@ -331,6 +332,7 @@ def of_length(count):
     return " · ".join(terms) + f" → X[I, {letters[-1]}]", dict.fromkeys(letters, 64) | {letters[-1]: 1}
 
 
+@pytest.mark.exhaustive
 def test_a_chain_of_ten_is_searched_and_of_a_longer_one_the_plan_says_what_was_tried():
     text, dims = of_length(10)
     plan = shardc.plan(text, dims=dims)

@@ -121,6 +121,7 @@ CUBE = {"X": 2, "Y": 2, "Z": 2}
 SIZES = {dim: 1 << count for dim, count in BITS.items()}
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=6, deadline=None)
 @given(*[st.sampled_from(SHARDINGS)] * 3)
 @example(  # slices on digits below what is exchanged: the order on a dim's rest decides

@@ -155,6 +155,7 @@ def test_pruning_keeps_a_best_assignment(case):
     assert (NEVER if pruned is None else solve(pruned.sizes, pruned.factors(case[1])).price) == least(*case)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=300, deadline=None)
 @given(sums(), st.integers(0, 40), st.integers(1, 30), st.integers(0, 30))
 def test_where_too_many_states_are_left_the_bound_is_a_bound_and_the_price_an_assignments(case, left, likely, known):

@@ -73,6 +73,7 @@ def check(first, scattered):
         assert planned(*case) == before, case
 
 
+@pytest.mark.exhaustive
 def test_what_was_planned_before_changes_no_plan(apart, scattered):
     check(apart, scattered)
 

@@ -106,6 +106,7 @@ def test_a_statement_is_planned_and_printed_in_two_seconds(text, mesh):
     check_seconds(Case(text, Mesh.of(mesh), {}), "time")
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=3, deadline=None)
 @given(DEAR, st.sampled_from(["time", "bytes"]))
 def test_a_drawn_statement_is_planned_and_printed_in_two_seconds(case, objective):
@@ -119,6 +120,7 @@ def test_many_drawn_statements_are_planned_and_printed_in_two_seconds(case, obje
     check_seconds(case, objective)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=15, deadline=None)
 @given(RESHARDS, st.sampled_from(["time", "bytes"]))
 @example(
@@ -215,6 +217,7 @@ def test_the_gap_is_in_the_notes_the_table_and_the_json():
     assert not any("budget" in note for note in shardc.plan(text, mesh={"X": 2, "Y": 2}).notes)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=4, deadline=None)
 @given(st.one_of(RESHARDS, statements([("IJ", "JK", "IK")], [(2, 2, 2), (2, 2, 2, 2)])), st.integers(0, 20_000))
 def test_the_same_budget_gives_the_same_bytes_whatever_was_planned_before(case, units):

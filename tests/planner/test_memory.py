@@ -83,6 +83,7 @@ Loss[] = mean_B(logsumexp_C(S) - sum_C(where(index_B == index_C, S, 0)))
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize("text", [PREFERENCES, CONTRASTED])
 def test_no_plan_that_is_known_and_keeps_a_limit_is_cheaper_than_its_plan(text, objective):

@@ -274,7 +274,8 @@ def test_a_loop_may_leave_several_arrays_before_a_sum_that_is_sliced():
     assert len(plan.schedule.steps[0].results) == 2
 
 
-@pytest.mark.parametrize("overlap", ["auto", pytest.param("on", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("overlap", ["auto", "on"])
 def test_a_limit_is_kept_by_a_ring_where_no_plan_step_by_step_keeps_it(overlap):
     """Each device holds two blocks of B at a time, and never the whole."""
     text, sizes = "A[I_X, J] · B[J, K_X] → C[I_X, K]", {"I": 16384, "J": 8192, "K": 16384}

@@ -57,6 +57,7 @@ def test_each_plan_of_the_front_needs_less_memory_and_costs_more(case, objective
         assert_simulates(point.schedule)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "mesh"),
     [  # on X=8 the free plan brought 37.7 MB on a mesh of 4·2, and one under a limit 33.6 on 2·2·2

@@ -28,6 +28,7 @@ def test_every_plan_of_a_front_runs(text, mesh, dims, objective):
         assert report.ok, f"{report}\n\n{point}"
 
 
+@pytest.mark.exhaustive
 def test_the_memory_of_a_row_runs_that_plan():
     """What the table of `plan --pareto` says: its number, given to another command."""
     text, mesh, dims, _ = FRONTS[0]

@@ -209,6 +209,7 @@ def test_the_plan_is_never_dearer_than_gather_all_multiply_slice():
         assert best <= everything
 
 
+@pytest.mark.exhaustive
 def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(tmp_path):
     text = "In[B_X, D_Y] ·_D Win[D_X, F_Y] ·_F Wout[F_Y, D_X] → Out[B_X, D_Y]"
     outputs = set()

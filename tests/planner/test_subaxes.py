@@ -294,6 +294,7 @@ def assert_as_cheap(found, expected):
     assert found.cost.wire_bytes <= expected if in_digits else found.cost.wire_bytes == expected
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=60)
 @given(MESHES, st.sampled_from([(48, 48, 48), (48, 192, 48), (96, 48, 192)]), st.data())
 def test_a_product_is_as_cheap_as_brute_force_on_all_finer_meshes(mesh, shape, data):

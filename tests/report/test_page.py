@@ -106,6 +106,7 @@ def test_of_a_long_program_the_bound_is_said_in_bytes():
     assert said.partition("(")[2].strip(")") in Read(plan.page()).text
 
 
+@pytest.mark.exhaustive
 def test_a_factor_is_shown_to_as_many_digits_as_are_read():
     plan = shardc.plan("C[I_X, K] = A[I_X, J] · B[J, K]", mesh="X=8", dims="I=8192,J=2048,K=8192", topology="v5e:2x4")
     (step,) = plan.steps
@@ -173,6 +174,7 @@ def test_a_program_of_many_statements_keeps_the_size_and_says_what_is_left_out(m
         assert "more statements" in text and "more characters" in text
 
 
+@pytest.mark.exhaustive
 def test_of_a_layer_on_many_devices_the_steps_that_move_something_are_drawn():
     """Rather than the first ones, as many as there is room for."""
     text = (Path(__file__).parents[2] / "examples" / "llama_layer.shard").read_text(encoding="utf-8")

@@ -133,6 +133,7 @@ def test_512_devices_are_no_trouble():
     assert_equal_on_every_device(blocks, reference(plan.program, wholes)[0], plan.values[9], plan.mesh)
 
 
+@pytest.mark.exhaustive
 def test_512_devices_with_every_collective_over_every_axis():
     mesh = Mesh.of({"X": 8, "Y": 8, "Z": 8})
     inputs = [("A", "IJ", s("", "", u="XYZ"))]

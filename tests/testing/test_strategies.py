@@ -226,6 +226,7 @@ def planned(case):
         shardc.plan(case.text, mesh=case.mesh, dims=case.dims, dtype="f32", objective="bytes")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["matmuls", "programs", "reshards", "paths", "partial_programs", "mixed_programs"])
 def test_on_one_device_everything_is_valid_and_shrinks(name):
     most = "max_devices" if name == "partial_programs" else "max_size"
@@ -319,6 +320,7 @@ def test_every_rule_and_every_form_is_drawn():
     assert set(forms) == {*get_args(Form)}, forms
 
 
+@pytest.mark.exhaustive
 def test_every_kind_of_statement_is_in_mixed_programs_in_loops_and_around_them():
     """A product, a function, a sum, a reduction, a mask, a number, a dim named anew; carried, scanned and stacked."""
     texts = [case.text for case in drawn(mixed_programs(), 400)]
