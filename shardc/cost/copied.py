@@ -6,9 +6,10 @@ from functools import partial
 from typing import assert_never
 
 from shardc.cost import formulas
+from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
 from shardc.ir.plan import StepCost
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, in_order
 from shardc.lowering.forms import Laid
 from shardc.lowering.tiles import LANES, up
 from shardc.lowering.tpu import on_chip
@@ -70,3 +71,17 @@ def _ragged_cost(array: Array, model: CostModel) -> StepCost:
     size = round(array.local_bytes(model.mesh) * times)
     spelled = partial(formulas.longer, model.alone.copy_formula(array, size, 0), times)
     return StepCost(0, 0, model.alone.copy_s(size, 0), spelled)
+
+
+def with_first(dims: tuple[str, ...], place: int) -> tuple[str, ...]:
+    """The dims in the order in which a loop reads rows along the one at this place."""
+    return (dims[place], *dims[:place], *dims[place + 1 :])
+
+
+def turned(before: Array, dims: tuple[str, ...], model: CostModel) -> tuple[Array, StepCost]:
+    """An array with its dims in this order, and what that costs."""
+    after = in_order(before, dims)
+    size = before.local_bytes(model.mesh)
+    amount = Amount(0, size, size, before.dtype)
+    spelled = partial(model.alone.memory_formula, [before], [after], amount)
+    return after, StepCost(0, 0, model.alone.product_s(amount), spelled)

@@ -35,9 +35,12 @@ def _in_block(
 
     def again(step: Step) -> Step:
         if isinstance(step.op, Loop):
+            if step.op.is_of_chunks:  # its steps are parts of what was priced so
+                return step
             inside = rounded_ends(step, step.op, found)
             body = _in_block(step.op.body, Rows.of(step.op, model), inside, model, dims)
-            return replace(step, op=replace(step.op, body=body), cost=loop_cost(step.op.dim, step.op.trips, body))
+            loop = replace(step.op, body=body)
+            return replace(step, op=loop, cost=loop_cost(loop))
         written = step.cost if step.cost.as_written is None else step.cost.as_written
         cost = rows.cost(step, around.cost(step, written))
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))

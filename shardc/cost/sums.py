@@ -8,7 +8,7 @@ from functools import partial
 from shardc.cost.memory import peak_of
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import Move
-from shardc.ir.plan import Block, Cost, Schedule, StepCost, single_steps
+from shardc.ir.plan import Cost, Loop, Schedule, StepCost, single_steps
 from shardc.ir.sharding import Array
 from shardc.lowering.scatters import block_of
 
@@ -43,17 +43,17 @@ def move_cost(move: Move, before: Array, model: CostModel, named: Array | None =
     return StepCost(wire, 0, time, partial(model.formula, move, before if named is None else named))
 
 
-def loop_cost(dim: str, trips: int, body: Block) -> StepCost:
+def loop_cost(loop: Loop) -> StepCost:
     """What all trips cost: `L·(2·D·F/X / W + T_hop)`."""
-    costs = [step.cost for step in body.steps]
+    trips, costs = loop.trips, [step.cost for step in loop.body.steps]
     return StepCost(
         trips * sum(cost.wire_bytes for cost in costs),
         trips * sum(cost.flops for cost in costs),
         trips * sum(cost.time_s for cost in costs),
-        partial(_of_all_trips, dim, costs),
+        partial(_of_all_trips, loop.counted, costs),
     )
 
 
-def _of_all_trips(dim: str, costs: Sequence[StepCost]) -> str:
+def _of_all_trips(trips: str, costs: Sequence[StepCost]) -> str:
     terms = [cost.formula for cost in costs if cost.time_s]
-    return f"{dim}·({' + '.join(terms)})" if terms else "0"
+    return f"{trips}·({' + '.join(terms)})" if terms else "0"

@@ -13,7 +13,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Loop, Schedule, Step
 from shardc.lowering import tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions
-from shardc.lowering.copies import copies_to_reshape
+from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.held import copied_at_the_end
@@ -86,7 +86,12 @@ class Walk:
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
             return self._trips(step, step.op, self.of_trip(step.op, form.body))
-        reused = self._reused(step)
+        turns = is_turn(step, self.schedule.values)
+        if turns and lies_alike(step, self.schedule):
+            return self._do(step, iter((Same(),)))
+        if turns and not self._becomes_output(step):
+            return self._leave(step, self.heap.take(self.sizes[step.result], apart=True))
+        reused = None if turns else self._reused(step)
         if reused is not None:
             held = self.held.pop(reused)
             if self._becomes_output(step):
@@ -146,17 +151,25 @@ class Walk:
         that, or it is an argument; what is stacked has a buffer from the first trip on."""
         trip = self.heap.take(size)
         fixed = (self.held[operand] for operand in step.operands[: loop.fixed] if operand in self.held)
-        self.heap.stays_in_memory(trip, *fixed)
+        self.heap.stays_in_memory(*fixed, *([] if self._may_lie_on_chip(step, loop, size) else [trip]))
         for place, value in enumerate(step.results):
             operand = step.operands[loop.fixed + place] if place < loop.carried else None
             is_free = operand in self.held and self.last[operand] is step and step.operands.count(operand) == 1
             held = self.held.pop(operand) if operand is not None and is_free else self.heap.take(self.sizes[value])
             self.heap.stays_in_memory(held)
-            if value in self.schedule.outputs:
+            if self._is_at_last(value):
                 self.heap.becomes_output(held)
             self.held[value] = held
         self.heap.give_back(trip)
         self._end(step)
+
+    def _may_lie_on_chip(self, step: Step, loop: Loop, size: int) -> bool:
+        """Whether what a trip takes has room on the chip, beside its rows and the largest array that all trips read:
+        of loops over chunks. Of others it was not seen."""
+        fixed = max((self.sizes[operand] for operand in step.operands[: loop.fixed]), default=0)
+        rows = (*step.operands[loop.fixed :], *step.results)
+        beside = fixed + sum(self.sizes[value] for value in rows) // loop.trips
+        return loop.is_of_chunks and size + beside <= self.heap.room
 
     def _do(self, step: Step, todo: Actions) -> None:
         scratch: dict[str, int] = {}
@@ -306,10 +319,22 @@ class Walk:
         return step.result in self.schedule.outputs
 
     def _becomes_output(self, step: Step) -> bool:
-        """As it is, or under another shape."""
-        users = self.users.get(step.result, [])
-        renamed = len(users) == 1 and isinstance(users[0].op, Reshape) and self._is_output(users[0])
-        return (renamed and not self._is_copied(users[0])) or self._is_output(step)
+        return self._is_at_last(step.result)
+
+    def _is_at_last(self, value: int) -> bool:
+        """Whether a value is an output, as it is, or under another shape."""
+        if value in self.schedule.outputs:
+            return True
+        users = self.users.get(value, [])
+        if len(users) != 1 or not self._is_renamed_by(users[0]):
+            return False
+        return self._is_at_last(users[0].result)
+
+    def _is_renamed_by(self, step: Step) -> bool:
+        """Whether a step leaves what it reads where it lies."""
+        if isinstance(step.op, Reshape):
+            return not self._is_copied(step)
+        return is_turn(step, self.schedule.values) and lies_alike(step, self.schedule)
 
     def _is_copied_late(self, step: Step) -> bool:
         """Whether an output that a step leaves elsewhere is copied to its place after all other steps."""

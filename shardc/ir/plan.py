@@ -11,22 +11,19 @@ sharding and dtype, from which local shapes and bytes follow. Folds over all blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import ClassVar, NewType, TypeAlias
 
-from shardc.ir.calls import holds, meeting, no_room, whole
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
-from shardc.ir.expressions import Call
-from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Facts, Kind
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement
-from shardc.ir.scalars import Number, number
+from shardc.ir.scalars import Number
 from shardc.ir.sharding import Array, Axes
 
 
@@ -63,7 +60,8 @@ class Loop:
     the body   takes fixed…, carried…, of each that is scanned the part at the index; gives carried…, stacked…
     results    carried…, stacked…            after the last trip; what is stacked has the dim first
 
-    A carried array has one sharding: before, after, and from trip to trip.
+    A carried array has one sharding: before, after, and from trip to trip. `is_of_chunks`: the text has no such loop;
+    its steps are of the statements around it, and the dim is a digit of one of theirs.
     """
 
     facts: ClassVar[Facts] = Facts(Kind.LOOP, "Loop")
@@ -76,6 +74,12 @@ class Loop:
     body: Block
     fixed: int  # how many of the operands
     carried: int
+    is_of_chunks: bool = False
+
+    @property
+    def counted(self) -> str:
+        """The number of trips in a formula: the dim, if the text has it."""
+        return str(self.trips) if self.is_of_chunks else self.dim
 
     def turns(self, trips: int) -> Sequence[int]:
         """The indices, in order."""
@@ -85,17 +89,6 @@ class Loop:
 Local: TypeAlias = Einsum | Apply | Reshape
 Single: TypeAlias = Move | Local  # leaves one value
 Op: TypeAlias = Single | Loop
-
-
-def applied(call: Call, sizes: Mapping[str, int]) -> Apply:
-    """The step of a call, its numbers as they are where dims have these sizes."""
-    numbers = tuple(None if scalar is None else number(scalar, sizes) for scalar in call.numbers)
-    for found in numbers:
-        of = [operand.dtype for operand in call.operands]
-        met = meeting(FUNCTIONS[call.function], of, whole(numbers)) if of else call.dtype
-        if found is not None and not holds(met, found):
-            raise no_room(met, found, call.span)
-    return Apply(call.function, call.over, numbers)
 
 
 @dataclass(frozen=True, slots=True)

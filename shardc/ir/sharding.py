@@ -122,6 +122,13 @@ def with_dim(array: Array, dim: str, size: int) -> Array:
     return replace(array, dims=(dim, *array.dims), shape=(size, *array.shape), sharding=sharding)
 
 
+def in_order(array: Array, dims: tuple[str, ...]) -> Array:
+    """An array with its dims in this order."""
+    order = [array.dims.index(dim) for dim in dims]
+    sharding = replace(array.sharding, dims=tuple(array.sharding.dims[place] for place in order))
+    return replace(array, dims=dims, shape=tuple(array.shape[place] for place in order), sharding=sharding)
+
+
 def row_of(array: Array) -> Array:
     """What an array is at an index of its first dim, which each device holds whole."""
     sharding = Sharding(array.sharding.dims[1:], array.sharding.unreduced)

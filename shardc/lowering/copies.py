@@ -12,6 +12,7 @@ is in `of_output`; nor is one of an input that it reads, in `of_input`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -20,7 +21,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Einsum, Op
+from shardc.ir.plan import Apply, Einsum, Op, Schedule, Step, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Call, Gathered, InOneRound, InRounds, InTurns, Laid, OneForm, Pieces, Plain, Scattered
 from shardc.lowering.scattered import copies_to_stack
@@ -78,6 +79,26 @@ def of_input(op: Op, after: Array, is_output: bool, target: Target) -> bool:
 def copies_to_reshape(before: Array, after: Array, mesh: Mesh) -> bool:
     """Whether digits, or dims again, lie in other tiles: where the last dim of a block is cut, or made of several."""
     return before.local_shape(mesh)[-1:] != after.local_shape(mesh)[-1:]
+
+
+def is_turn(step: Step, values: Sequence[Array]) -> bool:
+    """Whether a step lays an array with its dims in another order, and does no more."""
+    if not isinstance(step.op, Einsum) or len(step.operands) != 1:
+        return False
+    (before,), after = operands_of(step, values), values[step.result]
+    return {*before.dims} == {*after.dims} and before.dims != after.dims
+
+
+def lies_alike(step: Step, schedule: Schedule) -> bool:
+    """Whether an array with its dims in another order lies as before: where those that pass others have one element."""
+    ends = (*operands_of(step, schedule.values), schedule.values[step.result])
+    before, after = (_long(array, schedule.mesh) for array in ends)
+    return before == after
+
+
+def _long(array: Array, mesh: Mesh) -> list[str]:
+    """The dims of which a device has more than one element."""
+    return [dim for dim, size in zip(array.dims, array.local_shape(mesh), strict=True) if size > 1]
 
 
 def _around(

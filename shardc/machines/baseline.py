@@ -23,9 +23,10 @@ from shardc.emit.exprs import Expr as Described
 from shardc.emit.exprs import Name, call
 from shardc.emit.steps import local
 from shardc.errors import ShardcError
+from shardc.ir.applied import applied
 from shardc.ir.dtypes import Kind, multiplied
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
-from shardc.ir.plan import Schedule, applied
+from shardc.ir.plan import Schedule
 from shardc.ir.program import For, Program, Statement, bound_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines.laid_out import Compiled

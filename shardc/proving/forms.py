@@ -72,7 +72,7 @@ class _Forms:
     def _trips(self, loop: Loop, form: Looped, values: Sequence[Held]) -> list[Held]:
         first, rows = loop.fixed + loop.carried, list[list[Held]]()
         carried = list(values[loop.fixed : first])
-        for turn in loop.turns(self.small[loop.dim]):
+        for turn in loop.turns(values[first].shape[0] if loop.is_of_chunks else self.small[loop.dim]):
             taken = [each.each(partial(row, place=0, index=turn)) for each in values[first:]]
             known = self.block(loop.body, form.body, [*values[: loop.fixed], *carried, *taken])
             left = [known[value] for value in loop.body.outputs]

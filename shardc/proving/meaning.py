@@ -154,7 +154,7 @@ def _results(step: Step, block: Block, known: Mapping[ValueNumber, Tensor], smal
 def _trips(loop: Loop, values: Sequence[Tensor], small: Sizes) -> list[Tensor]:
     first, rows = loop.fixed + loop.carried, list[list[Tensor]]()
     carried = list(values[loop.fixed : first])
-    for turn in loop.turns(small[loop.dim]):
+    for turn in loop.turns(values[first].shape[0] if loop.is_of_chunks else small[loop.dim]):
         taken = [row(each, 0, turn) for each in values[first:]]
         known = plan_on(loop.body, [*values[: loop.fixed], *carried, *taken], small)
         left = [known[value] for value in loop.body.outputs]

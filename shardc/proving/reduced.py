@@ -113,7 +113,7 @@ def _counted(block: Block) -> list[str]:
     for _, inside in every_block(block):
         for step in inside.steps:
             if isinstance(step.op, Loop):
-                found.append(step.op.dim)
+                found += [] if step.op.is_of_chunks else [step.op.dim]
             elif isinstance(step.op, Apply) and not step.operands:
                 found += inside.values[step.result].dims
     return list(dict.fromkeys(found))
@@ -199,8 +199,9 @@ class _Walk:
     ) -> tuple[list[tuple[Size, ...]], list[_Work]]:
         first = loop.fixed + loop.carried
         work = self.block(loop.body, form.body.forms, [*given[:first], *(sizes[1:] for sizes in given[first:])])
-        rows = [(Part(loop.dim), *sizes) for sizes in self.outputs[loop.carried :]]
-        trips = ((Part(loop.dim), 1),)
+        counted = given[first][0] if loop.is_of_chunks else Part(loop.dim)
+        rows = [(counted, *sizes) for sizes in self.outputs[loop.carried :]]
+        trips = ((counted, 1),)
         return [*given[loop.fixed : first], *rows], [replace(each, local=each.local + trips) for each in work]
 
     def _left(self, step: Step, block: Block, known: Mapping[ValueNumber, tuple[Size, ...]]) -> tuple[Size, ...]:

@@ -242,10 +242,17 @@ class Module:
         return Held(tuple(blocks[n] for n in self.devices.index(axes)), DTYPES["int32"])
 
     def _scan(
-        self, trip: Any, carried: tuple[Held, ...], rows: tuple[Held, ...], length: int, reverse: bool = False
+        self,
+        trip: Any,
+        carried: tuple[Held, ...],
+        rows: tuple[Held, ...],
+        length: int | None = None,
+        reverse: bool = False,
     ) -> Any:
         made: list[tuple[Held, ...]] = []
-        turns = range(share_of(length, 1, self.literals))
+        counts = {x.shape[0] for x in rows} | (set() if length is None else {share_of(length, 1, self.literals)})
+        require(len(counts) == 1, f"a loop of {sorted(counts)} rows")
+        turns = range(counts.pop())
         for turn in reversed(turns) if reverse else turns:
             taken = tuple(x.each(partial(row, place=0, index=turn)) for x in rows)
             carried, left = trip(carried, taken)

@@ -11,7 +11,7 @@ from tabulate import tabulate
 from shardc.cost.bounds import times_bound
 from shardc.io.units import in_bytes, in_flops, in_seconds
 from shardc.ir.sharding import spell_axes
-from shardc.report.view import AlternativeView, PlanView, StatementView, StepView
+from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, without_steps
 from shardc.rules.products import CASES
 
 _COLUMNS = ("step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
@@ -25,7 +25,8 @@ def table(plan: PlanView, top: int = DEFAULT_TOP) -> str:
     parts = [head(plan)]
     for number, statement in enumerate(plan.statements):
         own = [step for step in plan.steps if step.statement == number]
-        parts.append(_statement(statement, own, top))
+        steps = _steps(own) if own else f"  {without_steps(number, plan.steps)}"
+        parts.append(_statement(statement, steps, top))
     parts.append(_totals(plan))
     if plan.memory is not None:
         from shardc.report.kinds import kinds_table
@@ -44,10 +45,10 @@ def head(plan: PlanView) -> str:
     return "\n".join(lines)
 
 
-def _statement(statement: StatementView, own: Sequence[StepView], top: int) -> str:
+def _statement(statement: StatementView, steps: str, top: int) -> str:
     lines = [statement.text]
     lines += [_case(number, statement) for number in sorted(set(statement.cases.values()))]
-    lines += ["", _steps(own) if own else "  nothing to do"]
+    lines += ["", steps]
     if top > 1:
         lines += _alternatives(statement.cheapest(top))
         lines += [text for each in statement.statements for text in _instead(each, top)]
@@ -76,7 +77,7 @@ def _steps(own: Sequence[StepView]) -> str:
             in_bytes(step.bytes),
             in_bytes(step.wire_bytes),
             in_seconds(step.time_s),
-            f"{step.dim}·(…)" if step.steps and step.time_s else formula(step),
+            f"{step.formula.partition('·')[0]}·(…)" if step.steps and step.time_s else formula(step),
             remark(step),
         )
         for depth, step in _nested(own)

@@ -59,6 +59,7 @@ class StepView:
     steps: tuple[StepView, ...] = ()  # of one trip, where the step is a loop
     hbm_bound: bool = False  # of a product: it waits for the device's memory
     off_critical_path: bool = False  # of a collective of a training step: nothing waits for it
+    in_chunks: bool = False  # of a loop over chunks of a dim: its steps are of the statements around it
     form: str = ""  # `ring`, `partitioner`: how it is done as one with the steps beside it of the same form
 
 
@@ -217,6 +218,13 @@ def _waiting(found: tuple[StepView, ...], off: Collection[Path], around: Path = 
     )
 
 
+def without_steps(statement: int, found: Sequence[StepView]) -> str:
+    """Of a statement that no step is of, what there is to do: nothing, unless a loop over chunks of several has it."""
+    loops = (step for step in found if step.in_chunks and any(each.statement == statement for each in step.steps))
+    loop = next(loops, None)
+    return "nothing to do" if loop is None else f"in the loop over {loop.rule} below"
+
+
 def every_view(found: Sequence[StepView]) -> Iterator[StepView]:
     """Every step in order, after a loop its own: as `ir.plan.every_step` has them."""
     for step in found:
@@ -283,7 +291,7 @@ def _statement_fields(statement: StatementView, top: int | None) -> dict[str, An
 def step_fields(step: StepView) -> dict[str, Any]:
     """Of a loop the number of trips and the steps of one as well."""
     found = asdict(step)
-    for quiet in ("form", "hbm_bound", "off_critical_path"):
+    for quiet in ("form", "hbm_bound", "off_critical_path", "in_chunks"):
         if not found[quiet]:
             del found[quiet]
     if not step.steps:
@@ -328,7 +336,8 @@ def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:
 
 
 def _inside(loop: Loop, mesh: Mesh) -> dict[str, Any]:
-    return {"trips": loop.trips, "steps": steps(loop.body.steps, loop.body.values, mesh)}
+    inside = steps(loop.body.steps, loop.body.values, mesh)
+    return {"trips": loop.trips, "steps": inside, "in_chunks": loop.is_of_chunks}
 
 
 def _alternative(strategy: Strategy, mesh: Mesh) -> AlternativeView:

@@ -109,6 +109,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.adds_up_as_product, [((256,), True), ((255,), False)]),
     (timed.reads_vectors_twice, [((MIB,), True), ((MIB - 1,), False)]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (timed.waits_near, [((V5E,), 0.6), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (tpu.is_brought_early, [((64 * MIB, 112 * MIB), True), ((128 * MIB, 112 * MIB), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),

@@ -156,7 +156,9 @@ class _Writer:
         code = [*trip.unpacked(body.inputs[loop.fixed :], loop.carried), *trip.steps()]
         first = loop.fixed + loop.carried
         taken = Items(given[loop.fixed : first]), Items(given[first:])
-        done = local.scan(code, trip.packed(body.outputs, loop.carried), taken, loop.trips, loop.down)
+        done = local.scan(
+            code, trip.packed(body.outputs, loop.carried), taken, None if loop.is_of_chunks else loop.trips, loop.down
+        )
         return [done, *self.unpacked(step.results, loop.carried)]
 
     def packed(self, values: Sequence[int], carried: int) -> Expr:

@@ -252,7 +252,9 @@ def _full(number: Number | None, result: Array, mesh: Mesh | None) -> Expr:
     return call("jax.lax.pcast", found, axes_argument(axes), to=Const("varying")) if axes else found
 
 
-def scan(code: Sequence[Code], leaves: Expr, taken: tuple[Expr, Expr], trips: int, down: bool) -> Scan:
-    """A loop of so many trips, from the last index on where it goes `down`; `taken` is what is carried, and rows."""
+def scan(code: Sequence[Code], leaves: Expr, taken: tuple[Expr, Expr], trips: int | None, down: bool) -> Scan:
+    """A loop of so many trips, or of as many as there are rows, from the last index on where it goes `down`; `taken` is
+    what is carried, and rows."""
+    length = {} if trips is None else {"length": Const(trips)}
     reverse = {"reverse": Const(True)} if down else {}
-    return Scan(tuple(code), leaves, call("jax.lax.scan", Name(TRIP), *taken, length=Const(trips), **reverse))
+    return Scan(tuple(code), leaves, call("jax.lax.scan", Name(TRIP), *taken, **length, **reverse))

@@ -18,10 +18,11 @@ from shardc.emit.steps import local
 from shardc.emit.steps.calls import Body
 from shardc.emit.steps.products import product
 from shardc.emit.steps.variables import choose, taken_names
+from shardc.ir.applied import applied
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Named, Pattern, Product, Use
 from shardc.ir.expressions import Expr as Asked
-from shardc.ir.plan import Schedule, applied
+from shardc.ir.plan import Schedule
 from shardc.ir.program import For, Program, Statement, bound_by
 from shardc.ir.sharding import Array, Sharding
 

@@ -14,15 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from shardc.cost.alone import Amount
+from shardc.cost.copied import turned, with_first
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern, Use
-from shardc.ir.plan import Block, Einsum, Loop, Rule, Schedule, StatementNumber, Step, StepCost, ValueNumber
+from shardc.ir.plan import Block, Einsum, Loop, Rule, Schedule, StatementNumber, Step, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement, bound_by, check_divisible, pinned
 from shardc.ir.sharding import Array, Sharding, with_dim
 from shardc.planner.budget import Meter
@@ -58,22 +57,6 @@ def add_all(
         progress, found = add_next(progress, StatementNumber(number), statement)
         planned.append(found)
     return progress, tuple(planned)
-
-
-def with_first(dims: tuple[str, ...], place: int) -> tuple[str, ...]:
-    """The dims in the order in which a loop reads rows along the one at this place."""
-    return (dims[place], *dims[:place], *dims[place + 1 :])
-
-
-def turned(before: Array, dims: tuple[str, ...], model: CostModel) -> tuple[Array, StepCost]:
-    """An array with its dims in this order, and what that costs."""
-    order = [before.dims.index(dim) for dim in dims]
-    sharding = Sharding(tuple(before.sharding.dims[place] for place in order), before.sharding.unreduced)
-    after = replace(before, dims=dims, shape=tuple(before.shape[place] for place in order), sharding=sharding)
-    size = before.local_bytes(model.mesh)
-    amount = Amount(0, size, size, before.dtype)
-    spelled = partial(model.alone.memory_formula, [before], [after], amount)
-    return after, StepCost(0, 0, model.alone.product_s(amount), spelled)
 
 
 def left_by(loop: For, op: Loop) -> list[Array]:
@@ -152,7 +135,7 @@ class _Looped:
     def _repeated(self, progress: PartialPlan, trip: _Trip, operands: tuple[ValueNumber, ...]) -> PartialPlan:
         """With the loop itself, and its results under their names."""
         loop = Loop(self.loop.dim, self.trips, self.loop.down, trip.block, trip.fixed, trip.carried)
-        cost = loop_cost(loop.dim, loop.trips, loop.body)
+        cost = loop_cost(loop)
         progress, values = progress.append(loop, operands, left_by(self.loop, loop), self.number, cost, Rule())
         for value, bound in zip(values, bound_by(self.loop), strict=True):
             progress, turned = self._turned(progress, value, bound.dims)

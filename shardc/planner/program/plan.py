@@ -119,7 +119,7 @@ class _OnAnyMesh:
         found = self._limited(memory) if leanest is None else Refused(leanest)
         if isinstance(found, Refused):
             found = self._leanest(memory, found)
-        found = self._or_leaner(memory, found)
+        found = self._or_in_chunks(memory, self._or_leaner(memory, found))
         if isinstance(found, Refused):
             raise too_large(self.as_given.program, memory, found)
         return self._or_below(found)
@@ -145,6 +145,18 @@ class _OnAnyMesh:
         if isinstance(found, Refused):
             return leaner if keeps else Refused(min(found.smallest, leaner.cost.peak_bytes))
         return leaner if keeps and leaner.measure(objective) < found.measure(objective) else found
+
+    def _or_in_chunks(self, memory: int, found: PlannedProgram | Refused) -> PlannedProgram | Refused:
+        """The plan without a limit with steps in chunks instead, where that keeps the limit and is cheaper."""
+        from shardc.planner.program.chunked import within  # which a plan without a limit needs not
+
+        objective = self.as_given.planning.objective
+        made = within(self.free, self.as_given.model, objective, memory)
+        if isinstance(made, Refused) or isinstance(found, Refused):
+            both = [each for each in (made, found) if isinstance(each, Refused)]
+            keeps = next((each for each in (made, found) if not isinstance(each, Refused)), None)
+            return Refused(min(each.smallest for each in both)) if keeps is None else keeps
+        return min(found, made, key=partial(PlannedProgram.price, objective=objective))
 
     @cached_property
     def _leaner(self) -> PlannedProgram | Refused:

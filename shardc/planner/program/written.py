@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from shardc.cost.copied import turned, with_first
 from shardc.cost.model import CostModel
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
@@ -22,7 +23,7 @@ from shardc.planner.options import Objective
 from shardc.planner.paths.named import named_edges
 from shardc.planner.planned import settled
 from shardc.planner.problem import Problem
-from shardc.planner.program.loops import left_by, turned, with_first
+from shardc.planner.program.loops import left_by
 from shardc.planner.statement.build import NAMED, Builder
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.functions import applied, reduced_across
@@ -242,7 +243,7 @@ class _Writer:
         arrays, first = left_by(loop, op), len(self.builder.values)
         results = tuple(map(ValueNumber, range(first, first + len(arrays))))
         self.builder.values += arrays
-        cost = loop_cost(op.dim, op.trips, op.body)
+        cost = loop_cost(op)
         self.builder.steps.append(Step(op, operands, results, self.builder.statement, cost, _AS_WRITTEN))
         for value, bound in zip(results, bound_by(loop), strict=True):
             self._bind(bound.name, self._turned(value, bound.dims, op.dim), anew=True)

@@ -11,16 +11,12 @@ from shardc.cost.alone import Amount
 from shardc.cost.copied import copy_cost, laid_cost
 from shardc.cost.model import CostModel
 from shardc.cost.sums import move_cost
-from shardc.ir.collectives import (
-    JointScatter,
-    Move,
-    Slice,
-    apply,
-)
+from shardc.ir.applied import applied
+from shardc.ir.collectives import JointScatter, Move, Slice, apply
 from shardc.ir.digits import Reshape, digits_of, names_after, reshaped, shape_after
 from shardc.ir.expressions import Call, Expr, Product, Use
 from shardc.ir.names import MAX_NAME
-from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, ValueNumber, applied
+from shardc.ir.plan import Einsum, Op, Rule, StatementNumber, Step, StepCost, ValueNumber
 from shardc.ir.program import For, Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape

@@ -21,7 +21,7 @@ from shardc.report.pictures.plan import Pictured
 from shardc.report.pictures.steps import LEGEND, step_name
 from shardc.report.table import as_written, describe, formula, instead, of_bound, on_all, operation, ratio, remark
 from shardc.report.verification import verification_table
-from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view
+from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, every_view, without_steps
 from shardc.rules.products import CASES
 
 _STEPS = ("", "step", "leaves", "local shape", "bytes", "wire bytes", "time", "formula", "rule")
@@ -98,7 +98,8 @@ def statements(plan: Pictured, room: Room) -> Element:
         own = [(done, shown) for done, shown in pairs if view.steps[done.path[0]].statement == number]
         children += [tag("h3", tag("span", statement.text, class_="code")), *why(statement)]
         if not own:
-            children.append(tag("p", "Nothing to do.", class_="soft"))
+            told = without_steps(number, view.steps)
+            children.append(tag("p", f"{told[0].upper()}{told[1:]}.", class_="soft"))
             continue
         children.append(_steps(own, room))
         pictured = [(done, shown) for done, shown in own if _is_drawn(shown, room)]
