@@ -114,6 +114,10 @@ class Buffers:
         """The buffer is an output's own: it stays, and counts among the outputs."""
         self._outputs[number] = self._orders.index((True, number))
 
+    def is_empty(self, number: int | None) -> bool:
+        """Whether it stands for an argument's buffer."""
+        return number is not None and not self._sizes[number]
+
     def is_apart(self, number: int) -> bool:
         return number in self._apart
 

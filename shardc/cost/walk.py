@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from shardc.cost import trips
 from shardc.cost.grouped import Groups, InBlocks
 from shardc.cost.heap import Buffers
 from shardc.ir.digits import Reshape
@@ -149,9 +150,14 @@ class Walk:
     def _trips(self, step: Step, loop: Loop, size: int) -> None:
         """What a trip takes of memory is gone after it. What is carried lies where it lay, unless something else reads
         that, or it is an argument; what is stacked has a buffer from the first trip on."""
+        renamed = {value for value in step.operands if self.heap.is_empty(self.held.get(value))}
+        laid = trips.laid_anew(step, loop, renamed, self.sizes, self.schedule.mesh)
+        rows = [self.heap.take(each, apart=True) for each in laid]
         trip = self.heap.take(size)
         fixed = (self.held[operand] for operand in step.operands[: loop.fixed] if operand in self.held)
-        self.heap.stays_in_memory(*fixed, *([] if self._may_lie_on_chip(step, loop, size) else [trip]))
+        self.heap.stays_in_memory(
+            *fixed, *([] if trips.lie_on_chip(step, loop, size, self.sizes, self.heap.room) else [trip])
+        )
         for place, value in enumerate(step.results):
             operand = step.operands[loop.fixed + place] if place < loop.carried else None
             is_free = operand in self.held and self.last[operand] is step and step.operands.count(operand) == 1
@@ -160,16 +166,9 @@ class Walk:
             if self._is_at_last(value):
                 self.heap.becomes_output(held)
             self.held[value] = held
-        self.heap.give_back(trip)
+        for number in (trip, *rows):
+            self.heap.give_back(number)
         self._end(step)
-
-    def _may_lie_on_chip(self, step: Step, loop: Loop, size: int) -> bool:
-        """Whether what a trip takes has room on the chip, beside its rows and the largest array that all trips read:
-        of loops over chunks. Of others it was not seen."""
-        fixed = max((self.sizes[operand] for operand in step.operands[: loop.fixed]), default=0)
-        rows = (*step.operands[loop.fixed :], *step.results)
-        beside = fixed + sum(self.sizes[value] for value in rows) // loop.trips
-        return loop.is_of_chunks and size + beside <= self.heap.room
 
     def _do(self, step: Step, todo: Actions) -> None:
         scratch: dict[str, int] = {}

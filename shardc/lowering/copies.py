@@ -92,11 +92,11 @@ def is_turn(step: Step, values: Sequence[Array]) -> bool:
 def lies_alike(step: Step, schedule: Schedule) -> bool:
     """Whether an array with its dims in another order lies as before: where those that pass others have one element."""
     ends = (*operands_of(step, schedule.values), schedule.values[step.result])
-    before, after = (_long(array, schedule.mesh) for array in ends)
+    before, after = (long_dims(array, schedule.mesh) for array in ends)
     return before == after
 
 
-def _long(array: Array, mesh: Mesh) -> list[str]:
+def long_dims(array: Array, mesh: Mesh) -> list[str]:
     """The dims of which a device has more than one element."""
     return [dim for dim, size in zip(array.dims, array.local_shape(mesh), strict=True) if size > 1]
 
