@@ -29,7 +29,7 @@ from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
 from shardc.planner import or_as_one, otherwise, overlapped, plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
-from shardc.planner.program.others import least
+from shardc.planner.program.others import fastest
 from shardc.results import Plan
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def planned(
         found = or_as_one(search, asked.program, asked.model, asked.objective, asked.memory, asked.idle, asked.overlap)
         more = otherwise(found, asked.model, asked.idle)
         made = overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, more)
-        return Plan(made if made.schedule.together else least(made, asked.model, asked.objective, asked.memory), asked)
+        return Plan(fastest(made, asked.model, asked.overlap, asked.objective, asked.memory), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

@@ -14,6 +14,14 @@ _STEP_BITS = 24
 _PART_BITS = 96
 
 
+class Overlap(Enum):
+    """What is done with products and the collectives beside them."""
+
+    OFF = "off"
+    AUTO = "auto"
+    ON = "on"
+
+
 class Objective(Enum):
     """`time`: seconds, then wire bytes. `bytes`: wire bytes, then seconds."""
 

@@ -63,14 +63,17 @@ class Group:
         return all(self.made[value] == place for value, place in self.read_by(number) if value in self.made)
 
 
-def groups(block: Block, mesh: Mesh) -> Iterator[Group]:
-    """Groups around the largest value that lies between local steps, one for each of its dims that may be cut."""
+def groups(block: Block, mesh: Mesh, larger_than: int = 0) -> Iterator[Group]:
+    """Groups around the largest value that lies between local steps, one for each of its dims that may be cut; none
+    where that is no larger."""
     ends, users = {*block.inputs, *block.outputs}, _users(block)
     inner = [s.result for s in block.steps if _may_be_cut(s) and s.result not in ends and s.result in users]
     if not inner:
         return
     size = [array.local_bytes(mesh) for array in block.values]
     largest = max(inner, key=lambda value: size[value])
+    if size[largest] <= larger_than:
+        return
     for place, count in enumerate(block.values[largest].local_shape(mesh)):
         for least in dict.fromkeys((size[largest] // ALIKE, size[largest])) if count > 1 else ():
             large = {value for value in inner if size[value] >= least}

@@ -16,11 +16,26 @@ from shardc.cost.model import CostModel
 from shardc.cost.sums import cost_of
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import Block
-from shardc.planner.options import Objective
+from shardc.lowering.tpu import on_chip
+from shardc.planner.options import Objective, Overlap
 from shardc.planner.planned import PlannedProgram, PlannedStatement, computed, settled
 
 NEAR = 1.01  # of the least price, within which a plan is taken that has fewer collectives
 FAR = 1.5  # a strategy of a price so many times the plan's is not looked at
+
+
+def fastest(
+    found: PlannedProgram, model: CostModel, overlap: Overlap, objective: Objective, memory: int | None
+) -> PlannedProgram:
+    """By time the least, unless some of its steps are done as one; and with steps in chunks of a dim where it takes
+    clearly less time so, unless every step is to be done by itself."""
+    best = found if found.schedule.together else least(found, model, objective, memory)
+    is_asked = overlap is not Overlap.OFF and objective is Objective.TIME and not best.schedule.together
+    if not is_asked or not on_chip(model.target):
+        return best
+    from shardc.planner.program.chunked import faster  # only where some chips gain by it
+
+    return faster(best, model)
 
 
 def least(found: PlannedProgram, model: CostModel, objective: Objective, memory: int | None) -> PlannedProgram:

@@ -13,7 +13,6 @@ too (`plan.otherwise`), where that is as much less.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
 from itertools import chain
 from typing import Protocol
 
@@ -22,16 +21,8 @@ from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.lowering.timed import prices_of_rings_hold
 from shardc.planner.idle import Idle
-from shardc.planner.options import Objective
+from shardc.planner.options import Objective, Overlap
 from shardc.planner.planned import PlannedProgram
-
-
-class Overlap(Enum):
-    """What is done with products and the collectives beside them."""
-
-    OFF = "off"
-    AUTO = "auto"
-    ON = "on"
 
 
 class Search(Protocol):
