@@ -145,7 +145,8 @@ _SHARED = (
         type=click.Choice(["auto", "on", "off"]),
         default="auto",
         show_default=True,
-        help="Products and collectives as one: on, by price; auto, where that is known to be right; off, never.",
+        help="Products and collectives as one, and steps in chunks to save time: on, by price; auto, where that is "
+        "known to be right; off, never.",
     ),
     click.option("--json", "as_json", is_flag=True, help="JSON on stdout; errors as JSON on stderr."),
 )

@@ -10,7 +10,7 @@ from shardc.io.text import json_text
 from shardc.io.units import in_bytes, in_seconds
 from shardc.planner import Objective
 from shardc.report.table import describe, head, ratio
-from shardc.report.view import VERSION, PlanView, fields
+from shardc.report.view import VERSION, PlanView, every_view, fields
 
 _WIDEST = 72
 
@@ -52,9 +52,11 @@ def _row(point: PlanView, first: PlanView, objective: Objective) -> tuple[str, .
 
 
 def _moves(point: PlanView, first: PlanView) -> str:
-    """What the plan moves; before it the inputs that the planner was free to take in another sharding."""
+    """What the plan moves, and does in chunks; before it the inputs that the planner was free to take in another
+    sharding."""
     free = [f"given {own.sharding}" for own, other in zip(point.inputs, first.inputs, strict=True) if own != other]
-    return "; ".join([*free, *(describe(step) for step in point.steps if step.axes)]) or "none"
+    chunks = [step.rule for step in every_view(point.steps) if step.in_chunks]
+    return "; ".join([*free, *(describe(step) for step in point.steps if step.axes), *chunks]) or "none"
 
 
 def _end(front: FrontView) -> str:

@@ -327,6 +327,7 @@ SAME = {
     "a slice and a sum": r"Mult: B\.shape|1: 2$|reversed|Add: |" + TYPES,
     "a permute": r"reversed: (\('X', 'Y'\)|\[)",
     "partial sums": TYPES + r"|no axis|1: 0|reversed|one fewer",
+    "a loop": TYPES + r"|no length",  # there are as many rows
 }
 
 

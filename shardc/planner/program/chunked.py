@@ -214,7 +214,14 @@ class _Chunks:
         own = self.group.block.values
         cut = [own[value] for value, at in read if at is not None]
         whole = [own[value] for value, at in read if at is None]
-        return part_of(step.cost, cut, whole, own[step.result], self.trips, self.model, self.lies_near)
+        return part_of(step.cost, cut, whole, own[step.result], self.trips, self.model, self._is_near(step))
+
+    def _is_near(self, step: Step) -> bool:
+        """Whether the most that a step reads and leaves lies on the chip: of nothing as large it leaves a row."""
+        size = [array.local_bytes(self.model.mesh) for array in self.group.block.values]
+        left = self._left()
+        inside = [size[value] for value in step.operands if value in self.group.made and value not in left]
+        return self.lies_near and (step.result not in left or 2 * size[step.result] <= max(inside, default=0))
 
     @cached_property
     def lies_near(self) -> bool:

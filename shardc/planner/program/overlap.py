@@ -1,4 +1,4 @@
-"""Whether products and the collectives beside them are done as one.
+"""Whether products and the collectives beside them are done as one, and steps in chunks to take less time.
 
 off    every step by itself; tuning tries no forms
 auto   as a ring where its price is clearly less than its steps', and such prices are known to be right; only by time.
