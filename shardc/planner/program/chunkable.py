@@ -20,6 +20,7 @@ from shardc.ir.plan import Apply, Block, StatementNumber, Step, ValueNumber, ope
 Part: TypeAlias = tuple[ValueNumber, int | None]  # a value, and of which of its dims a part; of none if it is whole
 
 ALIKE = 4  # a value of at least this part of the largest is cut with it, where it may be
+MOST_SEEDS = 3  # values around which groups are made
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +65,40 @@ class Group:
 
 
 def groups(block: Block, mesh: Mesh, larger_than: int = 0) -> Iterator[Group]:
-    """Groups around the largest value that lies between local steps, one for each of its dims that may be cut; none
-    where that is no larger."""
+    """Groups around the largest values that lie between local steps, one for each dim of each that may be cut; none
+    where they are no larger."""
     ends, users = {*block.inputs, *block.outputs}, _users(block)
-    inner = [s.result for s in block.steps if _may_be_cut(s) and s.result not in ends and s.result in users]
-    if not inner:
-        return
     size = [array.local_bytes(mesh) for array in block.values]
-    largest = max(inner, key=lambda value: size[value])
-    if size[largest] <= larger_than:
-        return
-    for place, count in enumerate(block.values[largest].local_shape(mesh)):
-        for least in dict.fromkeys((size[largest] // ALIKE, size[largest])) if count > 1 else ():
-            large = {value for value in inner if size[value] >= least}
-            found = _grown(block, users, large, largest, place)
-            if found is not None and ordered(found) is not None:
-                yield replace(found, size=count, is_sharded=bool(block.values[largest].sharding.dims[place]))
-                break
+    inner = [s.result for s in block.steps if _may_be_cut(s) and s.result not in ends and s.result in users]
+    inner = sorted((value for value in inner if size[value] > larger_than), key=lambda value: -size[value])
+    known, count = set[ValueNumber](), 0
+    for seed in inner:
+        if seed in known or size[seed] * ALIKE < size[inner[0]]:
+            continue
+        count += 1
+        if count > MOST_SEEDS:
+            return
+        for place, extent in enumerate(block.values[seed].local_shape(mesh)):
+            found = _largest(block, users, inner, size, seed, place) if extent > 1 else None
+            if found is not None:
+                known |= {*found.made}
+                yield replace(found, size=extent, is_sharded=bool(block.values[seed].sharding.dims[place]))
+
+
+def _largest(
+    block: Block,
+    users: Mapping[ValueNumber, Sequence[int]],
+    inner: Sequence[ValueNumber],
+    size: Sequence[int],
+    seed: ValueNumber,
+    place: int,
+) -> Group | None:
+    """The group around a value with all about as large, or else with those as large."""
+    for least in dict.fromkeys((size[seed] // ALIKE, size[seed])):
+        found = _grown(block, users, {value for value in inner if size[value] >= least}, seed, place)
+        if found is not None and ordered(found) is not None:
+            return found
+    return None
 
 
 def _may_be_cut(step: Step) -> bool:

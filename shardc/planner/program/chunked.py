@@ -25,7 +25,7 @@ from shardc.cost.in_chunks import lies_near, part_of
 from shardc.cost.model import CostModel
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Block, Einsum, Loop, Rule, Step, StepCost, ValueNumber
+from shardc.ir.plan import Block, Einsum, Loop, Rule, Step, StepCost, ValueNumber, every_block
 from shardc.ir.sharding import Array, Axes, in_order, row_of, with_dim
 from shardc.lowering.tpu import on_chip
 from shardc.planner.options import Objective
@@ -35,6 +35,7 @@ from shardc.planner.program.chunkable import Group, Part, groups, ordered
 T = TypeVar("T")
 
 MOST_TRIPS = 256  # of a loop over chunks
+MOST_IDLE = 1  # loops after one another that lower no peak: two steps may hold as much
 MOST_LOOPS = 8  # that a plan is given, one after another, to keep a limit
 
 
@@ -56,18 +57,25 @@ def faster(planned: PlannedProgram, model: CostModel) -> PlannedProgram:
 
 def within(planned: PlannedProgram, model: CostModel, objective: Objective, memory: int) -> PlannedProgram | Refused:
     """The plan with as few chunks as keep a memory limit: of those with one loop more the cheapest that does; if none
-    does, the leanest with another loop, and so on."""
-    smallest = planned.cost.peak_bytes
+    does, one that is lean and takes little time with another loop, and so on."""
+    smallest, idle = planned.cost.peak_bytes, 0
     for _ in range(MOST_LOOPS):
         made = [each for loops in _every(planned, model, memory) for each in loops]
         keeping = [each for each in made if each.cost.peak_bytes <= memory]
         if keeping:
             return min(keeping, key=lambda each: each.price(objective))
-        planned = min(made, key=lambda each: each.cost.peak_bytes, default=planned)
-        if planned.cost.peak_bytes >= smallest:
+        idle = 0 if any(each.cost.peak_bytes < smallest for each in made) else idle + 1
+        if not made or idle > MOST_IDLE:
             break
-        smallest = planned.cost.peak_bytes
+        planned = min(made, key=lambda each: each.cost.time_s * (each.cost.peak_bytes + _bytes(each)))
+        smallest = min(smallest, *(each.cost.peak_bytes for each in made))
     return Refused(smallest)
+
+
+def _bytes(planned: PlannedProgram) -> int:
+    """Of all values, those of a trip once: what is leaner though its peak is at another step than was cut."""
+    mesh = planned.schedule.mesh
+    return sum(array.local_bytes(mesh) for _, block in every_block(planned.schedule.block) for array in block.values)
 
 
 def _every(
