@@ -80,7 +80,7 @@ def test_every_cut_is_the_program(name):
 
 @pytest.mark.parametrize("how", ["forward", pytest.param("whole", marks=pytest.mark.exhaustive)])
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from([{"X": 2}, {"X": 2, "Y": 2}]), st.data())
+@given(st.sampled_from([{"X": 2}, {"X": 2, "Y": 2}, {"X": 2, "Y": 3}]), st.data())
 def test_every_cut_of_what_is_drawn_is_the_program(how, mesh, data):
     case = data.draw(mixed_programs(mesh=mesh))
     program = shardc.parse(case.text, mesh=mesh, dims=case.dims, dtype="f32")

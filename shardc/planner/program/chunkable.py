@@ -16,6 +16,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, StatementNumber, Step, ValueNumber, operands_of
+from shardc.lowering.flow import AxisSet, untyped_along
 
 Part: TypeAlias = tuple[ValueNumber, int | None]  # a value, and of which of its dims a part; of none if it is whole
 
@@ -44,6 +45,10 @@ class Group:
         """That of the last of its steps."""
         return self.block.steps[self.places[-1]].statement
 
+    def says_its_types(self, untyped: Sequence[AxisSet]) -> bool:
+        """Whether nothing of it is equal on some devices and cannot say so, which goes into no loop."""
+        return not any(untyped[value] for number in self.steps for value, _ in self.read_by(number))
+
     def is_whole(self, trips: int) -> bool:
         """Whether each of so many trips has one index of the dim itself."""
         return trips == self.size and not self.is_sharded
@@ -69,6 +74,7 @@ def groups(block: Block, mesh: Mesh, larger_than: int = 0) -> Iterator[Group]:
     where they are no larger."""
     ends, users = {*block.inputs, *block.outputs}, _users(block)
     size = [array.local_bytes(mesh) for array in block.values]
+    untyped = untyped_along(block)
     inner = [s.result for s in block.steps if _may_be_cut(s) and s.result not in ends and s.result in users]
     inner = sorted((value for value in inner if size[value] > larger_than), key=lambda value: -size[value])
     known, count = set[ValueNumber](), 0
@@ -80,7 +86,7 @@ def groups(block: Block, mesh: Mesh, larger_than: int = 0) -> Iterator[Group]:
             return
         for place, extent in enumerate(block.values[seed].local_shape(mesh)):
             found = _largest(block, users, inner, size, seed, place) if extent > 1 else None
-            if found is not None:
+            if found is not None and found.says_its_types(untyped):
                 known |= {*found.made}
                 yield replace(found, size=extent, is_sharded=bool(block.values[seed].sharding.dims[place]))
 
