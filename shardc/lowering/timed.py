@@ -36,7 +36,8 @@ _NEAR = 0.6  # of the time of steps that wait for memory
     "0.0.42.1",
     "in loops over chunks on v5e scores of 64 MiB and less lay on the chip, and attention took 0.58 to 0.7 of its "
     "time: of 4 × 2048 tokens, 8 heads of 128, the product that leaves scores 865 µs in eight trips and 1,407 at once, "
-    "the sum of exponentials 112 and 450, the product that reads them 240 and 528. On v5p 1.0 to 1.2",
+    "the sum of exponentials 112 and 450, the product that reads them 240 and 528. Not between a "
+    "product and a largest or a softmax alone, nor of elements. On v5p 1.0 to 1.2",
 )
 def waits_near(target: Target) -> float:
     """How much of its time a step takes whose arrays lie on the chip and not in memory."""

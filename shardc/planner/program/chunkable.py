@@ -17,6 +17,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, StatementNumber, Step, ValueNumber, operands_of
 from shardc.lowering.flow import AxisSet, untyped_along
+from shardc.lowering.fusion import Reads, reads
 
 Part: TypeAlias = tuple[ValueNumber, int | None]  # a value, and of which of its dims a part; of none if it is whole
 
@@ -48,6 +49,12 @@ class Group:
     def says_its_types(self, untyped: Sequence[AxisSet]) -> bool:
         """Whether nothing of it is equal on some devices and cannot say so, which goes into no loop."""
         return not any(untyped[value] for number in self.steps for value, _ in self.read_by(number))
+
+    @property
+    def is_between_products(self) -> bool:
+        """Whether two of its steps are products, or more."""
+        steps = (self.block.steps[number] for number in self.steps)
+        return sum(reads(step, self.block) is Reads.PRODUCT for step in steps) > 1
 
     def is_whole(self, trips: int) -> bool:
         """Whether each of so many trips has one index of the dim itself."""

@@ -233,7 +233,9 @@ class _Chunks:
 
     @cached_property
     def lies_near(self) -> bool:
-        """Whether what a trip leaves between its steps lies on the chip."""
+        """Whether what a trip leaves between two products lies on the chip; of others less time was not seen."""
+        if not self.group.is_between_products:
+            return False
         own, made, mesh, left = self.group.block.values, self.group.made, self.model.mesh, self._left()
         read = {each for place in self.group.places for each in self.group.read_by(place) if each[0] not in made}
         size = [array.local_bytes(mesh) for array in own]
