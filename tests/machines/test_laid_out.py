@@ -56,7 +56,7 @@ def test_the_lesser_of_both_is_taken(laid, temporary):
     assert Compiled(SimpleNamespace(memory_analysis=lambda: None), laid).memory_analysis() is None
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.tpu
 def test_what_the_analysis_adds_up_would_not_fit_and_the_compiler_takes_it():
     """FSDP with its gradients: by the analysis above the 15.75 GiB that a v5e's compiler allows, 11.1 as it lies. 12.5
