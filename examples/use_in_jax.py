@@ -7,10 +7,10 @@ import jax
 
 jax.config.update("jax_num_cpu_devices", 8)  # before anything starts JAX's devices: hence E402 below
 
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
+import jax.numpy as jnp  # noqa: E402  # after its devices are set
+import numpy as np  # noqa: E402  # after its devices are set
 
-import shardc  # noqa: E402
+import shardc  # noqa: E402  # after its devices are set
 
 
 def loss(x: jax.Array, w: jax.Array) -> jax.Array:

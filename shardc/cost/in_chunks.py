@@ -17,7 +17,6 @@ from shardc.cost.model import CostModel
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import waits_near
-from shardc.lowering.tpu import on_chip
 
 
 def part_of(
@@ -49,12 +48,6 @@ def part_of(
         return part
     spelled = partial(_again, whole, again, more / reading, model)
     return one_after_another(part, StepCost(time_s=more, spelled=spelled))
-
-
-def lies_near(values: Sequence[int], beside: int, model: CostModel) -> bool:
-    """Whether what lies between the steps of a trip, of so many bytes each, one after another, has room on the chip
-    beside what else a trip has."""
-    return max(values, default=0) + beside <= on_chip(model.target)
 
 
 def _part(cost: StepCost, trips: int, times: float) -> str:

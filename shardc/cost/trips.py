@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.lowering.copies import long_dims
 
 
+def fits_on_chip(size: int, fixed: Iterable[int], rows: Iterable[int], trips: int, room: int) -> bool:
+    """Whether so many bytes of a trip have room on the chip, beside its rows of what is cut and the largest array that
+    all trips read."""
+    return size + max(fixed, default=0) + sum(rows) // trips <= room
+
+
 def lie_on_chip(step: Step, loop: Loop, size: int, sizes: Sequence[int], room: int) -> bool:
-    """Whether what a trip takes has room on the chip, beside its rows and the largest array that all trips read. Of
-    other loops it was not seen."""
-    fixed = max((sizes[operand] for operand in step.operands[: loop.fixed]), default=0)
-    rows = (*step.operands[loop.fixed :], *step.results)
-    beside = fixed + sum(sizes[value] for value in rows) // loop.trips
-    return loop.is_of_chunks and size + beside <= room
+    """Whether what a trip takes has room there. Of other loops it was not seen."""
+    fixed = [sizes[value] for value in step.operands[: loop.fixed]]
+    rows = [sizes[value] for value in (*step.operands[loop.fixed :], *step.results)]
+    return loop.is_of_chunks and fits_on_chip(size, fixed, rows, loop.trips, room)
 
 
 def laid_anew(step: Step, loop: Loop, renamed: Collection[int], sizes: Sequence[int], mesh: Mesh) -> Iterator[int]:

@@ -14,6 +14,11 @@ _STEP_BITS = 24
 _PART_BITS = 96
 
 
+CLEARLY = (
+    0.125  # of the time of steps, that another form of them has to save; replayed, smaller gains were often losses
+)
+
+
 class Overlap(Enum):
     """What is done with products and the collectives beside them."""
 

@@ -29,11 +29,11 @@ import jax
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)  # before anything starts JAX's devices: hence E402 below
 
-import jax.numpy as jnp  # noqa: E402
-from bench_speed import of  # noqa: E402
-from tabulate import tabulate  # noqa: E402
+import jax.numpy as jnp  # noqa: E402  # after its devices are set
+from bench_speed import of  # noqa: E402  # after its devices are set
+from tabulate import tabulate  # noqa: E402  # after its devices are set
 
-import shardc  # noqa: E402
+import shardc  # noqa: E402  # after its devices are set
 
 TEXT = "A[I_X, J_Y] · B{0}[J_X, K_Y] → C[I_X, K_Y]"
 KINDS = ("one text and shape", "each its own", "each its own, a second time")

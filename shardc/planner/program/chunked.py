@@ -21,14 +21,15 @@ from functools import cached_property
 from typing import TypeVar
 
 from shardc.cost.copied import turned, with_first
-from shardc.cost.in_chunks import lies_near, part_of
+from shardc.cost.in_chunks import part_of
 from shardc.cost.model import CostModel
 from shardc.cost.sums import cost_of, loop_cost
+from shardc.cost.trips import fits_on_chip
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Block, Einsum, Loop, Rule, Step, StepCost, ValueNumber, every_block
 from shardc.ir.sharding import Array, Axes, in_order, row_of, with_dim
 from shardc.lowering.tpu import on_chip
-from shardc.planner.options import Objective
+from shardc.planner.options import CLEARLY, Objective
 from shardc.planner.planned import PlannedProgram, Refused
 from shardc.planner.program.chunkable import Group, Part, groups, ordered
 
@@ -37,9 +38,6 @@ T = TypeVar("T")
 MOST_TRIPS = 256  # of a loop over chunks
 MOST_IDLE = 1  # loops after one another that lower no peak: two steps may hold as much
 MOST_LOOPS = 8  # that a plan is given, one after another, to keep a limit
-
-
-CLEARLY = 0.125  # of a program's time, that a loop has to save
 
 
 def faster(planned: PlannedProgram, model: CostModel) -> PlannedProgram:
@@ -239,10 +237,10 @@ class _Chunks:
         own, made, mesh, left = self.group.block.values, self.group.made, self.model.mesh, self._left()
         read = {each for place in self.group.places for each in self.group.read_by(place) if each[0] not in made}
         size = [array.local_bytes(mesh) for array in own]
-        rows = sum(size[value] for value, at in read if at is not None) + sum(size[value] for value in left)
-        fixed = max((size[value] for value, at in read if at is None), default=0)
-        between = [size[value] // self.trips for value in made if value not in left]
-        return lies_near(between, fixed + rows // self.trips, self.model)
+        rows = [size[value] for value, at in read if at is not None] + [size[value] for value in left]
+        fixed = [size[value] for value, at in read if at is None]
+        between = max((size[value] // self.trips for value in made if value not in left), default=0)
+        return fits_on_chip(between, fixed, rows, self.trips, on_chip(self.model.target))
 
     def _left(self) -> list[ValueNumber]:
         """What the group makes that is read outside of it."""

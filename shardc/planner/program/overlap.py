@@ -21,7 +21,7 @@ from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.lowering.timed import prices_of_rings_hold
 from shardc.planner.idle import Idle
-from shardc.planner.options import Objective, Overlap
+from shardc.planner.options import CLEARLY, Objective, Overlap
 from shardc.planner.planned import PlannedProgram
 
 
@@ -31,9 +31,6 @@ class Search(Protocol):
     def __call__(
         self, program: Program, model: LinkModel, objective: Objective, memory: int | None, idle: Idle
     ) -> PlannedProgram: ...
-
-
-CLEARLY = 0.125  # of the time of the steps that are done as one; replayed, smaller gains were as often losses
 
 
 def or_as_one(
