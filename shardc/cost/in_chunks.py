@@ -3,6 +3,7 @@
 h[B, F] = x[B, D] · W[D, F]         eight chunks of B: an eighth of the time, but W is read in each, for an eighth of
                                     the operations
 p[T, S] = softmax_S(s[T, S])        what lies on the chip between two steps is not waited for as memory is
+dW[D, F] = x[B, D] · dh[B, F]       what is summed is read and written in each trip
 """
 
 from __future__ import annotations
@@ -10,20 +11,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from shardc.cost.alone import Amount
 from shardc.cost.formulas import longer, one_after_another
 from shardc.cost.model import CostModel
+from shardc.ir.dtypes import multiplied
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import waits_near
 
 
-def part_of(
-    cost: StepCost, cut: Sequence[Array], whole: Sequence[Array], left: Array, trips: int, model: CostModel, near: bool
-) -> StepCost:
-    """Of a step that costs so much for all of `cut` and `left`, and reads `whole` anew in each trip; `near`: what it
-    reads and leaves lies on the chip."""
+class Taken(NamedTuple):
+    """What a step reads and leaves: arrays cut in trips, arrays that each trip reads whole, and what it leaves, and if
+    that is a sum over the trips the array in which they add it up."""
+
+    cut: Sequence[Array]
+    whole: Sequence[Array]
+    left: Array
+    sum: Array | None = None
+
+
+def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near: bool) -> StepCost:
+    """Of a step that costs so much as a whole, in one of so many trips; `near`: what it reads and leaves lies on the
+    chip."""
     part = replace(
         cost,
         flops=cost.flops // trips,
@@ -35,19 +46,33 @@ def part_of(
     if near and waits:
         times = waits_near(model.target)
         return replace(part, time_s=part.time_s * times, spelled=partial(_part, cost, trips, times))
-    if not whole or not cost.flops:
+    sums = [] if taken.sum is None else [taken.sum]
+    if not sums and (not taken.whole or not cost.flops):
         return part
     alone, mesh = model.alone, model.mesh
-    again = Amount(0, sum(array.local_bytes(mesh) for array in whole), 0, whole[0].dtype)
-    read, written = again.read + sum(array.local_bytes(mesh) for array in cut), left.local_bytes(mesh)
-    all_at_once = Amount(cost.flops, read, written, left.dtype)
-    in_a_trip = Amount(part.flops, again.read + (read - again.read) // trips, written // trips, left.dtype)
+    size = sum(array.local_bytes(mesh) for array in sums)
+    again = Amount(
+        0, sum(array.local_bytes(mesh) for array in taken.whole) + size, size, (*taken.whole, *sums)[0].dtype
+    )
+    cut, written = sum(array.local_bytes(mesh) for array in taken.cut), taken.left.local_bytes(mesh)
+    kind = multiplied(array.dtype for array in (*taken.cut, *taken.whole))
+    all_at_once = Amount(cost.flops, again.read - size + cut, written, kind, leaves=taken.left.dtype)
+    leaves = (*sums, taken.left)[0]
+    in_a_trip = Amount(part.flops, again.read + cut // trips, size or written // trips, kind, leaves=leaves.dtype)
     reading = alone.product_s(again)
     more = reading if waits else max(0.0, alone.product_s(in_a_trip) - alone.product_s(all_at_once) / trips)
     if not more:
         return part
-    spelled = partial(_again, whole, again, more / reading, model)
+    spelled = partial(_again, taken.whole, sums, again, more / reading, model)
     return one_after_another(part, StepCost(time_s=more, spelled=spelled))
+
+
+def retyped(before: Array, after: Array, model: CostModel) -> StepCost:
+    """Of an array that is read, and written in another type."""
+    read, written = (array.local_bytes(model.mesh) for array in (before, after))
+    amount = Amount(0, read, written, before.dtype, leaves=after.dtype)
+    spelled = partial(model.alone.memory_formula, [before], [after], amount)
+    return StepCost(time_s=model.alone.product_s(amount), spelled=spelled)
 
 
 def _part(cost: StepCost, trips: int, times: float) -> str:
@@ -57,6 +82,6 @@ def _part(cost: StepCost, trips: int, times: float) -> str:
     return part if times == 1.0 else longer(part, times)
 
 
-def _again(whole: Sequence[Array], amount: Amount, times: float, model: CostModel) -> str:
-    found = model.alone.memory_formula(whole, [], amount)
+def _again(whole: Sequence[Array], sums: Sequence[Array], amount: Amount, times: float, model: CostModel) -> str:
+    found = model.alone.memory_formula([*whole, *sums], sums, amount)
     return found if times == 1.0 else longer(found, times)

@@ -18,7 +18,7 @@ def fits_on_chip(size: int, fixed: Iterable[int], rows: Iterable[int], trips: in
 def lie_on_chip(step: Step, loop: Loop, size: int, sizes: Sequence[int], room: int) -> bool:
     """Whether what a trip takes has room there. Of other loops it was not seen."""
     fixed = [sizes[value] for value in step.operands[: loop.fixed]]
-    rows = [sizes[value] for value in (*step.operands[loop.fixed :], *step.results)]
+    rows = [sizes[value] for value in (*step.operands[loop.fixed + loop.carried :], *step.results[loop.carried :])]
     return loop.is_of_chunks and fits_on_chip(size, fixed, rows, loop.trips, room)
 
 

@@ -135,6 +135,8 @@ _TABLE = (
     Function("again", "jax.lax.optimization_barrier", lambda np, x: x, linear=(0,), integers=True, truths=True),
     Function("cast", "astype", lambda np, x: x, truths=True, gives=Gives.ASKED, integers=True),
     Function("widen", "astype", lambda np, x: x, linear=(0,), gives=Gives.ASKED, integers=True),  # rounds nothing
+    # A sum that was kept in a wider type, also of a device's part of it: a product rounds what it adds up so too.
+    Function("narrow", "astype", lambda np, x: x, linear=(0,), gives=Gives.ASKED, integers=True),
     Function(
         "max",
         "jnp.max",
@@ -176,5 +178,5 @@ FUNCTIONS: dict[str, Function] = {row.name: row for row in _TABLE}
 COMPARISONS: dict[str, str] = {row.sign: row.name for row in _TABLE if row.gives is Gives.BOOL and row.sign}
 MADE_OF_NONE = frozenset({"index", "full"})  # of no operand: each device makes its own block
 # What the notation writes as an operator, a cast or a bare word, and not by its name.
-UNNAMED = frozenset({row.name for row in _TABLE if row.sign} | {"index", "full", "cast", "widen", "shift"})
+UNNAMED = frozenset({row.name for row in _TABLE if row.sign} | {"index", "full", "cast", "widen", "narrow", "shift"})
 NAMED: tuple[str, ...] = (*(name for name in FUNCTIONS if name not in UNNAMED), "sum", "mean")

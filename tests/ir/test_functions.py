@@ -12,7 +12,7 @@ from shardc.ir.functions import FUNCTIONS, MADE_OF_NONE, Gives
 OF_ARRAYS = [pytest.param(row, id=row.name) for row in FUNCTIONS.values() if row.name != "index"]
 OVER_DIMS = [pytest.param(row, id=row.name) for row in FUNCTIONS.values() if row.over_dims and row.name != "index"]
 NO_INTEGERS = {"floor": "JAX's gives floats", "shift": "exponents are floats"}  # though NumPy's would give integers
-CASTS = ("cast", "widen")
+CASTS = ("cast", "widen", "narrow")
 
 
 def called(row, arrays):

@@ -19,7 +19,8 @@ from shardc.ir.plan import Loop, every_block, single_steps
 from shardc.machines import tpu
 from shardc.machines.run import run
 from shardc.planner.program.chunkable import groups
-from shardc.planner.program.chunked import _blocks, _counts, _put, in_chunks
+from shardc.planner.program.chunked import _blocks, _counts, _put
+from shardc.planner.program.in_trips import in_chunks
 from shardc.proving import prove
 from shardc.testing import mixed_programs
 
@@ -35,6 +36,10 @@ MASKED = (
     "p = softmax_S(where(m, s / 4, -inf)); o[B_X, T, H, E] = p · v[B_X, S, H, E]"
 )
 IN_LOOP = "for L { h = relu(x[B_X, D] · W[L, D, F]); x[B_X, D] = h · V[L, F, D] }\nreturn x"
+SUMS = (
+    "h[B_X, F] = x[B_X, D] · W[D, F]; a = relu(h); y[B_X, D] = a · V[F, D]; "
+    "da[B_X, F] = where(h > 0, dy[B_X, D] · V, 0); dV[F_X, D] = a · dy; dW[D_X, F] = x · da"
+)
 TEXTS = {
     "sharded": SHARDED,
     "rows": ROWS,
@@ -42,6 +47,7 @@ TEXTS = {
     "of one array": OF_ONE,
     "masked": MASKED,
     "in a loop": IN_LOOP,
+    "sums": SUMS,
 }
 SIZES = {"B": 8, "T": 16, "S": 16, "H": 4, "E": 8, "D": 16, "F": 64, "L": 3}
 
@@ -50,7 +56,7 @@ def every_cut(plan):
     """Each group of a plan in each number of chunks, as a schedule."""
     schedule, model = plan.schedule, plan._model
     for path, block in _blocks(schedule.block):
-        for group in groups(block, schedule.mesh):
+        for group in groups(block, schedule.mesh, sums=True):
             for trips in _counts(group.size):
                 made = in_chunks(group, trips, model, schedule.program.dims)
                 yield group, trips, replace(schedule, block=_put(schedule.block, path, made))

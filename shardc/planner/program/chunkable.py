@@ -3,19 +3,22 @@
     s[B, T, H, S] = q · k;  p = softmax_S(s);  o[B, T, H, E] = p · v          along B, T or H, not along S
 
 A group is made around the largest value that lies between local steps: what makes it and what reads it, and so on with
-every value about as large. Each of its steps leaves the dim, and goes over others alone.
+every value about as large that local steps alone read. Each of its steps leaves the dim, and goes over others alone; or
+it is a product that sums over the dim, for what is outside of the group: the sums of all chunks are added up.
+
+    h[B, F] = relu(x[B, D] · W[D, F]);  y[B, D] = h · V[F, D]                   along B, or along F, over which y sums
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Block, StatementNumber, Step, ValueNumber, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, StatementNumber, Step, ValueNumber, operands_of
 from shardc.lowering.flow import AxisSet, untyped_along
 from shardc.lowering.fusion import Reads, reads
 
@@ -28,11 +31,12 @@ MOST_SEEDS = 3  # values around which groups are made
 @dataclass(frozen=True, slots=True)
 class Group:
     """Steps of a block that all leave one dim, each with its name for it, and of each value that they make the place of
-    that dim."""
+    that dim; among them products that sum over it."""
 
     block: Block
     steps: Mapping[int, str]
     made: Mapping[ValueNumber, int]
+    sums: frozenset[int] = frozenset()  # of the steps
     size: int = 0  # of the dim on a device
     is_sharded: bool = False
 
@@ -76,14 +80,16 @@ class Group:
         return all(self.made[value] == place for value, place in self.read_by(number) if value in self.made)
 
 
-def groups(block: Block, mesh: Mesh, larger_than: int = 0) -> Iterator[Group]:
-    """Groups around the largest values that lie between local steps, one for each dim of each that may be cut; none
-    where they are no larger."""
+def groups(block: Block, mesh: Mesh, larger_than: int = 0, *, sums: bool = False) -> Iterator[Group]:
+    """Groups around the largest values that lie between local steps, for each dim of each that may be cut; none where
+    they are no larger. With `sums` also those with products that sum over the dim."""
     ends, users = {*block.inputs, *block.outputs}, _users(block)
     size = [array.local_bytes(mesh) for array in block.values]
     untyped = untyped_along(block)
-    inner = [s.result for s in block.steps if _may_be_cut(s) and s.result not in ends and s.result in users]
-    inner = sorted((value for value in inner if size[value] > larger_than), key=lambda value: -size[value])
+    local = {place for place, step in enumerate(block.steps) if _may_be_cut(step)}
+    inner = [value for place in local if (value := block.steps[place].result) not in ends and value in users]
+    inner = [value for value in inner if local.issuperset(users[value]) and size[value] > larger_than]
+    inner = sorted(inner, key=lambda value: (-size[value], value))
     known, count = set[ValueNumber](), 0
     for seed in inner:
         if seed in known or size[seed] * ALIKE < size[inner[0]]:
@@ -92,26 +98,16 @@ def groups(block: Block, mesh: Mesh, larger_than: int = 0) -> Iterator[Group]:
         if count > MOST_SEEDS:
             return
         for place, extent in enumerate(block.values[seed].local_shape(mesh)):
-            found = _largest(block, users, inner, size, seed, place) if extent > 1 else None
-            if found is not None and found.says_its_types(untyped):
-                known |= {*found.made}
-                yield replace(found, size=extent, is_sharded=bool(block.values[seed].sharding.dims[place]))
+            grown = [_Grown(block, users, seed, place, may_sum) for may_sum in ((False, True) if sums else (False,))]
+            for found in _different(each.largest(inner, size) for each in grown if extent > 1):
+                if found.says_its_types(untyped):
+                    known |= {*found.made}
+                    yield replace(found, size=extent, is_sharded=bool(block.values[seed].sharding.dims[place]))
 
 
-def _largest(
-    block: Block,
-    users: Mapping[ValueNumber, Sequence[int]],
-    inner: Sequence[ValueNumber],
-    size: Sequence[int],
-    seed: ValueNumber,
-    place: int,
-) -> Group | None:
-    """The group around a value with all about as large, or else with those as large."""
-    for least in dict.fromkeys((size[seed] // ALIKE, size[seed])):
-        found = _grown(block, users, {value for value in inner if size[value] >= least}, seed, place)
-        if found is not None and ordered(found) is not None:
-            return found
-    return None
+def _different(found: Iterable[Group | None]) -> list[Group]:
+    """Groups of other steps than those before."""
+    return [*{tuple(each.places): each for each in found if each is not None}.values()]
 
 
 def _may_be_cut(step: Step) -> bool:
@@ -127,30 +123,62 @@ def _users(block: Block) -> dict[ValueNumber, list[int]]:
     return found
 
 
-def _grown(
-    block: Block, users: Mapping[ValueNumber, Sequence[int]], large: set[ValueNumber], seed: ValueNumber, place: int
-) -> Group | None:
-    """The group of what makes and what reads a value, and every large one that is met. None where one of these steps
-    does not keep the dim, or reads more of what another makes than its part."""
-    makers = {step.result: number for number, step in enumerate(block.steps) if _may_be_cut(step)}
-    steps, made, waiting = dict[int, str](), dict[ValueNumber, int](), [(makers[seed], block.values[seed].dims[place])]
-    while waiting:
-        number, dim = waiting.pop()
-        if number in steps:
-            continue
-        step = block.steps[number]
-        if not _may_be_cut(step) or not _keeps(step, block, dim):
-            return None
-        steps[number], made[step.result] = dim, block.values[step.result].dims.index(dim)
-        for value, array in zip(step.operands, operands_of(step, block.values), strict=True):
+@dataclass(slots=True)
+class _Grown:
+    """A group that grows from a value and one of its dims."""
+
+    block: Block
+    users: Mapping[ValueNumber, Sequence[int]]
+    seed: ValueNumber
+    place: int
+    may_sum: bool
+    makers: dict[ValueNumber, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.makers = {step.result: number for number, step in enumerate(self.block.steps) if _may_be_cut(step)}
+
+    def largest(self, inner: Sequence[ValueNumber], size: Sequence[int]) -> Group | None:
+        """The group with all values about as large, or else with those as large."""
+        for least in dict.fromkeys((size[self.seed] // ALIKE, size[self.seed])):
+            found = self._with({value for value in inner if size[value] >= least})
+            if found is not None and ordered(found) is not None:
+                return found
+        return None
+
+    def _with(self, large: set[ValueNumber]) -> Group | None:
+        """The group of what makes and what reads the value, and every large one that is met. None where one of these
+        steps does not keep the dim, or reads more of what another makes than its part."""
+        steps, made, sums = dict[int, str](), dict[ValueNumber, int](), set[int]()
+        waiting = [(self.makers[self.seed], self.block.values[self.seed].dims[self.place])]
+        while waiting:
+            number, dim = waiting.pop()
+            if number in steps:
+                continue
+            step = self.block.steps[number]
+            if not _may_be_cut(step):
+                return None
+            if _keeps(step, self.block, dim):
+                made[step.result] = self.block.values[step.result].dims.index(dim)
+                waiting += self._readers(step.result, made[step.result]) if step.result in large else ()
+            elif self.may_sum and isinstance(step.op, Einsum):
+                sums.add(number)
+            else:
+                return None
+            steps[number] = dim
+            waiting += self._makers(step, dim, large)
+        found = Group(self.block, steps, made, frozenset(sums))
+        return found if len(steps) > 1 and all(map(found.reads_its_part, steps)) else None
+
+    def _makers(self, step: Step, dim: str, large: set[ValueNumber]) -> Iterator[tuple[int, str]]:
+        """What makes the large values that a step reads, each with what it calls the dim."""
+        for value, array in zip(step.operands, operands_of(step, self.block.values), strict=True):
             if value in large and dim in array.dims:
-                waiting.append((makers[value], block.values[value].dims[array.dims.index(dim)]))
-        for user in users[step.result] if step.result in large else ():
-            reader = block.steps[user]
-            read = operands_of(reader, block.values)[reader.operands.index(step.result)]
-            waiting.append((user, read.dims[made[step.result]]))
-    found = Group(block, steps, made)
-    return found if len(steps) > 1 and all(map(found.reads_its_part, steps)) else None
+                yield self.makers[value], self.block.values[value].dims[array.dims.index(dim)]
+
+    def _readers(self, value: ValueNumber, place: int) -> Iterator[tuple[int, str]]:
+        for user in self.users[value]:
+            step = self.block.steps[user]
+            yield user, operands_of(step, self.block.values)[step.operands.index(value)].dims[place]
 
 
 def _keeps(step: Step, block: Block, dim: str) -> bool:
@@ -161,7 +189,8 @@ def _keeps(step: Step, block: Block, dim: str) -> bool:
 def ordered(group: Group) -> tuple[list[Step], list[Step]] | None:
     """The steps between those of a group that come before it, and those that wait for it; None where it needs one of
     these."""
-    before, after, waiting = list[Step](), list[Step](), {*group.made}
+    added = {group.block.steps[number].result for number in group.sums}
+    before, after, waiting = list[Step](), list[Step](), {*group.made, *added}
     for number in range(group.places[0], group.places[-1] + 1):
         step = group.block.steps[number]
         late = {value for value in step.operands if value in waiting and value not in group.made}

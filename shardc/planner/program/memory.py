@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from shardc.cost.model import CostModel
+from shardc.errors import ShardcError
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Step, single_steps
 from shardc.ir.program import Program, every_statement
 from shardc.lowering.target import Target
+from shardc.planner.bounds.held import least_held
 from shardc.planner.budget import Budget
 from shardc.planner.options import Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused, budget_of
@@ -134,3 +136,14 @@ def _size(step: Step, block: Block, mesh: Mesh) -> int:
 def _moves(step: Step) -> bool:
     """Whether a step is part of a reshard: the search then knows what it holds meanwhile."""
     return step.is_collective or isinstance(step.op, Reshape)
+
+
+def too_large(program: Program, memory: int, refused: Refused) -> ShardcError:
+    held = least_held(program)
+    return ShardcError(
+        "SHC410",
+        f"no plan found keeps {memory} bytes per device; the smallest peak found is {refused.smallest}",
+        span=program.statements[0].span if len(program.statements) == 1 else None,
+        note=f"its inputs and outputs alone are {held} bytes on each device" if memory < held else "",
+        help=f"--memory {refused.smallest}, or shard the arrays over more axes",
+    )

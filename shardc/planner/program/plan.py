@@ -10,7 +10,6 @@ from itertools import islice, tee
 
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
-from shardc.errors import ShardcError
 from shardc.ir.plan import Cost
 from shardc.ir.program import Program, every_statement
 from shardc.planner.bounds.held import least_held
@@ -29,7 +28,7 @@ from shardc.planner.planned import (
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import SMALL, Finer
 from shardc.planner.program.loops import planned_at_once
-from shardc.planner.program.memory import LONG, Limited
+from shardc.planner.program.memory import LONG, Limited, too_large
 from shardc.planner.program.others import strategies
 
 IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
@@ -114,12 +113,15 @@ class _OnAnyMesh:
         """The plan under a limit: the one without, if that keeps it. SHC410 if no plan that is found does."""
         if memory is None or self.free.cost.peak_bytes <= memory:
             return self.free
+        in_chunks = self._in_chunks(memory)
+        if not isinstance(in_chunks, Refused) and self._is_as_cheap(in_chunks):
+            return in_chunks
         here = self.as_given
         leanest = None if memory >= least_held(here.program) else here.leanest(memory)
         found = self._limited(memory) if leanest is None else Refused(leanest)
         if isinstance(found, Refused):
             found = self._leanest(memory, found)
-        found = self._or_in_chunks(memory, self._or_leaner(memory, found))
+        found = self._cheaper(in_chunks, self._or_leaner(memory, found))
         if isinstance(found, Refused):
             raise too_large(self.as_given.program, memory, found)
         return self._or_below(found)
@@ -146,17 +148,24 @@ class _OnAnyMesh:
             return leaner if keeps else Refused(min(found.smallest, leaner.cost.peak_bytes))
         return leaner if keeps and leaner.measure(objective) < found.measure(objective) else found
 
-    def _or_in_chunks(self, memory: int, found: PlannedProgram | Refused) -> PlannedProgram | Refused:
-        """The plan without a limit with steps in chunks instead, where that keeps the limit and is cheaper."""
+    def _in_chunks(self, memory: int) -> PlannedProgram | Refused:
+        """The plan without a limit with steps in chunks, which keeps the limit so."""
         from shardc.planner.program.chunked import within  # which a plan without a limit needs not
 
+        return within(self.free, self.as_given.model, self.as_given.planning.objective, memory)
+
+    def _is_as_cheap(self, found: PlannedProgram) -> bool:
+        """Whether what costs less is not worth looking for: no plan under a limit is known to cost less than the one
+        without."""
         objective = self.as_given.planning.objective
-        made = within(self.free, self.as_given.model, objective, memory)
-        if isinstance(made, Refused) or isinstance(found, Refused):
-            both = [each for each in (made, found) if isinstance(each, Refused)]
-            keeps = next((each for each in (made, found) if not isinstance(each, Refused)), None)
-            return Refused(min(each.smallest for each in both)) if keeps is None else keeps
-        return min(found, made, key=partial(PlannedProgram.price, objective=objective))
+        return self.free.measure(objective) >= objective.clearly_less(found.measure(objective))
+
+    def _cheaper(self, one: PlannedProgram | Refused, other: PlannedProgram | Refused) -> PlannedProgram | Refused:
+        if isinstance(one, Refused):
+            return Refused(min(one.smallest, other.smallest)) if isinstance(other, Refused) else other
+        if isinstance(other, Refused):
+            return one
+        return min(other, one, key=partial(PlannedProgram.price, objective=self.as_given.planning.objective))
 
     @cached_property
     def _leaner(self) -> PlannedProgram | Refused:
@@ -254,17 +263,6 @@ def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[P
         return every
     in_turn = planning.attempt(program, model, Options()).planned
     return iter(()) if in_turn is None else (_with_others(each, in_turn) for each in every)
-
-
-def too_large(program: Program, memory: int, refused: Refused) -> ShardcError:
-    held = least_held(program)
-    return ShardcError(
-        "SHC410",
-        f"no plan found keeps {memory} bytes per device; the smallest peak found is {refused.smallest}",
-        span=program.statements[0].span if len(program.statements) == 1 else None,
-        note=f"its inputs and outputs alone are {held} bytes on each device" if memory < held else "",
-        help=f"--memory {refused.smallest}, or shard the arrays over more axes",
-    )
 
 
 def _together(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
