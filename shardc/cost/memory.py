@@ -5,7 +5,9 @@ Where its program names a slice of TPUs, what the compiled program is predicted 
 
 Inputs live throughout (the caller holds them), outputs from their step to the end, the rest from their
 step to their last use. While a step runs, its operands and its results are alive together; while a loop runs, so is
-what a trip takes.
+what a trip takes. A dim in digits, and dims of one element elsewhere among the others, leave an array where it lay:
+
+    x[B0_X, B1, B2, D] = Reshape x[B_X, D];  x[B1, B0_X, B2, D] = Einsum x       one buffer, where X has so many devices
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Loop, Schedule, last_uses
+from shardc.ir.plan import Block, Einsum, Loop, Schedule, Step, ValueNumber, last_uses, operands_of
+from shardc.lowering.copies import long_dims
 from shardc.lowering.target import Target
 
 if TYPE_CHECKING:
@@ -48,15 +52,37 @@ def alive_bytes(block: Block, mesh: Mesh) -> Iterator[int]:
 
 def _alive(block: Block, mesh: Mesh, held: tuple[int, ...]) -> Iterator[int]:
     """The same of a block whose inputs live until their last use, but for those held throughout."""
-    sizes = [array.local_bytes(mesh) for array in block.values]
+    lies = _lies_in(block, mesh)
+    sizes = [array.local_bytes(mesh) if lies[value] == value else 0 for value, array in enumerate(block.values)]
     last = last_uses(block) | dict.fromkeys(held, len(block.steps))
+    for value, place in [*last.items()]:
+        last[lies[value]] = max(place, last[lies[value]])
     alive = sum(sizes[number] for number in block.inputs)
     yield alive
     for place, step in enumerate(block.steps):
-        ended = {number for number in (*step.operands, *step.results) if last.get(number, place) == place}
+        ended = {lies[number] for number in (*step.operands, *step.results) if last.get(lies[number], place) == place}
         alive += sum(sizes[number] for number in step.results)
         yield alive + (_within(step.op, mesh) if isinstance(step.op, Loop) else 0)
         alive -= sum(sizes[number] for number in ended)
+
+
+def _lies_in(block: Block, mesh: Mesh) -> list[ValueNumber]:
+    """Of each value that in whose buffer it lies."""
+    found = [ValueNumber(number) for number in range(len(block.values))]
+    for step in block.steps:
+        if isinstance(step.op, Reshape) or (isinstance(step.op, Einsum) and _is_as_it_lay(step, block, mesh)):
+            (operand,) = step.operands
+            is_copied = step.result in block.outputs and found[operand] in block.inputs
+            found[step.result] = step.result if is_copied else found[operand]
+    return found
+
+
+def _is_as_it_lay(step: Step, block: Block, mesh: Mesh) -> bool:
+    """Whether a step leaves the array that it is given, its dims in an order that changes nothing on a device."""
+    before, after = block.values[step.operands[0]], block.values[step.result]
+    if len(step.operands) > 1 or before.dtype != after.dtype or {*before.dims} != {*after.dims}:
+        return False
+    return long_dims(operands_of(step, block.values)[0], mesh) == long_dims(after, mesh)
 
 
 def _within(loop: Loop, mesh: Mesh) -> int:
