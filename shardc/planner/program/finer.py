@@ -28,7 +28,7 @@ from shardc.planner.idle import is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused, computed, may_gain
 from shardc.planner.program.directly import directly
-from shardc.planner.program.memory import FEW, Limited
+from shardc.planner.program.memory import FEW, Left, Limited
 from shardc.rules.placements import count_placements
 from shardc.rules.routes import route
 
@@ -61,6 +61,7 @@ class Finer:
     planning: Planning
     memory: int | None
     together: Together | None = None  # plans all statements together, the cheapest first
+    left: Left | None = None  # what the plans on all finer meshes may take under a memory limit
 
     def best(self, refused: Refused | None, budget: Budget) -> PlannedProgram | Refused:
         """The best plan on any mesh; `refused` if the one on the mesh as it is does not keep the memory limit."""
@@ -180,7 +181,7 @@ class Finer:
     ) -> tuple[Iterable[PlannedProgram], Budget]:
         """The plan, or under a memory limit those that may keep it; none where none is cheaper, or it is too wide."""
         if self.memory is not None and options.searches:
-            return Limited.of(program, finer, self.memory, self.planning).keeping(options), budget
+            return Limited.of(program, finer, self.memory, self.planning, self.left).keeping(options), budget
         found, left = self.planning.attempt(program, finer, replace(options, must_plan=False), budget.less(CUT))
         return ([] if found is None else [found]), left
 

@@ -25,10 +25,14 @@ FEW = 3  # attempts at least, and at most with steps of one size
 
 
 @dataclass(slots=True)
-class _Left:
+class Left:
     """What all attempts together may still take."""
 
     units: int
+
+    @classmethod
+    def of(cls, program: Program) -> Left:
+        return cls(budget_of(program).total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,14 @@ class Limited:
     model: CostModel
     memory: int
     planning: Planning
-    left: _Left
+    left: Left
 
     @classmethod
-    def of(cls, program: Program, model: CostModel, memory: int, planning: Planning) -> Limited:
-        """With as much work as all plans of the program may take."""
-        return cls(program, model, memory, planning, _Left(budget_of(program).total))
+    def of(
+        cls, program: Program, model: CostModel, memory: int, planning: Planning, left: Left | None = None
+    ) -> Limited:
+        """With as much work as is left, or as all plans of the program may take."""
+        return cls(program, model, memory, planning, left or Left.of(program))
 
     @property
     def is_long(self) -> bool:

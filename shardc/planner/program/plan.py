@@ -28,7 +28,7 @@ from shardc.planner.planned import (
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import SMALL, Finer
 from shardc.planner.program.loops import planned_at_once
-from shardc.planner.program.memory import LONG, Limited, too_large
+from shardc.planner.program.memory import LONG, Left, Limited, too_large
 from shardc.planner.program.others import strategies
 
 IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
@@ -157,8 +157,9 @@ class _OnAnyMesh:
     def _is_as_cheap(self, found: PlannedProgram) -> bool:
         """Whether what costs less is not worth looking for: no plan under a limit is known to cost less than the one
         without."""
-        objective = self.as_given.planning.objective
-        return self.free.measure(objective) >= objective.clearly_less(found.measure(objective))
+        free, time = self.free.cost, Objective.TIME
+        brings_more = self.as_given.planning.objective is Objective.BYTES and found.cost.wire_bytes > free.wire_bytes
+        return not brings_more and self.free.measure(time) >= time.clearly_less(found.measure(time))
 
     def _cheaper(self, one: PlannedProgram | Refused, other: PlannedProgram | Refused) -> PlannedProgram | Refused:
         if isinstance(one, Refused):
@@ -181,7 +182,7 @@ class _OnAnyMesh:
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found
-        return Finer(whole, here.model, here.planning, memory, _whole).best(refused, here.budget)
+        return Finer(whole, here.model, here.planning, memory, _whole, Left.of(here.program)).best(refused, here.budget)
 
     def _leanest(self, memory: int, refused: Refused) -> PlannedProgram | Refused:
         """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
