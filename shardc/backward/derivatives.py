@@ -124,6 +124,7 @@ DERIVATIVES: dict[str, Derivative] = {
     "again": _of_one(lambda g, x: g),
     "cast": _of_one(lambda g, x: g),
     "widen": _of_one(lambda g, x: g),
+    "narrow": _of_one(lambda g, x: g),
     "add": lambda g, given, along: (g, g),
     "sub": lambda g, given, along: (g, negative(g)),
     "mul": _mul,

@@ -268,7 +268,7 @@ class Walk:
         return call(expr.function, *given, over=expr.over, keeps=row.keeps_dims)
 
 
-_LINEAR = frozenset({"neg", "cast", "widen", "add", "sub"})  # whose gradients name no argument
+_LINEAR = frozenset({"neg", "cast", "widen", "narrow", "add", "sub"})  # whose gradients name no argument
 _GRADIENT_TWICE = frozenset({"softmax", "maximum", "minimum"})
 
 

@@ -49,6 +49,7 @@ TEXTS = {
     "in a loop": IN_LOOP,
     "sums": SUMS,
 }
+DTYPES = {"sums": "bf16"}  # which are added up in f32
 SIZES = {"B": 8, "T": 16, "S": 16, "H": 4, "E": 8, "D": 16, "F": 64, "L": 3}
 
 
@@ -74,14 +75,16 @@ def loops(schedule):
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_cut_is_the_program(name):
     dims = {dim: size for dim, size in SIZES.items() if dim in TEXTS[name]}
-    plan = shardc.plan(TEXTS[name], mesh={"X": 2}, dims=dims, dtype="f32")
+    plan = shardc.plan(TEXTS[name], mesh={"X": 2}, dims=dims, dtype=DTYPES.get(name, "f32"))
     found = list(every_cut(plan))
     for _, trips, schedule in found:
         (loop,) = loops(schedule)
         assert loop.trips == trips
         assert_means_the_program(schedule)
         assert prove(schedule, source(schedule, "v5e")).holds
-    assert {group.dim for group, *_ in found} >= {"sharded": {*"BTH"}, "in a loop": {"B"}}.get(name, set())
+    of = {"sharded": {*"BTH"}, "in a loop": {*"BF"}, "sums": {*"BF"}}
+    assert {group.dim for group, *_ in found} >= of.get(name, set())
+    assert any(group.sums for group, *_ in found) == (name in ("in a loop", "sums"))
 
 
 @pytest.mark.parametrize("how", ["forward", pytest.param("whole", marks=pytest.mark.exhaustive)])
@@ -166,12 +169,14 @@ def test_a_limit_is_kept_by_what_is_compiled(topology, limit):
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize("name", ["sharded", "masked", "in a loop"])
+@pytest.mark.parametrize("name", ["sharded", "masked", "in a loop", "sums"])
 def test_every_shard_equals_numpy(name):
-    dims = {dim: size for dim, size in (SIZES | {"T": 64, "S": 64}).items() if dim in TEXTS[name]}
-    plan = shardc.plan(TEXTS[name], mesh={"X": 2}, dims=dims, dtype="f32")
+    sizes = SIZES | ({"B": 64, "D": 64} if name == "sums" else {"T": 64, "S": 64})  # so that a wrong bf16 shows
+    dims = {dim: size for dim, size in sizes.items() if dim in TEXTS[name]}
+    plan = shardc.plan(TEXTS[name], mesh={"X": 2}, dims=dims, dtype=DTYPES.get(name, "f32"))
     *_, (_, _, schedule) = every_cut(plan)
     assert run(schedule).ok
+    assert ("y = y.astype(jnp.bfloat16)" in source(schedule, "v5e")) == (name == "sums")
 
 
 ATTENTION = (
