@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Einsum, Loop, Schedule, Step, ValueNumber, last_uses, operands_of
-from shardc.lowering.copies import long_dims
+from shardc.ir.plan import Block, Loop, Schedule, ValueNumber, last_uses
+from shardc.lowering.copies import is_turn, lies_alike
 from shardc.lowering.target import Target
 
 if TYPE_CHECKING:
@@ -70,19 +70,12 @@ def _lies_in(block: Block, mesh: Mesh) -> list[ValueNumber]:
     """Of each value that in whose buffer it lies."""
     found = [ValueNumber(number) for number in range(len(block.values))]
     for step in block.steps:
-        if isinstance(step.op, Reshape) or (isinstance(step.op, Einsum) and _is_as_it_lay(step, block, mesh)):
+        is_as_it_lay = is_turn(step, block.values) and lies_alike(step, block.values, mesh)
+        if isinstance(step.op, Reshape) or is_as_it_lay:
             (operand,) = step.operands
             is_copied = step.result in block.outputs and found[operand] in block.inputs
             found[step.result] = step.result if is_copied else found[operand]
     return found
-
-
-def _is_as_it_lay(step: Step, block: Block, mesh: Mesh) -> bool:
-    """Whether a step leaves the array that it is given, its dims in an order that changes nothing on a device."""
-    before, after = block.values[step.operands[0]], block.values[step.result]
-    if len(step.operands) > 1 or before.dtype != after.dtype or {*before.dims} != {*after.dims}:
-        return False
-    return long_dims(operands_of(step, block.values)[0], mesh) == long_dims(after, mesh)
 
 
 def _within(loop: Loop, mesh: Mesh) -> int:

@@ -88,7 +88,7 @@ class Walk:
             assert isinstance(step.op, Loop)
             return self._trips(step, step.op, self.of_trip(step.op, form.body))
         turns = is_turn(step, self.schedule.values)
-        if turns and lies_alike(step, self.schedule):
+        if turns and lies_alike(step, self.schedule.values, self.schedule.mesh):
             return self._do(step, iter((Same(),)))
         if turns and not self._becomes_output(step):
             return self._leave(step, self.heap.take(self.sizes[step.result], apart=True))
@@ -333,7 +333,7 @@ class Walk:
         """Whether a step leaves what it reads where it lies."""
         if isinstance(step.op, Reshape):
             return not self._is_copied(step)
-        return is_turn(step, self.schedule.values) and lies_alike(step, self.schedule)
+        return is_turn(step, self.schedule.values) and lies_alike(step, self.schedule.values, self.schedule.mesh)
 
     def _is_copied_late(self, step: Step) -> bool:
         """Whether an output that a step leaves elsewhere is copied to its place after all other steps."""

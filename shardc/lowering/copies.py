@@ -21,7 +21,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Einsum, Op, Schedule, Step, operands_of
+from shardc.ir.plan import Apply, Einsum, Op, Step, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Call, Gathered, InOneRound, InRounds, InTurns, Laid, OneForm, Pieces, Plain, Scattered
 from shardc.lowering.scattered import copies_to_stack
@@ -89,10 +89,9 @@ def is_turn(step: Step, values: Sequence[Array]) -> bool:
     return {*before.dims} == {*after.dims} and before.dims != after.dims
 
 
-def lies_alike(step: Step, schedule: Schedule) -> bool:
+def lies_alike(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
     """Whether an array with its dims in another order lies as before: where those that pass others have one element."""
-    ends = (*operands_of(step, schedule.values), schedule.values[step.result])
-    before, after = (long_dims(array, schedule.mesh) for array in ends)
+    before, after = (long_dims(array, mesh) for array in (*operands_of(step, values), values[step.result]))
     return before == after
 
 

@@ -116,7 +116,8 @@ class _Chunks:
         whole = [value for value, at in outside if at is None]
         cut = [(value, at) for value, at in outside if at is not None]
         given = [self._in_rows(value, at) for value, at in cut]
-        sums = {value: self._of_none(value) for value in self._summed()}
+        added = [own.steps[place] for place in sorted(self.group.sums)]
+        sums = {step.result: self._of_none(step) for step in added}
         arrays = [own.values[value] for value in whole] + [self.values[value] for value in sums.values()]
         arrays += [row_of(self.values[value]) for value in given]
         arrays += [row_of(self._digits(own.values[value], at).rows) for value, at in made.items()]
@@ -127,13 +128,14 @@ class _Chunks:
         left = self._left()
         done = trip.block([(value, None) for value in sums] + [(value, made[value]) for value in left])
         loop = Loop(self.along, self.trips, False, done, len(whole), len(sums), is_of_chunks=True)
-        added = [value if self._is_kept_so(value) else self._new(self.values[sums[value]]) for value in sums]
+        totals = [v if self.values[none] == own.values[v] else self._new(self.values[none]) for v, none in sums.items()]
         stacked = [self._stacked(value, trip.arrays[trip.numbers[value, made[value]]]) for value in left]
         rule, operands = Rule(f"{self.trips} chunks of {self.group.dim}"), (*whole, *sums.values(), *given)
-        self.steps.append(Step(loop, operands, (*added, *stacked), self.group.statement, loop_cost(loop), rule))
-        for value, total in zip(sums, added, strict=True):
+        self.steps.append(Step(loop, operands, (*totals, *stacked), self.group.statement, loop_cost(loop), rule))
+        for value, total in zip(sums, totals, strict=True):
             if total != value:
-                self._append(Apply("narrow"), total, own.values[value], value, self._narrowed(total, value))
+                cost = retyped(self.values[total], own.values[value], self.model)
+                self._append(Apply("narrow"), total, own.values[value], value, cost)
         for value, rows in zip(left, stacked, strict=True):
             if rows != value:
                 self._back(rows, value, made[value])
@@ -161,7 +163,7 @@ class _Chunks:
         step, own = self.group.block.steps[place], self.group.block.values
         cut = [own[value] for value, at in read if at is not None]
         whole = [own[value] for value, at in read if at is None]
-        taken = Taken(cut, whole, own[step.result], self._sum(step.result) if place in self.group.sums else None)
+        taken = Taken(cut, whole, own[step.result], self._sum(step) if place in self.group.sums else None)
         return part_of(step.cost, taken, self.trips, self.model, near=self._is_near(step))
 
     def _is_near(self, step: Step) -> bool:
@@ -196,28 +198,17 @@ class _Chunks:
 
     # --- what is added up from trip to trip
 
-    def _summed(self) -> list[ValueNumber]:
-        return [self.group.block.steps[place].result for place in sorted(self.group.sums)]
-
-    def _sum(self, value: ValueNumber) -> Array:
-        """A sum in the type in which products of its operands are added up, if that is wider than its own."""
-        own = self.group.block
-        (step,) = (own.steps[place] for place in self.group.sums if own.steps[place].result == value)
-        adds = accumulator(multiplied(array.dtype for array in operands_of(step, own.values)))
-        array = own.values[value]
+    def _sum(self, step: Step) -> Array:
+        """What a step sums, in the type in which products of its operands are added up, if that is wider."""
+        array = self.group.block.values[step.result]
+        adds = accumulator(multiplied(each.dtype for each in operands_of(step, self.group.block.values)))
         return replace(array, dtype=adds) if adds.bytes > array.dtype.bytes else array
 
-    def _is_kept_so(self, value: ValueNumber) -> bool:
-        return self._sum(value) == self.values[value]
-
-    def _of_none(self, value: ValueNumber) -> ValueNumber:
+    def _of_none(self, step: Step) -> ValueNumber:
         """A sum before the first trip."""
-        found = self._new(self._sum(value))
+        found = self._new(self._sum(step))
         self.steps.append(Step(Apply("full", numbers=(0,)), (), (found,), self.group.statement, StepCost()))
         return found
-
-    def _narrowed(self, before: ValueNumber, after: ValueNumber) -> StepCost:
-        return retyped(self.values[before], self.values[after], self.model)
 
     # --- an array in digits
 
