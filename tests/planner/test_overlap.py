@@ -286,3 +286,26 @@ def test_a_limit_is_kept_by_a_ring_where_no_plan_step_by_step_keeps_it(overlap):
     for refused in ({"overlap": "off", "memory": held}, {"overlap": overlap, "memory": held - 1}):
         with pytest.raises(ShardcError, match="SHC410"):
             shardc.plan(text, **refused, **asked)
+
+
+@pytest.mark.parametrize(
+    "text, size, mesh, topology",
+    [
+        ("A[I_X, J] · B[J, K_X] → C[I, K_X]", 8192, "X=4", "v5e:2x2"),
+        ("A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]", 16384, "X=4,Y=4", "v5e:4x4"),
+    ],
+)
+@pytest.mark.parametrize("by", ["the last byte", "all but nothing"])
+def test_the_smallest_peak_of_a_refusal_counts_what_is_done_as_one(text, size, mesh, topology, by):
+    """So that it is never above the plan's own, and what it names is kept when asked for."""
+    asked = {"mesh": mesh, "dims": dict.fromkeys("IJK", size), "dtype": "bf16", "topology": topology}
+    free = shardc.plan(text, **asked)
+    assert free.schedule.together, "a ring, which holds blocks of an array in place of the whole"
+    memory = free.cost.peak_bytes - 1 if by == "the last byte" else 1
+    try:
+        assert shardc.plan(text, memory=memory, **asked).cost.peak_bytes <= memory
+    except ShardcError as refused:
+        assert refused.code == "SHC410"
+        smallest = int(refused.message.rsplit(maxsplit=1)[1])
+        assert smallest <= free.cost.peak_bytes, refused
+        assert shardc.plan(text, memory=smallest, **asked).cost.peak_bytes <= smallest

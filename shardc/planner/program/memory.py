@@ -144,12 +144,20 @@ def _moves(step: Step) -> bool:
     return step.is_collective or isinstance(step.op, Reshape)
 
 
-def too_large(program: Program, memory: int, refused: Refused) -> ShardcError:
+class TooLarge(ShardcError):
+    """SHC410, and the smallest peak that is known."""
+
+    smallest: int
+
+
+def too_large(program: Program, memory: int, refused: Refused) -> TooLarge:
     held = least_held(program)
-    return ShardcError(
+    error = TooLarge(
         "SHC410",
         f"no plan found keeps {memory} bytes per device; the smallest peak found is {refused.smallest}",
         span=program.statements[0].span if len(program.statements) == 1 else None,
         note=f"its inputs and outputs alone are {held} bytes on each device" if memory < held else "",
         help=f"--memory {refused.smallest}, or shard the arrays over more axes",
     )
+    error.smallest = refused.smallest
+    return error

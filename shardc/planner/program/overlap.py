@@ -17,12 +17,12 @@ from itertools import chain
 from typing import Protocol
 
 from shardc.cost.model import LinkModel
-from shardc.errors import ShardcError
 from shardc.ir.program import Program
 from shardc.lowering.timed import prices_of_rings_hold
 from shardc.planner.idle import Idle
 from shardc.planner.options import CLEARLY, Objective, Overlap
-from shardc.planner.planned import PlannedProgram
+from shardc.planner.planned import PlannedProgram, Refused
+from shardc.planner.program.memory import TooLarge, too_large
 
 
 class Search(Protocol):
@@ -43,20 +43,20 @@ def or_as_one(
     overlap: Overlap,
 ) -> PlannedProgram:
     """What is planned within a limit; where nothing is, the plan without one with its products done as one with
-    collectives, if that keeps it. SHC410 if that does not.
+    collectives, if that keeps it. SHC410 if that does not, which names its peak where no smaller one is known.
 
     A[I_X, J] · B[J, K_X] → C[I_X, K]      a ring holds two blocks of B at a time, and never the whole
     """
     try:
         return search(program, model, objective, memory, idle)
-    except ShardcError as error:
-        from shardc.planner.bounds.held import least_held
-
-        if error.code != "SHC410" or overlap is Overlap.OFF or memory is None or memory < least_held(program):
+    except TooLarge as error:
+        if overlap is Overlap.OFF or memory is None:
             raise
-        found = overlapped(search(program, model, objective, None, idle), model, Overlap.ON, objective, memory)
-        if not found.schedule.together:
+        found = overlapped(search(program, model, objective, None, idle), model, Overlap.ON, objective, None)
+        if not found.schedule.together or error.smallest <= found.cost.peak_bytes > memory:
             raise
+        if found.cost.peak_bytes > memory:
+            raise too_large(program, memory, Refused(found.cost.peak_bytes)) from None
         return found
 
 
