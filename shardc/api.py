@@ -24,12 +24,12 @@ from shardc.interface.arguments import (
     texts,
 )
 from shardc.interface.asked import Asked
+from shardc.interface.chosen import chosen
 from shardc.interface.hardware import Hardware
 from shardc.ir.program import Program
 from shardc.notation import parse as parse_notation
-from shardc.planner import or_as_one, otherwise, overlapped, plan_program, plan_with_subaxes
+from shardc.planner import plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
-from shardc.planner.program.others import fastest
 from shardc.results import Plan
 
 if TYPE_CHECKING:
@@ -201,10 +201,7 @@ def planned(
     asked = Asked(program, hardware.model(program), *given)
     search = plan_with_subaxes if may_cut else plan_program
     try:
-        found = or_as_one(search, asked.program, asked.model, asked.objective, asked.memory, asked.idle, asked.overlap)
-        more = otherwise(found, asked.model, asked.idle)
-        made = overlapped(found, asked.model, asked.overlap, asked.objective, asked.memory, more)
-        return Plan(fastest(made, asked.model, asked.overlap, asked.objective, asked.memory), asked)
+        return Plan(chosen(search, asked), asked)
     except RecursionError:
         raise ShardcError(
             "SHC403", "a statement is nested too deeply to plan", help="split it into several statements"

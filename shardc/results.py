@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from shardc.interface.arguments import count_of, mesh_of
 from shardc.interface.asked import Asked
+from shardc.interface.chosen import front_of
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
-from shardc.planner import Objective, PlannedProgram, pareto
+from shardc.planner import Objective, PlannedProgram
 from shardc.planner.program.pareto import MAX_POINTS
 from shardc.report import FrontView, front_json, front_table, table, to_json, view
 from shardc.report.shown import Shown, front_in_line
@@ -243,7 +244,7 @@ class Plan(Shown):
         """
         count_of(points, "points", 1)
         asked = self._asked
-        found = pareto(asked.program, asked.model, asked.objective, asked.memory, points, asked.idle, say)
+        found = front_of(asked, points, say)
         plans = [Plan(point, replace(asked, memory=point.cost.peak_bytes)) for point in found.points]
         return Front(plans, asked.objective, found.whole)
 

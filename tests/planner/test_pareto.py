@@ -242,6 +242,24 @@ def test_a_front_of_no_points_is_refused(points):
         shardc.plan(LONG, mesh="X=4,Y=2").pareto(points)
 
 
+@pytest.mark.parametrize(
+    "text, size, mesh, topology",
+    [
+        ("A[I_X, J] · B[J, K_X] → C[I, K_X]", 8192, "X=4", "v5e:2x2"),  # a ring
+        ("A[I, J_X] · B[J_X, K] → C[I, K_X]", 8192, "X=16", "v5e:4x4"),  # chunks
+    ],
+)
+def test_the_front_of_what_is_done_as_one_begins_with_the_plan(text, size, mesh, topology):
+    asked = {"mesh": mesh, "dims": dict.fromkeys("IJK", size), "dtype": "bf16", "topology": topology}
+    free = shardc.plan(text, **asked)
+    assert free.schedule.together
+    front = free.pareto()
+    assert front[0].cost.time_s <= free.cost.time_s
+    for point in front:
+        assert shardc.plan(text, memory=point.cost.peak_bytes, **asked).schedule == point.schedule
+    assert shardc.plan(text, overlap="off", **asked).pareto()[0].schedule.together == ()
+
+
 @pytest.fixture
 def command(capsys, monkeypatch):
     monkeypatch.setattr("shardc.machines.progress.SILENCE", 3600)  # on a busy machine a line is said

@@ -21,6 +21,7 @@ class Front:
 
 
 Say = Callable[[str], None]
+Within = Callable[[int | None], PlannedProgram]  # what is planned within a limit
 
 
 def silent(_line: str) -> None:
@@ -28,7 +29,7 @@ def silent(_line: str) -> None:
 
 
 def front(
-    plan: Callable[[int | None], PlannedProgram],
+    plan: Within,
     objective: Objective,
     memory: int | None,
     most: int = MAX_POINTS,
@@ -61,9 +62,7 @@ def front(
     return Front(tuple(found), whole=False)
 
 
-def _settled(
-    plan: Callable[[int | None], PlannedProgram], found: PlannedProgram, objective: Objective
-) -> PlannedProgram:
+def _settled(plan: Within, found: PlannedProgram, objective: Objective) -> PlannedProgram:
     """What is planned within the peak of a plan, as long as that is as good."""
     while True:
         again = plan(found.cost.peak_bytes)

@@ -89,10 +89,11 @@ def pareto(
     most: int = fronts.MAX_POINTS,
     idle: Idle = Idle.USE,
     say: fronts.Say = fronts.silent,
+    finished: Callable[[fronts.Within], fronts.Within] = lambda within: within,
 ) -> fronts.Front:
-    """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`."""
+    """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`, as it is finished."""
     planned = _OnAnyMesh.of(program, model, Planning(objective, idle, planned_at_once))
-    return fronts.front(planned.within, objective, memory, most, say)
+    return fronts.front(finished(planned.within), objective, memory, most, say)
 
 
 @dataclass(frozen=True)  # without slots: what is planned under a limit is kept
