@@ -205,6 +205,7 @@ def _judged(array: Array, mesh: Mesh, errors: Sequence[_Error], limit: Allowed) 
     largest = np.array([error.largest for error in errors])
     rms = np.sqrt(np.array([error.square for error in errors]))
     if limit.pooled:
+        largest = np.full_like(largest, largest.max())
         rms = np.full_like(rms, np.sqrt(np.mean(np.square(rms))))
     over = np.maximum(_ratio(largest, limit.largest), _ratio(rms, limit.rms))
     worst = int(np.argmax(over))

@@ -19,6 +19,7 @@ from shardc.emit.call.placing import from_blocks, make_mesh, spec_of
 from shardc.ir.collectives import DirectExchange
 from shardc.ir.sharding import Sharding, spell
 from shardc.machines.run import report_of
+from shardc.machines.run import run as simulated
 from shardc.rules.placements import placements
 from shardc.testing import assert_equal_on_every_device
 
@@ -261,6 +262,14 @@ def test_a_block_that_worst_case_bounds_say_nothing_of_is_checked_and_its_json_f
     fields = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
     (output,) = fields["run"]["outputs"]
     assert output["verdict"] == "equal" and 8 * output["rms_bound"] <= output["spread"]
+
+
+@pytest.mark.parametrize("text", ["C[I_X] = 1 / A[I_X]", "C[I_X, J] = sin(A[I_X, J] ⊙ 1000)", "C[I_X] = log(A[I_X])"])
+def test_the_largest_error_of_small_shards_is_the_largest(text):
+    """They are taken together: no root of a mean square is above it."""
+    plan = shardc.plan(text, mesh="X=2", dims="I=4" + ",J=2" * ("J" in text), dtype="bf16")
+    (output,) = simulated(plan.schedule).outputs
+    assert output.ok and 0 < output.rms_error <= output.max_error
 
 
 def test_what_is_not_checkable_ends_with_6_and_its_reason(capsys):
