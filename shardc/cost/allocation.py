@@ -27,10 +27,10 @@ from itertools import product
 
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
-from shardc.cost.scheduled import Rings, orders_early, orders_of_least
+from shardc.cost.scheduled import Rings, may_be_hidden, orders_early, orders_of_least
 from shardc.cost.walk import Walk
-from shardc.ir.plan import Apply, Loop, Schedule, ValueNumber, every_step
-from shardc.lowering import held, tpu, work
+from shardc.ir.plan import Apply, Loop, Schedule, Step, ValueNumber, every_step
+from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
 from shardc.lowering.fusion import fused
@@ -74,30 +74,22 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | N
     }
     steps, again = schedule.steps, work.computes_again(lowering.target)
     waits = {steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None}
-    if tpu.moves_early(lowering.target):
-        found, worst = orders_early(schedule.block, waits, Rings.of(schedule)), max
-    else:
-        inside = fused(schedule.block, steps, max(again)).inside
-        lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
-        found, worst = orders_of_least(schedule.block, lies), min
     of_trip = _of_trips(schedule, room)
-    leaves_shares = held.leaves_shares_beside_products(lowering.target)
-    walks = (
-        Walk(
-            schedule,
-            forms,
-            sizes,
-            order,
-            Groups.of(schedule),
-            of_trip,
-            most,
-            loop,
-            Buffers(room, loop is not None),
-            leaves_shares=leaves_shares,
-        )
-        for order, most in product(found, again)
-    )
-    return worst(walk.temporary_bytes() for walk in walks)
+
+    def walk(order: tuple[Step, ...], most: int, in_place: bool = True) -> Walk:
+        """The steps in this order, in which what is computed with a product may lie `in_place` of an operand."""
+        groups, heap = Groups.of(schedule), Buffers(room, loop is not None)
+        return Walk(schedule, forms, sizes, order, groups, of_trip, most, loop, heap, in_place=in_place)
+
+    if tpu.moves_early(lowering.target) and any(map(may_be_hidden, steps)):
+        orders = orders_early(schedule.block, waits, Rings.of(schedule))
+        return max(walk(order, most).temporary_bytes() for order, most in product(orders, again))
+    inside = fused(schedule.block, steps, max(again)).inside
+    lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
+    tried = list(product(orders_of_least(schedule.block, lies), again))  # the compiler chooses, then finds places
+    apart = [walk(order, most, in_place=False) for order, most in tried]
+    least, place = min((each.temporary_bytes(), place) for place, each in enumerate(apart))
+    return walk(*tried[place]).temporary_bytes() if apart[place].might_lie_in_place else least
 
 
 def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], int]:

@@ -46,11 +46,11 @@ def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: 
 
 
 def orders_of_least(block: Block, lies: Mapping[int, int]) -> Iterator[tuple[Step, ...]]:
-    """Each product's first operand made first, or its last; and whatever leaves least in memory first; what an
-    AllGather leaves for the caller alone is gathered last. `lies` has the bytes that each value takes there."""
+    """Whatever leaves least in memory first, which of equals is taken; each product's first operand made first, or its
+    last. What an AllGather leaves for the caller alone is gathered last. `lies` has the bytes that each value takes."""
     read = {value for step in block.steps for value in step.operands}
     last = (_gathered(block) & {*block.outputs}) - read
-    for steps in (_operands_first(block, 1), _operands_first(block, -1), _least_first(block, lies)):
+    for steps in (_least_first(block, lies), _operands_first(block, 1), _operands_first(block, -1)):
         yield tuple(sorted(steps, key=lambda step: _are(step, last)))
 
 
@@ -72,17 +72,23 @@ def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
 
 
 def _least_first(block: Block, lies: Mapping[int, int]) -> tuple[Step, ...]:
-    """Of the steps whose operands are there the one that gives back most, less what it makes."""
+    """Of the steps whose operands are there the one that gives back most, less what it makes; of equals the one that
+    became so last."""
     readers = Counter(operand for step in block.steps for operand in set(step.operands))
     ends = {*block.inputs, *block.outputs}
     left, there, found = list(block.steps), set[int](block.inputs), list[Step]()
+    gains = dict[tuple[int, ...], tuple[int, int]]()  # of each step that is ready, and since when
 
     def gained(step: Step) -> int:
         freed = sum(lies[value] for value in set(step.operands) - ends if readers[value] == 1)
         return freed - sum(lies[value] for value in set(step.results) - ends)
 
     while left:
-        step = max((step for step in left if there.issuperset(step.operands)), key=gained)
+        ready = [step for step in left if there.issuperset(step.operands)]
+        for step in ready:
+            known, gain = gains.get(step.results), gained(step)
+            gains[step.results] = known if known is not None and known[0] == gain else (gain, len(found))
+        step = max(reversed(ready), key=lambda step: gains[step.results])
         left.remove(step)
         found.append(step)
         there.update(step.results)
@@ -110,7 +116,7 @@ def _moves_first(
 
 def _turn(step: Step, *before: set[int]) -> tuple[bool, ...]:
     """Less of what goes before: a collective, then what makes the first of these values, then the next."""
-    return not _may_be_hidden(step), *(not _are(step, values) for values in before)
+    return not may_be_hidden(step), *(not _are(step, values) for values in before)
 
 
 def _gathered(block: Block) -> set[int]:
@@ -127,7 +133,7 @@ def _waits(step: Step, waits: Mapping[ValueNumber, ValueNumber]) -> list[ValueNu
     return [waits[value] for value in step.results if value in waits]
 
 
-def _may_be_hidden(step: Step) -> bool:
+def may_be_hidden(step: Step) -> bool:
     return step.is_collective and step.op.facts.kind is not Kind.SUM
 
 

@@ -9,14 +9,15 @@ from typing import assert_never
 from shardc.cost import trips
 from shardc.cost.grouped import Groups, InBlocks
 from shardc.cost.heap import Buffers
+from shardc.cost.inside import Inside
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Loop, Schedule, Step
-from shardc.lowering import tpu
-from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where, actions
+from shardc.lowering import buffers, tpu
+from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
-from shardc.lowering.fusion import Reads, fused, reads
+from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.held import copied_at_the_end
 
 
@@ -36,32 +37,27 @@ class Walk:
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     by_products: set[int] = field(default_factory=set)  # the buffers in which products have written
     users: dict[int, list[Step]] = field(default_factory=dict)
-    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of what has no buffer, what is read in its place
-    products: frozenset[int] = frozenset()  # the results of loops that compute a product
+    inside: Inside = field(default_factory=Inside)
     beside: dict[int, list[int]] = field(default_factory=dict)  # further buffers that live as long as a value's
     placed: set[int] = field(default_factory=set)  # what is put together from blocks: nothing is computed in its place
     laid: dict[int, int] = field(default_factory=dict)  # buffers that are there from the start, until they are filled
     last: dict[int, Step] = field(default_factory=dict)
     copied_late: list[tuple[Step, int]] = field(default_factory=list)  # outputs, and the buffers they were gathered to
-    leaves_shares: bool = False  # whether a product beside whose tiles a softmax is read leaves that anew
+    in_place: bool = True  # whether what is computed with a product may lie in the place of what it reads by elements
+    might_lie_in_place: bool = False  # whether something would have
 
     def temporary_bytes(self) -> int:
         for step in self.steps:
             for operand in step.operands:
                 self.users.setdefault(operand, []).append(step)
-        for step in reversed(self.steps):
-            if step.op.facts.kind is Kind.SLICE and (self._only_products_read(step.result) or self._is_cut_again(step)):
-                self.inside[step.result] = step.operands
-        found = fused(self.schedule.block, self.steps, self.again)
-        computed = {value: read for value, read in found.inside.items() if value not in self.groups.stored}
-        self.inside, self.products = self.inside | computed, found.products
-        steps = [step for step in self.steps if not self.inside.keys() & set(step.results)]
+        self.inside = Inside.of(self.schedule.block, self.steps, self.users, self.again, self.groups.stored)
+        steps = [step for step in self.steps if not self.inside.has(step)]
         self.last = {value: step for step in steps for value in self._read(step)}
         for step in steps:
             each = self.groups.blocks.get(step.results[0])
             if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
                 self.laid[step.result] = self.heap.take(self.sizes[step.result])
-        early = {value: self.heap.brings(self.sizes[value], before_all=True) for value in self._brought_early(steps)}
+        early = {value: self.heap.brings(self.sizes[value], before_all=True) for value in self._brought_early()}
         for step in steps:
             self._step(step, self.forms[step.results])
             for value in [value for value in early if self.last[value] is step]:
@@ -74,11 +70,11 @@ class Walk:
                 self.heap.becomes_output(self.heap.take(self.sizes[value]))
         return self.heap.temporary_bytes
 
-    def _brought_early(self, steps: Sequence[Step]) -> Sequence[int]:
+    def _brought_early(self) -> Sequence[int]:
         """The argument that is brought to the chip before the program starts, if one is."""
         if self.loop is not None:
             return []
-        products = (step for step in steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
+        products = (step for step in self.steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
         read = {value for step in products for value in step.operands if value in self.schedule.inputs}
         fits = [value for value in read if tpu.is_brought_early(self.sizes[value], self.heap.room)]
         return sorted(fits, key=lambda value: (-self.sizes[value], value))[:1]
@@ -104,13 +100,9 @@ class Walk:
             return self._leave(step, self.heap.take(0))
         if step.results[0] in self.groups.blocks:
             return self._in_blocks(step, form, self.groups.blocks[step.results[0]])
-        anew = {value: self.heap.take(self.sizes[value], apart=True) for value in self._shares_beside(step)}
         beside = self.heap.take(self.groups.held_as_one(step, self.users), apart=True)
-        self._do(step, actions(form, self._blocks(step)))
+        self._do(step, buffers.actions(form, self._blocks(step)))
         self.heap.give_back(beside)
-        for value, number in anew.items():
-            self.heap.give_back(self.held[value])
-            self.held[value] = number
         if self.groups.is_as_one(step):  # its parts are read and left in memory
             self.heap.stays_in_memory(beside, *self.heap.since(beside))
 
@@ -128,7 +120,7 @@ class Walk:
                 self._leave(step, self.laid.pop(step.result))
                 self.placed.add(step.result)
             else:
-                self._do(step, actions(form, self._blocks(step)))
+                self._do(step, buffers.actions(form, self._blocks(step)))
                 self.heap.stays_in_memory(*self.heap.since(beside[-1]))
             for number in beside:
                 self.heap.give_back(number)
@@ -214,6 +206,7 @@ class Walk:
         if held is None or self.last[operand] is not step:
             return self._leave(step, self._output(step) if is_own else self.heap.take(size, apart=True))
         del self.held[operand]
+        self.by_products.discard(held)
         if is_own:
             self.heap.becomes_output(held)
         self._leave(step, held)
@@ -234,7 +227,7 @@ class Walk:
             self.heap.give_back(result)
             result = copy
         self.held[step.result] = result
-        self.by_products |= {result} if step.result in self.products or isinstance(step.op, Einsum) else set()
+        self.by_products |= {result} if step.result in self.inside.loops or isinstance(step.op, Einsum) else set()
 
     def _end(self, step: Step) -> None:
         """Operands that nothing else reads give their buffers back."""
@@ -243,68 +236,38 @@ class Walk:
                 for number in (self.held.pop(operand), *self.beside.pop(operand, ())):
                     self.heap.give_back(number)
 
-    def _only_products_read(self, value: int) -> bool:
-        users = self.users.get(value, [])
-        is_output = value in self.schedule.outputs
-        return bool(users) and not is_output and all(self._is_product(user) for user in users)
-
-    def _is_product(self, step: Step) -> bool:
-        return tpu.slices_as_it_reads(step.op) or bool(self.inside.keys() & set(step.results))
-
-    def _is_cut_again(self, step: Step) -> bool:
-        users = self.users.get(step.result, [])
-        return len(users) == 1 and tpu.cuts_what_it_reads(users[0].op) and not self._is_output(step)
-
     def _read(self, step: Step) -> dict[int, None]:
         """The values in memory that a step reads."""
-        found, waiting = dict[int, None](), list[int]((*step.operands, *self.groups.also_read(step)))
-        while waiting:
-            value = waiting.pop()
-            if value in self.inside:
-                waiting += self.inside[value]
-            else:
-                found[value] = None
-        return found
+        return self.inside.lying((*step.operands, *self.groups.also_read(step)))
 
     def _reused(self, step: Step) -> int | None:
         """An operand that nothing reads any more, in whose place the elements of the result come to lie."""
         value, is_output = step.result, self._becomes_output(step)
-        if (
-            value in self.products
-            or not self.placed.isdisjoint(self._read(step))
-            or (is_output and self.loop is not None)
-        ):
+        if not self.placed.isdisjoint(self._read(step)) or (is_output and self.loop is not None):
             return None
         if reads(step, self.schedule.block) not in (Reads.ELEMENTS, Reads.SHARES):
             return None
-        free = (each for each in self._read(step) if each in self.held and self.last[each] is step)
+        read = self.inside.overwritten(step)
+        free = (each for each in self._read(step) if each in read and each in self.held and self.last[each] is step)
         alike = (each for each in free if self.sizes[each] == self.sizes[value])
         lies_apart = self._lies_apart if is_output else self.heap.is_output
-        return next((each for each in alike if not lies_apart(self.held[each])), None)
+        found = next((each for each in alike if not lies_apart(self.held[each])), None)
+        if value not in self.inside.loops or self.in_place:
+            return found
+        self.might_lie_in_place |= found is not None
+        return None
 
     def _lies_apart(self, buffer: int) -> bool:
         """Whether a buffer never becomes an output's: a collective's, or laid out as a product lays it out."""
         return self.heap.is_apart(buffer) or buffer in self.by_products
 
-    def _shares_beside(self, step: Step) -> Sequence[int]:
-        """What a softmax left, of which a product's tiles meet the elements, and which later products read.
-
-        P = softmax(S); g = G · V; t = sum(g ⊙ P); d = (P ⊙ (g - t)) · K      beside g what P is, which lay as exponents
-        """
-        if not self.leaves_shares or reads(step, self.schedule.block) is not Reads.PRODUCT:
-            return []
-        met = (value for user in self.users.get(step.result, []) for value in user.operands if value != step.result)
-        shares = {each.result for each in self.steps if reads(each, self.schedule.block) is Reads.SHARES}
-        large = (value for value in met if value in shares and tpu.off_chip(self.sizes[value]))
-        return [value for value in large if value in self.held and self.last[value] is not step][:1]
-
     def _is_turned(self, step: Step) -> bool:
         read = self._read(step)
         if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):
             return any(self._is_gathered_turned(each) for each in read)
-        others = any(each not in self.products and each not in self.schedule.inputs for each in read)
+        others = any(each not in self.inside.loops and each not in self.schedule.inputs for each in read)
         is_output = self._becomes_output(step) and reads(step, self.schedule.block) is Reads.ELEMENTS
-        return tpu.copies_beside_product(is_output, not self.products.isdisjoint(read), others)
+        return tpu.copies_beside_product(is_output, not self.inside.loops.isdisjoint(read), others)
 
     def _is_gathered_turned(self, value: int) -> bool:
         form = self.forms.get((value,))
@@ -337,7 +300,9 @@ class Walk:
 
     def _is_copied_late(self, step: Step) -> bool:
         """Whether an output that a step leaves elsewhere is copied to its place after all other steps."""
-        return self.loop is None and self._is_output(step) and copied_at_the_end(step.op.facts.kind)
+        if self.loop is not None or not self._is_output(step):
+            return False
+        return copied_at_the_end(step.op.facts.kind, buffers.lies_as_it_arrived(step.op, self._blocks(step)))
 
     def _is_copied(self, step: Step) -> bool:
         """Of a Reshape: whether it lies in other tiles after."""

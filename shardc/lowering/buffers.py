@@ -27,7 +27,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.exchange import tails
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum
+from shardc.ir.plan import Apply, Einsum, Op
 from shardc.ir.sharding import Array
 from shardc.lowering import scattered, tpu
 from shardc.lowering.copies import copies_to_reshape
@@ -233,7 +233,7 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
         yield Give("copy")
     yield Done()
     held = "arrived"
-    if _lies_as_it_arrived(op, blocks):
+    if blocks.moves_on and lies_as_it_arrived(op, blocks):
         return (yield Leave(held))
     in_memory = blocks.is_output or blocks.moves_on
     joined = blocks.left if in_memory else tpu.off_chip(blocks.left)  # on chip: what arrived stays till laid
@@ -248,15 +248,10 @@ def _exchange(op: AllToAll, blocks: Blocks) -> Actions:
     yield Leave(held)
 
 
-def _lies_as_it_arrived(op: AllToAll | JointExchange, blocks: Blocks) -> bool:
+def lies_as_it_arrived(op: Op, blocks: Blocks) -> bool:
+    """Whether what an AllToAll leaves is read where it arrived."""
     before, after = (array.local_shape(blocks.mesh) for array in (blocks.before, blocks.after))
-    match op:
-        case AllToAll(source=source):
-            return blocks.moves_on and tpu.lies_as_it_arrived(source, before, after)
-        case JointExchange():
-            return False
-        case _:
-            assert_never(op)
+    return isinstance(op, AllToAll) and tpu.lies_as_it_arrived(op.source, before, after)
 
 
 def _pieces(op: AllToAll | JointExchange, blocks: Blocks) -> Actions:
@@ -274,7 +269,7 @@ def _pieces(op: AllToAll | JointExchange, blocks: Blocks) -> Actions:
     held = "arrived"
     if copy:
         yield Give(copy)
-    if _lies_as_it_arrived(op, blocks):
+    if blocks.moves_on and lies_as_it_arrived(op, blocks):
         return (yield Leave(held))
     if after[-1] > before[-1] and tpu.copies_twice(len(after) - 1, after, blocks.is_output):
         yield Take("joined", blocks.left)

@@ -65,22 +65,22 @@ def blocks_that_go(devices: int) -> int:
 
 @seen(
     "0.0.42.1",
-    "of attention's gradients on v5p the product whose elements meet the softmax left that beside its own result in 12 "
-    "of 14 programs, all without a mask but one of 16 MiB and those with a mask of 4 MiB and more, where exponents lay "
-    "till then: 0.67 of the temporaries otherwise; on v5e in none of 7",
+    "an output that lies as an AllGather left it is copied to its place after all other steps, beside what these need: "
+    "of two arrays that are gathered 0.78 was promised, of ZeRO-1 with its gradients on v5p 0.85; of a feed-forward "
+    "block on v5e a gradient that was gathered beside the products of the others. So is what an AllToAll left that "
+    "lies as it arrived: of two to six alone, or behind functions and products, of two dims, the first joined; of 19 "
+    "others of two to four dims none was, whose copies turn them",
 )
-def leaves_shares_beside_products(target: Target) -> bool:
-    """Whether a product beside whose tiles a softmax's result is read leaves that result anew, for later products."""
-    return target.generation == "v5p"
+def copied_at_the_end(kind: Kind, lies_as_it_arrived: bool) -> bool:
+    """Whether an output that lies as such a step left it is copied to its place at the end of the program."""
+    return kind is Kind.GATHER or (kind is Kind.EXCHANGE and lies_as_it_arrived)
 
 
 @seen(
     "0.0.42.1",
-    "an output that lies as an AllGather left it is copied to its place after all other steps, beside what these need: "
-    "of two arrays that are gathered 0.78 was promised, of ZeRO-1 with its gradients on v5p 0.85; of a feed-forward "
-    "block on v5e a gradient that was gathered beside the products of the others. So was what an AllToAll left, where "
-    "three and nothing else were exchanged on v5p, but not of a feed-forward block with its gradients",
+    "`where(h > 0, dy · V, 0)` and `P ⊙ (do · V - t)` lay where h and P did, of feed-forward blocks and of attention "
+    "without heads, on v5e and v5p; of attention with heads, whose products have dims of batches, beside P",
 )
-def copied_at_the_end(kind: Kind) -> bool:
-    """Whether an output that lies as such a step left it is copied to its place at the end of the program."""
-    return kind is Kind.GATHER
+def lies_in_place(is_batched: bool) -> bool:
+    """Whether functions of a product's elements and of an array, which is not read again, are left in its place."""
+    return not is_batched

@@ -35,7 +35,7 @@ def test_weights_are_gathered_first_and_outputs_come_last(block):
     *_, steps = orders_early(block, {}, Rings())
     assert [step.name for step in steps[:2]] == ["AllGather", "AllGather"]
     assert all(set(step.results) <= set(block.outputs) for step in steps[-2:])
-    plain, turned, _ = orders_of_least(block, sizes_of(block))
+    _, plain, turned = orders_of_least(block, sizes_of(block))
     assert plain[-1].name == turned[-1].name == "ReduceScatter"
 
 
@@ -46,7 +46,7 @@ def test_what_leaves_least_in_memory_comes_first():
     text += "; e[D, F] = x · a; g[D, F] = x · b; return c, d, e, g"
     program = shardc.parse(text, mesh={"X": 8}, dims={"B": 64, "D": 4, "F": 64}, dtype="bf16")
     block = shardc.plan(program, idle="keep").schedule.block
-    *_, steps = orders_of_least(block, sizes_of(block))
+    steps, *_ = orders_of_least(block, sizes_of(block))
     names = [block.values[step.result].name for step in steps]
     assert not names.index("a") < names.index("b") < max(names.index("c"), names.index("e"))
     assert not names.index("b") < names.index("a") < max(names.index("d"), names.index("g"))

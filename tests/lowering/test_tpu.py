@@ -146,8 +146,16 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (held.blocks_that_come, [((2,), 1), ((4,), 3), ((16,), 4)]),
     (held.blocks_that_go, [((2,), 2), ((4,), 5), ((16,), 13)]),
-    (held.copied_at_the_end, [((Kind.GATHER,), True), ((Kind.EXCHANGE,), False), ((Kind.PERMUTE,), False)]),
-    (held.leaves_shares_beside_products, [((V5E,), False), ((V5P,), True)]),
+    (held.lies_in_place, [((False,), True), ((True,), False)]),
+    (
+        held.copied_at_the_end,
+        [
+            ((Kind.GATHER, False), True),
+            ((Kind.EXCHANGE, True), True),
+            ((Kind.EXCHANGE, False), False),
+            ((Kind.PERMUTE, False), False),
+        ],
+    ),
     (held.held_by_two_rings, [  # in MiB, as compiled, but for 160 in the fifth
         (((16 * MIB, 16 * MIB), 64 * MIB, False, V5E), 64 * MIB),
         (((16 * MIB, 16 * MIB), 16 * MIB, False, V5E), 0),

@@ -1,0 +1,91 @@
+"""What steps read in memory where some values have no buffer, as they are computed where they are read.
+
+d = where(h > 0, dy · V, 0)      one loop: it reads h element by element, dy and V in the tiles of the product
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Block, Loop, Step, operands_of
+from shardc.lowering import held, tpu
+from shardc.lowering.fusion import Reads, fused, reads
+
+Readers = Mapping[int, Sequence[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Of each value without a buffer, what is read in its place; those of them that products leave, and whether these
+    are batched; and the values in memory that are left by a loop that computes a product."""
+
+    made_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    products: Mapping[int, bool] = field(default_factory=dict)
+    loops: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, block: Block, steps: Sequence[Step], readers: Readers, again: int, stored: Collection[int]) -> Inside:
+        """Of some steps of a block; what is `stored` lies in memory whatever reads it."""
+        found = fused(block, steps, again)
+        sliced = _sliced(block, steps, readers)
+        computed = {value: read for value, read in found.inside.items() if value not in stored}
+        single = (step for step in steps if not isinstance(step.op, Loop) and step.result in computed)
+        tiled = [step for step in single if reads(step, block) is Reads.PRODUCT]
+        products: dict[int, bool] = {step.result: _is_batched(step, block) for step in tiled}
+        return cls(sliced | computed, products, found.products)
+
+    def has(self, step: Step) -> bool:
+        return not self.made_of.keys().isdisjoint(step.results)
+
+    def lying(self, values: Iterable[int]) -> dict[int, None]:
+        """The values in memory that are read where these are."""
+        found, waiting = dict[int, None](), list(values)
+        while waiting:
+            value = waiting.pop()
+            if value in self.made_of:
+                waiting += self.made_of[value]
+            else:
+                found[value] = None
+        return found
+
+    def overwritten(self, step: Step) -> set[int]:
+        """The values in memory that a step reads element by element, so that its result may come to lie there."""
+        in_tiles, by_elements, waiting = set[int](), set[int](), list[int](step.operands)
+        while waiting:
+            value = waiting.pop()
+            if value not in self.made_of:
+                by_elements.add(value)
+            elif value not in self.products:
+                waiting += self.made_of[value]
+            elif held.lies_in_place(self.products[value]):
+                in_tiles.update(self.lying(self.made_of[value]))
+            else:
+                return set()
+        return by_elements - in_tiles
+
+
+def _is_batched(step: Step, block: Block) -> bool:
+    """Whether a product's operands and its result have a dim in common."""
+    one, other = (set(array.dims) for array in operands_of(step, block.values))
+    return not (one & other).isdisjoint(block.values[step.result].dims)
+
+
+def _sliced(block: Block, steps: Sequence[Step], readers: Readers) -> dict[int, tuple[int, ...]]:
+    """Slices that products alone read, or a step that begins by cutting what it reads; the last first."""
+    found = dict[int, tuple[int, ...]]()
+
+    def is_part_of(step: Step) -> bool:
+        users = readers.get(step.result, ())
+        if not users or step.result in block.outputs:
+            return False
+        by_products = all(
+            tpu.slices_as_it_reads(user.op) or not found.keys().isdisjoint(user.results) for user in users
+        )
+        return by_products or (len(users) == 1 and tpu.cuts_what_it_reads(users[0].op))
+
+    for step in reversed(steps):
+        if step.op.facts.kind is Kind.SLICE and is_part_of(step):
+            found[step.result] = step.operands
+    return found
