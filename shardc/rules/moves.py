@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import combinations, permutations, product
+from itertools import combinations, permutations, product, takewhile
+from math import comb
 
 from shardc.ir.collectives import (
     AllGather,
@@ -28,12 +29,17 @@ from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
-from shardc.rules.placements import arrangements, count_arrangements
+from shardc.rules.placements import arrangements, count_arrangements, count_placements
 
 # Exchanges of pieces lead from every arrangement of the same axes to every other: three axes on three dims.
 MAX_ARRANGEMENTS = 60
 # Beyond four axes on three dims permutes are left to routes: five axes on four dims lie in 6,720 ways.
 MAX_PERMUTED = 500
+# Partial sums over four axes go onto three dims in 684 ways, over eight onto four in 9 million: beyond this fewer
+# at a time, and all at once onto a goal (`scatter_onto`).
+MAX_SCATTERS = 700
+# Six axes go onto four dims in 60,480 ways.
+MAX_NAMED = 70_000
 
 
 def slices(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -124,19 +130,70 @@ def reductions(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 
 def scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     """`A[I]{U_XY} → A[I_YX]`: over any of the unreduced axes, in any order, onto any dim."""
-    for subset in _subsets(mesh.ordered(before.unreduced)):
-        for axes in permutations(subset):
-            for dim in range(before.rank):
-                yield ReduceScatter(axes, dim)
+    for subset in _scattered(before, mesh):
+        yield from _onto_one(subset, before.rank)
+
+
+def _onto_one(axes: Axes, rank: int) -> Iterator[Move]:
+    for order in permutations(axes):
+        for dim in range(rank):
+            yield ReduceScatter(order, dim)
 
 
 def joint_scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     """`A[I, J]{U_XY} → A[I_X, J_Y]`: over several of the unreduced axes, onto several dims."""
-    for subset in _subsets(mesh.ordered(before.unreduced)):
-        for dims in arrangements(subset, before.rank) if len(subset) > 1 else ():
-            parts = tuple((dim, axes) for dim, axes in enumerate(dims) if axes)
-            if len(parts) > 1:
-                yield JointScatter(parts)
+    for subset in _scattered(before, mesh):
+        yield from _onto_several(subset, before.rank)
+
+
+def _onto_several(axes: Axes, rank: int) -> Iterator[Move]:
+    for dims in arrangements(axes, rank) if len(axes) > 1 else ():
+        parts = tuple((dim, axes) for dim, axes in enumerate(dims) if axes)
+        if len(parts) > 1:
+            yield JointScatter(parts)
+
+
+def named_scatters(before: Sharding, mesh: Mesh, axes: Axes | None) -> Iterator[Move]:
+    """Every scatter over these axes, or any, as far as can be gone through; else onto one dim as they are named."""
+    if axes is not None and not before.unreduced.issuperset(axes):
+        return
+    every = _subsets(mesh.ordered(before.unreduced)) if axes is None else iter([axes])
+    chosen = [subset for subset in every if count_arrangements(len(subset), before.rank) <= MAX_NAMED]
+    for subset in chosen:
+        yield from _onto_one(subset, before.rank)
+    for subset in chosen:
+        yield from _onto_several(subset, before.rank)
+    if not chosen and axes is not None:
+        yield from (ReduceScatter(axes, dim) for dim in range(before.rank))
+
+
+def _scattered(before: Sharding, mesh: Mesh) -> Iterator[Axes]:
+    """Over which axes scatters are listed: of one axis, then of two, as far as they are few enough together."""
+    axes, count = mesh.ordered(before.unreduced), 0
+    for length in range(1, len(axes) + 1):
+        count += comb(len(axes), length) * count_arrangements(length, before.rank)
+        if length > 1 and count > MAX_SCATTERS:
+            return
+        yield from combinations(axes, length)
+
+
+def scatter_onto(before: Sharding, goal: Sharding) -> Move | None:
+    """The scatter of all axes that the goal has behind those that are there, where scatters are not all listed.
+
+    A[I_X, J]{U_YZ} → A[I_XY, J_Z]      onto A[I_XY, J_Z], or onto A[I_XYA, J_ZB]; onto A[I_Y, J_Z] over Z alone
+    """
+    if count_placements(len(before.unreduced), before.rank) <= MAX_SCATTERS:
+        return None
+    summed = before.unreduced - goal.unreduced
+    added = (
+        tuple(takewhile(summed.__contains__, new[len(old) :])) if new[: len(old)] == old else ()
+        for old, new in zip(before.dims, goal.dims, strict=True)
+    )
+    parts = tuple((dim, axes) for dim, axes in enumerate(added) if axes)
+    if not parts:
+        return None
+    (dim, axes), *others = parts
+    return JointScatter(parts) if others else ReduceScatter(axes, dim)
 
 
 Rule = Callable[[Sharding, Mesh, Axes], Iterator[Move]]

@@ -57,6 +57,16 @@ def statements(draw, shapes, meshes):
     return Case(text, Mesh.of(mesh), sizes)
 
 
+@st.composite
+def partial_sums(draw, ranks, meshes):
+    """Partial sums over many axes, which are to be added up, and to lie on others."""
+    mesh, rank = mesh_of(*draw(st.sampled_from(meshes))), draw(st.sampled_from(ranks))
+    summed = draw(st.lists(st.sampled_from(list(mesh)), min_size=len(mesh) // 2, unique=True))
+    given, result = draw(arrays(DIMS[:rank], sorted({*mesh} - {*summed}))), draw(arrays(DIMS[:rank], list(mesh)))
+    text = f"A{given}{{U_{{{','.join(summed)}}}}} → B{result}"
+    return Case(text, Mesh.of(mesh), dict.fromkeys(DIMS[:rank], math.prod(mesh.values())))
+
+
 def chain_of(count):
     given_dims = [DIMS[n : n + 2] for n in range(count)]
     return (*given_dims, "I" + given_dims[-1][-1])
@@ -68,6 +78,7 @@ DEAR = st.one_of(
     statements([("BHSE", "BHTE", "BHTD", "BHSD"), ("BST", "BTE", "BSE")], [(2, 2, 2), (4, 2, 2, 2), (2,) * 5]),
     statements([chain_of(count) for count in range(3, 9)], [(4, 2), (2, 2, 4), (2, 4, 2, 2)]),
     statements([("IJ", "JK", "IK"), ("IJK", "JKL", "IL")], [(2,) * 5, (2, 3, 2, 2, 2, 2), (2,) * 8]),
+    partial_sums([1, 2, 3, 4], [(2,) * 5, (2,) * 6, (2,) * 8, (2, 3, 2, 2, 2)]),
 )
 
 
@@ -100,6 +111,9 @@ SEVEN = "A[I_X,J] · B[J,K_Y] · C[K,L] · D[L,M] · E[M,N_X] · F[N,P] · G[P,R
         ("A[I_X,J] · B[J,K_Y] · C[K,L] · D[L,M_Z] → O[I_X,M]", {"X": 2, "Y": 2, "Z": 2}),
         ("R[I_AC, J_B] · T[J_A, K_DE] → S[I_BD, K_AE]", dict.fromkeys("ABCDE", 2)),
         (SEVEN, {"X": 4, "Y": 2}),
+        ("A[I, J, K, L]{U_ABCDEF} → B[I_AB, J_CD, K_E, L_F]", dict.fromkeys("ABCDEF", 2)),
+        ("A[I, J, K, L]{U_ABCDEFGH} → B[I_AB, J_CD, K_EF, L_GH]", dict.fromkeys("ABCDEFGH", 2)),
+        ("A[I_A, J]{U_BCDEFGH} → B[I_HGF, J_EDCBA]", dict.fromkeys("ABCDEFGH", 2)),
     ],
 )
 def test_a_statement_is_planned_and_printed_in_two_seconds(text, mesh):
@@ -111,6 +125,34 @@ def test_a_statement_is_planned_and_printed_in_two_seconds(text, mesh):
 @given(DEAR, st.sampled_from(["time", "bytes"]))
 def test_a_drawn_statement_is_planned_and_printed_in_two_seconds(case, objective):
     check_seconds(case, objective)
+
+
+@pytest.mark.parametrize("axes", ["ABC", "ABCDEF", "ABCDEFGH"])
+@pytest.mark.parametrize("dims", ["I", "IJ", "IJKL"])
+def test_partial_sums_go_where_they_are_wanted_at_once(axes, dims):
+    """By bytes, over as many axes as there are: also where scatters are too many to list."""
+    onto = ", ".join(
+        f"{dim}_{{{','.join(axes[place :: len(dims)])}}}" for place, dim in enumerate(dims) if axes[place:]
+    )
+    text = f"A[{', '.join(dims[: len(axes)])}]{{U_{axes}}} → B[{onto}]"
+    mesh = dict.fromkeys(axes, 2)
+    plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys(dims[: len(axes)], 256), objective="bytes")
+    assert plan.cost.wire_bytes == plan.bound.wire_bytes
+    assert_schedule_legal(plan.schedule)
+
+
+@pytest.mark.parametrize(
+    ("named", "given"),
+    [
+        ("B[I_{A,B,C}, J_{D,E,F}] = ReduceScatter_{A,B,C,D,E,F}(A)", "A[I, J]{U_ABCDEF}"),
+        ("B[I_{B,A}, J_{F,E,D,C}] = ReduceScatter(A)", "A[I, J]{U_ABCDEF}"),
+        ("B[I, J, K, L_{H,G,F,E,D,C,B,A}] = ReduceScatter_{H,G,F,E,D,C,B,A}(A)", "A[I, J, K, L]{U_ABCDEFGH}"),
+    ],
+)
+def test_a_scatter_that_is_named_is_found_among_many(named, given):
+    mesh = dict.fromkeys("ABCDEFGH", 2)
+    plan = shardc.plan(named.replace("(A)", f"({given})"), mesh=mesh, idle="keep")
+    assert [step.op for step in plan.steps] == ["ReduceScatter"]
 
 
 @pytest.mark.exhaustive

@@ -19,14 +19,14 @@ from shardc.cost.legs import Leg, block_cut, legs_along
 from shardc.cost.model import CostModel
 from shardc.cost.rate import Rate
 from shardc.ir.bundle import Bundle
-from shardc.ir.collectives import Move, Slice
+from shardc.ir.collectives import Move, ReduceScatter, Slice
 from shardc.ir.exchange import kept_of_dim, tails
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock
 from shardc.rules.digit_products import reductions
-from shardc.rules.moves import MAX_ARRANGEMENTS, masks, moves
+from shardc.rules.moves import MAX_ARRANGEMENTS, masks, moves, named_scatters, scatter_onto
 from shardc.rules.placements import count_arrangements
 from shardc.rules.routes import Route, depends_on_shape, needs_digits, route
 
@@ -177,8 +177,11 @@ class Graph:
         found = () if coarse is None else masks(coarse, self.coarse_pool)
         return (self._edge(move if bundle is None else bundle.move(move), before) for move in found)
 
-    def named_edges(self, number: ShardingNumber, kind: type[Move]) -> tuple[Edge, ...]:
-        """The moves of one kind, whatever axes they take; a Slice of several axes counts as one."""
+    def named_edges(self, number: ShardingNumber, kind: type[Move], over: Axes | None) -> tuple[Edge, ...]:
+        """The moves of one kind, `over` some axes or any; a Slice of several axes counts as one."""
+        if kind is ReduceScatter and self._bundle is None:
+            before = self.shardings[number]
+            return tuple(self._edge(move, before) for move in named_scatters(before, self.mesh, over))
         if kind is not Slice:
             facts = ((edge, edge.move.facts) for edge in self.edges(number))
             return tuple(edge for edge, has in facts if has.is_named and has.name == kind.facts.name)
@@ -186,6 +189,12 @@ class Graph:
         free = tuple(axis for axis in self.mesh.names if axis not in before.used)
         chosen = (order for count in range(1, len(free) + 1) for order in permutations(free, count))
         return tuple(self._edge(Slice(axes, dim), before) for axes in chosen for dim in range(self.rank))
+
+    def scatter_onto(self, number: ShardingNumber, goal: ShardingNumber) -> Edge | None:
+        """Partial sums to where the goal has their axes, if that is no edge already."""
+        before = self.shardings[number]
+        move = scatter_onto(before, self.shardings[goal]) if before.unreduced else None
+        return None if move is None else self._edge(move, before)
 
     def _edge(self, move: Move, before: Sharding) -> Edge:
         parts = self.mesh.product(move.axes)

@@ -14,7 +14,7 @@ from shardc.planner.paths.search import Search
 def named_edges(expr: Named, number: ShardingNumber, search: Search) -> Iterator[Edge]:
     """From a sharding."""
     dim = None if expr.dim is None else expr.dims.index(expr.dim)
-    for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective]):
+    for edge in search.graph.named_edges(number, COLLECTIVE_NAMES[expr.collective], expr.axes):
         axes, on = edge.move.axes, edge.move.on
         axes_fit = expr.axes is None or axes == expr.axes or (len(on) != 1 and set(axes) == set(expr.axes))
         if axes_fit and (dim is None or on == (dim,)) and search.divides(edge.target):

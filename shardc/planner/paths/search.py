@@ -22,14 +22,7 @@ from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock, depends_on_share
 from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Meter, Spent
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
-from shardc.planner.paths.graph import (
-    CostedRoute,
-    Edge,
-    Graph,
-    Remaining,
-    edge_costs,
-    sharding_graph,
-)
+from shardc.planner.paths.graph import CostedRoute, Edge, Graph, Remaining, edge_costs, sharding_graph
 from shardc.planner.paths.run import Arrival, Paths, Run, Successor
 from shardc.rules.routes import Route, aligned, plainly, route
 
@@ -122,7 +115,7 @@ class Search:
     ) -> list[Successor] | None:
         """The route to the goal, and every move; None where the budget ends first."""
         try:
-            return [*self._routes(number, goal, last), *self._steps(number)]
+            return [*self._routes(number, goal, last), *self._scattered(number, goal), *self._steps(number)]
         except Spent:
             return None
 
@@ -177,6 +170,12 @@ class Search:
         first = last is None or last[1][-1].facts.reduces
         found = self._shorter(number, goal) if first or self.graph.needs_digits(number, goal) else None
         return [] if found is None else [(goal, *found)]
+
+    def _scattered(self, number: ShardingNumber, goal: ShardingNumber | None) -> list[Successor]:
+        edge = None if goal is None else self.graph.scatter_onto(number, goal)
+        if edge is None or not self.divides(edge.target) or not self._fits(number, edge.target):
+            return []
+        return [(edge.target, self.price(number, edge), (edge.move,))]
 
     def _shorter(self, number: ShardingNumber, goal: ShardingNumber) -> tuple[int, Route] | None:
         """A route that no path of moves replaces, and its price; None where paths do as well."""
@@ -327,9 +326,8 @@ class Search:
 
     def _fits(self, number: ShardingNumber, target: ShardingNumber) -> bool:
         """Whether the blocks before and after a move are within the cap together; what is given is there anyway."""
-        assert self._cap is not None
         before = 0 if number in self._given else self.local_bytes(number)
-        return before + self.local_bytes(target) <= self._cap
+        return self._cap is None or before + self.local_bytes(target) <= self._cap
 
     def _steps(self, number: ShardingNumber) -> list[Successor]:
         found = self._priced.get(number)
