@@ -81,7 +81,7 @@ def _read(path: str) -> bytes:
 
 def decoded(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
-        raise ShardcError("SHC401", f"`{name}` is longer than {MAX_BYTES} bytes", help="split it into several files")
+        raise ShardcError("SHC401", f"`{name}` is longer than {MAX_BYTES} bytes", help="name another file, or split it")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

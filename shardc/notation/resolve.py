@@ -223,7 +223,7 @@ def _as_declared(expr: Expr, result: tree.Array, scope: Scope, expressions: Expr
     if expressions.summed_narrow is not None and declared is None:
         raise ShardcError(
             "SHC215",
-            f"a sum of {expressions.summed_narrow} products may overflow",
+            f"products of {expressions.summed_narrow}, and sums of them, may overflow",
             span=result.span,
             help=f"declare a wider result: `{result.name}: {expr.dtype}[…]`",
         )

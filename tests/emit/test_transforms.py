@@ -259,6 +259,17 @@ def test_pythons_numbers_that_int32_has_no_room_for_are_refused(mesh):
         assert error.value.code == "SHC216"
 
 
+@pytest.mark.parametrize("wide", [np.longdouble, np.clongdouble])
+def test_numbers_wider_than_those_of_jax_are_refused(mesh, wide):
+    if wide(1).itemsize <= np.dtype(np.complex128).itemsize // (2 if wide is np.longdouble else 1):
+        pytest.skip("no wider than those of JAX here")
+    for given in (wide(1), np.ones(2, wide), [wide(2)]):
+        for call in (lambda x: shardc.reshard(x, jax.P()), lambda x: shardc.einsum("A[I] → A[I]", np.ravel(x))):
+            with pytest.raises(ShardcError, match=f"is of type {np.dtype(wide).name}") as error:
+                call(given)
+            assert error.value.code == "SHC001"
+
+
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 def test_keys_are_resharded(mesh, impl):
     """By their numbers, which have a dim more."""

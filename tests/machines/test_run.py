@@ -244,6 +244,12 @@ def test_two_unreduced_arguments_are_multiplied_after_one_is_reduced():
     assert plan.cost.wire_bytes > 0
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_number_that_is_infinite_in_its_type_is_no_warning_of_numpy():
+    found = simulated(shardc.plan("C[I_X] = A[I_X] / 1e30", mesh="X=2", dtype="f16").schedule)
+    assert "NOT CHECKABLE" in str(found)
+
+
 def test_a_run_that_differs_ends_with_1(monkeypatch, capsys):
     from shardc import cli
     from shardc.machines import run

@@ -274,7 +274,7 @@ def test_limits_exit_6(text: str) -> None:
         ),
         (
             "A: int8[I, J] · B: int8[J, K] → C[I, K]",
-            "a sum of int8 products may overflow",
+            "products of int8, and sums of them, may overflow",
             "declare a wider result: `C: int32[…]`",
         ),
         ("A[I J] → C[I]", "no `,` before `J`", "separate dims by commas: `A[I, J]`"),

@@ -21,8 +21,10 @@ def as_array(given: Any, what: str) -> Any:
     if isinstance(given, jax.Array):
         return given
     array = as_numpy(given, what)
-    if array.dtype.kind in "SUMm":
-        raise ShardcError("SHC001", f"{what} is of type {array.dtype}", help="give an array of numbers")
+    if array.dtype.kind in "SUMm" or array.dtype.name in ("float128", "complex256"):
+        raise ShardcError(
+            "SHC001", f"{what} is of type {array.dtype}", help="give an array of numbers of a type that JAX has"
+        )
     return _of_python(array) if _is_of_python(given) else array
 
 
