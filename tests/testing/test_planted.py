@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import shardc
@@ -409,3 +410,24 @@ def test_devices_that_are_not_there_are_no_wrong_rewrite():
 
     with pytest.raises(ShardcError, match="SHC301"):
         assert_rewrite("B[I] = AllGather_X(A[I_X])", gathered, mesh={"X": 16})
+
+
+@pytest.mark.devices
+def test_a_function_is_traced_once_on_each_mesh_and_called_as_it_is_where_it_cannot_be():
+    traced, called = [], []
+
+    def counted(a):
+        (traced if isinstance(a, jax.core.Tracer) else called).append(a.shape)
+        return 2 * a
+
+    def by_numpy(a):
+        called.append(np.asarray(a).shape)
+        return a + a
+
+    text = "C[I_X] = 2 * A[I_X]"
+    assert_matches_reference(counted, text, mesh={"X": 2}, dims={"I": 4})
+    assert traced == [(4,)] and not called
+    assert_matches_reference(by_numpy, text, mesh={"X": 2}, dims={"I": 4})
+    assert set(called) == {(4,)}
+    said = failure(assert_matches_reference, lambda a: by_numpy(a) + 1, text, mesh={"X": 2}, dims={"I": 4})
+    assert "device (X=0)" in said
