@@ -14,8 +14,8 @@ from shardc.testing import matmuls, programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUICK = ("mlp", "layers", "zero_3")
-LONGEST = "llama_layer"
-LONG = [path.stem for path in sorted(EXAMPLES.glob("*.shard")) if path.stem not in (*QUICK, LONGEST)]
+LONGEST = ("llama_layer", "decode")
+LONG = [path.stem for path in sorted(EXAMPLES.glob("*.shard")) if path.stem not in (*QUICK, *LONGEST)]
 PLANNED = st.one_of(matmuls(max_axes=2), programs())
 
 
@@ -33,7 +33,7 @@ def refused(program, **options):
     [
         *QUICK,
         *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LONG),
-        pytest.param(LONGEST, marks=pytest.mark.long),
+        *(pytest.param(name, marks=pytest.mark.long) for name in LONGEST),
     ],
 )
 def test_what_a_refusal_advises_for_an_example_is_kept(name):
