@@ -110,9 +110,10 @@ class Buffers:
         """The buffers taken after this one."""
         return range(number + 1, len(self._sizes))
 
-    def becomes_output(self, number: int) -> None:
-        """The buffer is an output's own: it stays, and counts among the outputs."""
-        self._outputs[number] = self._orders.index((True, number))
+    def becomes_output(self, number: int, is_filled: bool = False) -> None:
+        """The buffer is an output's own: it stays, and counts among the outputs. One that `is_filled` from the start
+        holds nothing else before."""
+        self._outputs[number] = 0 if is_filled else self._orders.index((True, number))
 
     def is_empty(self, number: int | None) -> bool:
         """Whether it stands for an argument's buffer."""

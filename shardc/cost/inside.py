@@ -50,20 +50,25 @@ class Inside:
                 found[value] = None
         return found
 
-    def overwritten(self, step: Step) -> set[int]:
-        """The values in memory that a step reads element by element, so that its result may come to lie there."""
-        in_tiles, by_elements, waiting = set[int](), set[int](), list[int](step.operands)
+    def read_by(self, step: Step) -> tuple[set[int], list[int]]:
+        """The values in memory that a step reads element by element, and the products that it computes as it reads."""
+        by_elements, products, waiting = set[int](), list[int](), list[int](step.operands)
         while waiting:
             value = waiting.pop()
-            if value not in self.made_of:
-                by_elements.add(value)
-            elif value not in self.products:
+            if value in self.products:
+                products.append(value)
+            elif value in self.made_of:
                 waiting += self.made_of[value]
-            elif held.lies_in_place(self.products[value]):
-                in_tiles.update(self.lying(self.made_of[value]))
             else:
-                return set()
-        return by_elements - in_tiles
+                by_elements.add(value)
+        return by_elements, products
+
+    def overwritten(self, step: Step) -> set[int]:
+        """The values in memory in whose place the step's result may come to lie, as no product reads them in tiles."""
+        by_elements, products = self.read_by(step)
+        if not all(held.lies_in_place(self.products[value]) for value in products):
+            return set()
+        return by_elements.difference(*(self.lying(self.made_of[value]) for value in products))
 
 
 def _is_batched(step: Step, block: Block) -> bool:

@@ -73,26 +73,27 @@ def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
 
 def _least_first(block: Block, lies: Mapping[int, int]) -> tuple[Step, ...]:
     """Of the steps whose operands are there the one that gives back most, less what it makes; of equals the one that
-    became so last."""
-    readers = Counter(operand for step in block.steps for operand in set(step.operands))
-    ends = {*block.inputs, *block.outputs}
+    most steps read; of these the one that became so last."""
+    read = Counter(value for step in block.steps for value in set(step.operands)) + Counter(block.outputs)
+    waiting, ends = Counter(read), {*block.inputs, *block.outputs}
     left, there, found = list(block.steps), set[int](block.inputs), list[Step]()
-    gains = dict[tuple[int, ...], tuple[int, int]]()  # of each step that is ready, and since when
+    gains = dict[tuple[int, ...], tuple[int, int, int]]()  # of each step that is ready, its readers, and since when
 
     def gained(step: Step) -> int:
-        freed = sum(lies[value] for value in set(step.operands) - ends if readers[value] == 1)
-        return freed - sum(lies[value] for value in set(step.results) - ends)
+        freed = sum(lies[value] for value in set(step.operands) - ends if waiting[value] == 1)
+        return freed - sum(lies[value] for value in step.results)
 
     while left:
         ready = [step for step in left if there.issuperset(step.operands)]
         for step in ready:
             known, gain = gains.get(step.results), gained(step)
-            gains[step.results] = known if known is not None and known[0] == gain else (gain, len(found))
+            if known is None or known[0] != gain:
+                gains[step.results] = gain, sum(read[value] for value in step.results), len(found)
         step = max(reversed(ready), key=lambda step: gains[step.results])
         left.remove(step)
         found.append(step)
         there.update(step.results)
-        readers.subtract(set(step.operands))
+        waiting.subtract(set(step.operands))
     return tuple(found)
 
 

@@ -195,7 +195,7 @@ class Walk:
 
     def _output(self, step: Step) -> int:
         number = self.heap.take(self.sizes[step.result])
-        self.heap.becomes_output(number)
+        self.heap.becomes_output(number, self._is_added_to(step))
         return number
 
     def _addup(self, step: Step, size: int) -> None:
@@ -210,6 +210,14 @@ class Walk:
         if is_own:
             self.heap.becomes_output(held)
         self._leave(step, held)
+
+    def _is_added_to(self, step: Step) -> bool:
+        """Whether a trip leaves it in the place of what came from the trip before, of which it is made."""
+        if self.loop is None:
+            return False
+        carried = slice(self.loop.fixed, self.loop.fixed + self.loop.carried)
+        pairs = zip(self.loop.body.inputs[carried], self.loop.body.outputs, strict=False)
+        return any(after == step.result and self.last.get(before) is step for before, after in pairs)
 
     def _is_stacked(self, step: Step) -> bool:
         """Whether a trip leaves it as a row of an output: only what fusions compute is written there at once."""
@@ -262,9 +270,9 @@ class Walk:
         return self.heap.is_apart(buffer) or buffer in self.by_products
 
     def _is_turned(self, step: Step) -> bool:
-        read = self._read(step)
         if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):
-            return any(self._is_gathered_turned(each) for each in read)
+            return any(self._is_gathered_turned(each) for each in self._read(step))
+        read, _ = self.inside.read_by(step)
         others = any(each not in self.inside.loops and each not in self.schedule.inputs for each in read)
         is_output = self._becomes_output(step) and reads(step, self.schedule.block) is Reads.ELEMENTS
         return tpu.copies_beside_product(is_output, not self.inside.loops.isdisjoint(read), others)

@@ -71,9 +71,7 @@ def assert_matches_reference(
     count_of("the seed", seed, 0, _SEEDS)
     if isinstance(program, Program) and any(given is not None for given in (mesh, dims, dtype)):
         raise ShardcError("SHC001", "a program has its mesh, its sizes and its type", help="give text, or the program")
-    from shardc.testing.on_devices import traced_once
-
-    once = traced_once(function)
+    once = _traced_once(function)
     for schedule, draws in _schedules(program, mesh, dims, dtype, _devices()):
         found = (_mismatch(once, schedule, (seed + more) % _SEEDS) for more in range(draws))
         wrong = next((each for each in found if each is not None), None)
@@ -107,6 +105,12 @@ def assert_equivalent(one: str | Program | Plan, other: str | Program | Plan, *,
     if wrong is not None:
         texts = [given.program if isinstance(given, Plan) else given for given in (one, other)]
         raise AssertionError(f"{wrong}{lines(one=texts[0], other=texts[1])}")
+
+
+def _traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    from shardc.testing.on_devices import traced_once
+
+    return traced_once(function)
 
 
 def _mismatch(function: Callable[..., Any], schedule: Schedule, seed: int) -> str | None:

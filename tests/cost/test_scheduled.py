@@ -52,6 +52,16 @@ def test_what_leaves_least_in_memory_comes_first():
     assert not names.index("b") < names.index("a") < max(names.index("d"), names.index("g"))
 
 
+def test_of_equals_what_most_steps_read_comes_first():
+    """Beside a both e and g take as much: g is read twice, e by the caller alone."""
+    text = "a[B, F] = x[B, D] · W[D, F]; e[B, F] = a ⊙ a; g[B, F] = exp(a); c[B, F] = g ⊙ a; d[B, F] = g - c"
+    program = shardc.parse(text + "; return e, d", mesh={"X": 8}, dims={"B": 64, "D": 4, "F": 64}, dtype="bf16")
+    block = shardc.plan(program, idle="keep").schedule.block
+    steps, *_ = orders_of_least(block, sizes_of(block))
+    names = [block.values[step.result].name for step in steps]
+    assert names.index("a") < names.index("g") < names.index("e")
+
+
 def test_what_waits_for_a_value_comes_after_it(block):
     """Without, the second gather is taken first; so it is where it reads through a barrier."""
     gathers = [step for step in block.steps if step.name == "AllGather"]
