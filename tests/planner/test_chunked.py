@@ -169,7 +169,7 @@ def test_a_limit_is_kept_by_what_is_compiled(topology, limit):
 
 
 @pytest.mark.tpu
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
 @pytest.mark.parametrize(("topology", "limit"), [("v5e:2x4", 560e6), ("v5p:2x2x2", 605e6)])
 def test_sums_over_chunks_are_promised_as_compiled(topology, limit):
