@@ -60,13 +60,13 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
     lowering = lower(schedule) if lowering is None else lowering
     sizes = [size_of(value, schedule.mesh) for value in schedule.values]
     given, left = (sum(sizes[number] for number in ends) for ends in (schedule.inputs, schedule.outputs))
-    taken = _temporary(schedule, lowering, tpu.on_chip(lowering.target))
+    taken = sum(_temporaries(schedule, lowering, tpu.on_chip(lowering.target)))
     found = tpu.in_memory(taken, _beside(schedule, lowering), lowering.target)
     return Allocation(given, left, found)
 
 
-def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | None = None) -> int:
-    """Bytes of temporary buffers in memory, on a chip that has so much room for them; of a trip of this loop."""
+def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | None = None) -> tuple[int, ...]:
+    """Bytes of each temporary buffer in memory, on a chip that has so much room for them; of a trip of this loop."""
     schedule = replace(schedule, block=as_kept(schedule.block))
     sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
     forms: dict[tuple[int, ...], Form] = {
@@ -83,22 +83,22 @@ def _temporary(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | N
 
     if tpu.moves_early(lowering.target) and any(map(may_be_hidden, steps)):
         orders = orders_early(schedule.block, waits, Rings.of(schedule))
-        return max(walk(order, most).temporary_bytes() for order, most in product(orders, again))
+        return max((walk(order, most).temporaries() for order, most in product(orders, again)), key=sum)
     inside = fused(schedule.block, steps, max(again)).inside
     lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
     tried = list(product(orders_of_least(schedule.block, lies), again))  # the compiler chooses, then finds places
     apart = [walk(order, most, in_place=False) for order, most in tried]
-    least, place = min((each.temporary_bytes(), place) for place, each in enumerate(apart))
-    return walk(*tried[place]).temporary_bytes() if apart[place].might_lie_in_place else least
+    least, place = min(((each.temporaries(), place) for place, each in enumerate(apart)), key=lambda each: sum(each[0]))
+    return walk(*tried[place]).temporaries() if apart[place].might_lie_in_place else least
 
 
-def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], int]:
+def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], tuple[int, ...]]:
     """Of a trip of each loop, which is the same in whichever order the steps around it are done: worked out once."""
-    known: dict[int, int] = {}
+    known: dict[int, tuple[int, ...]] = {}
 
-    def of_trip(loop: Loop, lowering: Lowering) -> int:
+    def of_trip(loop: Loop, lowering: Lowering) -> tuple[int, ...]:
         if id(loop) not in known:
-            known[id(loop)] = _temporary(schedule.inside(loop), lowering, room, loop)
+            known[id(loop)] = _temporaries(schedule.inside(loop), lowering, room, loop)
         return known[id(loop)]
 
     return of_trip

@@ -128,16 +128,23 @@ class Buffers:
     @property
     def temporary_bytes(self) -> int:
         """How far the heap reaches of those that lie in no output."""
-        elsewhere = self._elsewhere()
-        heap, found = Heap(), dict[int, int]()
+        return sum(self.temporaries)
+
+    @property
+    def temporaries(self) -> tuple[int, ...]:
+        """The bytes of each buffer that is there when the heap reaches farthest; the last is what lies between them."""
+        elsewhere, heap, found, there = self._elsewhere(), Heap(), dict[int, int](), list[int]()
         for takes, number in self._orders:
             if number in elsewhere:
                 continue
             if takes:
+                reached = heap.size
                 found[number] = heap.take(self._sizes[number])
+                there = list(found) if heap.size > reached else there
             else:
                 heap.give_back(found.pop(number))
-        return heap.size
+        sizes = [self._sizes[number] for number in there]
+        return (*sizes, heap.size - sum(sizes))
 
     def _elsewhere(self) -> set[int]:
         """What lies on the chip, and in outputs."""

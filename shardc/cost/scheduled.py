@@ -73,11 +73,12 @@ def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
 
 def _least_first(block: Block, lies: Mapping[int, int]) -> tuple[Step, ...]:
     """Of the steps whose operands are there the one that gives back most, less what it makes; of equals the one that
-    most steps read; of these the one that became so last."""
+    most steps read; of these the one that became so last, where inputs are there one by one, the last of them first."""
     read = Counter(value for step in block.steps for value in set(step.operands)) + Counter(block.outputs)
     waiting, ends = Counter(read), {*block.inputs, *block.outputs}
     left, there, found = list(block.steps), set[int](block.inputs), list[Step]()
     gains = dict[tuple[int, ...], tuple[int, int, int]]()  # of each step that is ready, its readers, and since when
+    places = {value: -place for place, value in enumerate(block.inputs)}
 
     def gained(step: Step) -> int:
         freed = sum(lies[value] for value in set(step.operands) - ends if waiting[value] == 1)
@@ -88,7 +89,8 @@ def _least_first(block: Block, lies: Mapping[int, int]) -> tuple[Step, ...]:
         for step in ready:
             known, gain = gains.get(step.results), gained(step)
             if known is None or known[0] != gain:
-                gains[step.results] = gain, sum(read[value] for value in step.results), len(found)
+                since = len(found) or max((places[value] for value in step.operands), default=-len(places))
+                gains[step.results] = gain, sum(read[value] for value in step.results), since
         step = max(reversed(ready), key=lambda step: gains[step.results])
         left.remove(step)
         found.append(step)

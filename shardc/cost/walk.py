@@ -30,7 +30,7 @@ class Walk:
     sizes: tuple[int, ...]
     steps: tuple[Step, ...]
     groups: Groups
-    of_trip: Callable[[Loop, Lowering], int]  # the temporary bytes of a trip of a loop
+    of_trip: Callable[[Loop, Lowering], tuple[int, ...]]  # the temporary buffers of a trip of a loop
     again: int  # how much work products do of what they read, each for itself
     loop: Loop | None = None  # of which these are the steps of a trip
     heap: Buffers = field(default_factory=Buffers)
@@ -46,7 +46,8 @@ class Walk:
     in_place: bool = True  # whether what is computed with a product may lie in the place of what it reads by elements
     might_lie_in_place: bool = False  # whether something would have
 
-    def temporary_bytes(self) -> int:
+    def temporaries(self) -> tuple[int, ...]:
+        """The bytes of each temporary buffer, when all take most."""
         for step in self.steps:
             for operand in step.operands:
                 self.users.setdefault(operand, []).append(step)
@@ -68,7 +69,7 @@ class Walk:
         for value in self.schedule.outputs:  # what is passed on is copied at the end
             if value in self.schedule.inputs:
                 self.heap.becomes_output(self.heap.take(self.sizes[value]))
-        return self.heap.temporary_bytes
+        return self.heap.temporaries
 
     def _brought_early(self) -> Sequence[int]:
         """The argument that is brought to the chip before the program starts, if one is."""
@@ -139,16 +140,17 @@ class Walk:
         has_products = any(isinstance(each.op, Einsum) for each in self.steps)
         return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, has_products)
 
-    def _trips(self, step: Step, loop: Loop, size: int) -> None:
-        """What a trip takes of memory is gone after it. What is carried lies where it lay, unless something else reads
-        that, or it is an argument; what is stacked has a buffer from the first trip on."""
+    def _trips(self, step: Step, loop: Loop, sizes: tuple[int, ...]) -> None:
+        """What a trip takes of memory is gone after it; each buffer lies where it has room. What is carried lies where
+        it lay, unless something else reads that, or it is an argument; what is stacked has a buffer from the first trip
+        on."""
         renamed = {value for value in step.operands if self.heap.is_empty(self.held.get(value))}
         laid = trips.laid_anew(step, loop, renamed, self.sizes, self.schedule.mesh)
         rows = [self.heap.take(each, apart=True) for each in laid]
-        trip = self.heap.take(size)
+        trip = [self.heap.take(each) for each in sizes]
         fixed = (self.held[operand] for operand in step.operands[: loop.fixed] if operand in self.held)
         self.heap.stays_in_memory(
-            *fixed, *([] if trips.lie_on_chip(step, loop, size, self.sizes, self.heap.room) else [trip])
+            *fixed, *([] if trips.lie_on_chip(step, loop, sum(sizes), self.sizes, self.heap.room) else trip)
         )
         for place, value in enumerate(step.results):
             operand = step.operands[loop.fixed + place] if place < loop.carried else None
@@ -158,7 +160,7 @@ class Walk:
             if self._is_at_last(value):
                 self.heap.becomes_output(held)
             self.held[value] = held
-        for number in (trip, *rows):
+        for number in (*trip, *rows):
             self.heap.give_back(number)
         self._end(step)
 

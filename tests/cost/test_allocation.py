@@ -135,8 +135,8 @@ def test_no_output_has_room_for_what_is_held_as_one(text, forms):
         ("F = T ⊙ C[I, K]; G[I, L] = T · W[K, L]\nreturn F, G", 2),  # of an argument as well
         (
             "R = softmax_K(C[I, K]); F = T ⊙ R; G[I, L] = T · W[K, L]; H[I, L] = R · W\nreturn F, G, H",
-            1,
-        ),  # T; R is none
+            2,
+        ),  # T and R
         ("F = relu(T); G[I, L] = T · W[K, L]; H[I, L] = F · W\nreturn G, H", 1),  # F is none
         ("F = softmax_K(T); G[I, L] = T · W[K, L]\nreturn F, G", 1),  # which is no loop over elements
     ],
@@ -329,12 +329,12 @@ def test_a_trip_is_walked_through_once_whatever_the_order_of_the_steps_around_it
     """Of a loop in a loop too: else as often as there are orders, times those of each loop within."""
     text = "dims L=4, M=2; for L { for M { x[B_X, D] = relu(x[B_X, D]) ⊙ V[L, M, D] } }; y[B_X, E] = x · W[D_X, E]"
     schedule = shardc.plan(text, mesh={"X": 4}, dims="B=64,D=64,E=64").schedule
-    walked, temporary, found = [], allocating._temporary, allocation(schedule)
+    walked, temporary, found = [], allocating._temporaries, allocation(schedule)
 
     def noted(schedule, lowering, room, loop=None):
         walked.append(loop)
         return temporary(schedule, lowering, room, loop)
 
-    monkeypatch.setattr(allocating, "_temporary", noted)
+    monkeypatch.setattr(allocating, "_temporaries", noted)
     assert allocation(schedule) == found
     assert len(walked) == 3

@@ -173,15 +173,15 @@ def test_a_limit_is_kept_by_what_is_compiled(topology, limit):
 @pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
 @pytest.mark.parametrize(("topology", "limit"), [("v5e:2x4", 560e6), ("v5p:2x2x2", 605e6)])
 def test_sums_over_chunks_are_promised_as_compiled(topology, limit):
-    """Each is added up in its place, in which no trip has room for anything else: a plan of four chunks was promised
-    604 MB then, and takes 671. What a trip makes is taken to lie together, and may lie in gaps: 1.14 of what is."""
+    """Each is added up in its place, in which no trip has room for anything else (a plan of four chunks was promised
+    604 MB then, and takes 671); what a trip makes lies in outputs that are not written yet (1.14 was promised)."""
     text = "h[B_X, F] = x[B_X, D] · W[D, F]; y[B_X, D] = gelu(h) · V[F, D]"
     dims = {"B": 131072, "D": 2048, "F": 8192}
     program = shardc.parse(text, mesh={"X": 8}, dims=dims, dtype="bf16", topology=topology)
     plan = shardc.plan(shardc.grad(program, whole=True), memory=limit)
     found = plan.verify()
     assert loops(plan.schedule) and found.agrees
-    assert 0.99 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.15
+    assert 0.99 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.01
 
 
 @pytest.mark.devices
