@@ -73,7 +73,7 @@ class Inside:
 
 def _is_batched(step: Step, block: Block) -> bool:
     """Whether a product's operands and its result have a dim in common."""
-    one, other = (set(array.dims) for array in operands_of(step, block.values))
+    one, other, *_ = (set(array.dims) for array in operands_of(step, block.values))
     return not (one & other).isdisjoint(block.values[step.result].dims)
 
 
