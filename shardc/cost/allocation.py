@@ -88,8 +88,9 @@ def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop |
     lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
     tried = list(product(orders_of_least(schedule.block, lies), again))  # the compiler chooses, then finds places
     apart = [walk(order, most, in_place=False) for order, most in tried]
-    least, place = min(((each.temporaries(), place) for place, each in enumerate(apart)), key=lambda each: sum(each[0]))
-    return walk(*tried[place]).temporaries() if apart[place].might_lie_in_place else least
+    taken = [each.temporaries() for each in apart]
+    least = min(range(len(taken)), key=lambda place: sum(taken[place]))
+    return walk(*tried[least]).temporaries() if apart[least].might_lie_in_place else taken[least]
 
 
 def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], tuple[int, ...]]:

@@ -37,6 +37,7 @@ class Inside:
         return cls(sliced | computed, products, found.products)
 
     def has(self, step: Step) -> bool:
+        """Whether what a step leaves has no buffer."""
         return not self.made_of.keys().isdisjoint(step.results)
 
     def lying(self, values: Iterable[int]) -> dict[int, None]:

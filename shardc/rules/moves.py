@@ -169,7 +169,7 @@ def named_scatters(before: Sharding, mesh: Mesh, axes: Axes | None) -> Iterator[
 
 def _scattered(before: Sharding, mesh: Mesh) -> Iterator[Axes]:
     """Over which axes scatters are listed: of one axis, then of two, as far as they are few enough together."""
-    axes, count = mesh.ordered(before.unreduced), 0
+    axes, count = mesh.ordered(before.unreduced), 1  # what `count_placements` counts: over none as well
     for length in range(1, len(axes) + 1):
         count += comb(len(axes), length) * count_arrangements(length, before.rank)
         if length > 1 and count > MAX_SCATTERS:

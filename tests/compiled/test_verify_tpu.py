@@ -122,12 +122,12 @@ def test_a_gather_along_the_last_digit_has_whole_tiles(text, dims, most):
         ("A[I, J, K_YX] → A[I, J_X, K]", "I=16,J=1024,K=4096", "v5p:4x4x4", "bytes"),  # joined in memory, then gathered
         ("A[I_X, J] → B[I, J]; C[I_X, J] → D[I, J]", "I=4096,J=4096", "v5p:2x2x2", "bytes"),  # each copied at the end
         ("A[I_X, J] → B[I, J_X]; C[I_X, J] → D[I, J_X]", "I=4096,J=4096", "v5p:2x2x2", "bytes"),  # and so exchanged
-        (
+        (  # but not of three dims, which are turned
             "A[I_X, J, K] → B[I, J, K_X]; C[I_X, J, K] → D[I, J, K_X]",
             "I=256,J=256,K=256",
             "v5p:2x2x2",
             "bytes",
-        ),  # not so
+        ),
     ],
 )
 def test_no_less_memory_is_promised_than_is_taken(text, dims, topology, objective):
@@ -167,9 +167,7 @@ MLP = "h[B_X, F] = x[B_X, D] · W[D, F]; y[B_X, D] = relu(h) · V[F, D]"
         ),
     ],
 )
-def test_what_is_computed_with_a_product_lies_where_an_operand_of_its_elements_did(
-    text, backward, dims, mesh, topology
-):
+def test_what_is_computed_with_a_product_lies_where_it_was_seen_to(text, backward, dims, mesh, topology):
     program = shardc.parse(text, dims=dims, mesh=mesh, topology=topology, dtype="bf16")
     found = shardc.plan(shardc.grad(program, whole=True) if backward else program).verify()
     assert 0.99 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.01

@@ -172,6 +172,7 @@ class Search:
         return [] if found is None else [(goal, *found)]
 
     def _scattered(self, number: ShardingNumber, goal: ShardingNumber | None) -> list[Successor]:
+        """Of partial sums over many axes the scatter onto the goal, which is no step for itself."""
         edge = None if goal is None else self.graph.scatter_onto(number, goal)
         if edge is None or not self.divides(edge.target) or not self._fits(number, edge.target):
             return []
