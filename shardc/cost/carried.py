@@ -42,7 +42,7 @@ class Carried:
 
     @property
     def links(self) -> int:
-        return self.line.size - 1 if self.line.shape is LINE else self.line.size
+        return self.line.size - 1 if self.line.shape == LINE else self.line.size
 
     @property
     def is_bound(self) -> bool:
@@ -61,24 +61,24 @@ class Carried:
 
     def backward(self, link: int) -> float:
         """Bytes from the next device to device `link`."""
-        return 0.0 if self.line.shape is ONE_WAY else self._over(self.line.size - 1 - link, link + 1)
+        return 0.0 if self.line.shape == ONE_WAY else self._over(self.line.size - 1 - link, link + 1)
 
     def _over(self, behind: int, ahead: int) -> float:
         """`behind` and `ahead` count the devices before and after a link, in the direction that is meant."""
         n, shape = self.line.size, self.line.shape
         match self.profile:
             case "exchange":
-                if shape is LINE:
+                if shape == LINE:
                     return self.share * behind * ahead / n
-                return self.share * ((n - 1) / 2 if shape is ONE_WAY else (n * n // 4) / (2 * n))
+                return self.share * ((n - 1) / 2 if shape == ONE_WAY else (n * n // 4) / (2 * n))
             case "route":
-                return self.share * self.line.turns.value / (2 if shape is RING else 1)
+                return self.share * self.line.turns.value / (2 if shape == RING else 1)
             case "gather" | "scatter" | "both":
                 each = {"gather": behind, "scatter": ahead, "both": n}[self.profile]
-                if shape is LINE:
+                if shape == LINE:
                     return self.share * each / (n - 1)
                 whole = 2 * self.share if self.profile == "both" else self.share
-                return whole if shape is ONE_WAY else whole / 2
+                return whole if shape == ONE_WAY else whole / 2
             case _:
                 assert_never(self.profile)
 

@@ -37,6 +37,10 @@ class Mesh:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Made anew where it is read: another process has other hashes of names."""
+        return type(self), (self.axes,)
+
     @classmethod
     def of(cls, axes: Mapping[str, int] | Iterable[tuple[str, int]]) -> Mesh:
         pairs = axes.items() if isinstance(axes, Mapping) else axes

@@ -39,6 +39,10 @@ class Sharding:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Made anew where it is read: another process has other hashes of names."""
+        return type(self), (self.dims, self.unreduced, self.reduction)
+
     @classmethod
     def of(cls, dims: Iterable[Iterable[str]], unreduced: Iterable[str] = ()) -> Sharding:
         return cls(tuple(tuple(axes) for axes in dims), frozenset(unreduced))

@@ -1,11 +1,15 @@
 """What is given from Python: handed to another process, of NumPy's types, or of no type that is taken."""
 
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import shardc
+from shardc.ir.sharding import Sharding
 
 TEXT = "A[I_X, J] · B[J, K_X] → C[I, K]; D = relu(C)"
 IN_A_LOOP = "dims L=4; for L { x[B_X, D] = relu(x[B_X, D]) ⊙ W[L, D] }"
@@ -17,6 +21,8 @@ def test_plans_and_their_fronts_go_to_another_process(text):
     for given in (plan, plan.pareto()):
         found = pickle.loads(pickle.dumps(given))
         assert str(found) == str(given)
+    found = pickle.loads(pickle.dumps(shardc.plan(text, mesh={"X": 4})))  # before its steps are worded
+    assert found.to_json() == plan.to_json()
     assert pickle.loads(pickle.dumps(plan)).cost == plan.cost
 
 
@@ -28,6 +34,25 @@ def test_a_program_goes_to_another_process_without_the_hash_that_names_have_in_t
     assert "_hash" not in vars(found)
     assert found == program
     assert hash(found) == known == hash(shardc.parse(TEXT, mesh={"X": 4}))
+
+
+ELSEWHERE = f"""
+import pickle, sys, shardc
+from shardc.ir.sharding import Sharding
+plan = shardc.plan({TEXT!r}, mesh="X=4")
+pickle.dump((plan, shardc.parse({TEXT!r}, mesh="X=4"), Sharding.of(["X", ""], "Y")), sys.stdout.buffer)
+"""
+
+
+def test_what_another_process_made_is_found_among_what_is_made_here():
+    """There names have other hashes."""
+    seeded = {**os.environ, "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"}
+    left = subprocess.run([sys.executable, "-c", ELSEWHERE], env=seeded, capture_output=True, check=True).stdout
+    plan, program, sharding = pickle.loads(left)
+    here = shardc.parse(TEXT, mesh="X=4")
+    assert {program.mesh: 1, sharding: 2, program: 3} == {here.mesh: 1, Sharding.of(["X", ""], "Y"): 2, here: 3}
+    assert plan.source() == shardc.plan(TEXT, mesh="X=4").source()
+    assert plan.to_json() == shardc.plan(TEXT, mesh="X=4").to_json()
 
 
 def test_an_error_comes_back_from_another_process():

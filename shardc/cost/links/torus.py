@@ -31,14 +31,14 @@ class Line:
 
     @property
     def width(self) -> Factor:
-        both = 2 if self.shape is RING else 1
+        both = 2 if self.shape == RING else 1
         return Factor(self.width_name, both * self.link / self.stride)
 
     @property
     def turns(self) -> Factor:
         """From device to device of this line, on the longest way."""
         n = self.axis.text
-        return Factor(f"⌈{n}/2⌉", -(-self.size // 2)) if self.shape is RING else Factor(f"({n}-1)", self.size - 1)
+        return Factor(f"⌈{n}/2⌉", -(-self.size // 2)) if self.shape == RING else Factor(f"({n}-1)", self.size - 1)
 
     @property
     def hops(self) -> Factor:
@@ -50,7 +50,7 @@ class Line:
         """The neighbours among which an axis' minor part runs: a ring is cut open."""
         kept = self.size == size
         return replace(
-            self, axis=Factor(str(size), size), shape=LINE if self.shape is RING and not kept else self.shape
+            self, axis=Factor(str(size), size), shape=LINE if self.shape == RING and not kept else self.shape
         )
 
     def outer(self, size: int) -> Line:
@@ -59,14 +59,14 @@ class Line:
 
     def joined(self, inner: Line) -> Line:
         """This line and the one inside it, which fills the gaps between its devices."""
-        closes = self.shape is RING and inner.shape is not RING
+        closes = self.shape == RING and inner.shape != RING
         size, width = self.size * inner.size, f"(2·{inner.width_name})" if closes else inner.width_name
         return replace(inner, axis=Factor(str(size), size), shape=self.shape, width_name=width)
 
     def share(self, book: bool) -> Factor:
         """Of an AllToAll, n times the part of the array that crosses the axis' middle: n/4, (n²−1)/(4n)."""
         n = self.axis
-        if self.shape is ONE_WAY:
+        if self.shape == ONE_WAY:
             return Factor(f"{n.text}/2", n.value / 2) if book else Factor(f"({n.text}-1)/2", (n.value - 1) / 2)
         if self.size % 2 and not book:
             return Factor(f"({n.text}²-1)/(4·{n.text})", (n.value**2 - 1) / (4 * n.value))

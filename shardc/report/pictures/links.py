@@ -114,7 +114,7 @@ def _line(each: Carried, call: Call, over: str) -> Picture:
     where = over if axis.name == over or call.over.split is not None else f"{over} on the links of {axis.name}"
     head = f"{where}: {said_of(axis)}"
     head += "; bytes at most" if each.is_bound else ""
-    top = 34.0 if shape is LINE else 70.0
+    top = 34.0 if shape == LINE else 70.0
     most = each.busiest or 1.0
     marks: list[Mark] = [Text(0, 12, head, "s")]
     for place, (device, following) in enumerate(zip(drawn, [*drawn[1:], -1], strict=True)):
@@ -125,7 +125,7 @@ def _line(each: Carried, call: Call, over: str) -> Picture:
             marks.append(Text(at[0] + _PITCH / 2, at[1] + 4, "…", "t", "middle"))
         marks += [Dot(*at, _RADIUS, "hollow edge"), Text(at[0], at[1] + 4, str(device), "s", "middle")]
     wide = (len(drawn) - 1) * _PITCH + 2 * _RADIUS + 4
-    if shape is not LINE:
+    if shape != LINE:
         marks.append(_closing(each, wide, top + 12, most))
     return Picture(head, max(wide, width_of(head, "s")), top + 34, tuple(marks))
 
@@ -151,7 +151,7 @@ def _link(each: Carried, link: int, x: float, y: float, most: float) -> Group:
         *_head(right, y - 4, 1),
         Text(middle, y - 11, _bytes(ahead), "s", "middle"),
     ]
-    if each.line.shape is not ONE_WAY:
+    if each.line.shape != ONE_WAY:
         marks += [
             Line(((left + 5, y + 4), (right, y + 4)), "line", thick=thick(back, most)),
             *_head(left, y + 4, -1),
@@ -169,7 +169,7 @@ def _closing(each: Carried, wide: float, y: float, most: float) -> Group:
     """From the last device of a ring back to the first."""
     link = each.line.size - 1
     ahead, back = each.forward(link), each.backward(link)
-    said = f"{link} → 0: {_bytes(ahead)}" + ("" if each.line.shape is ONE_WAY else f"; 0 → {link}: {_bytes(back)}")
+    said = f"{link} → 0: {_bytes(ahead)}" + ("" if each.line.shape == ONE_WAY else f"; 0 → {link}: {_bytes(back)}")
     left, right, top = _RADIUS + 2, wide - _RADIUS - 2, y - 30
     way = ((right, y - _RADIUS), (right, top), (left, top), (left, y - _RADIUS - 6))
     marks: list[Mark] = [Line(way, "line", thick=thick(ahead, most)), *_arrived(left, y - _RADIUS)]

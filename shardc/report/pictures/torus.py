@@ -58,7 +58,7 @@ def thick(count: float, most: float) -> float:
 def said_of(axis: Along) -> str:
     """`a ring of 4, 45.0 GB/s each way`."""
     skipped = f", past {axis.stride - 1} others" if axis.stride > 1 else ""
-    shape = "a ring one way" if axis.shape is ONE_WAY else f"a {axis.shape}"
+    shape = "a ring one way" if axis.shape == ONE_WAY else f"a {axis.shape}"
     return f"{shape} of {axis.size}{skipped}, {in_bytes(int(axis.link))}/s each way"
 
 
