@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from shardc.emit.call.around import around
 from shardc.emit.call.placing import spec_of
 from shardc.emit.call.program import CompiledProgram
 from shardc.ir.plan import Schedule
@@ -28,8 +29,13 @@ def called_otherwise(schedule: Schedule, text: str, mesh: jax.sharding.Mesh | No
         return []
     names: dict[str, Any] = {}
     exec(compile(text, "emitted", "exec"), names)
+    program = CompiledProgram(schedule)
+
+    def as_called(*arrays: Any) -> Any:
+        return names["program"](*program.arguments(arrays, around(arrays) if schedule.mesh.axes else None))
+
     with jax.enable_x64(any(array.dtype.is_wide for array in schedule.values)):
-        written, called = (traced(each, schedule, mesh) for each in (names["program"], CompiledProgram(schedule)))
+        written, called = (traced(each, schedule, mesh) for each in (as_called, program))
     return [*unified_diff(written.splitlines(), called.splitlines(), "written", "called", lineterm="", n=0)][:SHOWN]
 
 

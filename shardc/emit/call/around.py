@@ -37,6 +37,12 @@ class Around:
     is_mapped: bool = False  # inside a shard_map
 
     @property
+    def is_joining(self) -> bool:
+        """Whether XLA:CPU compiles what is called, which joins moves of its own along Auto axes with a program's."""
+        device = jax.sharding.get_abstract_mesh().abstract_device
+        return self.has_auto and device is not None and device.platform == "cpu"
+
+    @property
     def has_auto(self) -> bool:
         return not self.explicit.issuperset(self.free.names)
 

@@ -268,3 +268,12 @@ def from_blocks(blocks: list[Any], wanted: Array, mesh: jax.sharding.Mesh, shard
     """A global array from each device's block, in order of the mesh."""
     placed = [jax.device_put(block, device) for block, device in zip(blocks, mesh.devices.flat, strict=True)]
     return jax.make_array_from_single_device_arrays(wanted.shape, sharding, placed)
+
+
+def laid_first(given: Any, sharding: Sharding, here: Around) -> Any:
+    """A traced array, brought along Auto axes to where it is to lie before anything is made of it.
+
+    Else XLA:CPU joins the AllToAll that brings it there with the one that follows, and refuses the program that it has
+    made: "all-to-all has operands with different shapes".
+    """
+    return jax.lax.optimization_barrier(jax.lax.with_sharding_constraint(given, spec_of(here.untyped(sharding))))

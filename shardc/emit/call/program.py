@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -16,8 +17,8 @@ from shardc.emit.call.given import as_array
 from shardc.emit.call.gradient import Halves, with_gradient
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Schedule
-from shardc.ir.sharding import Array
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Schedule, ValueNumber
 from shardc.lowering.flow import untyped_along
 
 
@@ -53,7 +54,7 @@ class CompiledProgram:
 
     def called(self, arrays: Sequence[Any], here: Around | None) -> Any:
         """The same, where it is known what is around."""
-        given = self._arguments(arrays, here)  # refused before anything is made of them
+        given = self.arguments(arrays, here)  # refused before anything is made of them
         found = self._function()(*given)
         outputs = [self._schedule.given(number) for number in self._schedule.outputs]
         if len(outputs) == 1:
@@ -63,7 +64,7 @@ class CompiledProgram:
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
         with self._in_mesh(arrays):
-            given = self._arguments(arrays, self._around(arrays), or_shapes=True)
+            given = self.arguments(arrays, self._around(arrays), or_shapes=True)
             return self._function().lower(*given)
 
     def _function(self) -> Any:
@@ -88,7 +89,8 @@ class CompiledProgram:
         text = "; ".join(each.text for each in self._schedule.program.statements)
         return Equation(text, program, self._halves, tuple(placing.type_of(array, mesh) for array in outputs))
 
-    def _arguments(self, arrays: Sequence[Any], here: Around | None, or_shapes: bool = False) -> list[Any]:
+    def arguments(self, arrays: Sequence[Any], here: Around | None, or_shapes: bool = False) -> list[Any]:
+        """The arrays as the program takes them: refused if they lie elsewhere, placed if they lie nowhere."""
         wanted = [self._schedule.given(number) for number in self._schedule.inputs]
         if len(arrays) != len(wanted):
             names = ", ".join(array.name for array in wanted)
@@ -98,11 +100,12 @@ class CompiledProgram:
         if here is not None:
             self._check(arrays, here)
         return [
-            given if or_shapes and isinstance(given, jax.ShapeDtypeStruct) else self._argument(given, array, here)
-            for given, array in zip(arrays, wanted, strict=True)
+            given if or_shapes and isinstance(given, jax.ShapeDtypeStruct) else self._argument(number, given, here)
+            for number, given in zip(self._schedule.inputs, arrays, strict=True)
         ]
 
-    def _argument(self, given: Any, wanted: Array, here: Around | None) -> Any:
+    def _argument(self, number: ValueNumber, given: Any, here: Around | None) -> Any:
+        wanted = self._schedule.given(number)
         given = as_array(given, f"`{wanted.name}`")
         placing.check_argument(given, wanted)
         if here is None:
@@ -115,7 +118,22 @@ class CompiledProgram:
                 else placing.place(given, wanted, placing.mesh_in_force())
             )
         placing.check_sharding(given, wanted, here)
+        if here.is_joining and number in self._exchanged and placing.is_tracing(given):
+            return placing.laid_first(given, wanted.sharding, here)
         return given
+
+    @cached_property
+    def _exchanged(self) -> frozenset[int]:
+        """The inputs that an AllToAll reads, or of which each device first makes something by itself for it."""
+        made_of: dict[int, int] = {number: number for number in self._schedule.inputs}
+        found = set()
+        for step in self._schedule.steps:
+            number, facts = made_of.get(step.operands[0]) if step.operands else None, step.op.facts
+            if number is not None and facts.kind is Kind.EXCHANGE:
+                found.add(number)
+            elif number is not None and len(step.operands) == 1 and not facts.communicates:
+                made_of[step.result] = number
+        return frozenset(found)
 
     def _around(self, arrays: Sequence[Any]) -> Around | None:
         return around(arrays) if self._schedule.mesh.axes else None
