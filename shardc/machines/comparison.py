@@ -210,6 +210,8 @@ def _judged(array: Array, mesh: Mesh, errors: Sequence[_Error], limit: Allowed) 
     over = np.maximum(_ratio(largest, limit.largest), _ratio(rms, limit.rms))
     worst = int(np.argmax(over))
     verdict, reason = _verdict(errors, float(over[worst]), limit, array)
+    if not all(error.finite for error in errors):  # what is left of a shard where it is finite says nothing of it
+        return OutputReport(str(array), mesh.devices, verdict, reason=reason)
     if verdict is Verdict.NOT_CHECKABLE and not limit.lost:
         worst = int(np.argmin(np.where(limit.checkable, math.inf, limit.spread)))
     figures = (largest[worst], limit.largest[worst], rms[worst], limit.rms[worst], limit.spread[worst])
