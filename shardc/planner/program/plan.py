@@ -177,7 +177,12 @@ class _OnAnyMesh:
 
     @cached_property
     def _limited(self) -> Callable[[int], PlannedProgram | Refused]:
-        return cache(self._planned_within)
+        return cache(self._planned_or_known)
+
+    def _planned_or_known(self, memory: int) -> PlannedProgram | Refused:
+        if memory < self.free.cost.peak_bytes - 1 and isinstance(self._leaner, Refused):
+            return self._leaner
+        return self._planned_within(memory)
 
     def _planned_within(self, memory: int) -> PlannedProgram | Refused:
         here, found = self.as_given, self.as_given.within(memory)
