@@ -77,6 +77,7 @@ class Options:
 
     memory: int | None = None  # bytes per device that the last statement keeps, where it can
     memory_before: int | None = None  # the same of the statements before it; None where they may need any
+    leaner: bool = False  # whether what needs less memory is listed too, though it costs more
     largest_step: int | None = None  # bytes per device that no step goes above, before and after it together
     below: int | None = None  # one product or reshard is planned only where it costs less: picoseconds or bytes
     most_wire: int | None = None  # wire bytes that the moves of one array may bring

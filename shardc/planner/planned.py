@@ -4,6 +4,7 @@ is, of the program the steps and costs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,7 +27,7 @@ from shardc.planner.options import Objective, Options
 @dataclass(frozen=True, slots=True)
 class Planning:
     """By what objective to plan, over which axes, and what makes one plan: its statements one after another, as
-    `program.plan.planned_at_once`."""
+    `program.loops.planned_at_once`."""
 
     objective: Objective
     idle: Idle
@@ -72,6 +73,18 @@ def settled(schedule: Schedule, model: CostModel) -> Schedule:
 
     dims = {dim for dim, _ in schedule.program.sizes}
     return replace(schedule, block=settled_block(schedule.block, dims, model))
+
+
+def check_bytes(schedule: Schedule) -> None:
+    """SHC406 for an array of 2^63 bytes or more."""
+    for array in schedule.values:
+        size = math.prod(array.shape) * array.dtype.bytes
+        if size >= 2**63:
+            raise ShardcError(
+                "SHC406",
+                f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
+                help="make its dims smaller",
+            )
 
 
 class Attempt(NamedTuple):

@@ -143,7 +143,7 @@ class Problem:
     def within(self, body: Program) -> Problem:
         """The problem of a loop's body, which is searched as this one is."""
         found = self.afresh()
-        options = replace(found.options, memory=None, memory_before=None)
+        options = replace(found.options, leaner=False)
         return replace(found, program=body, options=options, environment=Environment(), as_one=self.together)
 
     def inside(self, body: Program) -> Problem:

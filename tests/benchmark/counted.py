@@ -25,7 +25,7 @@ from shardc.planner.whole.prices import NEVER
 
 PACKAGE = f"{Path(shardc.__file__).parent}/"
 COUNTED = {  # what is counted, each time that this function is called
-    "plans": "planner/program/loops.py planned_at_once",
+    "plans": "planner/program/loops.py AtOnce.__call__",
     "programs seen anew": "planner/program/finer.py Finer._tried",
     "tables": "planner/statement/nodes.py table_of",
     "entries of tables": "planner/paths/tables.py Table.add",

@@ -29,12 +29,12 @@ def called_otherwise(schedule: Schedule, text: str, mesh: jax.sharding.Mesh | No
         return []
     names: dict[str, Any] = {}
     exec(compile(text, "emitted", "exec"), names)
-    program = CompiledProgram(schedule)
 
     def as_called(*arrays: Any) -> Any:
         return names["program"](*program.arguments(arrays, around(arrays) if schedule.mesh.axes else None))
 
     with jax.enable_x64(any(array.dtype.is_wide for array in schedule.values)):
+        program = CompiledProgram(schedule)
         written, called = (traced(each, schedule, mesh) for each in (as_called, program))
     return [*unified_diff(written.splitlines(), called.splitlines(), "written", "called", lineterm="", n=0)][:SHOWN]
 

@@ -8,7 +8,7 @@ from statistics import median
 
 ROOT = Path(__file__).parents[2] / "shardc"
 MODULE, FUNCTION, MEDIAN = 350, 45, 7
-ENTERED = 54  # 64 before modules that answer one question were one
+ENTERED = 55  # 64 before modules that answer one question were one; what is planned so far, and what is chosen, are two
 
 
 def lengths(text: str) -> dict[str, int]:

@@ -17,7 +17,7 @@ from shardc.planner.idle import Idle
 from shardc.planner.planned import Planning, budget_of
 from shardc.planner.problem import Environment, Problem
 from shardc.planner.program.loops import add_next, planned_at_once
-from shardc.planner.program.progress import PartialPlan
+from shardc.planner.program.partial import PartialPlan
 from shardc.testing import matmuls, programs
 
 LOOP = """

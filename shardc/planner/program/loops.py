@@ -12,8 +12,8 @@ arrays alone is done once, before the loop, but for collectives that the text na
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from shardc.cost.copied import turned, with_first
 from shardc.cost.model import CostModel
@@ -21,22 +21,30 @@ from shardc.cost.rate import picoseconds
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern, Use
-from shardc.ir.plan import Block, Einsum, Loop, Rule, Schedule, StatementNumber, Step, ValueNumber
+from shardc.ir.plan import Einsum, Loop, Rule, StatementNumber, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement, bound_by, check_divisible, pinned
-from shardc.ir.sharding import Array, Sharding, with_dim
+from shardc.ir.sharding import Array, Sharding
 from shardc.planner.budget import Meter
 from shardc.planner.idle import axes_to_search
 from shardc.planner.options import CHEAPEST, Objective, Options
-from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, budget_of, gaps_of, settled
+from shardc.planner.planned import (
+    PlannedLoop,
+    PlannedProgram,
+    PlannedStatement,
+    budget_of,
+    check_bytes,
+    gaps_of,
+    settled,
+)
 from shardc.planner.problem import Problem, Scratch
-from shardc.planner.program.progress import PartialPlan
+from shardc.planner.program.partial import PartialPlan
+from shardc.planner.program.progress import Choice, add, built
 from shardc.planner.program.scattered import with_sums_scattered
+from shardc.planner.program.trips import Lies, Trip, left_by, trip_of
 from shardc.planner.statement.build import Builder
 from shardc.planner.statement.orders import order_notes
 
 MAX_TRIED = 3  # shardings of what is carried, each where the one before led to
-
-Lies = Mapping[str, Sharding]
 
 
 def add_next(
@@ -44,7 +52,7 @@ def add_next(
 ) -> tuple[PartialPlan, PlannedStatement | PlannedLoop]:
     """A plan with the next statement of its program; with a loop and all of its own."""
     if isinstance(statement, Statement):
-        return progress.add(number, statement)
+        return add(progress, number, statement)
     return _Looped(progress, number, statement).added()
 
 
@@ -57,38 +65,6 @@ def add_all(
         progress, found = add_next(progress, StatementNumber(number), statement)
         planned.append(found)
     return progress, tuple(planned)
-
-
-def left_by(loop: For, op: Loop) -> list[Array]:
-    """What a loop leaves, under its names and its dims' names: what is stacked has the loop's dim first."""
-    dims, body = {bound.name: bound.dims for each in loop.body for bound in bound_by(each)}, op.body
-    ends = zip(loop.leaves, body.outputs, strict=True)
-    found = [replace(body.values[number], name=name, dims=dims[name]) for name, number in ends]
-    return [*found[: op.carried], *(with_dim(row, op.dim, op.trips) for row in found[op.carried :])]
-
-
-@dataclass(frozen=True, slots=True)
-class _Trip:
-    """A body that was planned. `around` has the values outside that its fixed and its scanned inputs are."""
-
-    block: Block  # its inputs: fixed…, carried…, scanned…
-    fixed: int
-    carried: int
-    first: tuple[Step, ...]  # what is done once, before the loop; of the body's values
-    around: dict[ValueNumber, ValueNumber]
-    statements: tuple[PlannedStatement | PlannedLoop, ...]
-    given: Lies  # how each input lies
-
-    @property
-    def carries(self) -> tuple[Input, ...]:
-        """In the shardings in which it is carried."""
-        numbers = self.block.inputs[self.fixed : self.fixed + self.carried]
-        arrays = [self.block.values[number] for number in numbers]
-        return tuple(Input(each.name, each.dims, Pattern.exactly(each.sharding), each.dtype) for each in arrays)
-
-    @property
-    def leaves(self) -> tuple[Array, ...]:
-        return tuple(self.block.values[number] for number in self.block.outputs[: self.carried])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +108,7 @@ class _Looped:
         progress = self._repeated(progress, trip, (*(around[value] for value in fixed), *moved, *rows))
         return progress, PlannedLoop(self.loop.text, trip.statements)
 
-    def _repeated(self, progress: PartialPlan, trip: _Trip, operands: tuple[ValueNumber, ...]) -> PartialPlan:
+    def _repeated(self, progress: PartialPlan, trip: Trip, operands: tuple[ValueNumber, ...]) -> PartialPlan:
         """With the loop itself, and its results under their names."""
         loop = Loop(self.loop.dim, self.trips, self.loop.down, trip.block, trip.fixed, trip.carried)
         cost = loop_cost(loop)
@@ -177,7 +153,7 @@ class _Looped:
         """The steps that bring an array to where the loop takes it, and its value there."""
         use = Use(array.name, array.dims, None, array.dtype)
         statement = Statement(array.name, array.dims, array.pattern, use, array.dtype, "", self.loop.span)
-        return progress.built(self.number, statement)
+        return built(progress, self.number, statement)
 
     def _turned(
         self, progress: PartialPlan, value: ValueNumber, dims: tuple[str, ...]
@@ -193,7 +169,7 @@ class _Looped:
 
     # --- the body
 
-    def _tried(self) -> Iterator[_Trip]:
+    def _tried(self) -> Iterator[Trip]:
         """Bodies that leave what they carry as they found it."""
         asked = {bound.name: bound.pattern for bound in bound_by(self.loop)}
         exact = {name: sharding for name in self.loop.carried if (sharding := asked[name].exact) is not None}
@@ -210,7 +186,7 @@ class _Looped:
                 yield trip
             lies = left
 
-    def _planned(self, before: Lies, after: Lies) -> _Trip:
+    def _planned(self, before: Lies, after: Lies) -> Trip:
         """The body, what is carried lying so before and after a trip; without a word of it, as is cheapest."""
         patterns = {name: Pattern.exactly(sharding) for name, sharding in after.items()}
         inside = self.program.inside(self.loop)
@@ -224,7 +200,7 @@ class _Looped:
         state, statements = add_all(state, inside.statements)
         problem = state.problem
         block, statements = with_sums_scattered(state.schedule().block, statements, problem.model, problem.objective)
-        return self._split(block, state.given, around, statements)
+        return trip_of(self.loop, block, state.given, around, statements)
 
     def _given(self, array: Input, before: Lies) -> Iterator[tuple[Array, ValueNumber | None]]:
         """What the body has of an array: all that is held of it around, by any name, each with its value there; what
@@ -250,30 +226,7 @@ class _Looped:
         every = {array.name: array.dims for array in self.loop.takes}
         return (every | {array.name: array.dims for array in self.loop.scanned})[name]
 
-    def _split(
-        self,
-        block: Block,
-        inputs_at: Mapping[str, ValueNumber],
-        around: dict[ValueNumber, ValueNumber],
-        statements: tuple[PlannedStatement | PlannedLoop, ...],
-    ) -> _Trip:
-        """The body's steps, without those that all trips have in common."""
-        scanned = {array.name for array in self.loop.scanned}
-        rows = [value for value in around if block.values[value].name in scanned]
-        once, first, steps = {value for value in around if value not in rows}, list[Step](), list[Step]()
-        for step in block.steps:
-            common = once.issuperset(step.operands) and not step.rule.is_named and len(step.results) == 1
-            (first if common else steps).append(step)
-            once |= set(step.results) if common else set()
-        used = {operand for step in steps for operand in step.operands}.union(block.outputs)
-        fixed = [value for value in sorted(once) if value in used]
-        carried = [inputs_at[name] for name in self.loop.carried]
-        inputs = (*fixed, *carried, *(value for value in rows if value in used))
-        body = Block(block.values, inputs, block.outputs, tuple(steps))
-        given = {name: block.values[value].sharding for name, value in inputs_at.items()}
-        return _Trip(body, len(fixed), len(carried), tuple(first), around, statements, given)
-
-    def _price(self, trip: _Trip) -> float:
+    def _price(self, trip: Trip) -> float:
         """Before the loop, and in all trips."""
         try:
             builders = [self._bringing(self.progress, array)[0] for array in trip.carries]
@@ -284,7 +237,7 @@ class _Looped:
         once = sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in brought)
         return once + self._price_of_trips(trip)
 
-    def _price_of_trips(self, trip: _Trip) -> int:
+    def _price_of_trips(self, trip: Trip) -> int:
         """And of what is done for all of them at once."""
         price = self.progress.problem.objective.price
         costs = [(1, step) for step in trip.first] + [(self.trips, step) for step in trip.block.steps]
@@ -303,27 +256,75 @@ def planned_at_once(
     SHC220 where there is none. Idle axes are moved by bytes, if nothing else is asked for: what stands along them is
     a copy of the same computation, which takes no time. Raises Spent where the budget ends first, unless `must_plan`.
     """
-    check_divisible(program)
-    pool, notes = axes_to_search(program, objective is Objective.BYTES if options.idle is None else options.idle)
-    scratch = Scratch(budget_of(program).meter() if meter is None else meter)
-    start = PartialPlan(Problem(program, model, objective, pool, options, scratch=scratch))
-    state, statements = add_all(start, program.statements)
-    schedule = state.schedule()
-    block, statements = with_sums_scattered(schedule.block, statements, model, objective)
-    schedule = settled(replace(schedule, block=block), model)
-    check_bytes(schedule)
-    notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
-    notes += order_notes(program)
-    return PlannedProgram(schedule, statements, cost_of(schedule, model), notes, peaks=state.peaks)
+    return AtOnce()(program, model, objective, options, budget_of(program).meter() if meter is None else meter)
 
 
-def check_bytes(schedule: Schedule) -> None:
-    """SHC406 for an array of 2^63 bytes or more."""
-    for array in schedule.values:
-        size = math.prod(array.shape) * array.dtype.bytes
-        if size >= 2**63:
-            raise ShardcError(
-                "SHC406",
-                f"`{array.name}` has {array.dtype.bytes}·{'·'.join(map(str, array.shape))} bytes; the limit is 2^63",
-                help="make its dims smaller",
-            )
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """Makes such plans for one question, and knows what was tried under the limits before."""
+
+    _begun: dict[tuple[Program, CostModel, Objective, Options], _Way] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self, program: Program, model: CostModel, objective: Objective, options: Options, meter: Meter
+    ) -> PlannedProgram:
+        check_divisible(program)
+        pool, notes = axes_to_search(program, objective is Objective.BYTES if options.idle is None else options.idle)
+        if options.memory is None:
+            plan = PartialPlan(Problem(program, model, objective, pool, options, scratch=Scratch(meter)))
+            state, statements = add_all(plan, program.statements)
+        else:
+            end = self._within(Problem(program, model, objective, pool, options, scratch=Scratch(meter)))
+            state, statements = end.plan, end.statements
+        schedule = state.schedule()
+        block, statements = with_sums_scattered(schedule.block, statements, model, objective)
+        schedule = settled(replace(schedule, block=block), model)
+        check_bytes(schedule)
+        notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
+        notes += order_notes(program)
+        return PlannedProgram(schedule, statements, cost_of(schedule, model), notes, peaks=state.peaks)
+
+    def _within(self, problem: Problem) -> _Way:
+        """The way that keeps the limits of the options, where there is one. Its work is that of the problem's meter."""
+        program, limits, meter = problem.program, problem.options, problem.meter
+        free = replace(limits, memory=None, memory_before=None, leaner=True)
+        key = program, problem.model, problem.objective, free
+        if key not in self._begun:
+            begun = replace(problem, options=free, scratch=Scratch(Meter(meter.total)))
+            self._begun[key] = _Way(PartialPlan(begun))
+        way = self._begun[key]
+        own = way.plan.problem.meter
+        own.total = meter.total
+        try:
+            for number, statement in enumerate(program.statements):
+                limit = limits.memory if number == len(program.statements) - 1 else limits.memory_before
+                way = way.on(StatementNumber(number), statement, math.inf if limit is None else limit)
+        finally:
+            meter.total = own.total
+        return way
+
+
+@dataclass(slots=True)
+class _Way:
+    """What is planned so far, and where the strategies of the next statement lead that were taken."""
+
+    plan: PartialPlan
+    statements: tuple[PlannedStatement | PlannedLoop, ...] = ()
+    _choice: Choice | None = None
+    _next: dict[int, _Way] = field(default_factory=dict)
+
+    def on(self, number: StatementNumber, statement: Statement | For, limit: float) -> _Way:
+        """With the next statement, within the limit if it can."""
+        if isinstance(statement, For):
+            if not self._next:
+                self._next[0] = self._with(*add_next(self.plan, number, statement))
+            return self._next[0]
+        if self._choice is None:
+            self._choice = Choice.of(self.plan, number, statement)
+        place = self._choice.within(limit)
+        if place not in self._next:
+            self._next[place] = self._with(*self._choice.taken(place))
+        return self._next[place]
+
+    def _with(self, plan: PartialPlan, planned: PlannedStatement | PlannedLoop) -> _Way:
+        return _Way(plan, (*self.statements, planned))

@@ -27,7 +27,7 @@ from shardc.planner.planned import (
 )
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import SMALL, Finer
-from shardc.planner.program.loops import planned_at_once
+from shardc.planner.program.loops import AtOnce
 from shardc.planner.program.memory import LONG, Left, Limited, too_large
 from shardc.planner.program.others import strategies
 
@@ -46,7 +46,7 @@ def plan_program(
     Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no plan that is found keeps the limit.
     """
-    found = AsGiven.of(program, model, Planning(objective, idle, planned_at_once)).within(memory)
+    found = AsGiven.of(program, model, Planning(objective, idle, AtOnce())).within(memory)
     if isinstance(found, Refused):
         assert memory is not None, "nothing is refused without a limit"
         raise too_large(program, memory, found)
@@ -65,7 +65,7 @@ def plan_with_subaxes(
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
-    return _OnAnyMesh.of(program, model, Planning(objective, idle, planned_at_once)).within(memory)
+    return _OnAnyMesh.of(program, model, Planning(objective, idle, AtOnce())).within(memory)
 
 
 def otherwise(found: PlannedProgram, model: CostModel, idle: Idle) -> Iterator[PlannedProgram]:
@@ -92,7 +92,7 @@ def pareto(
     finished: Callable[[fronts.Within], fronts.Within] = lambda within: within,
 ) -> fronts.Front:
     """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`, as it is finished."""
-    planned = _OnAnyMesh.of(program, model, Planning(objective, idle, planned_at_once))
+    planned = _OnAnyMesh.of(program, model, Planning(objective, idle, AtOnce()))
     return fronts.front(finished(planned.within), objective, memory, most, say)
 
 
@@ -177,14 +177,12 @@ class _OnAnyMesh:
 
     @cached_property
     def _limited(self) -> Callable[[int], PlannedProgram | Refused]:
-        return cache(self._planned_or_known)
-
-    def _planned_or_known(self, memory: int) -> PlannedProgram | Refused:
-        if memory < self.free.cost.peak_bytes - 1 and isinstance(self._leaner, Refused):
-            return self._leaner
-        return self._planned_within(memory)
+        return cache(self._planned_within)
 
     def _planned_within(self, memory: int) -> PlannedProgram | Refused:
+        """Where the first limit that the free plan does not keep finds nothing leaner, smaller ones find nothing."""
+        if memory < self.free.cost.peak_bytes - 1 and isinstance(self._leaner, Refused):
+            return self._leaner
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found

@@ -23,7 +23,7 @@ from shardc.planner.options import Objective
 from shardc.planner.paths.named import named_edges
 from shardc.planner.planned import settled
 from shardc.planner.problem import Problem
-from shardc.planner.program.loops import left_by
+from shardc.planner.program.trips import left_by
 from shardc.planner.statement.build import NAMED, Builder
 from shardc.planner.statement.reductions import across, is_across
 from shardc.rules.functions import applied, reduced_across
