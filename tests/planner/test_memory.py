@@ -5,6 +5,8 @@ from copy import copy
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import shardc
 from shardc.cost import LinkModel, chip
@@ -17,9 +19,10 @@ from shardc.planner.options import Options
 from shardc.planner.planned import Planning, Refused
 from shardc.planner.program import progress
 from shardc.planner.program.finer import Finer, _Best
-from shardc.planner.program.loops import planned_at_once
+from shardc.planner.program.loops import AtOnce, planned_at_once
 from shardc.planner.program.memory import Limited
 from shardc.planner.program.plan import AsGiven
+from shardc.testing import loops, partial_programs, programs
 
 ANY = 10**9
 SIZES = {"I": 2, "J": 2, "K": 2, "L": 4, "M": 4}
@@ -46,6 +49,25 @@ def test_no_peak_before_the_last_statement_is_passed_over(text, mesh, objective)
     every = {planned.peaks for planned in under}
     assert every <= {*found}
     assert found[:-1] == sorted({*found}, reverse=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(programs() | loops() | partial_programs(), st.sampled_from(Objective), st.data())
+def test_what_was_tried_under_one_limit_changes_nothing_under_the_next(case, objective, data):
+    program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims)
+    model, at_once = LinkModel.of(program.mesh, chip("v5e")), AtOnce()
+    most = planned_at_once(program, model, objective, Options(memory=ANY)).cost.peak_bytes
+    for _ in range(4):
+        last, before = (data.draw(st.sampled_from([ANY, most, most // 2, 3 * most // 4, 0])) for _ in range(2))
+        options = Options(memory=last, memory_before=before, largest_step=data.draw(st.sampled_from([None, most])))
+        shared, fresh = (
+            Planning(objective, Idle.USE, make).attempt(program, model, options).planned
+            for make in (at_once, planned_at_once)
+        )
+        assert (shared is None) == (fresh is None)
+        if shared is not None:
+            assert (shared.schedule, shared.cost, shared.peaks) == (fresh.schedule, fresh.cost, fresh.peaks)
+            assert str(shared.notes) == str(fresh.notes)
 
 
 @pytest.mark.parametrize("objective", Objective)

@@ -261,7 +261,14 @@ def planned_at_once(
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """Makes such plans for one question, and knows what was tried under the limits before."""
+    """Makes such plans for one question, and knows what was tried under the limits before.
+
+    A limit asks no more than which of a statement's strategies is taken: the first that keeps it. Of A, B:
+
+        limits 9, 9    A 8 bytes      B 9 bytes
+        limits 8, 8    A, as it is    B 9 bytes, and its next strategy: 7
+        limits 7, 8    A's next: 7    B anew, after that
+    """
 
     _begun: dict[tuple[Program, CostModel, Objective, Options], _Way] = field(default_factory=dict, repr=False)
 
