@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,6 +84,18 @@ def test_rows_that_are_masked_whole(number: float) -> None:
     assert [step.op for step in plan.steps].count("AllReduce") == 2
     (found,) = simulate.run(plan.schedule, [np.full((4, 8), number)])
     assert (found == number + np.log(8)).all()
+
+
+@pytest.mark.parametrize("given", [[np.inf], [np.inf, -np.inf], [np.inf, 3e38], [-np.inf, 3e38], [np.nan, np.inf]])
+def test_rows_beside_what_is_infinite(given: list[float]) -> None:
+    """Beside +inf the sum of exponentials is +inf, and so is its logarithm; NaN stays."""
+    plan = shardc.plan("logsumexp_J(A[I, J_X]) → C[I]", mesh=MESH, dims=DIMS, dtype="f32", objective="bytes")
+    assert [step.op for step in plan.steps].count("AllReduce") == 2
+    rows = np.ones((4, 8))
+    rows[1, 5], rows[2, : len(given)], rows[3, ::-3] = given[0], given, (given * 3)[:3]
+    (found,) = simulate.run(plan.schedule, [rows])
+    wanted = jax.nn.logsumexp(rows.astype(np.float32), axis=1)
+    assert np.allclose(found.astype(np.float32), wanted, rtol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize(

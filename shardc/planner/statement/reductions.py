@@ -78,8 +78,8 @@ class _Across:
         if kind:
             return self._largest(self.call.function, name)
         shift = self._largest("shift", self.steps.inner(self.call))
-        if self.call.function == "logsumexp":  # of nothing but −inf the shift is the lowest number, and the sum 0
-            shift = self._apply("maximum", (shift,), self._left, "a finite shift", (None, self.call.dtype.lowest))
+        if self.call.function == "logsumexp":
+            shift = self._finite(shift)
         off = self._apply("sub", (self.value, shift), self._dims, "exponents of at most 0")
         weights = self._apply("exp", (off,), self._dims, "each device's own")
         total = self._sum(weights)
@@ -87,6 +87,12 @@ class _Across:
             return self._apply("div", (weights, total), self.call.dims, "shares of the sum", name=name)
         logarithm = self._apply("log", (total,), self._left, "its logarithm")
         return self._apply("add", (logarithm, shift), self.call.dims, "the shift back", name=name)
+
+    def _finite(self, shift: ValueNumber) -> ValueNumber:
+        """Of nothing but −inf the lowest number, so that the sum is 0; beside +inf the highest, so that it is +inf."""
+        lowest = self.call.dtype.lowest
+        above = self._apply("maximum", (shift,), self._left, "a shift above −inf", (None, lowest))
+        return self._apply("minimum", (above,), self._left, "a finite shift", (None, -lowest))
 
     def _largest(self, function: str, name: str) -> ValueNumber:
         """Each device's largest or smallest, then that of all."""
