@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, product, takewhile
+from itertools import chain, islice, product, takewhile
 from typing import TypeAlias
 
 from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, Move, ReduceScatter, Slice
@@ -53,7 +53,8 @@ def plainly(source: Sharding, target: Sharding, mesh: Mesh) -> Iterator[Route]:
 
     `A[I_X, J]{U_Z} → A[I_Y, J_W]`: slice W, AllReduce Z, gather X, slice Y. And where blocks may change devices first
     so that less is to be gathered: `A[I_X, J_Y] → A[I_Y, J_Z]` with X=2, Y=2: permute `A[I_Y, J_X]`, then gather X,
-    slice Z. There are none where partial sums are wanted that do not arrive.
+    slice Z. What is to be scattered is scattered too (`_scattered`). There are none where partial sums are wanted that
+    do not arrive.
     """
     if not source.unreduced >= target.unreduced:
         return
@@ -62,15 +63,49 @@ def plainly(source: Sharding, target: Sharding, mesh: Mesh) -> Iterator[Route]:
         for old, new in zip(source.dims, target.dims, strict=True)
     )
     summed = mesh.ordered(source.unreduced - target.unreduced)
-    first: Route = (
-        *(Slice(axes, dim) for dim, axes in added(source.dims, early)),
-        *([AllReduce(summed)] if summed else []),
-    )
+    slices: Route = tuple(Slice(axes, dim) for dim, axes in added(source.dims, early))
+    first: Route = (*slices, *([AllReduce(summed)] if summed else []))
     yield (*first, *_regathered(early, target.dims))
+    if not set(summed).isdisjoint(target.sharded):
+        yield from ((*slices, *each) for each in _scattered(early, target.dims, summed, mesh))
     permuted = None if source.unreduced else _nearest(early, target.dims, mesh)
     move = None if permuted is None else exchange(early, permuted, mesh)
     if permuted is not None and move is not None:
         yield (*first, move, *_regathered(permuted, target.dims))
+
+
+def _scattered(source: Layout, target: Layout, summed: Axes, mesh: Mesh) -> Iterator[Route]:
+    """Scatter what of the sums is to stand behind what stands there, reduce the rest, and regather. And where no axis
+    goes: scatter the rest as well, wherever there is room for as many blocks, and move all of them at once.
+
+    `A[I, J_Y]{U_XZ} → A[I_X, J_Z]`, and `A[I_A, J]{U_BCD} → A[I_DC, J_BA]`, all of 2: ReduceScatter A[I_A, J_B]{U_CD},
+    A[I_AC, J_B]{U_D}, A[I_AC, J_BD]; permute.
+    """
+    direct = tuple(
+        old + tuple(takewhile(summed.__contains__, new[len(old) :])) if new[: len(old)] == old else old
+        for old, new in zip(source, target, strict=True)
+    )
+    rest = tuple(axis for axis in summed if axis not in chain(*direct))
+    if direct != source:
+        yield (*_summed(source, direct, rest, mesh), *_regathered(direct, target))
+    here, left = set(chain(*target)), tuple(axis for axis in rest if axis in chain(*target))
+    if not left or {*chain(*direct), *left} != here:
+        return
+    blocks = [divmod(mesh.product(new), mesh.product(own)) for new, own in zip(target, direct, strict=True)]
+    if any(over for _, over in blocks):
+        return
+    for more in islice(fillings(left, tuple(count for count, _ in blocks), mesh), 1):
+        layout = tuple(own + axes for own, axes in zip(direct, more, strict=True))
+        move = exchange(layout, target, mesh)
+        if move is not None:
+            yield (*_summed(source, layout, tuple(axis for axis in rest if axis not in left), mesh), move)
+
+
+def _summed(source: Layout, scattered: Layout, reduced: Axes, mesh: Mesh) -> Route:
+    """Partial sums scattered to the ends of dims, over many devices first, and others reduced, once there is less."""
+    scatters = [ReduceScatter(axes, dim) for dim, axes in added(source, scattered)]
+    scatters.sort(key=lambda move: -mesh.product(move.axes))
+    return (*scatters, *([AllReduce(reduced)] if reduced else []))
 
 
 def _regathered(source: Layout, target: Layout) -> Route:
