@@ -88,6 +88,11 @@ class Options:
     must_plan: bool = True  # where the budget ends without a plan: one by ROUTES; else Spent is raised
 
     @property
+    def has_limits(self) -> bool:
+        limits = (self.memory, self.memory_before, self.largest_step, self.below, self.most_wire)
+        return any(limit is not None for limit in limits)
+
+    @property
     def searches(self) -> bool:
         return self.method is Method.SEARCH
 

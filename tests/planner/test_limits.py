@@ -1,5 +1,6 @@
 """What planning may cost: a plan for every statement, within a budget of counted work, and how far it may be off."""
 
+import json
 import math
 import re
 import time
@@ -23,7 +24,15 @@ from shardc.planner.program import progress
 from shardc.planner.program.finer import Finer
 from shardc.planner.statement import strategies
 from shardc.planner.statement.nodes import table_of
-from shardc.testing import Case, assert_equal_on_every_device, assert_schedule_legal, matmuls, programs, reshards
+from shardc.testing import (
+    Case,
+    assert_equal_on_every_device,
+    assert_equivalent,
+    assert_schedule_legal,
+    matmuls,
+    programs,
+    reshards,
+)
 
 SECONDS = 2.0  # of one processor, for a statement's plan, its table and its JSON
 DIMS, AXES = "IJKLMNPQR", "STUVWXYZ"
@@ -139,6 +148,47 @@ def test_partial_sums_go_where_they_are_wanted_at_once(axes, dims):
     plan = shardc.plan(text, mesh=mesh, dims=dict.fromkeys(dims[: len(axes)], 256), objective="bytes")
     assert plan.cost.wire_bytes == plan.bound.wire_bytes
     assert_schedule_legal(plan.schedule)
+
+
+WORSE = [  # were up to twice as dear as the program as written, once their search had ended
+    ("A[I_A,J]{U_BCDEFGH} → B[I_HGF,J_EDCBA]", dict.fromkeys("ABCDEFGH", 2), "bytes"),
+    ("A[I, J, K]{U_WVUTSX} → B[I, J_T, K_WSV]", dict.fromkeys("STUVWX", 2), "bytes"),
+    (
+        "A[I_U, J] · B[J, K_VUS] · C[K, L_TUV] · D[L_V, M_TS] · E[M, N_US] → O[I, N]",
+        {"S": 2, "T": 4, "U": 2, "V": 2},
+        "time",
+    ),
+    (
+        "A[I_S, J_TV] · B[J_V, K_TU] · C[K_U, L_VTS] · D[L_U, M_TSV] · E[M, N_SV] · F[N_S, P_V] → O[I_VU, P_S]",
+        {"S": 2, "T": 4, "U": 2, "V": 2},
+        "time",
+    ),
+]
+
+
+def check_no_dearer_than_written(text, mesh, dims, objective):
+    plan = shardc.plan(text, mesh=mesh, dims=dims, objective=objective)
+    written, cost = json.loads(plan.to_json())["as_written"], plan.cost
+    if written is not None:
+        figure = "time_s" if objective == "time" else "wire_bytes"
+        spent, least = getattr(cost, figure), written[figure]
+        assert spent <= least * (1 + 1e-9), plan.table()
+    return plan
+
+
+@pytest.mark.parametrize(("text", "mesh", "objective"), WORSE)
+def test_what_ended_with_its_budget_is_no_dearer_than_what_is_written(text, mesh, objective):
+    dims = {dim: 64 for dim in DIMS + "NOP" if f"{dim}_" in text or f"{dim}," in text or f"{dim}]" in text}
+    plan = check_no_dearer_than_written(text, mesh, dims, objective)
+    assert_schedule_legal(plan.schedule)
+    assert_equivalent(plan, plan.program)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=20, deadline=None, phases=[Phase.generate])
+@given(DEAR, st.sampled_from(["time", "bytes"]))
+def test_no_plan_is_dearer_than_what_is_written(case, objective):
+    check_no_dearer_than_written(case.text, case.mesh, case.dims, objective)
 
 
 @pytest.mark.parametrize(

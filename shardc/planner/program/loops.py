@@ -289,7 +289,12 @@ class AtOnce:
         check_bytes(schedule)
         notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
         notes += order_notes(program)
-        return PlannedProgram(schedule, statements, cost_of(schedule, model), notes, peaks=state.peaks)
+        found = PlannedProgram(schedule, statements, cost_of(schedule, model), notes, peaks=state.peaks)
+        if not any(gap for each in statements for gap in gaps_of(each)) or options.has_limits:
+            return found
+        from shardc.planner.program.written import or_as_written  # most searches end before their budget
+
+        return or_as_written(found, model, objective)
 
     def _within(self, problem: Problem) -> _Way:
         """The way that keeps the limits of the options, where there is one. Its work is that of the problem's meter."""

@@ -45,7 +45,7 @@ class PartialPlan:
         program = self.problem.program
         inputs = tuple(given[array.name] for array in program.inputs)
         outputs = tuple(results[number] for number in program.outputs)
-        return Schedule(program, Block(tuple(values), inputs, outputs, _needed(steps, outputs)))
+        return Schedule(program, Block(tuple(values), inputs, outputs, needed(steps, outputs)))
 
     # --- a statement
 
@@ -169,12 +169,12 @@ def taken_names(program: Program, values: Sequence[Array]) -> set[str]:
     return named | {array.name for array in values}
 
 
-def _needed(steps: Sequence[Step], outputs: tuple[ValueNumber, ...]) -> tuple[Step, ...]:
+def needed(steps: Sequence[Step], outputs: tuple[ValueNumber, ...]) -> tuple[Step, ...]:
     """Those that an output depends on: a name may be bound again and never used."""
-    needed = set(outputs)
+    used = set(outputs)
     kept = []
     for step in reversed(steps):
-        if needed.intersection(step.results):
-            needed.update(step.operands)
+        if used.intersection(step.results):
+            used.update(step.operands)
             kept.append(step)
     return tuple(reversed(kept))

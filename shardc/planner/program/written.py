@@ -11,18 +11,20 @@ from dataclasses import dataclass, replace
 
 from shardc.cost.copied import turned, with_first
 from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.operations import IllegalMove
-from shardc.ir.plan import Block, Cost, Einsum, Loop, Rule, Schedule, StatementNumber, Step, ValueNumber
+from shardc.ir.plan import Block, Cost, Einsum, Loop, Rule, Schedule, StatementNumber, Step, Strategy, ValueNumber
 from shardc.ir.program import For, Program, Statement, bound_by, same_array
 from shardc.ir.sharding import Array, Axes, Sharding, row_of
 from shardc.planner.options import Objective
 from shardc.planner.paths.named import named_edges
-from shardc.planner.planned import settled
+from shardc.planner.planned import PlannedProgram, PlannedStatement, gaps_of, settled
 from shardc.planner.problem import Problem
+from shardc.planner.program.partial import needed
 from shardc.planner.program.trips import left_by
 from shardc.planner.statement.build import NAMED, Builder
 from shardc.planner.statement.reductions import across, is_across
@@ -52,6 +54,32 @@ def as_written(program: Program, model: CostModel, given: Sequence[Array]) -> Wr
         return Written(found.block, cost_of(found, model))
     except (IllegalMove, ShardcError, _NoRule):
         return None
+
+
+def or_as_written(found: PlannedProgram, model: CostModel, objective: Objective) -> PlannedProgram:
+    """The program as written in place of a plan whose searches ended with their budget, if it costs less."""
+    program, planned = found.schedule.program, found.statements
+    told = [each for each in planned if isinstance(each, PlannedStatement)]
+    written = as_written(program, model, [found.schedule.values[number] for number in found.schedule.inputs])
+    if written is None or len(told) < len(planned):  # loops are planned as they are
+        return found
+    block = replace(written.block, steps=needed(written.block.steps, written.block.outputs))
+    schedule = Schedule(program, block)
+    statements = tuple(_led(each, StatementNumber(n), block, objective) for n, each in enumerate(told))
+    before = {str(gap) for each in told for gap in gaps_of(each)}
+    gaps = (str(gap) for each in statements for gap in gaps_of(each))
+    notes = (*gaps, *(note for note in found.notes if note not in before))
+    instead = PlannedProgram(schedule, statements, cost_of(schedule, model), notes)
+    return instead if instead.price(objective) < found.price(objective) else found
+
+
+def _led(planned: PlannedStatement, number: StatementNumber, block: Block, objective: Objective) -> PlannedStatement:
+    """A statement whose plan is as it is written."""
+    steps = tuple(step for step in block.steps if step.statement == number)
+    costs = [step.cost for step in steps]
+    price = sum(objective.price(picoseconds(cost.time_s), cost.wire_bytes) for cost in costs)
+    own = Strategy(block.values, steps, sum(cost.wire_bytes for cost in costs), sum(cost.time_s for cost in costs))
+    return planned.led_by(own, planned.gap and replace(planned.gap, price=objective.first(price)))
 
 
 def written_schedule(program: Program, model: CostModel, given: Sequence[Array]) -> Schedule:
