@@ -50,7 +50,7 @@ def test_an_array_is_resharded_along_both(kinds, source):
 def test_a_program_takes_an_array_that_lies_elsewhere(source):
     mesh = mesh_of(AxisType.Auto, AxisType.Auto)
     with jax.set_mesh(mesh):
-        for given, target in itertools.product(SHARDINGS[::3], SHARDINGS):
+        for given, target in itertools.islice(itertools.product(SHARDINGS[::3], SHARDINGS), 0, None, 2):
             if given != target:
                 text = f"A{said(given)} → C{said(target)}"
                 program = shardc.plan(text, mesh="X=2,Y=2", dims="I=8,J=8", dtype="f32").compile()

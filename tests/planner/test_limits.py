@@ -185,7 +185,7 @@ def test_what_ended_with_its_budget_is_no_dearer_than_what_is_written(text, mesh
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=20, deadline=None, phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
 @given(DEAR, st.sampled_from(["time", "bytes"]))
 def test_no_plan_is_dearer_than_what_is_written(case, objective):
     check_no_dearer_than_written(case.text, case.mesh, case.dims, objective)

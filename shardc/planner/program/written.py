@@ -60,8 +60,10 @@ def or_as_written(found: PlannedProgram, model: CostModel, objective: Objective)
     """The program as written in place of a plan whose searches ended with their budget, if it costs less."""
     program, planned = found.schedule.program, found.statements
     told = [each for each in planned if isinstance(each, PlannedStatement)]
+    if len(told) < len(planned):  # loops are planned as they are
+        return found
     written = as_written(program, model, [found.schedule.values[number] for number in found.schedule.inputs])
-    if written is None or len(told) < len(planned):  # loops are planned as they are
+    if written is None:
         return found
     block = replace(written.block, steps=needed(written.block.steps, written.block.outputs))
     schedule = Schedule(program, block)
