@@ -34,6 +34,7 @@ from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
 from shardc.lowering.fusion import fused
+from shardc.lowering.held import may_place_largest_first
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
 
@@ -78,8 +79,8 @@ def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop |
 
     def walk(order: tuple[Step, ...], most: int, in_place: bool = True) -> Walk:
         """The steps in this order, in which what is computed with a product may lie `in_place` of an operand."""
-        groups, heap = Groups.of(schedule), Buffers(room, loop is not None)
-        return Walk(schedule, forms, sizes, order, groups, of_trip, most, loop, heap, in_place=in_place)
+        heap = Buffers(room, loop is not None, may_place_largest_first(lowering.target))
+        return Walk(schedule, forms, sizes, order, Groups.of(schedule), of_trip, most, loop, heap, in_place=in_place)
 
     if tpu.moves_early(lowering.target) and any(map(may_be_hidden, steps)):
         orders = orders_early(schedule.block, waits, Rings.of(schedule))

@@ -1,4 +1,5 @@
-"""Memory as a compiler hands it out: in order of time, each buffer into the smallest gap that holds it.
+"""Memory as a compiler hands it out: in order of time, each buffer into the smallest gap that holds it; or, where that
+reaches less far, the largest first, as the compiler for v5p was seen to take it.
 
 Before an output is written its own buffer lies idle, and holds others: the largest first. What a program takes is how
 far the heap reaches, gaps included: 4 of three buffers of 1, 1 and 2 where the last fits in no gap while the second
@@ -74,6 +75,7 @@ class Buffers:
 
     room: int = 0
     in_loop: bool = False
+    or_largest_first: bool = False  # if the heap then reaches less far than in order of time
     _orders: list[tuple[bool, int]] = field(default_factory=list)  # taken or given back, and which, in order of time
     _sizes: list[int] = field(default_factory=list)
     _apart: set[int] = field(default_factory=set)
@@ -143,8 +145,38 @@ class Buffers:
                 there = list(found) if heap.size > reached else there
             else:
                 heap.give_back(found.pop(number))
+        size, least = heap.size, self._largest_first(elsewhere) if self.or_largest_first else heap.size
+        if least < size:
+            size, there = least, self._most_at_once(elsewhere)
         sizes = [self._sizes[number] for number in there]
-        return (*sizes, heap.size - sum(sizes))
+        return (*sizes, size - sum(sizes))
+
+    def _largest_first(self, elsewhere: set[int]) -> int:
+        """How far buffers reach that are placed so, each in the smallest gap that is free all the time it lives."""
+        spans = {number: span for number, span in self._spans().items() if number not in elsewhere}
+        placed: list[tuple[int, int, int, int]] = []
+        for number in sorted(spans, key=lambda each: (-self._sizes[each], spans[each])):
+            size = -(-self._sizes[number] // _ALIGNMENT) * _ALIGNMENT
+            start, end = spans[number]
+            gaps, at = list[tuple[int, int]](), 0
+            for low, high, _, _ in sorted(each for each in placed if each[2] < end and start < each[3]):
+                if low - at >= size:
+                    gaps.append((low - at, at))
+                at = max(at, high)
+            low = min(gaps)[1] if gaps else at
+            placed.append((low, low + size, start, end))
+        return max((high for _, high, _, _ in placed), default=0)
+
+    def _most_at_once(self, elsewhere: set[int]) -> list[int]:
+        """The buffers that are there when most bytes are."""
+        there, most, found = list[int](), 0, list[int]()
+        for takes, number in self._orders:
+            if number in elsewhere:
+                continue
+            there = [*there, number] if takes else [each for each in there if each != number]
+            if sum(self._sizes[each] for each in there) > most:
+                most, found = sum(self._sizes[each] for each in there), there
+        return found
 
     def _elsewhere(self) -> set[int]:
         """What lies on the chip, and in outputs."""
