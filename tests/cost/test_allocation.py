@@ -178,6 +178,53 @@ def test_a_buffer_takes_the_smallest_gap_that_holds_it_else_the_end(orders):
         )
 
 
+def drawn(orders, buffers):
+    """Buffers taken and given back as drawn: the size of each, and from when to when it lives."""
+    spans, alive = {}, []
+    for at, (takes, size) in enumerate(orders):
+        if takes or not alive:
+            alive.append(buffers.take(512 * size))
+            spans[alive[-1]] = [size, at, len(orders)]
+        else:
+            number = alive.pop(size % len(alive))
+            buffers.give_back(number)
+            spans[number][2] = at
+    return spans
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 7)), max_size=40))
+def test_the_largest_first_reach_as_far_as_a_row_of_units_says(orders):
+    """Each in the smallest run of units that nothing has while it lives, else behind all that lives with it."""
+    in_time, either = Buffers(), Buffers(or_largest_first=True)
+    drawn(orders, in_time)
+    spans, has, reach = drawn(orders, either), {}, 0
+    for number, (size, start, end) in sorted(spans.items(), key=lambda each: (-each[1][0], each[1][1:])):
+        beside = {unit for other, units in has.items() for unit in units if lives_with(spans[other], start, end)}
+        taken = [unit in beside for unit in range(max(beside, default=-1) + 1)]
+        fitting = [gap for gap in room_of(taken) if gap[1] - gap[0] >= size]
+        low = min(fitting, key=lambda gap: (gap[1] - gap[0], gap))[0] if fitting else len(taken)
+        has[number] = range(low, low + size)
+        reach = max(reach, low + size)
+    most = max(
+        (sum(size for size, start, end in spans.values() if start <= at < end) for at in range(len(orders))), default=0
+    )
+    assert either.temporary_bytes == min(512 * reach, in_time.temporary_bytes) >= 512 * most
+
+
+def lives_with(span, start, end):
+    return span[1] < end and start < span[2]
+
+
+def test_the_largest_first_leave_no_gap_where_time_leaves_one():
+    """1 and 1 at once, then 2 with the second of them: in order of time 4, since no gap holds 2; placed first, 3."""
+    for largest_first, reach in ((False, 4), (True, 3)):
+        buffers = Buffers(or_largest_first=largest_first)
+        first, _ = buffers.take(512), buffers.take(512)
+        buffers.give_back(first)
+        buffers.take(1024)
+        assert buffers.temporary_bytes == 512 * reach
+
+
 def test_what_lies_in_outputs_chooses_the_largest_first_and_the_first_output_that_has_room():
     """Outputs of 4 and 2, written last; before them buffers of 3, 2 and 2 at once: 3 lies in the first, a 2 in the
     second, and the other 2, for which no output has room, is a temporary; so is one of 5, and one that lives on."""
