@@ -145,8 +145,8 @@ class Buffers:
                 there = list(found) if heap.size > reached else there
             else:
                 heap.give_back(found.pop(number))
-        size, least = heap.size, self._largest_first(elsewhere) if self.or_largest_first else heap.size
-        if least < size:
+        size = heap.size
+        if self.or_largest_first and (least := self._largest_first(elsewhere)) < size:
             size, there = least, self._most_at_once(elsewhere)
         sizes = [self._sizes[number] for number in there]
         return (*sizes, size - sum(sizes))
@@ -163,8 +163,8 @@ class Buffers:
                 if low - at >= size:
                     gaps.append((low - at, at))
                 at = max(at, high)
-            low = min(gaps)[1] if gaps else at
-            placed.append((low, low + size, start, end))
+            place = min(gaps)[1] if gaps else at
+            placed.append((place, place + size, start, end))
         return max((high for _, high, _, _ in placed), default=0)
 
     def _most_at_once(self, elsewhere: set[int]) -> list[int]:

@@ -89,6 +89,7 @@ class Options:
 
     @property
     def has_limits(self) -> bool:
+        """Whether a plan may not be just any."""
         limits = (self.memory, self.memory_before, self.largest_step, self.below, self.most_wire)
         return any(limit is not None for limit in limits)
 

@@ -277,11 +277,11 @@ class AtOnce:
     ) -> PlannedProgram:
         check_divisible(program)
         pool, notes = axes_to_search(program, objective is Objective.BYTES if options.idle is None else options.idle)
+        problem = Problem(program, model, objective, pool, options, scratch=Scratch(meter))
         if options.memory is None:
-            plan = PartialPlan(Problem(program, model, objective, pool, options, scratch=Scratch(meter)))
-            state, statements = add_all(plan, program.statements)
+            state, statements = add_all(PartialPlan(problem), program.statements)
         else:
-            end = self._within(Problem(program, model, objective, pool, options, scratch=Scratch(meter)))
+            end = self._within(problem)
             state, statements = end.plan, end.statements
         schedule = state.schedule()
         block, statements = with_sums_scattered(schedule.block, statements, model, objective)
@@ -297,7 +297,8 @@ class AtOnce:
         return or_as_written(found, model, objective)
 
     def _within(self, problem: Problem) -> _Way:
-        """The way that keeps the limits of the options, where there is one. Its work is that of the problem's meter."""
+        """The last statement keeps the limit of all, those before it what is asked of them; one that cannot takes the
+        strategy that needs least. The work is counted by the problem's meter."""
         program, limits, meter = problem.program, problem.options, problem.meter
         free = replace(limits, memory=None, memory_before=None, leaner=True)
         key = program, problem.model, problem.objective, free
