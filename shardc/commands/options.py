@@ -82,9 +82,16 @@ class Options:
             return planned(sized, Hardware.of(**self.hardware), self.objective, self.idle, self.overlap)
 
     def first_within(self, choices: Iterable[tuple[_Choice, Program]]) -> _Choice:
-        """Of programs, each of which computes more than the one before, the first that keeps the limit of memory. What
-        they are given and leave they all hold: of a limit below that the last says what the least is."""
-        waiting = [*choices]
+        """Of programs, each of which computes more than the one before, the first that keeps the limit of memory. Below
+        what they are given and leave, which they all hold, none does: the last says what the least is."""
+        from shardc.interface.hardware import Hardware
+        from shardc.planner.bounds.held import least_held
+        from shardc.planner.program import sizes
+
+        memory, waiting = Hardware.of(**self.hardware).memory, [*choices]
+        _, first = waiting[0]
+        if memory is not None and memory < least_held(sizes.large(first)):
+            waiting = waiting[-1:]
         while waiting:
             choice, program = waiting.pop(0)
             try:
@@ -92,7 +99,7 @@ class Options:
             except ShardcError as error:
                 if error.code != "SHC410":
                     raise
-                over, waiting = error, waiting[-1:] if error.note else waiting  # the note: it is below that
+                over = error
             else:
                 return choice
         raise over

@@ -21,15 +21,18 @@ Temporaries share a heap in order of time (`cost.heap`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
+from typing import NamedTuple
 
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
+from shardc.cost.inside import Inside, readers_of
 from shardc.cost.scheduled import Rings, may_be_hidden, orders_early, orders_of_least
 from shardc.cost.walk import Walk
-from shardc.ir.plan import Apply, Loop, Schedule, Step, ValueNumber, every_step
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, every_step
 from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
@@ -37,6 +40,8 @@ from shardc.lowering.fusion import fused
 from shardc.lowering.held import may_place_largest_first
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
+
+KEPT = 512  # schedules whose memory is not worked out twice: what is planned under limits comes to the same often
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Allocation:
         return self.argument_bytes + self.output_bytes + self.temporary_bytes
 
 
+@lru_cache(maxsize=KEPT)
 def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocation:
     """What a program's compiled form is predicted to allocate on each device.
 
@@ -69,29 +75,65 @@ def allocation(schedule: Schedule, lowering: Lowering | None = None) -> Allocati
 def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop | None = None) -> tuple[int, ...]:
     """Bytes of each temporary buffer in memory, on a chip that has so much room for them; of a trip of this loop."""
     schedule = replace(schedule, block=as_kept(schedule.block))
-    sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
-    forms: dict[tuple[int, ...], Form] = {
-        step.results: form for step, form in zip(schedule.steps, lowering.forms, strict=True)
-    }
-    steps, again = schedule.steps, work.computes_again(lowering.target)
-    waits = {steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None}
-    of_trip = _of_trips(schedule, room)
-
-    def walk(order: tuple[Step, ...], most: int, in_place: bool = True) -> Walk:
-        """The steps in this order, in which what is computed with a product may lie `in_place` of an operand."""
-        heap = Buffers(room, loop is not None, may_place_largest_first(lowering.target))
-        return Walk(schedule, forms, sizes, order, Groups.of(schedule), of_trip, most, loop, heap, in_place=in_place)
-
-    if tpu.moves_early(lowering.target) and any(map(may_be_hidden, steps)):
-        orders = orders_early(schedule.block, waits, Rings.of(schedule))
-        return max((walk(order, most).temporaries() for order, most in product(orders, again)), key=sum)
-    inside = fused(schedule.block, steps, max(again)).inside
-    lies = {value: 0 if value in inside else size for value, size in enumerate(sizes)}
-    tried = list(product(orders_of_least(schedule.block, lies), again))  # the compiler chooses, then finds places
-    apart = [walk(order, most, in_place=False) for order, most in tried]
+    walks, again = _Walks.of(schedule, lowering, room, loop), work.computes_again(lowering.target)
+    if tpu.moves_early(lowering.target) and any(map(may_be_hidden, schedule.steps)):
+        waits = {
+            schedule.steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None
+        }
+        tried = walks.ways(orders_early(schedule.block, waits, Rings.of(schedule)), again)
+        return max((walks.walk(way).temporaries() for way in tried), key=sum)
+    computed = fused(schedule.block, schedule.steps, max(again)).inside
+    lies = {value: 0 if value in computed else size for value, size in enumerate(walks.sizes)}
+    tried = walks.ways(orders_of_least(schedule.block, lies), again)  # the compiler chooses, then finds places
+    apart = [walks.walk(way, in_place=False) for way in tried]
     taken = [each.temporaries() for each in apart]
     least = min(range(len(taken)), key=lambda place: sum(taken[place]))
-    return walk(*tried[least]).temporaries() if apart[least].might_lie_in_place else taken[least]
+    return walks.walk(tried[least]).temporaries() if apart[least].might_lie_in_place else taken[least]
+
+
+class _Way(NamedTuple):
+    """An order of a block's steps, and what has no buffer where they are taken so."""
+
+    steps: tuple[Step, ...]
+    inside: Inside
+
+
+@dataclass(frozen=True, slots=True)
+class _Walks:
+    """What is the same in whichever order the steps of a block, or of a trip of a loop, are taken."""
+
+    schedule: Schedule
+    lowering: Lowering
+    room: int
+    loop: Loop | None
+    sizes: tuple[int, ...]
+    forms: dict[tuple[int, ...], Form]  # by the results of the step
+    groups: Groups
+    of_trip: Callable[[Loop, Lowering], tuple[int, ...]]
+
+    @classmethod
+    def of(cls, schedule: Schedule, lowering: Lowering, room: int, loop: Loop | None) -> _Walks:
+        sizes = tuple(size_of(value, schedule.mesh) for value in schedule.values)
+        pairs = zip(schedule.steps, lowering.forms, strict=True)
+        forms: dict[tuple[int, ...], Form] = {step.results: form for step, form in pairs}
+        of_trip = _of_trips(schedule, room)
+        return cls(schedule, lowering, room, loop, sizes, forms, Groups.of(schedule), of_trip)
+
+    def ways(self, orders: Iterable[tuple[Step, ...]], again: Iterable[int]) -> list[_Way]:
+        """Each order, with products that do so much work of what they read, each for itself; none twice."""
+        found = list[_Way]()
+        for steps, most in product(orders, again):
+            way = _Way(steps, Inside.of(self.schedule.block, steps, readers_of(steps), most, self.groups.stored))
+            found += [] if way in found else [way]
+        return found
+
+    def walk(self, way: _Way, in_place: bool = True) -> Walk:
+        """What is computed with a product may lie `in_place` of an operand."""
+        heap = Buffers(self.room, self.loop is not None, may_place_largest_first(self.lowering.target))
+        users, (steps, inside) = readers_of(way.steps), way
+        has_products = any(isinstance(step.op, Einsum) for step in steps)
+        given = self.schedule, self.forms, self.sizes, steps, self.groups, self.of_trip, users, inside, has_products
+        return Walk(*given, loop=self.loop, heap=heap, in_place=in_place)
 
 
 def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], tuple[int, ...]]:

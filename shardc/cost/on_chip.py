@@ -33,11 +33,11 @@ def on_chip(lives: Mapping[int, Life], room: int, first: Collection[int] = ()) -
 
 def _place(life: Life, others: Iterable[tuple[Life, int]], room: int) -> int | None:
     """Where the smallest gap starts that holds a buffer while it lives."""
-    together = ((other, at) for other, at in others if other.start < life.end and life.start < other.end)
-    taken = sorted((at, at + other.size) for other, at in together)
+    size, born, dies = life
+    taken = sorted([(at, at + other.size) for other, at in others if other.start < dies and born < other.end])
     gaps, reached = list[tuple[int, int]](), 0
-    for start, end in [*taken, (room, room)]:
-        if start - reached >= life.size:
+    for start, end in (*taken, (room, room)):
+        if start - reached >= size:
             gaps.append((start - reached, reached))
         reached = max(reached, end)
     return min(gaps)[1] if gaps else None

@@ -104,8 +104,8 @@ def _moves_first(
 ) -> tuple[Step, ...]:
     """Of the steps whose operands are there a collective that is no sum, then one that makes what comes first, then one
     that leads to a collective, then the first. What ends a ring comes last."""
-    wanted = _operands_first(block, 1)
-    left = [step for step in block.steps if step in wanted]
+    wanted = {step.results for step in _operands_first(block, 1)}
+    left = [step for step in block.steps if step.results in wanted]
     leads = _leading_to(left, {value for step in left if step.is_collective for value in step.results})
     there, found = set[int](block.inputs), list[Step]()
     while left:

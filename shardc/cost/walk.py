@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -31,13 +31,13 @@ class Walk:
     steps: tuple[Step, ...]
     groups: Groups
     of_trip: Callable[[Loop, Lowering], tuple[int, ...]]  # the temporary buffers of a trip of a loop
-    again: int  # how much work products do of what they read, each for itself
+    users: Mapping[int, Sequence[Step]]
+    inside: Inside
+    has_products: bool
     loop: Loop | None = None  # of which these are the steps of a trip
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     by_products: set[int] = field(default_factory=set)  # the buffers in which products have written
-    users: dict[int, list[Step]] = field(default_factory=dict)
-    inside: Inside = field(default_factory=Inside)
     beside: dict[int, list[int]] = field(default_factory=dict)  # further buffers that live as long as a value's
     placed: set[int] = field(default_factory=set)  # what is put together from blocks: nothing is computed in its place
     laid: dict[int, int] = field(default_factory=dict)  # buffers that are there from the start, until they are filled
@@ -45,13 +45,10 @@ class Walk:
     copied_late: list[tuple[Step, int]] = field(default_factory=list)  # outputs, and the buffers they were gathered to
     in_place: bool = True  # whether what is computed with a product may lie in the place of what it reads by elements
     might_lie_in_place: bool = False  # whether something would have
+    at_last: dict[int, bool] = field(default_factory=dict)  # whether values become outputs, as far as that is known
 
     def temporaries(self) -> tuple[int, ...]:
         """The bytes of each temporary buffer, when all take most."""
-        for step in self.steps:
-            for operand in step.operands:
-                self.users.setdefault(operand, []).append(step)
-        self.inside = Inside.of(self.schedule.block, self.steps, self.users, self.again, self.groups.stored)
         steps = [step for step in self.steps if not self.inside.has(step)]
         self.last = {value: step for step in steps for value in self._read(step)}
         for step in steps:
@@ -137,8 +134,7 @@ class Walk:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
         users = self.users.get(step.result, [])
         moves_on = len(users) == 1 and users[0].is_collective
-        has_products = any(isinstance(each.op, Einsum) for each in self.steps)
-        return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, has_products)
+        return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, self.has_products)
 
     def _trips(self, step: Step, loop: Loop, sizes: tuple[int, ...]) -> None:
         """What a trip takes of memory is gone after it; each buffer lies where it has room. What is carried lies where
@@ -295,8 +291,11 @@ class Walk:
 
     def _is_at_last(self, value: int) -> bool:
         """Whether a value is an output, as it is, or under another shape."""
-        if value in self.schedule.outputs:
-            return True
+        if value not in self.at_last:
+            self.at_last[value] = value in self.schedule.outputs or self._is_renamed_at_last(value)
+        return self.at_last[value]
+
+    def _is_renamed_at_last(self, value: int) -> bool:
         users = self.users.get(value, [])
         if len(users) != 1 or not self._is_renamed_by(users[0]):
             return False

@@ -76,7 +76,8 @@ class Sharding:
         return all(not axes or size % mesh.product(axes) == 0 for size, axes in zip(shape, self.dims, strict=True))
 
     def local_shape(self, shape: Sequence[int], mesh: Mesh) -> tuple[int, ...]:
-        return tuple(size // mesh.product(axes) for size, axes in zip(shape, self.dims, strict=True))
+        pairs = zip(shape, self.dims, strict=True)
+        return tuple([size // mesh.product(axes) if axes else size for size, axes in pairs])
 
     def block_of(self, coordinates: Mapping[str, int], mesh: Mesh) -> tuple[int, ...]:
         """The index, per dim, of the block that the device at these coordinates holds."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 ROWS, LANES = 8, 128
 
 
+@lru_cache(maxsize=1024)
 def tiled_bytes(shape: tuple[int, ...], itemsize: int) -> int:
     """The bytes of an array in tiles, its dims in the order that pads least.
 
