@@ -87,7 +87,8 @@ class Plain:
 
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
     add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
-    along `terms` one by one (`lowering.small`); exponentials are added up `by_product` (`lowering.shares`).
+    along `terms` one by one (`lowering.small`); exponentials are added up `by_product` (`lowering.shares`); a mask is
+    made as `wide` as a value that is made of it (`lowering.masks`).
     """
 
     op: PlainOp
@@ -96,6 +97,7 @@ class Plain:
     twice: int | None = None
     terms: str | None = None
     by_product: bool = False
+    wide: int | None = None
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

@@ -26,6 +26,7 @@ from shardc.ir.collectives import (
     UnevenExchange,
 )
 from shardc.ir.digits import Reshape, digits_of
+from shardc.ir.dtypes import Kind
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
@@ -47,6 +48,7 @@ from shardc.lowering.forms import (
 )
 from shardc.lowering.scatters import AxesOfDims, LocalBlock, Round, block_of, rounds, scatterings
 from shardc.lowering.target import Shape, Target
+from shardc.lowering.timed import stores_narrow_masks
 
 
 def lower(schedule: Schedule) -> Lowering:
@@ -69,6 +71,7 @@ class _About(NamedTuple):
     twice: Mapping[int, int | None] = MappingProxyType({})
     terms: Mapping[int, str | None] = MappingProxyType({})
     by_product: frozenset[int] = frozenset()
+    wide: Mapping[int, int] = MappingProxyType({})
 
     @classmethod
     def of(cls, block: Block, target: Target) -> _About:
@@ -77,15 +80,16 @@ class _About(NamedTuple):
             return cls(apart)
         terms, waited = _terms(block, target)
         unasked = _unasked(block).difference(number for number, dim in terms.items() if dim is not None)
-        return cls(apart | waited, unasked, _twice(block, target), terms, _by_product(block, target.mesh))
+        by_product, wide = _by_product(block, target.mesh), _wide(block, target)
+        return cls(apart | waited, unasked, _twice(block, target), terms, by_product, wide)
 
 
 def _told(step: Step, found: Form, about: _About) -> Form:
     match found:
         case Plain():
-            made, (apart, unasked, twice, terms, by_product) = step.result, about
+            made, (apart, unasked, twice, terms, by_product, wide) = step.result, about
             told = replace(found, apart=made in apart, unasked=made in unasked, by_product=made in by_product)
-            return replace(told, twice=twice.get(made), terms=terms.get(made))
+            return replace(told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made))
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
         case _:
@@ -126,6 +130,15 @@ def _by_product(block: Block, mesh: Mesh) -> frozenset[int]:
     from shardc.lowering.shares import by_product
 
     return by_product(block, mesh)
+
+
+def _wide(block: Block, target: Target) -> Mapping[int, int]:
+    truths = (value for step in block.steps for value in step.results if block.values[value].dtype.kind is Kind.BOOL)
+    if next(truths, None) is None or not stores_narrow_masks(target):
+        return {}
+    from shardc.lowering.masks import wider
+
+    return wider(block)
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

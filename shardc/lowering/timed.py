@@ -144,6 +144,18 @@ def takes_terms(count: int, rows: int, summed: int, columns: int, last_is_counte
     return max(rows, columns) <= _SIDE or (last_is_counted and summed * min(rows, columns) <= _LITTLE)
 
 
+@seen(
+    "0.0.42.1",
+    "a mask of scores of several heads, compared for rows and columns alone, was an array by itself: of bf16, 8192 "
+    "tokens and 4 heads of 64 on v5e, 67 MB made in 541 µs, of which each chunk took a part in 68. As wide as the "
+    "scores, or made in each chunk, none was: in chunks 2,644 µs for 3,562, at once 4,298 for 4,735, on v5p 2,935 for "
+    "3,316; with gradients 14,421 for 14,858 and 10,118 for 10,357. Of 4 × 2048 tokens and 128 within a fiftieth",
+)
+def stores_narrow_masks(target: Target) -> bool:
+    """Whether a mask with fewer dims than what it masks is made before that, and read."""
+    return target.generation in ("v5e", "v5p") and target.names_slice
+
+
 _ROW = 256
 
 

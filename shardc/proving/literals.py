@@ -3,6 +3,7 @@
 jnp.arange(256)                   positions of a dim of 256, on one device, or of more on several
 jnp.full((8192 // 4, 512), 0)     an array of one number, its first dim shared by four devices
 jax.lax.scan(…, length=32)        a loop's trips
+jnp.broadcast_to(M, (4, 8, 64))   as many dims; of what size, only what it meets says, and JAX takes no other
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from shardc.proving.faults import Unread, require
-from shardc.proving.tensors import Shape
+from shardc.proving.tensors import Shape, Tensor, shaped
 
 
 def share_of(size: int, parts: int, literals: Mapping[int, int]) -> int:
@@ -21,6 +22,16 @@ def share_of(size: int, parts: int, literals: Mapping[int, int]) -> int:
     share = literals[size] // parts
     require(share > 1 or size == parts, f"{size} // {parts} is the part of no device")
     return share
+
+
+def are_numbers(extents: Sequence[ast.expr]) -> bool:
+    """Whether a shape is of numbers alone, as `shape_of` reads them."""
+    return all(isinstance(each, ast.Constant | ast.BinOp) for each in extents)
+
+
+def widened(block: Tensor, rank: int) -> Tensor:
+    """With dims of 1 in front."""
+    return shaped(block, (1,) * (rank - len(block.shape)) + block.shape)
 
 
 def shape_of(extents: Sequence[ast.expr], literals: Mapping[int, int]) -> Shape:

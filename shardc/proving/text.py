@@ -20,7 +20,7 @@ from shardc.proving import calls
 from shardc.proving.devices import Devices, Held, alone, laid_out
 from shardc.proving.faults import Fault, Unread, require
 from shardc.proving.laid import Extent, InForce, Laid, Zeros
-from shardc.proving.literals import shape_of, share_of
+from shardc.proving.literals import are_numbers, shape_of, share_of, widened
 from shardc.proving.meaning import row, stacked
 from shardc.proving.python import OPERATORS, called, summed, unstacked
 from shardc.proving.tensors import Tensor, arange, broadcast, filled, listed, rolled, shaped, transposed
@@ -173,6 +173,8 @@ class Module:
             case ast.Call(ast.Attribute(attr="full", value=ast.Name("jnp")), [ast.Tuple(extents), filling], [kind]):
                 block = filled(shape_of(extents, self.literals), self.value(filling, known))
                 return calls.alike(self.devices, block, self.value(kind.value, known))
+            case ast.Call(ast.Attribute(attr="broadcast_to"), [mask, ast.Tuple(extents)]) if are_numbers(extents):
+                return self.value(mask, known).each(lambda block: widened(block, len(extents)))
             case ast.Call(ast.Name("sum"), [ast.GeneratorExp(term, [each])]):
                 return self._summed(term, each, known)
             case ast.Call(function, given, keywords):

@@ -45,6 +45,7 @@ from shardc.lowering.forms import (
     Scattered,
 )
 from shardc.lowering.lower import lower
+from shardc.lowering.masks import as_wide
 from shardc.lowering.pairs import whole_blocks
 from shardc.lowering.repeats import is_again
 
@@ -66,7 +67,7 @@ def body(schedule: Schedule, lowering: Lowering | None = None) -> Body:
 
 def with_names(schedule: Schedule, names: tuple[str, ...], lowering: Lowering, first: int = 0) -> Body:
     """The same, with these variables for the values; the steps are those of a program from `first` on."""
-    writer = _Writer(schedule, lowering, names, taken_names(schedule), first)
+    writer = _Writer.of(schedule, lowering, names, taken_names(schedule), first)
     code: list[Code] = [line for value in dict.fromkeys(schedule.inputs) for line in writer.input(value)]
     code += writer.steps()
     for output in dict.fromkeys(schedule.outputs):
@@ -83,6 +84,17 @@ class _Writer:
     names: tuple[str, ...]
     taken: frozenset[str]
     first: int = 0
+
+    @classmethod
+    def of(
+        cls, schedule: Schedule, lowering: Lowering, names: tuple[str, ...], taken: frozenset[str], first: int = 0
+    ) -> _Writer:
+        """Of steps whose values have the dims that they are made with."""
+        block, values = schedule.block, [*schedule.block.values]
+        for step, form in zip(block.steps, lowering.forms, strict=True):
+            if isinstance(form, Plain) and form.wide is not None:
+                values[step.result] = as_wide(values[step.result], values[form.wide])
+        return cls(replace(schedule, block=replace(block, values=tuple(values))), lowering, names, taken, first)
 
     @property
     def mesh(self) -> Mesh:
@@ -152,7 +164,7 @@ class _Writer:
         """What is fixed is read where it is; what is carried and scanned comes and goes in two tuples."""
         body, given = loop.body, self._operands(step)
         names = variables(body, self.taken, [name.name for name in given[: loop.fixed]])
-        trip = _Writer(self.schedule.inside(loop), form.body, names, self.taken)
+        trip = _Writer.of(self.schedule.inside(loop), form.body, names, self.taken)
         code = [*trip.unpacked(body.inputs[loop.fixed :], loop.carried), *trip.steps()]
         first = loop.fixed + loop.carried
         taken = Items(given[loop.fixed : first]), Items(given[first:])

@@ -168,10 +168,13 @@ def function(
     if row.over_dims:
         return _over_dims(row, op.over, operands[0].dims, names[0], result.dims)
     met = meeting(row, [array.dtype for array in operands], whole(op.numbers))
+    lacks = {*result.dims}.difference(*(array.dims for array in operands))
     sides = []
     for place, name, array in zip(places(row, op.numbers), names, operands, strict=True):
         typed = name if place in row.conditions or array.dtype == met else as_type(name, met)
         sides.append(aligned(typed, array.dims, result.dims))
+    if lacks:
+        sides[0] = call("jnp.broadcast_to", sides[0], _shape(result, mesh))
     numbers = [None if number is None else Const(number) for number in op.numbers]
     found = call(row.jax, *arguments(sides, numbers))
     return found if result.dtype == result_type(row, met) else as_type(found, result.dtype)
@@ -242,14 +245,19 @@ def _positions(result: Array, mesh: Mesh | None) -> Expr:
 def _full(number: Number | None, result: Array, mesh: Mesh | None) -> Expr:
     """One number in each place of a device's block: `jnp.full((8192 // 4, 512), 0, dtype=jnp.bfloat16)`. It is equal
     on all devices, and stands for what is not: JAX is told so."""
-    extents = list[Expr]()
-    for size, axes in zip(result.shape, result.sharding.dims, strict=True):
-        parts = mesh.product(axes) if mesh is not None else 1
-        extents.append(Const(size) if parts == 1 else BinOp(Const(size), "//", Const(parts)))
     assert number is not None
-    found = call("jnp.full", Items(tuple(extents)), Const(number), dtype=type_name(result.dtype))
+    found = call("jnp.full", _shape(result, mesh), Const(number), dtype=type_name(result.dtype))
     axes = mesh.ordered({*result.sharding.sharded, *result.sharding.unreduced}) if mesh is not None else ()
     return call("jax.lax.pcast", found, axes_argument(axes), to=Const("varying")) if axes else found
+
+
+def _shape(array: Array, mesh: Mesh | None) -> Items:
+    """Of a device's block: `(8192 // 4, 512)`."""
+    extents = list[Expr]()
+    for size, axes in zip(array.shape, array.sharding.dims, strict=True):
+        parts = mesh.product(axes) if mesh is not None else 1
+        extents.append(Const(size) if parts == 1 else BinOp(Const(size), "//", Const(parts)))
+    return Items(tuple(extents))
 
 
 def scan(code: Sequence[Code], leaves: Expr, taken: tuple[Expr, Expr], trips: int | None, down: bool) -> Scan:

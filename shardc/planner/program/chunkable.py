@@ -21,6 +21,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, StatementNumber, Step, ValueNumber, operands_of
 from shardc.lowering.flow import AxisSet, untyped_along
 from shardc.lowering.fusion import Reads, reads
+from shardc.lowering.masks import masks_of
 
 Part: TypeAlias = tuple[ValueNumber, int | None]  # a value, and of which of its dims a part; of none if it is whole
 
@@ -133,8 +134,10 @@ class _Grown:
     place: int
     may_sum: bool
     makers: dict[ValueNumber, int] = field(init=False)
+    masks: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.masks = masks_of(self.block)
         self.makers = {step.result: number for number, step in enumerate(self.block.steps) if _may_be_cut(step)}
 
     def largest(self, inner: Sequence[ValueNumber], size: Sequence[int]) -> Group | None:
@@ -166,8 +169,19 @@ class _Grown:
                 return None
             steps[number] = dim
             waiting += self._makers(step, dim, large)
+        self._add_masks(steps, made)
         found = Group(self.block, steps, made, frozenset(sums))
         return found if len(steps) > 1 and all(map(found.reads_its_part, steps)) else None
+
+    def _add_masks(self, steps: dict[int, str], made: dict[ValueNumber, int]) -> None:
+        """What masks a part of what the steps read is made for each chunk, of arrays with fewer dims."""
+        for number, step in reversed([*enumerate(self.block.steps)]):
+            if step.results[0] not in self.masks or not steps.keys() >= {*self.users[step.result]}:
+                continue
+            read = [part for user in self.users[step.result] for part in Group(self.block, steps, made).read_by(user)]
+            places = {place for value, place in read if value == step.result}
+            if len(places) == 1 and (place := places.pop()) is not None:
+                steps[number], made[step.result] = self.block.values[step.result].dims[place], place
 
     def _makers(self, step: Step, dim: str, large: set[ValueNumber]) -> Iterator[tuple[int, str]]:
         """What makes the large values that a step reads, each with what it calls the dim."""
