@@ -1,9 +1,13 @@
-"""What the readers of a product take more where it is done in parts, as a ring or in chunks.
+"""What is around a product takes more where that is done in parts, as a ring or in chunks.
 
     T = A · B; C = relu(T)            done whole, a loop over T's tiles writes C, and T lies nowhere
     T = A · B; s = sum_K(T)           s is added up as the tiles are made
 
 In parts T is put together in memory first: only then a loop reads it and writes C, or goes through it for the sum.
+
+    P = softmax_S(Q); O = P · V       done whole, P is computed as the product reads it, and lies nowhere
+
+In parts P is made before, and each product reads its part of it from memory.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from dataclasses import dataclass, field
 from shardc.cost.model import CostModel
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
-from shardc.lowering.fusion import Reads, reads
+from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.streams import Passes
+from shardc.lowering.timed import waits_near
+from shardc.lowering.tpu import on_chip
 
 
 @dataclass(slots=True)
@@ -58,6 +64,20 @@ class _AtHand:
         return (isinstance(step.op, Einsum) and kind is Reads.SUMS) or (
             isinstance(step.op, Apply) and kind is not Reads.ELEMENTS
         )
+
+
+def made_before_s(schedule: Schedule, product: Step, model: CostModel) -> float:
+    """Seconds of what a product would have computed as it reads; by the data sheet none are known. What has room on
+    the chip lies there."""
+    if model.alone.measured is None:
+        return 0.0
+    inside, found = fused(schedule.block, schedule.steps).inside, 0.0
+    for value in {*product.operands}.intersection(inside):
+        array = schedule.values[value]
+        size = array.local_bytes(model.mesh)
+        near = waits_near(model.target) if size <= on_chip(model.target) else 1.0
+        found += near * model.alone.moving_s(size, size, array.dtype)
+    return found
 
 
 def read_again_s(schedule: Schedule, product: Step, model: CostModel) -> float:

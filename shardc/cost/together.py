@@ -36,7 +36,7 @@ from shardc.cost.rings import (
     turns_round,
     turns_to_meet,
 )
-from shardc.cost.stored import read_again_s
+from shardc.cost.stored import made_before_s, read_again_s
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
@@ -64,8 +64,12 @@ def group_s(schedule: Schedule, group: Together, model: CostModel) -> float:
 
 def beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
     """What of a group is done at the same time. A sum that a ring gathers is copied to become an output, as what any
-    gather leaves; a product that is put together from parts is read again by what would have been done beside it."""
+    gather leaves; a product that is put together from parts is read again by what would have been done beside it, and
+    what any in parts would have computed as it reads is made before."""
     found, last = _beside(schedule, group, model), schedule.steps[group.last]
+    if group.how is not How.PARTITIONER:
+        product = next(schedule.steps[place] for place in group.places if isinstance(schedule.steps[place].op, Einsum))
+        found = found._replace(before=found.before + made_before_s(schedule, product, model))
     if isinstance(last.op, Einsum) and group.how is not How.PARTITIONER:
         return found._replace(left=found.left + read_again_s(schedule, last, model))
     if group.how is not How.RING or last.op.facts.kind is not Kind.SUM or last.result not in schedule.outputs:

@@ -75,6 +75,27 @@ def test_what_reads_a_product_in_parts_is_priced_as_replayed(read, product, how,
     assert replayed.step_s == pytest.approx(time_of(schedule, plan._model), rel=0.125)
 
 
+COMPUTED = [
+    pytest.param("P = softmax_K(T[I, K]); F[I, L] = P · C[K, L_X]", (4096, 8192, 8192), ON_16, id="shares"),
+    pytest.param("P = softmax_K(T[I, K]); F[I, L] = P · C[K, L_X]", (16384, 8192, 8192), ON_16, id="off the chip"),
+    pytest.param("P = relu(T[I, K]); F[I, L] = P · C[K, L_X]", (4096, 8192, 8192), ON_8, id="elements"),
+]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.tpu
+@pytest.mark.parametrize(("text", "shape", "on"), COMPUTED)
+def test_what_a_product_in_parts_would_compute_as_it_reads_is_priced_as_replayed(text, shape, on):
+    """Done whole, `P = softmax_K(T); F = P · C` leaves P nowhere; in chunks it is made before them."""
+    topology, mesh = on
+    dims = dict(zip("IKL", shape, strict=True))
+    plan = shardc.plan(text, mesh=mesh, topology=topology, dims=dims, dtype="bf16", overlap="off", idle="keep")
+    ordered, group = next(each for each in candidates(plan.schedule) if each[1].how is How.CHUNKS)
+    schedule = replace(ordered, together=(group,))
+    replayed = verify(replace(plan._found, schedule=schedule), plan._model).replayed
+    assert replayed.step_s == pytest.approx(time_of(schedule, plan._model), rel=0.125)
+
+
 @pytest.mark.tpu
 @pytest.mark.parametrize("rows", [1024, 3072, 8192])
 def test_what_is_copied_to_an_output_on_the_chip_goes_through_memory_once(rows):
