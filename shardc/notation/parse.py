@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -67,23 +67,37 @@ def _is_read(text: str, options: Options) -> bool:
     return True
 
 
-def inputs_of(text: str, mesh: Mesh) -> tuple[Input, ...]:
+def inputs_of(text: str, mesh: Mesh, dtypes: Sequence[str] = ()) -> tuple[Input, ...]:
     """The arrays that a text is given, as it writes them: what its sizes are taken from, before it is read with them.
+    They are of these types, in their order.
 
     Nothing else of the text is checked; that of a loop, which says what it takes only when it is read, is parsed.
     """
     parsed = with_names(_tree(source_of(text, "<expression>")))
     if any(isinstance(item, tree.For) for item in parsed.items):
-        return by_itself(text, mesh).inputs
+        return by_itself(text, mesh, dtypes).inputs
     return given(parsed, mesh)
 
 
-def by_itself(text: str, mesh: Mesh, dtype: str | None = None) -> Program:
-    """The program before sizes are taken from arrays: a loop along a dim whose size it does not say has one trip."""
+def by_itself(text: str, mesh: Mesh, dtypes: Sequence[str] = ()) -> Program:
+    """The program before sizes are taken from arrays of these types: a loop along a dim whose size it does not say has
+    a trip for each device, so that whatever axes may lie along that dim."""
     parsed = _tree(source_of(text, "<expression>"))
     known = declared(parsed)[1]
-    trips = {loop.dim: 1 for loop in tree.loops(parsed.items) if loop.dim not in known}
-    return parse(text, mesh=mesh, dims=trips, dtype=dtype)
+    trips = {loop.dim: mesh.devices for loop in tree.loops(parsed.items) if loop.dim not in known}
+    kinds = dict(zip(_used_first(with_names(parsed)), dtypes, strict=False))
+    return parse(text, mesh=mesh, dims=trips, dtype=dtypes[0] if dtypes else None, dtypes=kinds)
+
+
+def _used_first(parsed: tree.Tree) -> Iterator[str]:
+    """The names that a text uses before it binds them, in order."""
+    met = set[str]()
+    for statement in tree.statements(parsed.items):
+        for array in tree.arrays(statement.expr):
+            if array.name not in met:
+                met.add(array.name)
+                yield array.name
+        met.add(statement.result.name)
 
 
 def parse_tree(text: str, name: str = "<expression>") -> tree.Tree:

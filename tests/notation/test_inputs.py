@@ -1,14 +1,17 @@
 """`inputs_of`, which says what a text is given before its sizes are known, says what the whole reading does."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.notation import inputs_of, parse
+from shardc.testing import Case, loops
 from shardc.testing.strategies import matmuls, programs, reshards
 
 DATA, EXAMPLES = (Path(__file__).parents[1] / "data", Path(__file__).parents[2] / "examples")
@@ -85,3 +88,29 @@ def test_how_often_a_loop_goes_round_an_array_says(inner):
     assert inputs_of(text, mesh) == inputs_of(f"dims L=3, M=5; {text}", mesh)
     with pytest.raises(ShardcError, match="whose size is not known"):
         parse(text, mesh=mesh)
+
+
+TYPED = "for L {{ x[B] = x[B] + V[L, B] ⊙ {} }}"
+
+
+@given(loops(), st.sampled_from(["f32", "bf16"]))
+@example(Case("T[L_X, B] = tanh(V[L, B]); for L { x[B] = x[B] ⊙ T }", Mesh.of({"X": 2}), {"L": 4, "B": 3}), "f32")
+@example(Case(TYPED.format("f32(index_L)"), Mesh.of({"X": 2}), {"L": 4, "B": 3}), "f32")
+@example(Case("for L { m[B] = and(m[B], V[L_X, B]) }; return m", Mesh.of({"X": 2}), {"L": 4, "B": 3}), "bool")
+def test_inputs_of_loops_are_those_of_the_whole_reading(case, dtype):
+    """Whatever axes lie along the dim of a loop elsewhere, and of whatever types its arrays are."""
+    try:
+        whole = parse(case.text, mesh=case.mesh, dims=case.dims, dtype=dtype)
+    except ShardcError:
+        return
+    types = [array.dtype.name for array in whole.inputs]
+    found = inputs_of(re.sub(r"\bdims [^;]*;", "", case.text), case.mesh, types)
+    assert [(each.name, each.dims, each.pattern, each.dtype) for each in found] == [
+        (each.name, each.dims, each.pattern, each.dtype) for each in whole.inputs
+    ]
+
+
+def test_an_array_of_each_type_is_known_by_its_own():
+    text = "for L { x[B] = where(M[L, B], x[B], f32(n[L])) }; return x"
+    found = inputs_of(text, Mesh.of({"X": 2}), ["bool", "f32", "int32"])
+    assert [(each.name, each.dtype.name) for each in found] == [("M", "bool"), ("x", "f32"), ("n", "int32")]

@@ -121,7 +121,7 @@ def _halves(written: _Written, planner: Planner[Planned], lying: Lying) -> Halve
 
 def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:
     if here.taken:
-        here.check_free(by_itself(text, here.whole).axes_written, "the text")
+        here.check_free(by_itself(text, here.whole, dtypes).axes_written, "the text")
     return _bound(text, here.free, shapes, dtypes), here
 
 
@@ -138,12 +138,12 @@ def _bound(text: str, mesh: Mesh, shapes: Shapes, dtypes: tuple[str, ...]) -> Pr
     """The program with sizes and dtypes from the arrays."""
     dtype = dtypes[0] if dtypes else None
     try:
-        inputs = inputs_of(text, mesh)
+        inputs = inputs_of(text, mesh, dtypes)
         sizes = _sizes(inputs, shapes)
         kinds = {array.name: kind for array, kind in zip(inputs, dtypes, strict=True)}
         return parse(text, mesh=mesh, dims=sizes, dtype=dtype, dtypes=kinds, exact=True)
     except ShardcError:
-        by_itself(text, mesh, dtype)  # of two faults that of the text by itself is told, whatever the arrays
+        by_itself(text, mesh, dtypes)  # of two faults that of the text by itself is told, whatever the arrays
         raise
 
 
