@@ -69,10 +69,12 @@ class _Text:
     bound: dict[str, Dims]  # what the lines bind, and what comes in where it was named first
     known: set[str] = field(default_factory=set)
     second: dict[str, str] = field(default_factory=dict)  # another name that a line uses for an array
+    laid: dict[str, str] = field(default_factory=dict)  # the name of an array brought to where a loop can take its rows
 
     def lines(self, written: Sequence[Written], loops: Dims = ()) -> Iterator[str]:
         for each in written:
             if isinstance(each, Lines):
+                yield from self.before(each, loops)
                 yield print_loop(each.dim, each.down, list(self.lines(each.body, (*loops, each.dim))))
                 continue
             yield from self.by_other_names(each, loops)
@@ -84,12 +86,30 @@ class _Text:
             self.known.add(each.name)
             self.second.clear()
 
+    def before(self, loop: Lines, loops: Dims) -> Iterator[str]:
+        """A statement for each array that the loop would be the first to name, and of which it takes rows along a dim
+        that is sharded: `T'[L_?, B_?] = T[L_X, B]`, to be read as `T'`."""
+        for mark, _ in (each for line in every_line([loop]) for each in uses(line.text)):
+            name, key = self.names.spelled(mark)
+            comes_in = key is not None or mark in self.walk.given.values()
+            if loops or not comes_in or mark in self.laid or self.is_known(name, key):
+                continue
+            own = self.own(name, mark, key)
+            pattern = self.walk.keys.whole(self.came(mark) if key is None else key)[1]
+            cut = {dim for dim, axes in zip(own, pattern.dims, strict=True) if axes}
+            if cut.isdisjoint(self.walk.program.trips):
+                continue
+            second = self.walk.fresh(name)
+            yield f"{second}{Pattern.free(len(own)).spell(own)} = {self.spell(mark, own, ())}"
+            self.laid[mark], self.bound[second] = second, own
+            self.known.add(second)
+
     def by_other_names(self, line: Line, loops: Dims) -> Iterator[str]:
         """A statement for each array of which the line has a name at another place: after `A[I, M]`, `A[M, K]` is
         read as `A'[M, K]`, of `A'[I', M'] = A[I', M']`. And for one of which a loop takes rows, and that the line would
         be the first to name: by its own names first, `S'[L, B] = S[L, B]` before `S'[K, B]`."""
         for mark, dims in uses(line.text):
-            name, key = self.names.spelled(mark)
+            name, key = self.spelled(mark)
             here = tuple(dim for dim in self.own(name, mark, key) if dim not in loops)
             if mark in self.second or len(here) != len(dims):
                 continue
@@ -103,6 +123,11 @@ class _Text:
                 yield f"{second}{Pattern.free(len(here)).spell(here)} = {self.spell(mark, here, loops)}"
                 self.second[mark] = second
 
+    def spelled(self, mark: str) -> tuple[str, str | None]:
+        """As the names have it, or where a loop takes rows of it another name."""
+        name, key = self.names.spelled(mark)
+        return self.laid.get(mark, name), key
+
     def fresh_dim(self, dim: str) -> str:
         dim += "'"
         return self.fresh_dim(dim) if dim in self.walk.keys.program.dims else dim
@@ -111,7 +136,7 @@ class _Text:
         return name in self.known or (key is not None and self.is_bound(key))
 
     def spell(self, mark: str, dims: Dims, loops: Dims) -> str:
-        name, key = self.names.spelled(mark)
+        name, key = self.spelled(mark)
         own = self.own(name, mark, key)
         here = tuple(dim for dim in own if dim not in loops)
         if self.is_known(name, key):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import shardc
-from shardc import cli, simulate
+from shardc import cli, simulate, testing
 from shardc.backward.derivatives import DERIVATIVES
 from shardc.backward.shares import Shares
 from shardc.ir.dtypes import Kind
@@ -254,6 +254,20 @@ def test_gradients_of_partial_sums_are_whole_on_each_device(case):
     assert shardc.plan(backward).prove().holds
     own = {array.name for array in program.inputs}
     assert not [array.name for array in backward.inputs if array.name not in own and array.pattern.unreduced]
+
+
+ROWS_CUT = Case("T[L_X, B] = tanh(V[L, B]); for L { x[B] = x[B] ⊙ T }; return x", Mesh.of({"X": 2}), {"L": 4, "B": 3})
+
+
+@pytest.mark.parametrize("remat", [False, True, "selective"])
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(testing.loops(), st.booleans())
+@example(ROWS_CUT, False)
+@example(ROWS_CUT, True)
+def test_of_whatever_lies_over_axes_along_a_loop_the_gradient_is_a_program(remat, case, whole):
+    """What the backward loop takes rows of is brought there before it, as the forward part does by itself."""
+    program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims, dtype="f64")
+    assert differs(program, shardc.grad(program, whole=whole, remat=remat)) < CLOSE
 
 
 def test_only_what_is_asked_for_is_made():
