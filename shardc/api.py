@@ -174,7 +174,7 @@ def plan(
     beside = {"chip": chip, "dcn": dcn, "name": name}
     program = _program(text, beside, mesh=mesh, dims=dims, dtype=dtype, topology=topology)
     found = planned(sizes.large(program), hardware, objective, idle, overlap)
-    return found.tune().plan if tuned else found
+    return (found.tune().plan if tuned else found).on(mesh)
 
 
 def _program(text: str | Program, beside: dict[str, Any], **given: Any) -> Program:

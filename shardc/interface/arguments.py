@@ -37,6 +37,12 @@ def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
     raise ShardcError("SHC203", f"mesh is a {type(mesh).__name__}", help='give a dict, a jax mesh, or "X=4,Y=2"')
 
 
+def devices_of(mesh: Any) -> Any:
+    """The JAX mesh with devices that was given, or a sharding's; None of any other."""
+    mesh = mesh if isinstance(getattr(mesh, "shape", None), Mapping) else getattr(mesh, "mesh", None)
+    return mesh if hasattr(mesh, "devices") else None
+
+
 def dims_of(dims: DimsLike | None) -> Mapping[str, int] | None:
     if dims is None or isinstance(dims, Mapping):
         return dims and _whole(dims)

@@ -6,6 +6,7 @@ of what is returned by an eager or jitted call. What a wrong axis, a lost one, o
 differs in both, since no two elements are alike.
 """
 
+import pickle
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -376,6 +377,19 @@ def test_a_plan_takes_any_mesh_and_runs_on_it():
         assert plan.mesh == first.mesh
         shards_equal(plan.compile(one)(A, B), A @ B)
     refused("SHC306", first.compile(jax.make_mesh((4, 2), ("X", "Y"))), A, B)
+
+
+@pytest.mark.parametrize("some", [slice(4, 6), slice(5, 3, -1)])
+def test_a_plan_made_for_some_devices_runs_on_these(some):
+    """Given as a mesh or within a sharding, tuned or sent elsewhere; not on the first that there are."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[some]), ("X",))
+    whole = jax.device_put(np.arange(4, dtype="float32"), jax.NamedSharding(mesh, jax.P()))
+    for given in (mesh, jax.NamedSharding(mesh, jax.P())):
+        program = shardc.plan("A[I] → A[I_X]", mesh=given, dims="I=4", dtype="f32").compile()
+        for array in (whole, np.asarray(whole)):
+            assert list(program(array).sharding.mesh.devices) == list(mesh.devices)
+    elsewhere = pickle.loads(pickle.dumps(shardc.plan("A[I] → A[I_X]", mesh=mesh, dims="I=4", dtype="f32")))
+    assert list(elsewhere.compile()(np.asarray(whole)).sharding.mesh.devices) == jax.devices()[:2]
 
 
 def test_a_numpy_array_inside_a_shard_map_is_there_whole():
