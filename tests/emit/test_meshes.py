@@ -384,8 +384,8 @@ def test_a_plan_made_for_some_devices_runs_on_these(some):
     """Given as a mesh or within a sharding, tuned or sent elsewhere; not on the first that there are."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[some]), ("X",))
     whole = jax.device_put(np.arange(4, dtype="float32"), jax.NamedSharding(mesh, jax.P()))
-    for given in (mesh, jax.NamedSharding(mesh, jax.P())):
-        program = shardc.plan("A[I] → A[I_X]", mesh=given, dims="I=4", dtype="f32").compile()
+    for one in (mesh, jax.NamedSharding(mesh, jax.P())):
+        program = shardc.plan("A[I] → A[I_X]", mesh=one, dims="I=4", dtype="f32").compile()
         for array in (whole, np.asarray(whole)):
             assert list(program(array).sharding.mesh.devices) == list(mesh.devices)
     elsewhere = pickle.loads(pickle.dumps(shardc.plan("A[I] → A[I_X]", mesh=mesh, dims="I=4", dtype="f32")))
