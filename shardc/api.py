@@ -15,6 +15,7 @@ from shardc.interface.arguments import (
     ObjectiveWord,
     OverlapWord,
     ProfileWord,
+    devices_of,
     dims_of,
     dtype_of,
     idle_of,
@@ -173,8 +174,8 @@ def plan(
     )
     beside = {"chip": chip, "dcn": dcn, "name": name}
     program = _program(text, beside, mesh=mesh, dims=dims, dtype=dtype, topology=topology)
-    found = planned(sizes.large(program), hardware, objective, idle, overlap)
-    return (found.tune().plan if tuned else found).on(mesh)
+    found = planned(sizes.large(program), hardware, objective, idle, overlap, devices=devices_of(mesh))
+    return found.tune().plan if tuned else found
 
 
 def _program(text: str | Program, beside: dict[str, Any], **given: Any) -> Program:
@@ -194,11 +195,12 @@ def planned(
     overlap: str = "auto",
     *,
     may_cut: bool = True,
+    devices: Any = None,
 ) -> Plan:
     """The plan of a program whose sizes are all known; on the mesh as it is unless axes `may_cut`."""
     hardware = Hardware() if hardware is None else hardware
     given = objective_of(objective), hardware.memory, idle_of(idle, hardware.book), overlap_of(overlap)
-    asked = Asked(program, hardware.model(program), *given)
+    asked = Asked(program, hardware.model(program), *given, devices=devices)
     search = plan_with_subaxes if may_cut else plan_program
     try:
         return Plan(chosen(search, asked), asked)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from shardc.interface.arguments import count_of, devices_of, mesh_of
+from shardc.interface.arguments import count_of, mesh_of
 from shardc.interface.asked import Asked
 from shardc.interface.chosen import front_of
 from shardc.ir.plan import Cost, Schedule
@@ -45,15 +45,6 @@ class Plan(Shown):
     def __init__(self, found: PlannedProgram, asked: Asked) -> None:
         self._found, self._asked = found, asked
         self._model = asked.model.on(found.schedule.by)
-        self._devices: Any = None
-
-    def on(self, mesh: Any) -> Plan:
-        """The same; compiled it runs on the devices of a JAX mesh, if it is given one."""
-        self._devices = devices_of(mesh)
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:  # another process has devices of its own
-        return vars(self) | {"_devices": None}
 
     @cached_property
     def _view(self) -> PlanView:
@@ -196,7 +187,7 @@ class Plan(Shown):
         from shardc.proving import UNASKED, prove, refuse_wrong
 
         refuse_wrong(prove(self.schedule, self.source(), UNASKED))
-        mesh = self._devices if mesh is None else getattr(mesh, "mesh", mesh)  # a NamedSharding has one
+        mesh = self._asked.devices if mesh is None else getattr(mesh, "mesh", mesh)  # a NamedSharding has one
         return compile(self.schedule, mesh if isinstance(mesh, jax.sharding.Mesh) else mesh_of(mesh))
 
     def verify(self) -> Verification:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from shardc.cost import LinkModel
 from shardc.ir.program import Program
@@ -11,7 +12,8 @@ from shardc.planner import Idle, Objective, Overlap
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a plan answers."""
+    """What a plan answers; `devices` is the JAX mesh that it was asked for, if it was one: another process has its
+    own."""
 
     program: Program
     model: LinkModel
@@ -19,3 +21,7 @@ class Asked:
     memory: int | None
     idle: Idle
     overlap: Overlap = Overlap.AUTO
+    devices: Any = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Asked, (self.program, self.model, self.objective, self.memory, self.idle, self.overlap)

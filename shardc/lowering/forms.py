@@ -221,6 +221,19 @@ class Lowering:
     again: tuple[tuple[int, int | None], ...] = ()
 
     @property
+    def wide(self) -> Iterator[tuple[int, int]]:
+        """The places of masks that are made wider, each with the value that it is made as wide as."""
+        for place, form in enumerate(self.forms):
+            match form:
+                case Plain(wide=wide):
+                    if wide is not None:
+                        yield place, wide
+                case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
+                    continue
+                case _:
+                    assert_never(form)
+
+    @property
     def calls(self) -> Iterator[Call]:
         """All calls that are emitted, once each; a loop's are its body's."""
         for form in self.forms:

@@ -43,6 +43,8 @@ from shardc.simulate.steps import step
 _TINY = {"f8_e4m3fn": 2.0**-6, "f8_e5m2": 2.0**-14, "f16": 2.0**-14, "f64": 2.0**-1022}
 _LARGEST = {"f8_e4m3fn": 448.0, "f8_e5m2": 57344.0, "f16": 65504.0, "f64": float(np.finfo(np.float64).max)}
 _PARTS = 8  # of a sum
+_FEW = 64
+_FINE = 2.0**-60  # no sum of such is known to be exact
 _AT_ONCE = 1 << 15  # elements, so that what is made of them stays in the cache
 _APPROXIMATE = 4  # units, of exp, tanh and their like
 _CHOOSE = (
@@ -177,7 +179,16 @@ class Inexact(np.ndarray[Any, Any]):
             found: Values = np.matmul(left[..., first:last], right[..., first:last, :])
             return found
 
-        return self._added(left.shape[-1], part)
+        is_exact = self._is_exact(left.shape[-1], left, right)
+        return self._added(left.shape[-1], part, is_exact)
+
+    def _is_exact(self, terms: int, *factors: Values) -> bool:
+        """Whether each sum of so many products of these, and each part of it, is a number of the type that sums are in,
+        as those of few whole numbers are: it is then the same in any order, and of nothing rounded."""
+        bound, quantum = float(terms), 1.0
+        for factor in factors:
+            bound, quantum = bound * float(np.abs(factor).max(initial=0.0)), quantum * quantum_of(factor)
+        return bound * self.precision.sums.unit <= quantum
 
     def _sum(self, values: Values, options: dict[str, Any]) -> Values:
         given = options.get("axis", 0)
@@ -185,12 +196,15 @@ class Inexact(np.ndarray[Any, Any]):
         count = math.prod(values.shape[axis] for axis in axes)
         last = np.moveaxis(values, axes, range(values.ndim - len(axes), values.ndim))
         terms = last.reshape(*last.shape[: values.ndim - len(axes)], count)
-        found = self._added(count, lambda first, last: terms[..., first:last].sum(axis=-1))
+        is_exact = self._is_exact(count, terms)
+        found = self._added(count, lambda first, last: terms[..., first:last].sum(axis=-1), is_exact)
         found = self.coins.rounded(found, self.precision.values)
         return np.expand_dims(found, tuple(axis % values.ndim for axis in axes)) if options.get("keepdims") else found
 
-    def _added(self, terms: int, part: Callable[[int, int], Values]) -> Values:
+    def _added(self, terms: int, part: Callable[[int, int], Values], is_exact: bool) -> Values:
         """The parts added up, one after another."""
+        if is_exact:
+            return part(0, terms)
         sums, total = self.precision.sums, None
         for first, last in _cuts(terms, 1 if self.precision.coarse else _PARTS):
             grown = part(first, last)
@@ -201,6 +215,23 @@ class Inexact(np.ndarray[Any, Any]):
             size = np.where(np.isfinite(grown), grown, 0)
             total = self.coins.off(grown, size, math.sqrt(last - first) * sums.unit)
         return part(0, 0) if total is None else total
+
+
+def quantum_of(values: Values) -> float:
+    """The largest power of two of which all values are multiples: 0.25 of 1.5 and 0.75; 0 of what is not finite."""
+    flat = np.abs(np.asarray(values, np.float64)).reshape(-1)
+    found = math.inf
+    for first in (0, _FEW):  # most arrays show in a few values that they are fine
+        some = flat[first : _FEW if first == 0 else None]
+        if not np.isfinite(some).all():
+            return 0.0
+        fractions, exponents = np.frexp(some[some != 0])
+        whole = (fractions * 2.0**53).astype(np.int64)
+        lowest = np.ldexp((whole & -whole).astype(np.float64), exponents - 53)
+        found = min(found, float(lowest.min(initial=math.inf)))
+        if found < _FINE:
+            break
+    return found
 
 
 def _cuts(terms: int, parts: int) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,7 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.functions import FUNCTIONS, NAMED, Gives
 from shardc.machines.comparison import Verdict, report_of
 from shardc.simulate import Coins
-from shardc.simulate.stochastic import Inexact, Precision
+from shardc.simulate.stochastic import Inexact, Precision, quantum_of
 from shardc.simulate.tolerance import spread_of
 from shardc.testing import programs
 
@@ -240,3 +241,49 @@ def test_what_is_routed_to_the_largest_is_checkable(text, dtype):
     wholes = simulate.sample_inputs(plan.program)
     limits = simulate.allowed(plan.schedule, wholes, simulate.reference(plan.program, wholes, as_held=True))
     assert all(limit.checkable.all() for limit in limits)
+
+
+# Sums that are exact in any order
+
+
+@given(st.integers(-40, 40), st.lists(st.integers(-300, 300), min_size=1, max_size=200))
+def test_the_quantum_is_the_largest_power_of_two_that_divides_all(power, numbers):
+    found = quantum_of(np.array(numbers) * 2.0**power)
+    some = [number for number in numbers if number]
+    wanted = 2.0**power * min((number & -number for number in some), default=math.inf)
+    assert found == wanted
+    assert quantum_of(np.array([*numbers, math.nan])) == quantum_of(np.array([math.inf, *numbers])) == 0
+
+
+@given(st.sampled_from(["f32", "bf16", "f16"]), st.integers(1, 40), st.integers(1, 1 << 13), st.integers(0, 5))
+@example("f32", 32, (1 << 24) // 32, 0)
+@example("f32", 32, (1 << 24) // 32 + 1, 0)
+def test_what_is_exact_in_any_order_is_off_by_nothing_and_else_it_may_be(name, terms, size, seed):
+    """Whole numbers whose sum has no more than the bits of the type that sums are in, in which no part has more."""
+    precision = Precision(DTYPES["f32"], DTYPES["f32"], False)
+    numbers = np.random.default_rng(seed).integers(-size, size + 1, (8, terms)).astype(float)
+    numbers[0] = size
+    found = [np.asarray(Inexact.of(numbers, Coins(n, False), precision).sum(axis=1)) for n in range(4)]
+    if terms * size <= 1 << 24:
+        assert all((each == numbers.sum(axis=1)).all() for each in found)
+    elif terms > 8:
+        assert any((each != numbers.sum(axis=1)).any() for each in found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f = f32(index_S < index_E); n = sum_S(f); c[E_X] = f32(n < 2)",  # as far as a capacity goes
+        "h = x[B_X, D] · W[D, H]; y[B_X, H] = where(h > 0, dy[B_X, H], 0)",
+        "h[B_X, H] = x[B_X, D] · W[D, H_X]; dh[B_X, H] = where(h > 0, dy[B_X, D] · V[H_X, D], 0); dW[D, H_X] = x · dh",
+        "p[B_X, E] = x[B_X, D] · W[D, E]; m[B_X, E] = f32(p == max_E(p))",
+    ],
+)
+def test_what_compares_sums_of_few_whole_numbers_is_checkable(text, seed):
+    """Samples are of quarters: a sum of some of them is 0 often, and what is done with that is right or wrong."""
+    plan = shardc.plan(text, mesh={"X": 4}, dims="B=16,D=32,H=64,S=16,E=8", dtype="f32")
+    wholes = simulate.sample_inputs(plan.program, seed)
+    limits = simulate.allowed(plan.schedule, wholes, simulate.reference(plan.program, wholes, as_held=True))
+    assert all(limit.checkable.all() for limit in limits)
+    assert all((limit.largest == 0).all() for limit in limits)

@@ -91,9 +91,9 @@ class _Writer:
     ) -> _Writer:
         """Of steps whose values have the dims that they are made with."""
         block, values = schedule.block, [*schedule.block.values]
-        for step, form in zip(block.steps, lowering.forms, strict=True):
-            if isinstance(form, Plain) and form.wide is not None:
-                values[step.result] = as_wide(values[step.result], values[form.wide])
+        for place, other in lowering.wide:
+            value = block.steps[place].result
+            values[value] = as_wide(values[value], values[other])
         return cls(replace(schedule, block=replace(block, values=tuple(values))), lowering, names, taken, first)
 
     @property
