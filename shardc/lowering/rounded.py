@@ -10,7 +10,6 @@ It is said once, here: prices, the memory that is promised, and what `verify` ex
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -58,13 +57,12 @@ def kept(block: Block, ends: Collection[ValueNumber] = ()) -> frozenset[ValueNum
 
 
 def _gathered_again(block: Block) -> Iterator[ValueNumber]:
-    """What is gathered just as it was scattered: with the sum that scattered it it becomes one for all."""
+    """What is gathered just as it was scattered: with the sum that scattered it it becomes one for all, or would if
+    nothing else read the parts."""
     made = {value: step for step in block.steps for value in step.results}
-    readers = Counter(operand for step in block.steps for operand in step.operands)
     for step in block.steps:
         for value in step.operands[:1]:
-            is_alone = value in made and readers[value] == 1 and value not in block.outputs
-            if is_alone and rounds.are_one_sum(made[value].op, step.op):
+            if value in made and rounds.are_one_sum(made[value].op, step.op):
                 yield from step.results
 
 

@@ -58,7 +58,8 @@ def copies_what_it_was_asked_for(reader: Facts, rank: int) -> bool:
 @seen(
     "0.0.42.1",
     "an AllGather over the axes over which its operand was just scattered, along the same dim, for a product, is an "
-    "AllReduce of f32 with that ReduceScatter, on v5e:2x4, v5e:4x4 and v5p:2x2x2",
+    "AllReduce of f32 with that ReduceScatter, on v5e:2x4, v5e:4x4 and v5p:2x2x2. Where others read the parts, or they "
+    "are an output, both are there, and of f32",
 )
 def are_one_sum(before: Op, after: Op) -> bool:
     """Whether a sum and what is next done with it are one sum."""

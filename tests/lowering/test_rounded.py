@@ -6,6 +6,7 @@ import shardc
 from shardc.ir.expressions import Product, parts_of
 from shardc.lowering.read import read_of
 from shardc.lowering.rounded import as_kept, kept, rounded
+from shardc.machines import tpu
 
 MESH, SIZES = {"X": 2, "Y": 4}, {"I": 65536, "J": 512, "K": 1024, "L": 4}
 BY_ROWS = "for -L { C[L, I_XY, K] = A[L, I_XY, J] · D }"
@@ -152,3 +153,25 @@ y[G_X, S, M] = Combine[G_X, S, E, C] ·_{E,C} Out"""
     program = shardc.parse(text, mesh=MESH, dims=dims, topology="v5p:2x2x2", dtype="f32")
     found = shardc.plan(shardc.grad(program, whole=True)).verify()
     assert found.agrees and sum("bf16" in match.remark for match in found.steps) >= 4
+
+
+@pytest.mark.tpu
+@pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
+@pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Q[J_X, H] = S[J_X, K] ·_K D[K, H]; return Q",  # one sum for all
+        "Q[J_X, H] = S[J_X, K] ·_K D[K, H]; R = D + D; return Q, R",
+        "Q[J_X, H] = S[J_X, K] ·_K D[K, H]; return Q, D",
+        "Q[J_X, H] = D[J_X, K] ·_K D[K, H]; return Q",
+        "E = relu(D); Q[J_X, H] = S[J_X, K] ·_K E[K, H]; R = D + D; return Q, R",  # of something else
+    ],
+)
+def test_what_is_gathered_as_it_was_scattered_is_sent_as_planned(text, topology):
+    """Of f32, whoever else reads its parts: gathered as bf16 1.8 MB would be promised where 3.7 are sent."""
+    scattered = "T[J, H]{U_XY} = Z[J, L_XY] · W[L_XY, H]; D[J_XY, H] = ReduceScatter(T[J, H]{U_XY}); "
+    sizes = {"J": 1024, "H": 1024, "K": 1024, "L": 1024}
+    text = scattered + text.replace("J_X", "J_XY")
+    plan = shardc.plan(text, mesh=MESH, dims=sizes, topology=topology, dtype="f32", idle="keep", overlap="off")
+    assert plan.verify().agrees
