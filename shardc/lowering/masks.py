@@ -2,8 +2,8 @@
 
     M[T, S] = index_T >= index_S;  P[B, H, T, S] = where(M, Q[B, H, T, S], -inf)
 
-    M = jnp.greater_equal(jnp.expand_dims(t, 1), s)                                                # M[T, S]
-    M = jnp.greater_equal(jnp.broadcast_to(jnp.expand_dims(t, 1), (4, 8, 2048, 2048)), s)          # for a TPU
+    M = jnp.greater_equal(jnp.expand_dims(t, 1), s)                                          M[T, S]
+    M = jnp.greater_equal(jnp.broadcast_to(jnp.expand_dims(t, 1), (4, 8, 2048, 2048)), s)    M[B, H, T, S], for a TPU
 
 Of the first the compiler makes an array, which is read wherever scores are; the second is computed there
 (`lowering.timed.stores_narrow_masks`). A mask is of truths or whole numbers, made of arrays that have fewer dims.
