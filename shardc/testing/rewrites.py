@@ -14,14 +14,15 @@ import numpy as np
 from shardc.errors import SYNTAX, ShardcError
 from shardc.ir.mesh import MAX_DEVICES, Mesh
 from shardc.ir.operations import IllegalMove
+from shardc.ir.sharding import Array
 from shardc.simulate import IllegalStep
 from shardc.testing.refusals import count_of, mesh_of
 from shardc.testing.saying import element, lines, where
-from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide, distinct
+from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide
+from shardc.testing.values import drawn, draws_of
 
 Given: TypeAlias = "str | Moves | Callable[..., Any]"
 
-_SEEDS = (0, 1)  # of the parts of partial sums
 _MOST_DEVICES = 64  # of virtual ones
 _DECLARED, _NAMED = re.compile(r"(?:^|[;\n])\s*mesh\s([^;\n]*)"), re.compile(r"(\w+)\s*=")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
@@ -55,8 +56,8 @@ def assert_rewrite(
     JAX arrays that calls `jax.shard_map` for the mesh in force. Where both are functions `inputs` are what they take
     ("A[I_X, J]", …). Axes are the one-letter subscripts, and those of a mesh that a text declares; others are named by
     `mesh`, which with sizes ({"X": 4}) is the only mesh that is tried. Inputs of two texts are paired by name, if they
-    have the same names. They hold whole numbers, no two alike, and partial sums of them; comparison is exact. The
-    smallest mesh on which they differ is reported.
+    have the same names. They hold whole numbers, no two alike (of a narrow type in all of several draws), and partial
+    sums of them; comparison is exact. The smallest mesh on which they differ is reported.
 
     Raises AssertionError with the mesh, the sizes, the device, the element and both values.
 
@@ -106,9 +107,9 @@ def difference(before: Side, after: Side, mesh: Mesh) -> Difference | None:
         units = {dim: math.lcm(unit, units.get(dim, 1)) for dim, unit in (units | after.units(mesh)).items()}
     except (ShardcError, IllegalMove) as error:
         return Difference(mesh, {}, _refused(error))
-    for times, seed in product((1, 2), _SEEDS):
+    for times in (1, 2):
         sizes = {dim: unit * times for dim, unit in units.items()}
-        what = _differs(before, after, mesh, sizes, seed)
+        what = _differs(before, after, mesh, sizes)
         if what is not None:
             return Difference(mesh, sizes, what)
     return None
@@ -128,18 +129,32 @@ def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mes
     return [Mesh.of(dict(zip(axes, sizes, strict=True))) for sizes in sorted(found, key=lambda s: (math.prod(s), s))]
 
 
-def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seed: int) -> str | None:
+def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int]) -> str | None:
     try:
         given, other = before.inputs(mesh, sizes), after.inputs(mesh, sizes)
         places = _paired([array.name for array in given], [array.name for array in other])
         other = tuple(other[place] for place in places)
         if [(a.shape, a.sharding) for a in given] != [(a.shape, a.sharding) for a in other]:
             return f"the inputs differ: {_named(given)} before, {_named(other)} after"
-        wholes = [distinct(array, 1 + 1000 * place) for place, array in enumerate(given)]
-        as_taken = [wholes[places.index(place)] for place in range(len(places))]
-        both = [before.run(mesh, sizes, wholes, seed), after.run(mesh, sizes, as_taken, seed)]
+        found = (_apart_in(before, after, mesh, sizes, given, places, draw) for draw in range(draws_of(given)))
+        return next((what for what in found if what is not None), None)
     except (ShardcError, IllegalMove, IllegalStep) as error:
         return _refused(error)
+
+
+def _apart_in(
+    before: Side,
+    after: Side,
+    mesh: Mesh,
+    sizes: dict[str, int],
+    given: Sequence[Array],
+    places: Sequence[int],
+    draw: int,
+) -> str | None:
+    """How the results differ in one draw of the inputs."""
+    wholes = [drawn(array, place, draw) for place, array in enumerate(given)]
+    as_taken = [wholes[places.index(place)] for place in range(len(places))]
+    both = [before.run(mesh, sizes, wholes, draw), after.run(mesh, sizes, as_taken, draw)]
     if not any(both):
         raise ShardcError("SHC001", "both sides leave nothing", help="return what is to be compared")
     if len(both[0]) != len(both[1]):
@@ -252,7 +267,9 @@ def _side(given: Given, axes: tuple[str, ...], inputs: tuple[str, ...]) -> Side:
         case Moves():
             return MovesSide(given, axes)
         case _:
-            return FunctionSide(given, inputs, axes)
+            from shardc.testing.on_devices import traced_once
+
+            return FunctionSide(traced_once(given), inputs, axes)
 
 
 def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_size: int = 4) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 from shardc import api, simulate
@@ -215,10 +214,3 @@ def arrays_of(program: Program, sizes: dict[str, int]) -> tuple[Array, ...]:
 def units_of(program: Program) -> dict[str, int]:
     """What the size of each dim must be a multiple of."""
     return {dim: unit_of(program, (dim,)) for dim in program.dims}
-
-
-def distinct(array: Array, start: int) -> Values:
-    """Whole numbers, no two of them alike, so that no element can be taken for another; of either sign in turn, so that
-    `relu` is not taken for nothing."""
-    found = np.arange(start, start + math.prod(array.shape), dtype=np.int64)
-    return np.where(np.arange(len(found)) % 2, -found, found).reshape(array.shape)
