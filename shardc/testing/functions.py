@@ -23,6 +23,7 @@ from shardc.testing.meanings import unlike
 from shardc.testing.refusals import count_of
 from shardc.testing.rewrites import axes_in, meshes_of
 from shardc.testing.saying import element, lines, name_of, where
+from shardc.testing.values import Seen
 
 _A_PROGRAM = "A[I_X, J] · B[J, K] → C[I_X, K]"
 _LARGEST = 4  # elements along a dim that has no size, where as few may be
@@ -64,20 +65,25 @@ def assert_matches_reference(
     ...     return jax.shard_map(local, in_specs=(jax.P(None, "X"), jax.P("X")), out_specs=jax.P("X"))(a, b)
     >>> assert_matches_reference(matmul, "A[I, J_X] · B[J_X, K] → C[I_X, K]")
     """
-    if not callable(function):
-        raise ShardcError("SHC001", f"{function!r} is no function", help="give one of JAX arrays")
+    _check_function(function)
     if not isinstance(program, str | Program):
         raise ShardcError("SHC001", f"{program!r} is no program", help=f'give "{_A_PROGRAM}"')
     count_of("the seed", seed, 0, _SEEDS)
     if isinstance(program, Program) and any(given is not None for given in (mesh, dims, dtype)):
         raise ShardcError("SHC001", "a program has its mesh, its sizes and its type", help="give text, or the program")
-    once = _traced_once(function)
+    once, seen = _traced_once(function), Seen()
     for schedule, draws in _schedules(program, mesh, dims, dtype, _devices()):
-        found = (_mismatch(once, schedule, (seed + more) % _SEEDS) for more in range(draws))
+        found = (_mismatch(once, schedule, (seed + more) % _SEEDS, seen) for more in range(draws))
         wrong = next((each for each in found if each is not None), None)
         if wrong is not None:
             at = where(schedule.given_mesh, dict(schedule.program.sizes))
             raise AssertionError(f"{at}: {wrong}{lines(function=name_of(function), program=program)}")
+    seen.check()
+
+
+def _check_function(given: object) -> None:
+    if not callable(given):
+        raise ShardcError("SHC001", f"{given!r} is no function", help="give one of JAX arrays")
 
 
 def assert_equivalent(one: str | Program | Plan, other: str | Program | Plan, *, seed: int = 0) -> None:
@@ -100,11 +106,13 @@ def assert_equivalent(one: str | Program | Plan, other: str | Program | Plan, *,
             raise ShardcError("SHC001", f"{given!r} is no program or plan", help=f'give "{_A_PROGRAM}"')
     seed = count_of("the seed", seed, 0, _SEEDS)
     draws = 1 if isinstance(one, Plan) or isinstance(other, Plan) else _DRAWS  # programs have few elements
-    found = (unlike(one, other, (seed + more) % _SEEDS) for more in range(draws))
+    seen = Seen()
+    found = (unlike(one, other, (seed + more) % _SEEDS, seen) for more in range(draws))
     wrong = next((each for each in found if each is not None), None)
     if wrong is not None:
         texts = [given.program if isinstance(given, Plan) else given for given in (one, other)]
         raise AssertionError(f"{wrong}{lines(one=texts[0], other=texts[1])}")
+    seen.check()
 
 
 def _traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,7 +121,7 @@ def _traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     return traced_once(function)
 
 
-def _mismatch(function: Callable[..., Any], schedule: Schedule, seed: int) -> str | None:
+def _mismatch(function: Callable[..., Any], schedule: Schedule, seed: int, seen: Seen) -> str | None:
     """What is wrong with what a function leaves on the mesh of a plan; None if nothing is."""
     from shardc.machines.run import placed, simulated_mesh
     from shardc.testing.on_devices import called, check_results
@@ -133,9 +141,11 @@ def _mismatch(function: Callable[..., Any], schedule: Schedule, seed: int) -> st
             return wrong
     report = report_of(schedule, wholes, results, seed=seed)
     expected = simulate.reference(schedule.program, wholes)
-    for array, output, result, whole in zip(outputs, report.outputs, results, expected, strict=True):
+    compared = zip(outputs, report.outputs, results, expected, strict=True)
+    for place, (array, output, result, whole) in enumerate(compared):
         if output.verdict is not Verdict.EQUAL:
             return _wrong(array, mesh, output, result, whole)
+        seen.add(place, np.asarray(whole))
     return None
 
 

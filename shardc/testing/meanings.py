@@ -17,14 +17,15 @@ from shardc.results import Plan
 from shardc.simulate.layout import close
 from shardc.testing.rewrites import axes_in
 from shardc.testing.saying import element
+from shardc.testing.values import Seen
 
 Meant: TypeAlias = str | Program | Plan
 
 _SIZES = (2, 3, 4)  # of dims without one, in turn
 
 
-def unlike(one: Meant, other: Meant, seed: int) -> str | None:
-    """Where two programs or plans mean something else; None if nowhere."""
+def unlike(one: Meant, other: Meant, seed: int, seen: Seen) -> str | None:
+    """Where two programs or plans mean something else; None if nowhere. `seen` is told of all that is compared."""
     sides = _sides(one, other)
     at = _where(*sides)
     names = [list(side.inputs) for side in sides]
@@ -44,6 +45,7 @@ def unlike(one: Meant, other: Meant, seed: int) -> str | None:
         wrong = _apart(sides, number, *pair)
         if wrong is not None:
             return f"{at}: {wrong}"
+        seen.add(number, pair[0])
     return None
 
 

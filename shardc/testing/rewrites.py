@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from shardc import simulate
 from shardc.errors import SYNTAX, ShardcError
 from shardc.ir.mesh import MAX_DEVICES, Mesh
 from shardc.ir.operations import IllegalMove
-from shardc.ir.sharding import Array
 from shardc.simulate import IllegalStep
 from shardc.testing.refusals import count_of, mesh_of
 from shardc.testing.saying import element, lines, where
 from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide
-from shardc.testing.values import drawn, draws_of
+from shardc.testing.values import Seen, alike, drawn, draws_of
 
 Given: TypeAlias = "str | Moves | Callable[..., Any]"
 
@@ -72,9 +72,11 @@ def assert_rewrite(
     """
     names, alone = _axes_given(mesh)
     sides = _sides(before, after, inputs, names)
-    found = next(differences(*sides, max_size), None) if alone is None else difference(*sides, alone)
+    seen = Seen()
+    found = next(differences(*sides, max_size, seen), None) if alone is None else difference(*sides, alone, seen)
     if found is not None:
         raise AssertionError(f"{found}{lines(before=sides[0], after=sides[1])}")
+    seen.check()
 
 
 def _axes_given(mesh: object) -> tuple[tuple[str, ...], Mesh | None]:
@@ -92,16 +94,16 @@ def _axes_given(mesh: object) -> tuple[tuple[str, ...], Mesh | None]:
             raise ShardcError("SHC001", f"a mesh is not {mesh!r}", help='give names of axes, or {"X": 4}')
 
 
-def differences(before: Side, after: Side, max_size: int) -> Iterator[Difference]:
+def differences(before: Side, after: Side, max_size: int, seen: Seen) -> Iterator[Difference]:
     """One for each mesh on which the sides differ, the smallest first."""
     for mesh in meshes_of(before.axes(), max_size, _limit(before, after)):
-        found = difference(before, after, mesh)
+        found = difference(before, after, mesh, seen)
         if found is not None:
             yield found
 
 
-def difference(before: Side, after: Side, mesh: Mesh) -> Difference | None:
-    """How the sides differ on a mesh; None if they do not."""
+def difference(before: Side, after: Side, mesh: Mesh, seen: Seen) -> Difference | None:
+    """How the sides differ on a mesh; None if they do not. `seen` is told of all that is compared."""
     try:
         units = before.units(mesh)
         units = {dim: math.lcm(unit, units.get(dim, 1)) for dim, unit in (units | after.units(mesh)).items()}
@@ -109,7 +111,7 @@ def difference(before: Side, after: Side, mesh: Mesh) -> Difference | None:
         return Difference(mesh, {}, _refused(error))
     for times in (1, 2):
         sizes = {dim: unit * times for dim, unit in units.items()}
-        what = _differs(before, after, mesh, sizes)
+        what = _differs(before, after, mesh, sizes, seen)
         if what is not None:
             return Difference(mesh, sizes, what)
     return None
@@ -129,38 +131,36 @@ def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mes
     return [Mesh.of(dict(zip(axes, sizes, strict=True))) for sizes in sorted(found, key=lambda s: (math.prod(s), s))]
 
 
-def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int]) -> str | None:
+def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seen: Seen) -> str | None:
     try:
         given, other = before.inputs(mesh, sizes), after.inputs(mesh, sizes)
         places = _paired([array.name for array in given], [array.name for array in other])
         other = tuple(other[place] for place in places)
         if [(a.shape, a.sharding) for a in given] != [(a.shape, a.sharding) for a in other]:
             return f"the inputs differ: {_named(given)} before, {_named(other)} after"
-        found = (_apart_in(before, after, mesh, sizes, given, places, draw) for draw in range(draws_of(given)))
-        return next((what for what in found if what is not None), None)
+        for draw in range(draws_of(given)):
+            wholes = [drawn(array, place, draw) for place, array in enumerate(given)]
+            as_taken = [wholes[places.index(place)] for place in range(len(places))]
+            left, right = before.run(mesh, sizes, wholes, draw), after.run(mesh, sizes, as_taken, draw)
+            what = _results_apart(left, right, mesh, seen)
+            if what is not None:
+                return what
+        return None
     except (ShardcError, IllegalMove, IllegalStep) as error:
         return _refused(error)
 
 
-def _apart_in(
-    before: Side,
-    after: Side,
-    mesh: Mesh,
-    sizes: dict[str, int],
-    given: Sequence[Array],
-    places: Sequence[int],
-    draw: int,
-) -> str | None:
-    """How the results differ in one draw of the inputs."""
-    wholes = [drawn(array, place, draw) for place, array in enumerate(given)]
-    as_taken = [wholes[places.index(place)] for place in range(len(places))]
-    both = [before.run(mesh, sizes, wholes, draw), after.run(mesh, sizes, as_taken, draw)]
-    if not any(both):
+def _results_apart(before: Sequence[Held], after: Sequence[Held], mesh: Mesh, seen: Seen) -> str | None:
+    if not before and not after:
         raise ShardcError("SHC001", "both sides leave nothing", help="return what is to be compared")
-    if len(both[0]) != len(both[1]):
-        return f"{len(both[0])} results before, {len(both[1])} after"
-    found = (_apart(one, another, mesh) for one, another in zip(*both, strict=True))
-    return next((what for what in found if what is not None), None)
+    if len(before) != len(after):
+        return f"{len(before)} results before, {len(after)} after"
+    for place, (one, other) in enumerate(zip(before, after, strict=True)):
+        what = _apart(one, other, mesh)
+        if what is not None:
+            return what
+        seen.add(place, simulate.summed(one[1], one[0], mesh))
+    return None
 
 
 def _paired(names: Sequence[str], others: Sequence[str]) -> list[int]:
@@ -179,13 +179,12 @@ def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
     if held.shape != found.shape or one.sharding.unreduced != other.sharding.unreduced:
         blocks = ", ".join(str(each.shape[len(mesh.axes) :]) for each in (held, found))
         return f"{said}; blocks {blocks}"
-    along = tuple(mesh.names.index(axis) for axis in mesh.ordered(one.sharding.unreduced))
-    held, found = (np.broadcast_to(each.sum(axis=along, keepdims=True), each.shape) for each in (held, found))
-    wrong = held != found
+    held, found = (simulate.summed(each, one, mesh) for each in (held, found))
+    wrong = ~alike(held, found)
     if not wrong.any():
         return None
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    sums = "the sum over " + ", ".join(sorted(one.sharding.unreduced)) + " " if along else ""
+    sums = "the sum over " + ", ".join(sorted(one.sharding.unreduced)) + " " if one.sharding.unreduced else ""
     return f"{element(mesh, place)} of {one}: {sums}{held[place]} before, {found[place]} after"
 
 
@@ -289,7 +288,11 @@ def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_siz
 
     sides = _sides(before, after, (), _axes_given(mesh)[0])
     every = meshes_of(sides[0].axes(), max_size, _limit(*sides))
-    return shortest({mesh: difference(*sides, mesh) is None for mesh in every})
+    seen = Seen()
+    holds = {mesh: difference(*sides, mesh, seen) is None for mesh in every}
+    if all(holds.values()):
+        seen.check()
+    return shortest(holds)
 
 
 def holds_on(before: Given, after: Given, sizes: Mapping[str, int]) -> bool:
@@ -297,4 +300,8 @@ def holds_on(before: Given, after: Given, sizes: Mapping[str, int]) -> bool:
     names, mesh = _axes_given(sizes)
     if mesh is None:
         raise ShardcError("SHC001", f"sizes are not {sizes!r}", help='give {"X": 2, "Y": 2}')
-    return difference(*_sides(before, after, (), names), mesh) is None
+    seen = Seen()
+    differs = difference(*_sides(before, after, (), names), mesh, seen)
+    if differs is None:
+        seen.check()
+    return differs is None

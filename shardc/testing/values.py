@@ -14,6 +14,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType, Kind
 from shardc.ir.sharding import Array
 
@@ -28,7 +29,7 @@ _ROOM = 8  # in narrow types numbers are as much smaller than the largest, so th
 
 def draws_of(arrays: Sequence[Array]) -> int:
     """How many draws tell any two elements of these inputs apart."""
-    return max(_FEWEST, *(_digits(_values(array.dtype)) for array in arrays), 0)
+    return max((_FEWEST, *(_digits(_values(array.dtype)) for array in arrays)))
 
 
 def drawn(array: Array, place: int, draw: int) -> Values:
@@ -91,3 +92,33 @@ def _digits(values: Values | None) -> int:
 def _codes() -> Values:
     """In an order in which neighbours have nothing in common."""
     return np.random.default_rng(0).permutation(_CODES)
+
+
+def alike(values: Values, others: Any) -> Values:
+    """Where values are equal. NaN is NaN."""
+    found: Values = (values == others) | (values != values) & (others != others)
+    return found
+
+
+class Seen:
+    """Of all that was compared the first value of each result, and whether any result had another one too."""
+
+    def __init__(self) -> None:
+        self._first = dict[int, Any]()
+        self._count = 0
+        self._varies = False
+
+    def add(self, place: int, values: Values) -> None:
+        """What is held of the result at a place."""
+        if values.size:
+            first = self._first.setdefault(place, values.flat[0])
+            self._varies = self._varies or not alike(values, first).all()
+            self._count += values.size
+
+    def check(self) -> None:
+        """SHC001 where each result is one value throughout, of more than one element each."""
+        if self._varies or self._count <= len(self._first):
+            return
+        said = " and ".join(dict.fromkeys(str(value + 0) for value in self._first.values()))
+        so = "compare what differs from input to input, as with another bound, or before it is rounded"
+        raise ShardcError("SHC001", f"every element of the results is {said}, which tells nothing", help=so)

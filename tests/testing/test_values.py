@@ -5,11 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shardc
 from shardc import simulate
+from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding
-from shardc.testing import Moves, assert_rewrite
+from shardc.testing import (
+    Moves,
+    assert_equivalent,
+    assert_matches_reference,
+    assert_rewrite,
+    conditions,
+    holds_on,
+)
 from shardc.testing.values import drawn, draws_of
 
 MESH = Mesh.of({"X": 4})
@@ -83,3 +92,75 @@ def test_the_order_of_axes_is_seen_in_true_and_false():
 @pytest.mark.parametrize("name", [name for name, kind in DTYPES.items() if not kind.is_wide])
 def test_nothing_done_is_nothing_done_in_every_type(name):
     assert_rewrite(Moves(f"A: {name}[I_X]"), lambda a: a, max_size=2)
+
+
+WITH_NAN = {  # statements that leave NaN of some numbers, and the same in two
+    "log": "log",
+    "sqrt": "sqrt",
+    "a reciprocal of a root": "rsqrt",
+}
+
+
+@pytest.mark.parametrize("name", WITH_NAN)
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f8_e4m3fn"])
+def test_nan_beside_nan_is_the_same_and_beside_a_number_is_not(name, kind):
+    function = WITH_NAN[name]
+    once, in_two = f"B[I] = {function}(A: {kind}[I_X])", f"C[I] = A: {kind}[I_X]; B[I] = {function}(C[I])"
+    assert_rewrite(once, in_two)
+    assert conditions(once, in_two) == "always"
+    with pytest.raises(AssertionError, match="before, nan after"):
+        assert_rewrite(f"B[I] = {function}(abs(A: {kind}[I_X]))", once)
+
+
+@pytest.mark.parametrize("kind", ["f8_e4m3fn", "f8_e5m2", "bf16", "f16"])
+def test_numbers_of_several_inputs_fit_a_narrow_type(kind):
+    assert_rewrite(f"C[I] = A: {kind}[I_X] + B: {kind}[I_X]", f"C[I] = B: {kind}[I_X] + A: {kind}[I_X]")
+
+
+def clipped(bound):
+    return f"D[I] = relu(A: f32[I_X] - {bound})"
+
+
+SAID = r"every element of the results is (nan|0|0\.0), which tells nothing"
+TELL_NOTHING = {  # what is compared is one value throughout
+    "NaN": lambda: assert_rewrite("B[I] = log(-abs(A: f32[I_X]) - 1)", "B[I] = sqrt(-abs(A: f32[I_X]) - 1)"),
+    "0": lambda: assert_rewrite(clipped(10**6), clipped(10**7)),
+    "0, on a mesh": lambda: assert_rewrite(clipped(10**6), clipped(10**7), mesh={"X": 2}),
+    "0, asked when": lambda: conditions(clipped(10**6), clipped(10**7)),
+    "0, asked on a mesh": lambda: holds_on(clipped(10**6), clipped(10**7), {"X": 2}),
+    "0 in two results": lambda: assert_rewrite(*[f"{clipped(10**n)}; E[I] = D[I]" for n in (6, 7)]),
+    "0 of programs": lambda: assert_equivalent(clipped(100), clipped(200)),
+}
+TELL_NOTHING_ON_DEVICES = {
+    "0 of functions": lambda: assert_rewrite(lambda a: jnp.minimum(a * a, 0), lambda a: a * 0, inputs="A[I_X]"),
+    "0 of a function and a program": lambda: assert_matches_reference(
+        lambda a: jax.nn.relu(a - 200), "D[I_X] = relu(A[I_X] - 100)"
+    ),
+    "NaN of a function and a program": lambda: assert_matches_reference(
+        lambda a: jnp.sqrt(-jnp.abs(a) - 1), "D[I_X] = log(-abs(A[I_X]) - 1)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TELL_NOTHING)
+def test_what_is_one_value_throughout_tells_nothing(name):
+    with pytest.raises(ShardcError, match=SAID) as caught:
+        TELL_NOTHING[name]()
+    assert caught.value.code == "SHC001"
+
+
+@pytest.mark.devices
+@pytest.mark.instant
+@pytest.mark.parametrize("name", TELL_NOTHING_ON_DEVICES)
+def test_what_devices_leave_as_one_value_throughout_tells_nothing(name):
+    with pytest.raises(ShardcError, match=SAID) as caught:
+        TELL_NOTHING_ON_DEVICES[name]()
+    assert caught.value.code == "SHC001"
+
+
+@pytest.mark.devices
+def test_one_number_that_depends_on_the_inputs_tells_something():
+    assert_matches_reference(lambda a: a.sum(), "S[] = sum_I(A[I_X])")
+    assert_rewrite("S[] = sum_I(A[I_X])", lambda a: a.sum())
+    assert_equivalent("S[] = sum_I(A[I_X])", "B[I] = A[I_X]; S[] = sum_I(B[I])")
+    assert_equivalent("S[] = sum_I(A[I_X])", shardc.plan("S[] = sum_I(A[I_X])", mesh={"X": 2}, dtype="f32", dims="I=4"))
