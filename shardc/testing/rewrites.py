@@ -5,41 +5,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import product
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from shardc import simulate
-from shardc.errors import SYNTAX, ShardcError
+from shardc.errors import ShardcError
 from shardc.ir.mesh import MAX_DEVICES, Mesh
-from shardc.ir.operations import IllegalMove
-from shardc.simulate import IllegalStep
+from shardc.testing.differences import Difference, difference
 from shardc.testing.refusals import count_of, mesh_of
-from shardc.testing.saying import element, lines, where
-from shardc.testing.sides import FunctionSide, Held, Moves, MovesSide, Side, TextSide
-from shardc.testing.values import Seen, alike, drawn, draws_of
+from shardc.testing.saying import lines
+from shardc.testing.sides import FunctionSide, Moves, MovesSide, Refused, Side, TextSide
+from shardc.testing.values import Seen
 
 Given: TypeAlias = "str | Moves | Callable[..., Any]"
 
 _MOST_DEVICES = 64  # of virtual ones
+_FEW_DEVICES = 2  # an axis, on which a text that is ever legal is so
 _DECLARED, _NAMED = re.compile(r"(?:^|[;\n])\s*mesh\s([^;\n]*)"), re.compile(r"(\w+)\s*=")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _OF_DIMS = re.compile(r"_\{([A-Z, ]+)\}|_([A-Z]+)(?![A-Za-z0-9_])")
 _OF_MOVES = re.compile(r"(?:[A-Z][A-Za-z]*|U)_(?:\{([A-Z]+)(?:[A-Z, ]*)\}|([A-Z]+)(?![A-Za-z0-9_]))|U\.([A-Z]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Where two sides differ first: the smallest mesh, the smallest sizes, a device, an element."""
-
-    mesh: Mesh
-    sizes: dict[str, int]
-    what: str
-
-    def __str__(self) -> str:
-        return f"{where(self.mesh, self.sizes)}: {self.what}"
 
 
 def assert_rewrite(
@@ -102,21 +87,6 @@ def differences(before: Side, after: Side, max_size: int, seen: Seen) -> Iterato
             yield found
 
 
-def difference(before: Side, after: Side, mesh: Mesh, seen: Seen) -> Difference | None:
-    """How the sides differ on a mesh; None if they do not. `seen` is told of all that is compared."""
-    try:
-        units = before.units(mesh)
-        units = {dim: math.lcm(unit, units.get(dim, 1)) for dim, unit in (units | after.units(mesh)).items()}
-    except (ShardcError, IllegalMove) as error:
-        return Difference(mesh, {}, _refused(error))
-    for times in (1, 2):
-        sizes = {dim: unit * times for dim, unit in units.items()}
-        what = _differs(before, after, mesh, sizes, seen)
-        if what is not None:
-            return Difference(mesh, sizes, what)
-    return None
-
-
 def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mesh]:
     """Every mesh of these axes, of one to `max_size` devices each, the fewest devices first."""
     max_size = count_of("max_size", max_size, 1, MAX_DEVICES)
@@ -129,75 +99,6 @@ def meshes_of(axes: Sequence[str], max_size: int, most_devices: int) -> list[Mes
     every = product(range(1, max_size + 1), repeat=len(axes))
     found = [sizes for sizes in every if math.prod(sizes) <= most_devices]
     return [Mesh.of(dict(zip(axes, sizes, strict=True))) for sizes in sorted(found, key=lambda s: (math.prod(s), s))]
-
-
-def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seen: Seen) -> str | None:
-    try:
-        given, other = before.inputs(mesh, sizes), after.inputs(mesh, sizes)
-        places = _paired([array.name for array in given], [array.name for array in other])
-        other = tuple(other[place] for place in places)
-        if [(a.shape, a.sharding) for a in given] != [(a.shape, a.sharding) for a in other]:
-            return f"the inputs differ: {_named(given)} before, {_named(other)} after"
-        for draw in range(draws_of(given)):
-            wholes = [drawn(array, place, draw) for place, array in enumerate(given)]
-            as_taken = [wholes[places.index(place)] for place in range(len(places))]
-            left, right = before.run(mesh, sizes, wholes, draw), after.run(mesh, sizes, as_taken, draw)
-            what = _results_apart(left, right, mesh, seen)
-            if what is not None:
-                return what
-        return None
-    except (ShardcError, IllegalMove, IllegalStep) as error:
-        return _refused(error)
-
-
-def _results_apart(before: Sequence[Held], after: Sequence[Held], mesh: Mesh, seen: Seen) -> str | None:
-    if not before and not after:
-        raise ShardcError("SHC001", "both sides leave nothing", help="return what is to be compared")
-    if len(before) != len(after):
-        return f"{len(before)} results before, {len(after)} after"
-    for place, (one, other) in enumerate(zip(before, after, strict=True)):
-        what = _apart(one, other, mesh)
-        if what is not None:
-            return what
-        seen.add(place, simulate.summed(one[1], one[0], mesh))
-    return None
-
-
-def _paired(names: Sequence[str], others: Sequence[str]) -> list[int]:
-    """For each input of the first side which one of the second it is: by name, or by place where names differ."""
-    if sorted(names) != sorted(others) or len(set(names)) < len(names):
-        return list(range(len(others)))
-    return [others.index(name) for name in names]
-
-
-def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
-    """How two results differ. Of partial sums it is what they add up to that is compared."""
-    (one, held), (other, found) = before, after
-    said = f"the results differ: {one} before, {other} after"
-    if (one.shape, one.dtype) != (other.shape, other.dtype):
-        return f"{said}; {one.dtype} of {one.shape}, {other.dtype} of {other.shape}"
-    if held.shape != found.shape or one.sharding.unreduced != other.sharding.unreduced:
-        blocks = ", ".join(str(each.shape[len(mesh.axes) :]) for each in (held, found))
-        return f"{said}; blocks {blocks}"
-    held, found = (simulate.summed(each, one, mesh) for each in (held, found))
-    wrong = ~alike(held, found)
-    if not wrong.any():
-        return None
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    sums = "the sum over " + ", ".join(sorted(one.sharding.unreduced)) + " " if one.sharding.unreduced else ""
-    return f"{element(mesh, place)} of {one}: {sums}{held[place]} before, {found[place]} after"
-
-
-def _refused(error: ShardcError | IllegalMove | IllegalStep) -> str:
-    """What a side is refused with on this mesh; a text that is no notation is refused on all, and is the caller's, as
-    are devices that are not there."""
-    if isinstance(error, ShardcError) and (error.exit_code == SYNTAX or error.code == "SHC301"):
-        raise error
-    return error.message if isinstance(error, ShardcError) else str(error)
-
-
-def _named(arrays: Iterable[object]) -> str:
-    return ", ".join(map(str, arrays)) or "none"
 
 
 def _limit(before: Side, after: Side) -> int:
@@ -217,12 +118,13 @@ def _sides(before: Given, after: Given, inputs: Sequence[str], mesh: Sequence[st
         raise ShardcError("SHC001", f"inputs are {inputs!r}", help='give inputs=["A[I_X, J]"]')
     texts = [text for given in (before, after) for text in _texts(given)]
     axes = tuple(mesh) or axes_in([*texts, *inputs])
+    if not any(callable(given) for given in (before, after)):
+        return _side(before, axes, ()), _side(after, axes, ())
+    if not axes:
+        raise ShardcError("SHC001", "without axes functions are run on one device alone", help='give mesh=["X"]')
     taken = tuple(inputs) or _inputs_of(before, axes) or _inputs_of(after, axes)
-    if any(callable(given) for given in (before, after)):
-        if not taken:
-            raise ShardcError("SHC001", "functions, and no inputs for them", help='give inputs=["A[I_X, J]"]')
-        if not axes:
-            raise ShardcError("SHC001", "without axes functions are run on one device alone", help='give mesh=["X"]')
+    if not taken and all(callable(given) for given in (before, after)):
+        raise ShardcError("SHC001", "functions, and no inputs for them", help='give inputs=["A[I_X, J]"]')
     return _side(before, axes, taken), _side(after, axes, taken)
 
 
@@ -251,12 +153,16 @@ def axes_in(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _inputs_of(given: Given, axes: tuple[str, ...]) -> tuple[str, ...]:
-    """What a text or moves begin from, as the notation writes it, for a function beside it."""
+    """What a text or moves begin from, as the notation writes it, for a function beside it; none, if the text is legal
+    on no mesh."""
     if callable(given) or isinstance(given, Moves):
         return (given.source,) if isinstance(given, Moves) else ()
     side = TextSide(given, axes)
-    whole = Mesh.of(dict.fromkeys(axes, 1))
-    return tuple(map(str, side.inputs(whole, side.units(whole))))
+    for sizes in product(range(1, _FEW_DEVICES + 1), repeat=len(axes)):
+        mesh = Mesh.of(dict(zip(axes, sizes, strict=True)))
+        with suppress(Refused):
+            return tuple(map(str, side.inputs(mesh, side.units(mesh))))
+    return ()
 
 
 def _side(given: Given, axes: tuple[str, ...], inputs: tuple[str, ...]) -> Side:

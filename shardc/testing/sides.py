@@ -10,14 +10,15 @@ Texts and moves are run on virtual devices in NumPy; functions on the devices th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
 from shardc import api, simulate
-from shardc.errors import ShardcError
+from shardc.errors import SYNTAX, ShardcError
 from shardc.ir.collectives import AllToAll, Move, apply
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.mesh import Mesh
@@ -58,8 +59,26 @@ class Moves:
         return "; ".join([self.source, *map(str, self.moves)])
 
 
+class Refused(Exception):
+    """A text or moves that are not legal on a mesh, and so leave nothing there to compare, and why."""
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Around what is of a text or of moves alone: what a function raises is its user's. A text that is no notation is
+    so on every mesh, and is the caller's."""
+    try:
+        yield
+    except ShardcError as error:
+        if error.exit_code == SYNTAX:
+            raise
+        raise Refused(error.message) from error
+    except (IllegalMove, simulate.IllegalStep) as error:
+        raise Refused(str(error)) from error
+
+
 class Side(Protocol):
-    """What a comparison asks of a side."""
+    """What a comparison asks of a side. `units`, `inputs` and `run` raise Refused where it is not legal."""
 
     def axes(self) -> tuple[str, ...]: ...
 
@@ -85,13 +104,16 @@ class TextSide:
     def axes(self) -> tuple[str, ...]:
         return self.names
 
+    @_refusals()
     def units(self, mesh: Mesh) -> dict[str, int]:
         return units_of(api.parse(self.text, mesh=mesh))
 
+    @_refusals()
     def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
         schedule = self._plan(mesh, sizes).schedule
         return tuple(schedule.given(number) for number in schedule.inputs)
 
+    @_refusals()
     def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]:
         schedule = self._plan(mesh, sizes).schedule
         blocks = simulate.run(schedule, wholes, seed)
@@ -115,6 +137,7 @@ class MovesSide:
     def axes(self) -> tuple[str, ...]:
         return self.names
 
+    @_refusals()
     def units(self, mesh: Mesh) -> dict[str, int]:
         found = units_of(self._program(mesh))
         for array in self._ways(mesh, found)[1:]:
@@ -122,9 +145,11 @@ class MovesSide:
             found |= {dim: math.lcm(found[dim], mesh.product(axes)) for dim, axes in cuts}
         return found
 
+    @_refusals()
     def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
         return self._ways(mesh, sizes)[:1]
 
+    @_refusals()
     def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]:
         ways = self._ways(mesh, sizes)
         held = simulate.scatter(wholes[0], ways[0], mesh, seed)
@@ -187,7 +212,7 @@ class FunctionSide:
 
     def units(self, mesh: Mesh) -> dict[str, int]:
         """A function may share a dim out among all devices, whatever its inputs say."""
-        return dict.fromkeys(units_of(self._program(mesh, INTEGERS)), mesh.devices)
+        return dict.fromkeys(units_of(self._program(mesh, INTEGERS)), mesh.devices) if self.given else {}
 
     def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
         return arrays_of(self._program(mesh, INTEGERS), sizes)

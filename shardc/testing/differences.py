@@ -1,0 +1,104 @@
+"""Where two sides of a rewrite differ on a mesh: on which device, at which element, or in what else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardc import simulate
+from shardc.errors import ShardcError
+from shardc.ir.mesh import Mesh
+from shardc.testing.saying import element, where
+from shardc.testing.sides import Held, Refused, Side
+from shardc.testing.values import Seen, alike, drawn, draws_of
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two sides differ first: the smallest mesh, the smallest sizes, a device, an element."""
+
+    mesh: Mesh
+    sizes: dict[str, int]
+    what: str
+
+    def __str__(self) -> str:
+        return f"{where(self.mesh, self.sizes)}: {self.what}"
+
+
+def difference(before: Side, after: Side, mesh: Mesh, seen: Seen) -> Difference | None:
+    """How the sides differ on a mesh; None if they do not. `seen` is told of all that is compared."""
+    try:
+        units = before.units(mesh)
+        units = {dim: math.lcm(unit, units.get(dim, 1)) for dim, unit in (units | after.units(mesh)).items()}
+    except Refused as why:
+        return Difference(mesh, {}, str(why))
+    for times in (1, 2):
+        sizes = {dim: unit * times for dim, unit in units.items()}
+        try:
+            what = _differs(before, after, mesh, sizes, seen)
+        except Refused as why:
+            what = str(why)
+        if what is not None:
+            return Difference(mesh, sizes, what)
+    return None
+
+
+def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seen: Seen) -> str | None:
+    given, other = before.inputs(mesh, sizes), after.inputs(mesh, sizes)
+    places = _paired([array.name for array in given], [array.name for array in other])
+    other = tuple(other[place] for place in places)
+    if [(a.shape, a.sharding) for a in given] != [(a.shape, a.sharding) for a in other]:
+        return f"the inputs differ: {_named(given)} before, {_named(other)} after"
+    for draw in range(draws_of(given)):
+        wholes = [drawn(array, place, draw) for place, array in enumerate(given)]
+        as_taken = [wholes[places.index(place)] for place in range(len(places))]
+        left, right = before.run(mesh, sizes, wholes, draw), after.run(mesh, sizes, as_taken, draw)
+        what = _results_apart(left, right, mesh, seen)
+        if what is not None:
+            return what
+    return None
+
+
+def _results_apart(before: Sequence[Held], after: Sequence[Held], mesh: Mesh, seen: Seen) -> str | None:
+    if not before and not after:
+        raise ShardcError("SHC001", "both sides leave nothing", help="return what is to be compared")
+    if len(before) != len(after):
+        return f"{len(before)} results before, {len(after)} after"
+    for place, (one, other) in enumerate(zip(before, after, strict=True)):
+        what = _apart(one, other, mesh)
+        if what is not None:
+            return what
+        seen.add(place, simulate.summed(one[1], one[0], mesh))
+    return None
+
+
+def _paired(names: Sequence[str], others: Sequence[str]) -> list[int]:
+    """For each input of the first side which one of the second it is: by name, or by place where names differ."""
+    if sorted(names) != sorted(others) or len(set(names)) < len(names):
+        return list(range(len(others)))
+    return [others.index(name) for name in names]
+
+
+def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
+    """How two results differ. Of partial sums it is what they add up to that is compared."""
+    (one, held), (other, found) = before, after
+    said = f"the results differ: {one} before, {other} after"
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return f"{said}; {one.dtype} of {one.shape}, {other.dtype} of {other.shape}"
+    if held.shape != found.shape or one.sharding.unreduced != other.sharding.unreduced:
+        blocks = ", ".join(str(each.shape[len(mesh.axes) :]) for each in (held, found))
+        return f"{said}; blocks {blocks}"
+    held, found = (simulate.summed(each, one, mesh) for each in (held, found))
+    wrong = ~alike(held, found)
+    if not wrong.any():
+        return None
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    sums = "the sum over " + ", ".join(sorted(one.sharding.unreduced)) + " " if one.sharding.unreduced else ""
+    return f"{element(mesh, place)} of {one}: {sums}{held[place]} before, {found[place]} after"
+
+
+def _named(arrays: Iterable[object]) -> str:
+    return ", ".join(map(str, arrays)) or "none"
