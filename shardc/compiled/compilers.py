@@ -57,12 +57,12 @@ def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: i
     from shardc.machines.baseline import compile_baseline
     from shardc.machines.libtpu import other_libtpu, reading
     from shardc.machines.measure import measured
-    from shardc.machines.run import simulated_mesh
+    from shardc.machines.run import at_ends, in_64_bits, simulated_mesh
     from shardc.machines.stderr import caught_stderr
 
     schedule, whole = found.schedule, found.whole or found.schedule
     on_slice = model.network.layout.topology is not None
-    with caught_stderr() as caught:
+    with caught_stderr() as caught, in_64_bits(() if on_slice else at_ends(schedule)):
         mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule)
         ours = tpu.compile_schedule(schedule, mesh)
         theirs = compile_baseline(whole, placing.coarser(mesh, schedule.by))

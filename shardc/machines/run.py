@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def run(
         now(f"running on {schedule.mesh.devices} simulated devices")
         mesh = simulated_mesh(schedule, schedule.given_mesh)
         wholes = simulate.sample_inputs(schedule.program, seed)
-        results = _computed(schedule, wholes, mesh, seed)
+        with in_64_bits(at_ends(schedule)):
+            results = _computed(schedule, wholes, mesh, seed)
         return report_of(schedule, wholes, results, now, seed)
 
 
@@ -94,6 +96,18 @@ def on_devices(whole: Any, array: Array, mesh: Mesh, devices: Any, seed: int) ->
     return from_blocks(list(blocks.reshape(-1, *local)), array, devices, sharding)
 
 
+def in_64_bits(arrays: Iterable[Array]) -> AbstractContextManager[object]:
+    """JAX's 64-bit mode, as long as it is needed, where one of these arrays is of a type that JAX has in it alone."""
+    import jax
+
+    return jax.enable_x64(True) if any(array.dtype.is_wide for array in arrays) else nullcontext()
+
+
+def at_ends(schedule: Schedule) -> tuple[Array, ...]:
+    """What is given, and what is returned."""
+    return tuple(schedule.values[number] for number in (*schedule.inputs, *schedule.outputs))
+
+
 def check_devices(schedule: Schedule) -> None:
     """SHC409 where there are more than are simulated."""
     count = schedule.mesh.devices
@@ -111,11 +125,9 @@ def _start_devices(schedule: Schedule) -> None:
     import jax
 
     count = schedule.mesh.devices
-    if any(schedule.values[number].dtype.is_wide for number in (*schedule.inputs, *schedule.outputs)):
-        jax.config.update("jax_enable_x64", True)
     try:
+        jax.config.update("jax_num_cpu_devices", count)  # first, so that of a JAX that has started nothing is changed
         jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started; what it has may do
         if len(jax.devices("cpu")) < count:
             raise ShardcError(

@@ -11,8 +11,9 @@ import numpy as np
 from shardc import simulate
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
+from shardc.ir.sharding import Array
 from shardc.testing.saying import element, where
-from shardc.testing.sides import Held, Refused, Side
+from shardc.testing.sides import Held, Refused, Side, spelled
 from shardc.testing.values import Seen, alike, drawn, draws_of
 
 
@@ -50,7 +51,7 @@ def _differs(before: Side, after: Side, mesh: Mesh, sizes: dict[str, int], seen:
     given, other = before.inputs(mesh, sizes), after.inputs(mesh, sizes)
     places = _paired([array.name for array in given], [array.name for array in other])
     other = tuple(other[place] for place in places)
-    if [(a.shape, a.sharding) for a in given] != [(a.shape, a.sharding) for a in other]:
+    if [(a.shape, a.sharding, a.dtype) for a in given] != [(a.shape, a.sharding, a.dtype) for a in other]:
         return f"the inputs differ: {_named(given)} before, {_named(other)} after"
     for draw in range(draws_of(given)):
         wholes = [drawn(array, place, draw) for place, array in enumerate(given)]
@@ -100,5 +101,5 @@ def _apart(before: Held, after: Held, mesh: Mesh) -> str | None:
     return f"{element(mesh, place)} of {one}: {sums}{held[place]} before, {found[place]} after"
 
 
-def _named(arrays: Iterable[object]) -> str:
-    return ", ".join(map(str, arrays)) or "none"
+def _named(arrays: Iterable[Array]) -> str:
+    return ", ".join(map(spelled, arrays)) or "none"

@@ -23,6 +23,7 @@ from shardc.testing.meanings import unlike
 from shardc.testing.refusals import count_of
 from shardc.testing.rewrites import axes_in, meshes_of
 from shardc.testing.saying import element, lines, name_of, where
+from shardc.testing.sides import dtype_in
 from shardc.testing.values import Seen
 
 _A_PROGRAM = "A[I_X, J] · B[J, K] → C[I_X, K]"
@@ -31,7 +32,7 @@ _FEW_DEVICES = 16  # that share out even a dim without axes
 _SEEDS = 2**32
 _LONG = 4  # devices: on two, one way round a ring is as good as the other
 _DRAWS = 3  # of the arrays: of four elements one draw in sixteen has no negative number
-_TYPED, _ON_A_MESH = re.compile(r"(?:^|[;\n])\s*dtype\s"), re.compile(r"(?:^|[;\n])\s*mesh\s")
+_ON_A_MESH = re.compile(r"(?:^|[;\n])\s*mesh\s")
 
 
 def assert_matches_reference(
@@ -123,13 +124,14 @@ def _traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _mismatch(function: Callable[..., Any], schedule: Schedule, seed: int, seen: Seen) -> str | None:
     """What is wrong with what a function leaves on the mesh of a plan; None if nothing is."""
-    from shardc.machines.run import placed, simulated_mesh
+    from shardc.machines.run import at_ends, in_64_bits, placed, simulated_mesh
     from shardc.testing.on_devices import called, check_results
 
     mesh, inputs = schedule.given_mesh, [schedule.given(number) for number in schedule.inputs]
     devices = simulated_mesh(schedule, mesh)
     wholes = simulate.sample_inputs(schedule.program, seed)
-    found = called(function, placed(schedule, wholes, devices, seed), devices, inputs, mesh)
+    with in_64_bits(at_ends(schedule)):
+        found = called(function, placed(schedule, wholes, devices, seed), devices, inputs, mesh)
     results = tuple(found) if isinstance(found, tuple | list) else (found,)
     if len(results) != len(schedule.outputs):
         return f"{len(results)} results, and {len(schedule.outputs)} outputs"
@@ -190,7 +192,7 @@ def _schedules(
     if isinstance(program, Program):
         small, long = [program], list[Program]()
     else:
-        dtype = "f32" if dtype is None and not _TYPED.search(program) else dtype
+        dtype = "f32" if dtype is None and dtype_in(program) is None else dtype
         meshes = [(mesh,), ()] if mesh is not None or _ON_A_MESH.search(program) else _meshes(program, dims, most)
         small, long = ([api.parse(program, mesh=m, dims=dims, dtype=dtype) for m in some] for some in meshes)
     few, more = [_filled(each, _few) for each in small], _filled(small[-1], _more)

@@ -14,7 +14,7 @@ from shardc.ir.dtypes import dtype
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines.comparison import blocks_of
-from shardc.machines.run import on_devices
+from shardc.machines.run import in_64_bits, on_devices
 from shardc.testing.saying import name_of, where
 
 Values = NDArray[Any]
@@ -29,11 +29,12 @@ def held_by_devices(
 ) -> tuple[tuple[Array, Values], ...]:
     """Each result as an array, with the blocks of all devices, in the order of the mesh."""
     devices = make_mesh(mesh)
-    given = [
-        on_devices(whole, array, mesh, devices, seed + place)
-        for place, (array, whole) in enumerate(zip(inputs, wholes, strict=True))
-    ]
-    found = jax.tree.leaves(called(function, given, devices, inputs, mesh))
+    with in_64_bits(inputs):
+        given = [
+            on_devices(whole, array, mesh, devices, seed + place)
+            for place, (array, whole) in enumerate(zip(inputs, wholes, strict=True))
+        ]
+        found = jax.tree.leaves(called(function, given, devices, inputs, mesh))
     check_results(found, mesh, inputs)
     return tuple((described(result), blocks_of(result, mesh)) for result in found)
 

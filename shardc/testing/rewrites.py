@@ -14,7 +14,7 @@ from shardc.ir.mesh import MAX_DEVICES, Mesh
 from shardc.testing.differences import Difference, difference
 from shardc.testing.refusals import count_of, mesh_of
 from shardc.testing.saying import lines
-from shardc.testing.sides import FunctionSide, Moves, MovesSide, Refused, Side, TextSide
+from shardc.testing.sides import INTEGERS, FunctionSide, Moves, MovesSide, Refused, Side, TextSide, dtype_in, spelled
 from shardc.testing.values import Seen
 
 Given: TypeAlias = "str | Moves | Callable[..., Any]"
@@ -118,14 +118,15 @@ def _sides(before: Given, after: Given, inputs: Sequence[str], mesh: Sequence[st
         raise ShardcError("SHC001", f"inputs are {inputs!r}", help='give inputs=["A[I_X, J]"]')
     texts = [text for given in (before, after) for text in _texts(given)]
     axes = tuple(mesh) or axes_in([*texts, *inputs])
+    dtype = next((found for text in texts if (found := dtype_in(text))), INTEGERS)
     if not any(callable(given) for given in (before, after)):
-        return _side(before, axes, ()), _side(after, axes, ())
+        return _side(before, axes, (), dtype), _side(after, axes, (), dtype)
     if not axes:
         raise ShardcError("SHC001", "without axes functions are run on one device alone", help='give mesh=["X"]')
-    taken = tuple(inputs) or _inputs_of(before, axes) or _inputs_of(after, axes)
+    taken = tuple(inputs) or _inputs_of(before, axes, dtype) or _inputs_of(after, axes, dtype)
     if not taken and all(callable(given) for given in (before, after)):
         raise ShardcError("SHC001", "functions, and no inputs for them", help='give inputs=["A[I_X, J]"]')
-    return _side(before, axes, taken), _side(after, axes, taken)
+    return _side(before, axes, taken, dtype), _side(after, axes, taken, dtype)
 
 
 def _texts(given: Given) -> tuple[str, ...]:
@@ -152,29 +153,29 @@ def axes_in(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if name[0].isalpha()))
 
 
-def _inputs_of(given: Given, axes: tuple[str, ...]) -> tuple[str, ...]:
+def _inputs_of(given: Given, axes: tuple[str, ...], dtype: str) -> tuple[str, ...]:
     """What a text or moves begin from, as the notation writes it, for a function beside it; none, if the text is legal
     on no mesh."""
     if callable(given) or isinstance(given, Moves):
         return (given.source,) if isinstance(given, Moves) else ()
-    side = TextSide(given, axes)
+    side = TextSide(given, axes, dtype)
     for sizes in product(range(1, _FEW_DEVICES + 1), repeat=len(axes)):
         mesh = Mesh.of(dict(zip(axes, sizes, strict=True)))
         with suppress(Refused):
-            return tuple(map(str, side.inputs(mesh, side.units(mesh))))
+            return tuple(map(spelled, side.inputs(mesh, side.units(mesh))))
     return ()
 
 
-def _side(given: Given, axes: tuple[str, ...], inputs: tuple[str, ...]) -> Side:
+def _side(given: Given, axes: tuple[str, ...], inputs: tuple[str, ...], dtype: str) -> Side:
     match given:
         case str():
-            return TextSide(given, axes)
+            return TextSide(given, axes, dtype)
         case Moves():
-            return MovesSide(given, axes)
+            return MovesSide(given, axes, dtype)
         case _:
             from shardc.testing.on_devices import traced_once
 
-            return FunctionSide(traced_once(given), inputs, axes)
+            return FunctionSide(traced_once(given), inputs, axes, dtype)
 
 
 def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_size: int = 4) -> str:

@@ -10,6 +10,7 @@ Texts and moves are run on virtual devices in NumPy; functions on the devices th
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 from shardc import api, simulate
 from shardc.errors import SYNTAX, ShardcError
 from shardc.ir.collectives import AllToAll, Move, apply
-from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove, ToDims, require
 from shardc.ir.program import Program
@@ -33,7 +33,20 @@ from shardc.testing.saying import name_of
 Values: TypeAlias = NDArray[Any]
 Held: TypeAlias = tuple[Array, Values]  # an array, and what every device holds of it
 
-INTEGERS = DTYPES["int32"]
+INTEGERS = "int32"  # the type of an array where no text says one
+_DTYPE = re.compile(r"(?:^|[;\n])\s*dtype\s+(\w+)")
+
+
+def dtype_in(text: str) -> str | None:
+    """The type that a text says all its arrays have that have none of their own."""
+    found = _DTYPE.search(text)
+    return found[1] if found else None
+
+
+def spelled(array: Array) -> str:
+    """As the notation writes it, with its type unless that is what is taken without one."""
+    written = str(array)
+    return written if array.dtype.name == INTEGERS else f"{array.name}: {array.dtype}{written[len(array.name) :]}"
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,7 @@ class TextSide:
 
     text: str
     names: tuple[str, ...]
+    dtype: str = INTEGERS  # unless the text says one
 
     def __str__(self) -> str:
         return self.text
@@ -106,7 +120,7 @@ class TextSide:
 
     @_refusals()
     def units(self, mesh: Mesh) -> dict[str, int]:
-        return units_of(api.parse(self.text, mesh=mesh))
+        return units_of(self._program(mesh))
 
     @_refusals()
     def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
@@ -119,8 +133,11 @@ class TextSide:
         blocks = simulate.run(schedule, wholes, seed)
         return tuple((schedule.values[n], held) for n, held in zip(schedule.outputs, blocks, strict=True))
 
+    def _program(self, mesh: Mesh) -> Program:
+        return api.parse(self.text, mesh=mesh, dtype=dtype_in(self.text) or self.dtype)
+
     def _plan(self, mesh: Mesh, sizes: dict[str, int]) -> Plan:
-        program = api.parse(self.text, mesh=mesh, dtype=INTEGERS.name)
+        program = self._program(mesh)
         return api.planned(program.with_sizes({d: sizes[d] for d in program.dims}), objective="bytes", may_cut=False)
 
 
@@ -130,6 +147,7 @@ class MovesSide:
 
     given: Moves
     names: tuple[str, ...]
+    dtype: str = INTEGERS
 
     def __str__(self) -> str:
         return str(self.given)
@@ -158,7 +176,7 @@ class MovesSide:
         return ((ways[-1], held),)
 
     def _program(self, mesh: Mesh) -> Program:
-        return api.parse(f"{self.given.source} → {self.given.source}", mesh=mesh, dtype=INTEGERS.name)
+        return api.parse(f"{self.given.source} → {self.given.source}", mesh=mesh, dtype=self.dtype)
 
     def _ways(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
         """The array as given, and after each move."""
@@ -203,6 +221,7 @@ class FunctionSide:
     function: Callable[..., Any]
     given: tuple[str, ...]
     names: tuple[str, ...]
+    dtype: str = INTEGERS
 
     def __str__(self) -> str:
         return f"{name_of(self.function)}({', '.join(self.given)})"
@@ -212,18 +231,18 @@ class FunctionSide:
 
     def units(self, mesh: Mesh) -> dict[str, int]:
         """A function may share a dim out among all devices, whatever its inputs say."""
-        return dict.fromkeys(units_of(self._program(mesh, INTEGERS)), mesh.devices) if self.given else {}
+        return dict.fromkeys(units_of(self._program(mesh)), mesh.devices) if self.given else {}
 
     def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
-        return arrays_of(self._program(mesh, INTEGERS), sizes)
+        return arrays_of(self._program(mesh), sizes)
 
     def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]:
         from shardc.testing.on_devices import held_by_devices
 
         return held_by_devices(self.function, self.inputs(mesh, sizes), wholes, mesh, seed)
 
-    def _program(self, mesh: Mesh, dtype: DType) -> Program:
-        return api.parse("; ".join(f"{array} → {array}" for array in self.given), mesh=mesh, dtype=dtype.name)
+    def _program(self, mesh: Mesh) -> Program:
+        return api.parse("; ".join(f"{array} → {array}" for array in self.given), mesh=mesh, dtype=self.dtype)
 
 
 def arrays_of(program: Program, sizes: dict[str, int]) -> tuple[Array, ...]:

@@ -8,6 +8,7 @@ import pytest
 import shardc
 from shardc import simulate
 from shardc.errors import ShardcError
+from shardc.ir.collectives import Slice
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding
@@ -164,3 +165,33 @@ def test_one_number_that_depends_on_the_inputs_tells_something():
     assert_rewrite("S[] = sum_I(A[I_X])", lambda a: a.sum())
     assert_equivalent("S[] = sum_I(A[I_X])", "B[I] = A[I_X]; S[] = sum_I(B[I])")
     assert_equivalent("S[] = sum_I(A[I_X])", shardc.plan("S[] = sum_I(A[I_X])", mesh={"X": 2}, dtype="f32", dims="I=4"))
+
+
+LAID = jax.P("X")
+TYPED = {  # a type said in the text, of an array or of all, for a side that says none
+    "an array's, for a function": ("B[I_X] = A: {}[I]", lambda a: jax.reshard(a, LAID)),
+    "all arrays', for a function": ("dtype {}; B[I_X] = A[I]", lambda a: jax.reshard(a, LAID)),
+    "all arrays', for moves": ("dtype {}\nB[I_X] = A[I]", Moves("A[I]", Slice(("X",), 0))),
+    "all arrays', for a text": ("dtype {}; B[I_X] = A[I]", "B[I_X] = A[I]"),
+}
+
+
+@pytest.mark.devices
+@pytest.mark.instant
+@pytest.mark.parametrize("said", TYPED)
+@pytest.mark.parametrize("name", DTYPES)
+def test_the_type_that_a_text_says_is_that_of_the_side_beside_it(name, said):
+    text, other = TYPED[said][0].format(name), TYPED[said][1]
+    assert_rewrite(text, other, max_size=2)
+    assert_rewrite(other, text, max_size=2)
+    assert conditions(text, other, max_size=2) == "always"
+
+
+@pytest.mark.devices
+def test_inputs_of_other_types_are_other_inputs():
+    with pytest.raises(AssertionError, match=r"the inputs differ: A: f32\[I_X\] before, A: bf16\[I_X\] after"):
+        assert_rewrite("B[I] = A: f32[I_X]", lambda a: a, inputs="A: bf16[I_X]")
+    with pytest.raises(AssertionError, match=r"the inputs differ: A: f32\[I_X\] before, A\[I_X\] after"):
+        assert_rewrite("B[I] = A: f32[I_X]", Moves("A[I_X]"))
+    with pytest.raises(AssertionError, match=r"the inputs differ: A: f32\[I_X\] before, A: f16\[I_X\] after"):
+        assert_rewrite("dtype f32; B[I] = A[I_X]", "dtype f16; B[I] = A[I_X]")
