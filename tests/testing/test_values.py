@@ -177,7 +177,6 @@ TYPED = {  # a type said in the text, of an array or of all, for a side that say
 
 
 @pytest.mark.devices
-@pytest.mark.instant
 @pytest.mark.parametrize("said", TYPED)
 @pytest.mark.parametrize("name", DTYPES)
 def test_the_type_that_a_text_says_is_that_of_the_side_beside_it(name, said):
