@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from shardc.compiled.hlo.stablehlo import Op, dense
+from shardc.compiled.hlo.stablehlo import Op, dense, replica_groups
+from shardc.compiled.hlo.text import UnreadableHlo
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DTYPES
 from shardc.proving.devices import Devices, Held, alone
@@ -29,6 +31,7 @@ from shardc.proving.tensors import (
 KIND = DTYPES["f32"]  # of every array here: types are not compared
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*)>")
 _LIST = r"(?:array<i64: |\[)([\d, -]*)[\]>]"
+_SHOWN = 160
 _INTEGERS = re.compile(r"u?i\d+")
 
 
@@ -212,11 +215,33 @@ def _same(op: Op, operands: Sequence[Held], devices: Devices) -> Held:
 # --- collectives
 
 
-def _together(op: Op, x: Held, devices: Devices, each: Callable[[list[Tensor]], Sequence[Tensor]]) -> Held:
-    groups = dense("replica_groups", op.text) if "replica_groups = dense" in op.text else None
-    if groups is None:
+def _together(
+    op: Op, x: Held, devices: Devices, each: Callable[[list[Tensor]], Sequence[Tensor]], even: bool = True
+) -> Held:
+    """`even`: all groups are of one size."""
+    if "replica_groups = dense" not in op.text:
         raise unread(op.text)
+    with _readable(op):
+        groups = replica_groups(op.text, len(devices))
+    if sorted(device for group in groups for device in group) != [*range(len(devices))]:
+        raise _refused(op, f"not each of the {len(devices)} devices is in one group")
+    if "use_global_device_ids" in op.text and len(dense("replica_groups", op.text)) == 0:
+        raise _refused(op, "of the ids of all devices there are to be groups")
+    if even and len({*map(len, groups)}) > 1:
+        raise _refused(op, "the groups are of several sizes")
     return devices.gathered(x, groups, each)
+
+
+@contextmanager
+def _readable(op: Op) -> Iterator[None]:
+    try:
+        yield
+    except UnreadableHlo as error:
+        raise _refused(op, "no matrix of numbers") from error
+
+
+def _refused(op: Op, why: str) -> ShardcError:
+    return ShardcError("SHC312", f"{why}: {op.text[:_SHOWN]}", help="see its constraints in StableHLO's specification")
 
 
 def _reduced(op: Op, blocks: list[Tensor]) -> Tensor:
@@ -239,7 +264,7 @@ def _all_gather(op: Op, operands: Sequence[Held], devices: Devices) -> Held:
 
 
 def _all_reduce(op: Op, operands: Sequence[Held], devices: Devices) -> Held:
-    return _together(op, operands[0], devices, lambda blocks: [_reduced(op, blocks)] * len(blocks))
+    return _together(op, operands[0], devices, lambda blocks: [_reduced(op, blocks)] * len(blocks), even=False)
 
 
 def _reduce_scatter(op: Op, operands: Sequence[Held], devices: Devices) -> Held:
@@ -260,7 +285,12 @@ def _all_to_all(op: Op, operands: Sequence[Held], devices: Devices) -> Held:
 def _permute(op: Op, operands: Sequence[Held], devices: Devices) -> Held:
     """Who is sent nothing has zeros."""
     (x,) = operands
-    comes_from = {receiver: sender for sender, receiver in dense("source_target_pairs", op.text)}
+    with _readable(op):
+        pairs = dense("source_target_pairs", op.text)
+    ends = list(zip(*pairs, strict=True))
+    if len(ends) not in (0, 2) or any(len({*each}) < len(pairs) or {*each} - {*range(len(devices))} for each in ends):
+        raise _refused(op, f"the pairs are not of the {len(devices)} devices, each sending once and receiving once")
+    comes_from = {receiver: sender for sender, receiver in pairs}
     nothing = Tensor(x.shape, (0,) * len(x.blocks[0].items))
     return Held(tuple(x.blocks[comes_from[n]] if n in comes_from else nothing for n in range(len(devices))), KIND)
 

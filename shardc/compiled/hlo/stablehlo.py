@@ -11,6 +11,7 @@ operation, and one that begins with `}` closes it. With `debug_info=True` it als
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -162,7 +163,7 @@ class _Reader:
     def groups(self, text: str) -> Groups:
         named = _NAMED.search(text)
         if named is None:
-            return dense("replica_groups", text) or (tuple(range(self.devices)),)
+            return replica_groups(text, self.devices)
         if named.group(1) not in self.meshes:
             raise UnreadableHlo(f"no mesh {named.group(1)}")
         axes = (f"'{name}':{part}" if part else f"'{name}'" for name, part in _AXIS.findall(named.group(2)))
@@ -229,22 +230,43 @@ def _hlo_mesh(axes: str, device_ids: str | None) -> str:
     return f"mesh[{axes.replace(' ', '').replace(chr(34), chr(39))}]{ids}"
 
 
+def replica_groups(text: str, devices: int) -> Groups:
+    """The groups of an operation, in which -1 fills up the shorter ones. None are one of all devices.
+
+    The specification has every device in a group; no groups are taken by its verifier, but for ids of all devices
+    (`use_global_device_ids`), and XLA has them as one."""
+    groups = dense("replica_groups", text)
+    return tuple(tuple(number for number in row if number != -1) for row in groups) or (tuple(range(devices)),)
+
+
 def dense(attribute: str, text: str) -> Groups:
     """The rows of a matrix of numbers, of which MLIR prints an even one as one number, and a large one as bytes."""
     found = re.search(attribute + _DENSE, text)
     if not found:
         raise UnreadableHlo(f"no {attribute}: {text[:200]}")
-    body, rows, columns = found.group(1), int(found.group(2)), int(found.group(3))
-    if body.startswith('"0x'):
-        numbers = np.frombuffer(bytes.fromhex(body.strip('"')[2:]), dtype="<i8").tolist()
-    else:
-        numbers = [int(number) for number in re.findall(r"-?\d+", body)]
-    if len(numbers) == 1:
-        numbers *= rows * columns
-    if len(numbers) != rows * columns:
+    rows, columns = int(found.group(2)), int(found.group(3))
+    try:
+        matrix = _matrix(found.group(1), rows, columns)
+    except ValueError as error:
+        raise UnreadableHlo(f"{attribute}: {text[:200]}") from error
+    if [len(row) for row in matrix] != [columns] * rows:
         raise UnreadableHlo(f"{attribute}: {text[:200]}")
-    cut = [numbers[row * columns : (row + 1) * columns] for row in range(rows)]
-    return tuple(tuple(number for number in row if number >= 0) for row in cut)  # -1 fills up shorter groups
+    return matrix
+
+
+def _matrix(body: str, rows: int, columns: int) -> Groups:
+    """ValueError for what is no matrix of whole numbers."""
+    written = json.loads(body or "[]")
+    match written:
+        case str() if written.startswith("0x"):
+            numbers = np.frombuffer(bytes.fromhex(written[2:]), dtype="<i8").tolist()
+            return tuple(tuple(numbers[at : at + columns]) for at in range(0, len(numbers), columns))
+        case int() if type(written) is int:
+            return ((written,) * columns,) * rows
+        case list() if all(isinstance(row, list) and all(type(each) is int for each in row) for row in written):
+            return tuple(map(tuple, written))
+        case _:
+            raise ValueError(body)
 
 
 def _operand_bytes(op: Op) -> int:
