@@ -178,12 +178,20 @@ def _side(given: Given, axes: tuple[str, ...], inputs: tuple[str, ...], dtype: s
             return FunctionSide(traced_once(given), inputs, axes, dtype)
 
 
-def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_size: int = 4) -> str:
+def conditions(
+    before: Given,
+    after: Given,
+    *,
+    inputs: Sequence[str] = (),
+    mesh: Iterable[str] = (),
+    max_size: int = 4,
+) -> str:
     """When a rewrite holds, in terms of the sizes of its axes: "always", "never", or as in "X = 1 or Y = 1".
 
     Found, not assumed: both sides are run on every mesh of axes up to `max_size`, and the shortest of a few kinds of
     conditions (an axis is of one device, two are of equal sizes, one divides another) that says exactly where they
-    agree is returned; where none does, the meshes are named.
+    agree is returned; where none does, the meshes are named. A side that is not legal leaves nothing there. `inputs`
+    are as in `assert_rewrite`, and so is `mesh`, which has no sizes.
 
     >>> from shardc.testing import conditions
     >>> conditions("B[I] = AllGather_XY(A[I_XY])", "B[I] = AllGather_YX(A[I_XY])")
@@ -193,7 +201,11 @@ def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_siz
     """
     from shardc.testing.shortest import shortest
 
-    sides = _sides(before, after, (), _axes_given(mesh)[0])
+    names, alone = _axes_given(mesh)
+    if alone is not None:
+        so = f"give the names alone, mesh={list(names)}; on one mesh ask holds_on, or assert_rewrite"
+        raise ShardcError("SHC001", f"conditions are of the sizes of axes, and {mesh!r} has sizes", help=so)
+    sides = _sides(before, after, inputs, names)
     every = meshes_of(sides[0].axes(), max_size, _limit(*sides))
     seen = Seen()
     holds = {mesh: difference(*sides, mesh, seen) is None for mesh in every}
@@ -202,13 +214,13 @@ def conditions(before: Given, after: Given, *, mesh: Sequence[str] = (), max_siz
     return shortest(holds)
 
 
-def holds_on(before: Given, after: Given, sizes: Mapping[str, int]) -> bool:
-    """Whether two sides leave the same on one mesh."""
+def holds_on(before: Given, after: Given, sizes: Mapping[str, int], *, inputs: Sequence[str] = ()) -> bool:
+    """Whether two sides leave the same on one mesh. Where both are functions, `inputs` are what they take."""
     names, mesh = _axes_given(sizes)
     if mesh is None:
         raise ShardcError("SHC001", f"sizes are not {sizes!r}", help='give {"X": 2, "Y": 2}')
     seen = Seen()
-    differs = difference(*_sides(before, after, (), names), mesh, seen)
+    differs = difference(*_sides(before, after, inputs, names), mesh, seen)
     if differs is None:
         seen.check()
     return differs is None

@@ -63,3 +63,25 @@ def test_what_a_users_function_raises_is_passed_on_whatever_it_is(name, asked):
         with pytest.raises(type(RAISED[name]), match="of one's own") as caught:
             ASKED[asked](*sides)
         assert "in fails, on mesh X=" in caught.value.__notes__[-1]
+
+
+def gathered(order):
+    def function(a):
+        specs = {"in_specs": jax.P(("X", "Y")), "out_specs": jax.P(), "check_vma": False}
+        return jax.shard_map(lambda a: jax.lax.all_gather(a, order, tiled=True), **specs)(a)
+
+    return function
+
+
+@pytest.mark.devices
+def test_two_functions_are_told_what_they_take():
+    right, wrong = gathered(("X", "Y")), gathered(("Y", "X"))
+    assert conditions(right, wrong, inputs=["A[I_XY]"], max_size=2) == "X = 1 or Y = 1"
+    assert conditions(right, right, inputs="A[I_XY]", max_size=2) == "always"
+    for sizes, holds in (({"X": 2, "Y": 2}, False), ({"X": 4, "Y": 1}, True)):
+        assert holds_on(right, wrong, sizes, inputs=["A: bool[I_XY]"]) == holds
+
+
+def test_axes_that_are_named_are_tried_and_no_others():
+    assert conditions("B[I] = A[I_data]", "B[I] = AllGather_data(A[I_data])", mesh=["data"]) == "always"
+    assert conditions("B[I_data] = A[I_data]", "B[I_data] = A[I_data] * 2", mesh=["data"]) == "never"
