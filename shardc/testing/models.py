@@ -94,9 +94,13 @@ def _seconds(price: Price, mesh: Mesh, move: Move, size: int) -> float:
     at = f"{move} of {size} bytes, on mesh {mesh}, has"
     if isinstance(found, bool) or not isinstance(found, Real):
         raise AssertionError(f"a price is seconds, as a number: {at} {found!r}")
-    if not math.isfinite(found):
-        raise AssertionError(f"a price is a finite number of seconds: {at} {'NaN' if math.isnan(found) else found}")
-    return float(found)
+    try:
+        seconds = float(found)
+    except OverflowError:  # a whole number that no float is as large as
+        seconds = _ENDLESS
+    if not math.isfinite(seconds):
+        raise AssertionError(f"a price is a finite number of seconds: {at} {'NaN' if math.isnan(seconds) else seconds}")
+    return seconds
 
 
 def unlawful(price: Price, mesh: Mesh, rank: int, sizes: Sequence[int]) -> Iterator[Unlawful]:

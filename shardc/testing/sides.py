@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from numpy.typing import NDArray
 
 from shardc import api, simulate
-from shardc.errors import SYNTAX, ShardcError
+from shardc.errors import ShardcError
 from shardc.ir.collectives import AllToAll, Move, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove, ToDims, require
@@ -72,18 +72,21 @@ class Moves:
         return "; ".join([self.source, *map(str, self.moves)])
 
 
+_ILLEGAL = ("SHC202", "SHC204", "SHC211", "SHC212", "SHC219", "SHC220")  # what shardings do not allow
+
+
 class Refused(Exception):
     """A text or moves that are not legal on a mesh, and so leave nothing there to compare, and why."""
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Around what is of a text or of moves alone: what a function raises is its user's. A text that is no notation is
-    so on every mesh, and is the caller's."""
+    """Around what is of a text or of moves alone: what a function raises is its user's. What is wrong with a text on
+    every mesh, as a name that is not known, is the caller's too."""
     try:
         yield
     except ShardcError as error:
-        if error.exit_code == SYNTAX:
+        if error.code not in _ILLEGAL:
             raise
         raise Refused(error.message) from error
     except (IllegalMove, simulate.IllegalStep) as error:

@@ -3,6 +3,7 @@
 import jax
 import pytest
 
+import shardc
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllGather
 from shardc.ir.operations import IllegalMove
@@ -85,3 +86,43 @@ def test_two_functions_are_told_what_they_take():
 def test_axes_that_are_named_are_tried_and_no_others():
     assert conditions("B[I] = A[I_data]", "B[I] = AllGather_data(A[I_data])", mesh=["data"]) == "always"
     assert conditions("B[I_data] = A[I_data]", "B[I_data] = A[I_data] * 2", mesh=["data"]) == "never"
+
+
+MISTAKEN = {  # a text that is one on no mesh, and its code
+    "an unknown function": ("B[I] = softmx_I(A[I_X])", "SHC222"),
+    "an unknown type": ("B[I] = A: f33[I_X]", "SHC213"),
+    "an array that is not there": ("C[I_X] = A[I_X]; B[I] = D", "SHC217"),
+    "a dim of no input": ("B[I, J] = A[I_X]", "SHC207"),
+    "types that do not meet": ("B[I] = A: f8_e5m2[I_X] + C: f32[I_X]", "SHC214"),
+    "an open bracket": ("B[I = A[I_X]", "SHC103"),
+}
+
+
+@pytest.mark.devices
+@pytest.mark.instant
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_a_mistake_in_a_text_is_its_writers_on_whichever_side(name, asked):
+    text, code = MISTAKEN[name]
+    for other in LEGAL.values():
+        for sides in ((text, other), (other, text)):
+            with pytest.raises(ShardcError) as caught:
+                ASKED[asked](*sides)
+            assert caught.value.code == code
+
+
+FORBIDDEN = {  # what shardings do not allow
+    "an axis twice": ("SHC202", "B[I_X, J_X] = A[I_X, J]"),
+    "a product of other shares": ("SHC211", "C[I, K] = A[I, J_X] ·_LOCAL B[J, K]"),
+    "a sum that is not reduced": ("SHC212", "B[I] = relu(A[I]{U_X}); C[I]{U_X} = relu(A[I]{U_X})"),
+    "a collective that leads elsewhere": ("SHC219", "B[I] = AllGather_Y(A[I_X])"),
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_shardings_do_not_allow_never_holds(name):
+    code, text = FORBIDDEN[name]
+    with pytest.raises(ShardcError) as caught:
+        shardc.plan(text, mesh={"X": 2, "Y": 2}, dtype="int32")
+    assert caught.value.code == code
+    assert conditions(text, text, max_size=2) == "never"

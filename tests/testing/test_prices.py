@@ -55,7 +55,9 @@ def test_a_price_that_leaps_at_any_number_of_bytes_is_found(times, mesh):
         assert "takes" in said or "at most twice as long" in said, bytes_there
 
 
-@pytest.mark.parametrize(("number", "said"), [(math.nan, "NaN"), (math.inf, "inf"), (-math.inf, "-inf")])
+@pytest.mark.parametrize(
+    ("number", "said"), [(math.nan, "NaN"), (math.inf, "inf"), (-math.inf, "-inf"), (10**400, "inf")]
+)
 @pytest.mark.parametrize("kind", [kind for kind in get_args(Move) if kind in (Slice, AllGather, AllToAll, AllReduce)])
 def test_what_is_not_finite_is_called_what_it_is_and_of_which_move(kind, number, said):
     mesh = MESHES[2]
