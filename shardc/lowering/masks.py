@@ -1,6 +1,6 @@
 """Masks are made as wide as what is made of them.
 
-    M[T, S] = index_T >= index_S;  P[B, H, T, S] = where(M, Q[B, H, T, S], -inf)
+    M[T, S] = index_T >= index_S;  P[B, H, T, S] = where(M, q · k, -inf)
 
     M = jnp.greater_equal(jnp.expand_dims(t, 1), s)                                          M[T, S]
     M = jnp.greater_equal(jnp.broadcast_to(jnp.expand_dims(t, 1), (4, 8, 2048, 2048)), s)    M[B, H, T, S], for a TPU
