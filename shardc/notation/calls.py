@@ -5,7 +5,7 @@ What an expression gives is an array's expression, or a number; a function of nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -203,10 +203,11 @@ def as_float(operand: Expr, span: Span | None) -> Expr:
     return Call("cast", (operand,), operand.dims, wanted, span=span)
 
 
-def check_nested(left: Operand, right: Operand, sign: str, span: Span | None) -> None:
+def check_nested(left: Operand, right: Operand, sign: str, span: Span | None, kept: Collection[str] = ()) -> None:
     """One side may lack dims of the other, but not each of the other; positions are met each with each.
 
-    `A[I, J] + b[J]` repeats b along I, `index_T - index_S` is [T, S]; `a[I] + b[J]` is rather a slip.
+    `A[I, J] + b[J]` repeats b along I, `index_T - index_S` is [T, S]; `a[I] + b[J]` is rather a slip. `kept` are the
+    dims that a plain `·` in its place would keep.
     """
     mine, others = dims_of(left), dims_of(right)
     if set(mine) <= set(others) or set(others) <= set(mine) or (_is_of_positions(left) and _is_of_positions(right)):
@@ -216,7 +217,7 @@ def check_nested(left: Operand, right: Operand, sign: str, span: Span | None) ->
         f"`{sign}` of {listed(mine)} and {listed(others)}: neither has all dims of the other",
         span=span,
         help="the smaller is repeated along the dims it lacks, so the larger must have them all; of each with each "
-        f"it is `{_each_with_each(sign, next(dim for dim in others if dim not in mine))}`",
+        f"it is `{_each_with_each(left, right, sign, kept)}`",
     )
 
 
@@ -225,9 +226,38 @@ def _is_of_positions(operand: Operand) -> bool:
     return not isinstance(operand, Use | Product | Call | Named) or not any(uses(operand))
 
 
-def _each_with_each(sign: str, lacking: str) -> str:
-    """How A is met with B, where it lacks a dim of B and B one of A."""
-    return {"⊙": "A · B", "/": "A · (1 / B)"}.get(sign, f"where(index_{lacking} >= 0, A, 0) {sign} B")
+def _each_with_each(left: Operand, right: Operand, sign: str, kept: Collection[str]) -> str:
+    """How two operands are met each with each, as they are written: by a `·` where that sums none of their dims, else
+    with the left one repeated along what it lacks, whatever stands around them."""
+    one, other = _both_written(left, right)
+    if {*dims_of(left), *dims_of(right)} <= {*kept} and sign in ("⊙", "/"):
+        inverse = _bracketed(other, right) if sign == "⊙" else f"(1 / {_bracketed(other, right)})"
+        return f"{_bracketed(one, left)} · {inverse}"
+    lacks = [dim for dim in dims_of(right) if dim not in dims_of(left)]
+    return f"{repeated(one, lacks)} {sign} {_bracketed(other, right)}"
+
+
+def repeated(written: str, along: Sequence[str]) -> str:
+    """How what is written so is repeated along dims that it lacks."""
+    first, *others = (f"index_{dim} >= 0" for dim in along)
+    for other in others:
+        first = f"and({first}, {other})"
+    return f"where({first}, {written}, 0)"
+
+
+def _both_written(left: Operand, right: Operand) -> tuple[str, str]:
+    """Two operands as they are written; or two letters, where one is long."""
+    one, other = (span.text if (span := getattr(operand, "span", None)) else "" for operand in (left, right))
+    return (one, other) if _is_whole(one) and _is_whole(other) else ("A", "B")
+
+
+def _bracketed(text: str, operand: Operand) -> str:
+    return text if text.isidentifier() or isinstance(operand, Use) else f"({text})"
+
+
+def _is_whole(text: str) -> bool:
+    """Whether it is a line, with both ends of its brackets."""
+    return 0 < len(text) <= 60 and text.count("(") == text.count(")") and "\n" not in text
 
 
 def name_of(operand: Operand) -> str:

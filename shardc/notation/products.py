@@ -34,6 +34,11 @@ class Wanted:
     def plus(self, dims: Iterable[str]) -> Wanted:
         return Wanted(self.dims.union(dims), self.open)
 
+    def kept_by_product(self, left: Operand, right: Operand) -> frozenset[str]:
+        """The dims that a plain `·` of these two keeps."""
+        mine, others = frozenset(calls.dims_of(left)), frozenset(calls.dims_of(right))
+        return (mine | others) - ((mine & others) - self.dims) if self.open else (mine | others) & self.dims
+
 
 class Expressions:
     """Resolves the expression of one statement. Uses are bound from the left before anything else."""
@@ -110,7 +115,7 @@ class Expressions:
 
     def _pair(self, left: Operand, operator: tree.Operator, right: Operand, wanted: Wanted) -> Operand:
         if operator.divides:
-            check_nested(left, right, "/", operator.span)
+            check_nested(left, right, "/", operator.span, wanted.kept_by_product(left, right))
             return calls.applied("div", (left, right), _around(left, right, operator.span))
         if isinstance(left, Use | Product | Call | Named) and isinstance(right, Use | Product | Call | Named):
             return self._product(left, operator, right, wanted)
@@ -126,7 +131,7 @@ class Expressions:
     def _product(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> Product:
         both = left.dims + tuple(dim for dim in right.dims if dim not in set(left.dims))
         if operator.elementwise:
-            check_nested(left, right, "⊙", operator.span)
+            check_nested(left, right, "⊙", operator.span, wanted.kept_by_product(left, right))
             keep = frozenset(both)
         else:
             keep = self._kept(left, operator, right, wanted)
@@ -140,7 +145,7 @@ class Expressions:
     def _kept(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> frozenset[str]:
         shared = frozenset(left.dims) & frozenset(right.dims)
         either = frozenset(left.dims) | frozenset(right.dims)
-        carried = either - (shared - wanted.dims) if wanted.open else either & wanted.dims
+        carried = wanted.kept_by_product(left, right)
         if not operator.label:
             return carried
         label = frozenset(self._labels(operator.label, either, operator.span))

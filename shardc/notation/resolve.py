@@ -23,6 +23,7 @@ from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
 from shardc.notation.returns import check_returns, unreturned
 from shardc.notation.scope import Known, Scope
+from shardc.notation.summed import summed_early
 from shardc.notation.trips import with_trips
 from shardc.notation.unknown import listed, part
 from shardc.notation.unnamed import with_names
@@ -306,7 +307,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
     yield from slips.unused_axes(parsed, scope.mesh, scope.used_axes)
     yield from unreturned(program)
     yield from slips.gathered_in_vain(program)
-    yield from slips.summed_early(parsed, program)
+    yield from summed_early(parsed, program)
     yield from slips.kept_between(program)
     yield from slips.kept_below(parsed, program)
     yield from slips.rounded_positions(program, scope.sizes)

@@ -9,7 +9,7 @@ from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.dtypes import Kind
 from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, operands, parts_of, uses
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Program, Statement, every_statement
+from shardc.ir.program import Program, every_statement
 from shardc.ir.sharding import spell_dim
 from shardc.notation import tree
 
@@ -168,25 +168,6 @@ def gathered_in_vain(program: Program) -> Iterator[str]:
         lies[statement.name] = statement.pattern
 
 
-def summed_early(parsed: tree.Tree, program: Program) -> Iterator[str]:
-    """A warning for each result without brackets whose `·` sums the first dim of both, though others keep it.
-
-    `p = softmax_S(q[B, T, E] · k[B, S, E]); y[B, T, E] = p · v[B, S, E]` adds up the scores of all sequences B.
-    """
-    made = tuple(zip(every_statement(program), statements(parsed), strict=True))
-    for place, (statement, written) in enumerate(made):
-        meant = set(labels(written.expr))
-        for summed in _first_dims_summed(statement.expr) if written.result.dims is None else ():
-            first, name = summed[0], statement.name
-            reader = next((each for each, _ in made[place + 1 :] if _has_beside(each, name, first)), None)
-            if reader is not None and first not in meant:
-                kept, sums = ", ".join(("…", *statement.dims)), ",".join(summed)
-                yield (
-                    f"the `·` of `{name}` sums {', '.join(summed)}, and `{reader.name}` has {first} beside it; name "
-                    f"the dims that it keeps, `{name}[{kept}]`, or write `·_{{{sums}}}` if it is meant"
-                )
-
-
 def kept_between(program: Program) -> Iterator[str]:
     """A warning for a product of three that reads as two one after another, and sums no dim in the first.
 
@@ -269,23 +250,6 @@ def rounded_positions(program: Program, sizes: Mapping[str, int]) -> Iterator[st
                         f"`index_{dim}` in `{statement.name}` counts to {sizes[dim] - 1} and meets {names} in "
                         f"{floats[0].dtype}, which holds whole numbers up to {held}; `{names}: int32[…]` holds them all"
                     )
-
-
-def _first_dims_summed(expr: Expr) -> Iterator[tuple[str, ...]]:
-    """The dims that a product sums, if the dim that both operands have first is the first of them."""
-    for part in parts_of(expr):
-        if isinstance(part, Product) and len(part.operands) == 2:
-            left, right = (operand.dims for operand in part.operands)
-            summed = tuple(dim for dim in left if dim in right and dim not in part.dims)
-            if summed and summed[:1] == left[:1] == right[:1]:
-                yield summed
-
-
-def _has_beside(statement: Statement, name: str, dim: str) -> bool:
-    """Whether a statement's result has a dim that it takes from another array than the one of this name."""
-    used = list(uses(statement.expr))
-    beside = any(use.name != name and dim in use.dims for use in used)
-    return beside and dim in statement.dims and any(use.name == name for use in used)
 
 
 def unused_sizes(sizes: Mapping[str, int], program: Program) -> Iterator[str]:

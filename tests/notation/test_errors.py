@@ -404,16 +404,16 @@ def test_controls_do_not_reach_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("refused", "told", "instead"),
     [
-        ("C[I, J] = A[I_X] ⊙ B[J]", "`A · B`", "C[I, J] = A[I_X] · B[J]"),
-        ("C[I, J] = A[I_X] / B[J]", "`A · (1 / B)`", "C[I, J] = A[I_X] · (1 / B[J])"),
+        ("C[I, J] = A[I_X] ⊙ B[J]", "`A[I_X] · B[J]`", "C[I, J] = A[I_X] · B[J]"),
+        ("C[I, J] = A[I_X] / B[J]", "`A[I_X] · (1 / B[J])`", "C[I, J] = A[I_X] · (1 / B[J])"),
         (
             "C[I, J] = A[I_X] - B[J]",
-            "`where(index_J >= 0, A, 0) - B`",
+            "`where(index_J >= 0, A[I_X], 0) - B[J]`",
             "C[I, J] = where(index_J >= 0, A[I_X], 0) - B[J]",
         ),
         (
             "C[I, J] = A[I_X] + index_J",
-            "`where(index_J >= 0, A, 0) + B`",
+            "`where(index_J >= 0, A[I_X], 0) + index_J`",
             "C[I, J] = where(index_J >= 0, A[I_X], 0) + index_J",
         ),
         (

@@ -284,6 +284,39 @@ def test_what_has_to_be_gathered_is_not(text):
     assert not gathered(text)
 
 
+REPEATED = [  # what sums, whether the first dim of both, and what is repeated along it
+    ("a = x[B_X, D] * g[D]; y[B_X, D] = x + a", "`a` sums D, and `y` has D beside it", "`a[…, B]`"),
+    ("a = exp(d[B_X, D] * A[D, N]); y[B_X, D, N] = a ⊙ h[B_X, D, N]", "`a` sums D, and `y`", "`a[…, B, N]`"),
+    ("a = x[B_X, D] * g[D]; y[B_X, D] = where(x > relu(a), x, 0)", "`a` sums D, and `y`", "`a[…, B]`"),
+    ("y = x[B_X, D] + x * g[D]", "`y` sums D, and `y` has D beside it", "`y[B, D]`"),
+]
+
+
+@pytest.mark.parametrize("text, said, kept", REPEATED, ids=[text for text, *_ in REPEATED])
+def test_what_is_summed_and_then_repeated_is_named(text, said, kept):
+    """It was meant element by element, and no shape says that it is not."""
+    (warning,) = parse(text, mesh=Mesh.of({"X": 2})).warnings
+    assert said in warning and kept in warning and "`·_D`" in warning
+
+
+@pytest.mark.parametrize("text", [text for text, *_ in REPEATED])
+def test_what_is_summed_by_name_and_then_repeated_is_meant(text):
+    assert not parse(text.replace(" * ", " ·_D "), mesh=Mesh.of({"X": 2})).warnings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h = x[B_X, D] · W[D, F]; y[B_X, D] = x + h · V[F, D]",  # not repeated, but multiplied
+        "p = softmax_E(x[B_X, D] · W[D, E]); y[B_X, D] = p · h[B_X, E, D]",
+        "g = max_E(x[B_X, D] · W[D, E]); y[B_X, D] = g ⊙ x",  # the function says over which dim it runs
+        "a[B_X] = x[B_X, D] * g[D]; y[B_X, D] = x + a",  # said
+    ],
+)
+def test_what_is_multiplied_again_is_not_repeated(text):
+    assert not parse(text, mesh=Mesh.of({"X": 2})).warnings
+
+
 SCORES = "p = softmax_S(q[B_X, T, H, E] · k[B_X, S, H, E]){}y[B_X, T, H, E] = p · v[B_X, S, H, E]"
 
 
