@@ -268,7 +268,8 @@ class Plan(Shown):
         return _bare([simulate.gather(each, schedule.values[number], schedule.mesh) for each, number in ended])
 
     def reference(self, *arrays: Whole) -> Whole | tuple[Whole, ...]:
-        """What the program means, on whole arrays, in int64 or float64.
+        """What the program means, on whole arrays, in int64 or float64; integers past the end of their type go on from
+        its other end, as in JAX.
 
         >>> import numpy as np
         >>> from shardc import plan

@@ -15,7 +15,6 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 from shardc.simulate import Allowed, Undecided
-from shardc.simulate.arguments import in_range
 
 
 class Verdict(Enum):
@@ -126,7 +125,7 @@ def report_of(
     `seed` is that of an unreduced input's parts.
     """
     say("the NumPy reference")
-    expected = simulate.reference(schedule.program, wholes, as_held=True)
+    expected = simulate.reference(schedule.program, wholes)
     limits = simulate.allowed(schedule, wholes, expected, seed, say)
     reports = [
         _compared(array, result, whole, limit, schedule.given_mesh)
@@ -187,7 +186,7 @@ def _shards(array: Array, result: Any, whole: Any, mesh: Mesh) -> Iterator[tuple
     local = array.local_shape(mesh)
     wanted = simulate.wanted(whole, array, mesh)
     if array.sharding.unreduced:
-        found = in_range(simulate.summed(blocks_of(result, mesh), array, mesh), array.dtype)
+        found = simulate.summed(blocks_of(result, mesh), array, mesh)
         yield from ((found[place], wanted[place]) for place in np.ndindex(mesh.sizes))
         return
     for shard, place in zip(result.addressable_shards, np.ndindex(mesh.sizes), strict=True):

@@ -33,7 +33,8 @@ def as_numpy(given: Any, what: str) -> NDArray[Any]:
 
 
 def in_precision(whole: Any, name: str, shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """The argument in int64, float64 or complex128; SHC303 for another shape, SHC304 for values of another kind."""
+    """The argument in int64, as its type has it, in float64 or complex128; SHC303 for another shape, SHC304 for values
+    of another kind."""
     given = as_numpy(whole, f"`{name}`")
     if given.shape != shape:
         raise ShardcError(
@@ -48,7 +49,7 @@ def in_precision(whole: Any, name: str, shape: tuple[int, ...], dtype: DType) ->
             f"`{name}` has the type {given.dtype}, which does not convert to {dtype}",
             help=f"pass values of {dtype.jax}",
         )
-    return given.astype(_PRECISION[dtype.kind])
+    return in_range(given.astype(_PRECISION[dtype.kind]), dtype)
 
 
 def converted(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
@@ -68,7 +69,7 @@ def converted(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
 
 
 def in_range(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    """Whole numbers as devices hold them: past one end of their type they go on from the other."""
+    """Whole numbers as devices hold them: past one end of their type they go on from the other, as JAX has it."""
     if dtype.kind is not Kind.INT or dtype.is_wide or dtype.moves:
         return values
     ends = np.iinfo(np.dtype(dtype.jax))

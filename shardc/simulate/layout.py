@@ -9,7 +9,7 @@ import numpy as np
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Axes, Sharding
-from shardc.simulate.arguments import in_precision
+from shardc.simulate.arguments import in_precision, in_range
 from shardc.simulate.blocks import Part, Values, part_of, regroup, split
 
 CLOSE = 1e-9  # of float64's values, by the size of all: another order of adding, not another value
@@ -54,7 +54,7 @@ def gather(blocks: Values, array: Array, mesh: Mesh) -> Values:
     summed = tuple(mesh.names.index(axis) for axis in mesh.ordered(sharding.unreduced))
     # Axes of copies go first, by taking the first copy: only then is adding up cheap.
     first = tuple(slice(None) if axis in sharding.used else slice(1) for axis in mesh.names)
-    total = blocks[first].sum(axis=summed, keepdims=True) if summed else blocks[first]
+    total = in_range(blocks[first].sum(axis=summed, keepdims=True), array.dtype) if summed else blocks[first]
     kept = tuple(slice(None) if axis in sharding.sharded else 0 for axis in mesh.names)
     part = Part(total[kept], mesh.ordered(sharding.sharded))
     return regroup(part.values, part.labels, [(*axes, dim) for dim, axes in enumerate(sharding.dims)])

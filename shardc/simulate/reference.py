@@ -21,37 +21,37 @@ from shardc.simulate.arguments import converted, in_range, program_inputs
 from shardc.simulate.blocks import Values
 
 
-def reference(program: Program, wholes: Sequence[Any], as_held: bool = False) -> list[Values]:
+def reference(program: Program, wholes: Sequence[Any]) -> list[Values]:
     """The outputs in the order of `program.outputs`, in int64 for integers and float64 otherwise.
 
-    `as_held`, integers that their type has no room for go on from its other end at each operation, as on devices.
+    Integers that their type has no room for go on from its other end at each operation, as JAX has it.
     """
     known = dict(zip((array.name for array in program.inputs), program_inputs(program, wholes), strict=True))
     with np.errstate(all="ignore"):  # what is not finite is compared, not warned of
-        results = list(_done(program, known, as_held))
+        results = list(_done(program, known))
     return [results[number] for number in program.outputs]
 
 
-def _done(program: Program, known: dict[str, Values], as_held: bool) -> Iterator[Values]:
+def _done(program: Program, known: dict[str, Values]) -> Iterator[Values]:
     """What the statements bind, in order; `known` has it by name."""
     for statement in program.statements:
         if isinstance(statement, For):
-            known |= _looped(statement, program, known, as_held)
+            known |= _looped(statement, program, known)
         else:
             expr = statement.expr
-            value = _evaluate(expr, known, dict(program.sizes), as_held)
+            value = _evaluate(expr, known, dict(program.sizes))
             known[statement.name] = contract([value], [expr.dims], statement.dims)
         yield from [known[bound.name] for bound in bound_by(statement)]
 
 
-def _looped(loop: For, program: Program, known: dict[str, Values], as_held: bool) -> dict[str, Values]:
+def _looped(loop: For, program: Program, known: dict[str, Values]) -> dict[str, Values]:
     """What is carried as the last trip leaves it, and the rows of all trips."""
     carried = {name: known[name] for name in loop.carried}
     rows: dict[str, list[Values]] = {array.name: [] for array in loop.stacked}
     for turn in loop.turns(program.shape((loop.dim,))[0]):
         here = {name: known[name] for name in loop.fixed} | carried
         here |= {array.name: known[array.name].take(turn, array.dims.index(loop.dim)) for array in loop.scanned}
-        list(_done(program.inside(loop), here, as_held))
+        list(_done(program.inside(loop), here))
         carried = {name: here[name] for name in carried}
         for name in rows:
             rows[name].append(here[name])
@@ -59,8 +59,8 @@ def _looped(loop: For, program: Program, known: dict[str, Values], as_held: bool
     return carried | {array.name: np.stack(rows[array.name], array.dims.index(loop.dim)) for array in loop.stacked}
 
 
-def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int], as_held: bool) -> Values:
-    below = [_evaluate(operand, known, sizes, as_held) for operand in operands(expr)]
+def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int]) -> Values:
+    below = [_evaluate(operand, known, sizes) for operand in operands(expr)]
     match expr:
         case Use(name=name):
             return known[name]
@@ -72,7 +72,7 @@ def _evaluate(expr: Expr, known: Mapping[str, Values], sizes: Mapping[str, int],
             found = call(expr, below, sizes)
         case _:
             assert_never(expr)
-    return in_range(found, expr.dtype) if as_held else found
+    return in_range(found, expr.dtype)
 
 
 def contract(operands: Sequence[Values], names: Sequence[tuple[str, ...]], wanted: tuple[str, ...]) -> Values:

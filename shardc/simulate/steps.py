@@ -26,6 +26,7 @@ from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum, Single
 from shardc.ir.sharding import MAX, SUM, Array, Axes, Sharding
+from shardc.simulate.arguments import in_range
 from shardc.simulate.blocks import Part, Values, part_of, regroup, split
 from shardc.simulate.exchange import exchange
 from shardc.simulate.local import IllegalStep, apply_function, einsum
@@ -50,7 +51,7 @@ def step(
     wanted = mesh.sizes + result_array.local_shape(mesh)
     if blocks.shape != wanted:
         raise IllegalStep(f"{op} leaves blocks of shape {blocks.shape}; `{result_array}` needs {wanted}")
-    return blocks
+    return in_range(blocks, result_array.dtype)
 
 
 def _dispatch(op: Single, blocks: Sequence[Values], arrays: Sequence[Array], result: Array, mesh: Mesh) -> Values:

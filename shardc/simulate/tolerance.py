@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array, Sharding
+from shardc.simulate.arguments import in_range
 from shardc.simulate.blocks import Part, Values, part_of
 from shardc.simulate.execute import laid_out, run_blocks
 from shardc.simulate.layout import expected_blocks
@@ -119,7 +120,7 @@ def summed(blocks: Values, array: Array, mesh: Mesh) -> Values:
     axes = tuple(mesh.names.index(axis) for axis in mesh.ordered(array.sharding.unreduced))
     if not axes:
         return blocks
-    total: Values = np.broadcast_to(blocks.sum(axis=axes, keepdims=True), blocks.shape)
+    total: Values = np.broadcast_to(in_range(blocks.sum(axis=axes, keepdims=True), array.dtype), blocks.shape)
     return total
 
 

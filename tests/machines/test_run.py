@@ -254,7 +254,7 @@ def test_a_run_that_differs_ends_with_1(monkeypatch, capsys):
     from shardc import cli
     from shardc.machines import run
 
-    monkeypatch.setattr(run.simulate, "reference", lambda program, wholes, as_held: [wholes[0] @ wholes[1] + 1])
+    monkeypatch.setattr(run.simulate, "reference", lambda program, wholes: [wholes[0] @ wholes[1] + 1])
     assert cli._status(["run", str(Path(__file__).parents[2] / "examples" / "matmul.shard")]) == 1
     assert "NOT EQUAL" in capsys.readouterr().out
 
