@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 @with_options
 def memory(argument: str, wrt: str | None, remat: bool, selective: bool, **values: Any) -> int:
     """A training step's memory by kind: INPUT's, or of INPUT with its backward program, made in three ways."""
+    from shardc.cost.kinds.held import held_by_kind
     from shardc.report.kinds import choices_table, kinds_fields, kinds_table
 
     one_way(remat, selective)
     options = Options.of(values)
     program = options.parse(argument)
     found = options.plan(program)
-    plans = {"as written": found} if found.memory is not None else _ways(program, wrt, options)
+    own = held_by_kind(found.schedule)  # of an update with one output as well, which `plan` takes for a sum of arrays
+    plans = {"as written": found} if own is not None else _ways(program, wrt, options)
     shown = plans.get("selectively" if selective else "all" if remat else "nothing", found)
-    kinds = shown.memory
+    kinds = own or shown.memory
     if kinds is None:
-        raise ShardcError(
-            "SHC217", "no input is a weight", note="each has a dim of the tokens", help="name weights in --wrt"
-        )
+        raise _no_weight(wrt)
     if options.json:
         costs = {way: {"peak_bytes": one.cost.peak_bytes, "time_s": one.cost.time_s} for way, one in plans.items()}
         streams.result(json_text({"memory": kinds_fields(kinds), "made_again": costs}, indent=1))
@@ -47,6 +47,14 @@ def memory(argument: str, wrt: str | None, remat: bool, selective: bool, **value
         parts.append(choices_table([(way, one.memory, one.cost) for way, one in plans.items()]))
     streams.show(in_lines("\n\n".join(parts)))
     return 0
+
+
+def _no_weight(wrt: str | None) -> ShardcError:
+    note, help = "each has a dim of the tokens", "name weights in --wrt"
+    if wrt is not None:
+        note = f"{wrt} has a dim of the tokens, or its gradient is not told from what it is made of"
+        help = "the peak of all of it is said by `shardc plan` of what `shardc grad --whole` prints"
+    return ShardcError("SHC217", "no input is a weight", note=note, help=help)
 
 
 def _ways(program: Program, wrt: str | None, options: Options) -> dict[str, Plan]:

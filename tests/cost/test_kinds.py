@@ -269,6 +269,88 @@ def test_the_arrays_of_a_step(name):
     }
 
 
+MOMENTUM = "m_new = 0.9 ⊙ m[D_X, F] + 0.1 ⊙ g[D_X, F]"
+UPDATES = {  # a program of an optimizer alone: its text, and its weights, gradients and state
+    "plain descent": ("W_new = W[D_X, F] - 0.01 ⊙ g[D_X, F]", "W W_new", "g", ""),
+    "momentum": (
+        f"{MOMENTUM}; W_new = W[D_X, F] - 0.01 ⊙ m_new; return W_new, m_new",
+        "W W_new",
+        "g",
+        "m m_new",
+    ),
+    "AdamW": (
+        f"{MOMENTUM}; v_new = 0.99 ⊙ v[D_X, F] + 0.01 ⊙ square(g)\n"
+        "W_new = W[D_X, F] - 0.01 ⊙ (m_new / (sqrt(v_new) + 1e-8) + 0.1 ⊙ W); return W_new, m_new, v_new",
+        "W W_new",
+        "g",
+        "m v m_new v_new",
+    ),
+    "Lion": (
+        "u = sign(0.9 ⊙ m[D_X, F] + 0.1 ⊙ g[D_X, F]); m_new = 0.99 ⊙ m + 0.01 ⊙ g\n"
+        "W_new = W[D_X, F] - 0.01 ⊙ u; return W_new, m_new",
+        "W W_new",
+        "g",
+        "m m_new",
+    ),
+    "momentum of a gradient in another type": (
+        "m_new = 0.1 ⊙ f32(g: bf16[D_X, F]) + 0.9 ⊙ m[D_X, F]; W_new = W[D_X, F] - m_new; return m_new, W_new",
+        "W W_new",
+        "g",
+        "m m_new",
+    ),
+    "two weights, and gradients cut to one length": (
+        "n[] = sqrt(sum_{D,F}(square(g[D_X, F])) + sum_F(square(c[F_X])))\n"
+        "m_new = 0.9 ⊙ m[D_X, F] + g / n; k_new = 0.9 ⊙ k[F_X] + c / n\n"
+        "W_new = W[D_X, F] - m_new; b_new = b[F_X] - k_new; return W_new, m_new, b_new, k_new",
+        "W W_new b b_new",
+        "g c",
+        "m m_new k k_new",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_the_arrays_of_an_update(name):
+    """Without forward and backward; and as they are called otherwise, and where they are said in another order."""
+    text, weights, gradients, state = UPDATES[name]
+    wanted = {"weights": weights, "gradients": gradients, "optimizer": state}
+    for other in (text, re.sub(r"\b[WmvgckbWu](?=\b|_new)", lambda word: "T" + word[0], text)):
+        plan = shardc.plan(other, mesh={"X": 4}, dims={"D": 64, "F": 128}, dtype="f32")
+        renamed = other.count("TW") > 0
+        found = {kind: {each.removeprefix("T" * renamed) for each in of} for kind, of in ends(plan).items() if of}
+        assert found == {kind: set(names.split()) for kind, names in wanted.items() if names}
+        parameters = 64 * 128 + 128 * ("b_new" in text)
+        assert kinds_told(plan.schedule.block).parameters == parameters
+
+
+@pytest.mark.parametrize("text", ["C = A[I_X] + B[I_X]", "y[B_X, D] = x[B_X, D] + b[D]; z = relu(y); return y, z"])
+def test_a_plan_of_a_sum_is_no_update(text):
+    assert shardc.plan(text, mesh={"X": 4}, dims={"I": 8, "B": 8, "D": 8}).memory is None
+
+
+RECURRENT = """
+h[B_X, H] = 0; c[B_X, H] = 0
+for T {
+  i = sigmoid(x[T, B_X, D] ·_D Wi[D, H] + h[B_X, G] ·_G Ui[G, H])
+  c = c ⊙ (1 - i) + i ⊙ tanh(x ·_D Wc[D, H] + h[B_X, G] ·_G Uc[G, H])
+  h = i ⊙ tanh(c)
+}
+return h
+"""
+
+
+@pytest.mark.parametrize("wrt", [None, "Wi"])
+def test_what_a_loop_over_time_reads_in_each_trip_are_weights(wrt):
+    """Each array has a dim of all products; the weights are not taken row by row."""
+    sizes = {"T": 3, "B": 8, "D": 4, "H": 4, "G": 4}
+    program = shardc.parse(RECURRENT, mesh={"X": 4}, dims=sizes, dtype="f32")
+    plan = shardc.plan(shardc.grad(program, wrt, whole=True))
+    found = ends(plan)
+    assert set(found["weights"]) >= {"Wi"} and "x" not in found["weights"]
+    assert wrt is not None or set(found["weights"]) == {"Wi", "Ui", "Wc", "Uc"}
+    assert "dWi" in found["gradients"]
+
+
 def test_what_a_state_is_moved_to_is_of_its_kind():
     """Nesterov's momentum, gathered for the weights, m[D, F] of m[D_X, F]; and what is gathered to go out."""
     after = "n[D_X, F] = 0.9 ⊙ m[D_X, F] + gW; m_new[D, F] = AllGather_X(n); W_new = W - 0.1 ⊙ (gW + 0.9 ⊙ m[D, F])"

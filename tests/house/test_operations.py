@@ -44,6 +44,7 @@ ALONE = {
     "cost/together.py": ({"AllGather"}, "of what is done in chunks it alone is no product"),
     "lowering/together.py": ({"AllReduce"}, "it alone may be of maxima"),
     "planner/program/scattered.py": ({"AllReduce", "Slice"}, "these two, in this order, are a ReduceScatter"),
+    "lowering/buffers.py": ({"AllToAll"}, "the same as of copies, below"),
     "lowering/copies.py": ({"AllToAll"}, "it alone takes pieces of one dim to another as they lie in a block"),
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
     "proving/reduced.py": ({"Scattered"}, "of all forms it alone folds a dim"),

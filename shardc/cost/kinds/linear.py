@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from shardc.cost.kinds.flow import Flow, Link
-from shardc.ir.calls import linear_operands
+from shardc.ir.calls import fills_zeros, linear_operands
 from shardc.ir.digits import Reshape
 from shardc.ir.plan import Apply, Einsum, Loop, Step
 
@@ -46,7 +46,7 @@ def _step(step: Step, below: list[State]) -> State:
         case Einsum():
             return _product(below)
         case Apply(function, _, numbers):
-            if function == "mul" and 0 in numbers:
+            if fills_zeros(function, numbers) or (function == "mul" and 0 in numbers):
                 return State.ZERO
             terms = {0} if function == "cast" else linear_operands(function, numbers)  # but for what it rounds
             others = [state for place, state in enumerate(below) if place not in terms]

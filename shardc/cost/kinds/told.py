@@ -12,12 +12,15 @@
 - *weights* are the inputs that have a gradient and no dim of the tokens, and the outputs of their dims and type that
   depend on one and are none: W, W_new. The tokens' dims are those that all products of forward share, and share with
   the inputs that have no gradient, if these have any of them: B. Where each input with a gradient has some dim of
-  the tokens, and no dim is common to all of them, nothing tells which are weights, and all are;
+  the tokens, they are those that a loop over tokens takes in each trip as they are, and else, if no dim is common to
+  all of them, nothing tells which are weights, and all are;
 - *optimizer* state are inputs of a weight's dims that forward does not read and that come out again: an output of the
   same dims and type, each of one input, depends on it and on a gradient: m, m_new;
 - *activations* are what is forward, made before backward begins (or before it makes anything `again`) and read for it,
   but for weights: In. As weights, they stay what they are in another sharding, and as the part of a loop's trip;
 - all else is *temporaries*: what is used at once, and the step's own dOut and Out.
+
+A program that only updates weights, by gradients that it is given, is told by `update.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from math import prod
 
 from shardc.cost.kinds.flow import Flow
 from shardc.cost.kinds.linear import State, states
+from shardc.cost.kinds.update import Update, update
 from shardc.ir import dtypes
 from shardc.ir.plan import Block, Einsum
 from shardc.ir.sharding import Array
@@ -62,6 +66,9 @@ def told(block: Block) -> Told | None:
     """Nothing of what is no training step: where no gradient comes in, or no weight has one."""
     flow = Flow.of(block)
     deps, passed_over = flow.reached(), 0
+    alone = update(flow, deps)
+    if alone is not None:
+        return _told_of_update(flow, alone)
     while True:
         step = _Step.of(flow, deps, passed_over)
         found = None if step is None else step.told()
@@ -70,6 +77,18 @@ def told(block: Block) -> Told | None:
         passed_over |= 1 << _first_read(
             flow, step.incoming
         )  # what forward reads after an output: the targets of a loss
+
+
+def _told_of_update(flow: Flow, found: Update) -> Told:
+    kinds = [Kind.TEMPORARIES] * len(flow.values)
+    of = {Kind.WEIGHTS: found.weights, Kind.OPTIMIZER: found.state, Kind.GRADIENTS: found.gradients}
+    for kind, inputs in of.items():
+        outputs = {found.again[one] for one in inputs if one in found.again}
+        for number in flow.alike({*inputs}, back=False) | flow.alike(outputs, back=True):
+            kinds[number] = kind
+    parameters = sum(_elements(flow.values[number]) for number in found.weights)
+    incoming = sum(1 << flow.inputs.index(one) for one in found.gradients)
+    return Told(flow, tuple(kinds), (), parameters, frozenset(), incoming)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +169,19 @@ class _Step:
         apart = {number for number in found if not tokens & set(values[number].dims)}
         if apart or not found:
             return apart
+        fixed = self._in_each_trip(found, tokens)
+        if fixed:
+            return fixed
         return set() if tokens.intersection(*(values[number].dims for number in found)) else found
+
+    def _in_each_trip(self, found: set[int], tokens: set[str]) -> set[int]:
+        """Those that loops take in each trip as they are, beside tokens that they take row by row."""
+        flow = self.flow
+        by_row = {number for number in flow.inputs if not flow.rows.keys().isdisjoint(flow.alike({number}, back=False))}
+        if not any(tokens.intersection(flow.values[number].dims) for number in by_row):
+            return set()
+        taken = {flow.outside(inner) for inner in flow.outer}.difference(flow.rows)
+        return {number for number in found - by_row if not taken.isdisjoint(flow.alike({number}, back=False))}
 
     def _tokens(self, found: set[int]) -> set[str]:
         """The dims of the tokens, where these inputs have gradients."""
