@@ -50,10 +50,52 @@ def test_no_plan_holds_less_than_inputs_and_outputs_that_differ(case):
     assert min(point.cost.peak_bytes for point in shardc.plan(program).pareto()) >= least_held(program)
 
 
+ONE_SIZE = [  # arrays of one size, some of which may be others
+    "B = relu(A[I_X, J])",
+    "A[I_X, J] → B[I_?, J_?]",
+    "A[I_X, J] → B[I_Y, J]",
+    "B[J, I_X] = A[I_X, J]",
+    "B[J, I_X] = A[I_X, J]; C[I_?, J_?] = B; return B, C",
+    "B = AllGather_X(A[I_X, J]); C[I_X, J] = B",
+    "B = A[I_X, J] + C[I_X, J]; D = C + A; return B, D",
+    "B = A[I_X, J] ⊙ C[I_X, J] ⊙ D[I_X, J]; E = D ⊙ (A ⊙ C); return B, E",
+    "B = relu(A[I_X, J]); C[I, J_X] = relu(A); return B, C",
+    "B = again(A[I_X, J])",
+    "B = f32(A[I_X, J])",
+    "B = 1 ⊙ A[I_X, J] + 0",
+    "B = where(A[I_X, J] > 0, A, 0); C = relu(A); return B, C",
+    "B = sum_K(A[I_X, J, K])",
+    "B = max_K(A[I_X, J, K])",
+    "h = A[I_X, J]; for K { h = h }; return h",
+    "h = A[I_X, J]; for K { h = relu(h) }; g = A[I_X, J]; for K { g = relu(g) }; return h, g",
+    "h[I_X, J] = 0; g[I_X, J] = 0; return h, g",
+    "A[I_X, J] → B[I_X, J]",
+]
+
+
+@pytest.mark.parametrize("text", ONE_SIZE)
+@pytest.mark.parametrize("options", [{}, {"topology": "v5e:2x4"}], ids=["", "a slice"])
+def test_a_limit_that_is_said_to_be_impossible_is(text, options):
+    program = shardc.parse(text, mesh={"X": 4, "Y": 2}, dims={"I": 512, "J": 1024, "K": 1}, dtype="f32", **options)
+    least = min(point.cost.peak_bytes for point in shardc.plan(program).pareto())
+    assert least_held(program) <= least
+
+
+def test_the_note_of_a_function_is_of_both_ends():
+    with pytest.raises(ShardcError) as found:
+        shardc.plan("B[I_X] = relu(A[I_X])", mesh={"X": 4}, dims={"I": 4096}, memory=1000)
+    assert found.value.note == "its inputs and outputs alone are 4096 bytes on each device"
+
+
 @pytest.mark.parametrize(
     ("text", "held"),
     [
-        ("A[I_X, J] → A[I, J]", 8 * 16 // 4 * 4),  # the result may be what was given: its size is the same
+        ("A[I_X, J] → A[I, J]", (8 * 16 // 4 + 8 * 16) * 4),
+        ("A[I_X, J] → A[I_?, J]", 8 * 16 // 4 * 4),  # the result may be what was given
+        ("B[I_X, J] = relu(A[I_X, J])", 2 * 8 * 16 // 4 * 4),
+        ("B[I_X, J] = relu(A[I_X, J]); C[I_X, J] = exp(B); return B, C", 3 * 8 * 16 // 4 * 4),
+        ("B[I_X, J] = relu(A[I_X, J]); C[I_X, J] = relu(A); return B, C", 2 * 8 * 16 // 4 * 4),  # one array
+        ("B[I_X, J] = A[I_X, J] + C[I_X, J]", 3 * 8 * 16 // 4 * 4),
         ("A[I_X, J] · B[J, K] → C[I_X, K]", (8 * 16 // 4 + 16 * 2 + 8 * 2 // 4) * 4),
         ("A[I_?, J_?] · B[J, K] → C[I, K]", (8 * 16 // 8 + 16 * 2 + 8 * 2) * 4),  # over X and Y at most
         ("A[I_X, J_?] · B[J, K] → C[I_?, K_Y]", (8 * 16 // 8 + 16 * 2 + 8 * 2 // 8) * 4),
