@@ -247,17 +247,24 @@ def repeated(written: str, along: Sequence[str]) -> str:
 
 def _both_written(left: Operand, right: Operand) -> tuple[str, str]:
     """Two operands as they are written; or two letters, where one is long."""
-    one, other = (span.text if (span := getattr(operand, "span", None)) else "" for operand in (left, right))
-    return (one, other) if _is_whole(one) and _is_whole(other) else ("A", "B")
+    one, other = written(left, ""), written(right, "")
+    return (one, other) if one and other else ("A", "B")
+
+
+def written(operand: Operand, otherwise: str) -> str:
+    """An operand as it is written, if its place is known, and is a line with both ends of its brackets."""
+    span = getattr(operand, "span", None)
+    if span is None or not isinstance(operand, Use | Product | Call | Named):
+        return otherwise
+    places = [use.span for use in uses(operand) if use.span is not None]
+    is_all = all(span.start <= place.start and place.end <= span.end for place in places)
+    text: str = span.text
+    is_line = len(text) <= 60 and "\n" not in text and text.count("(") == text.count(")")
+    return text if is_all and is_line else otherwise
 
 
 def _bracketed(text: str, operand: Operand) -> str:
     return text if text.isidentifier() or isinstance(operand, Use) else f"({text})"
-
-
-def _is_whole(text: str) -> bool:
-    """Whether it is a line, with both ends of its brackets."""
-    return 0 < len(text) <= 60 and text.count("(") == text.count(")") and "\n" not in text
 
 
 def name_of(operand: Operand) -> str:

@@ -6,21 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 from shardc.errors import ShardcError, Source, Span
+from shardc.ir.dtypes import is_dtype
 from shardc.ir.functions import NAMED
-from shardc.notation.instead import KEYWORD, LOGIC, LOOP, POWER, instead_of
+from shardc.notation.instead import KEYWORD, LOGIC, LOOKUP, LOOP, POWER, instead_of
 from shardc.notation.literals import is_name_gone_wrong, neither
-from shardc.notation.tokens import WORDS, expected_words
+from shardc.notation.tokens import CLOSER, CLOSING, QUIET, WORDS, expected_words, open_brackets
 
 if TYPE_CHECKING:
     from lark import Token
     from lark.exceptions import UnexpectedInput, UnexpectedToken
 
-_CLOSER = {"(": "RPAR", "[": "RSQB", "{": "RBRACE"}
-_CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
 _ENDS = {"_NL", "$END"}
 _SPECIFICATION = re.compile(r"\s*(?P<all>[A-Za-z]+(?:\s*,\s*[A-Za-z]+)*\s*->\s*[A-Za-z]*)\s*")
-_QUIET = re.compile(r"#[^\n]*|(?<![\w'])'[^'\n]*'|\"[^\"\n]*\"|[][(){}]")  # after a letter ' is a prime
 
 
 class _Stop:
@@ -40,7 +38,7 @@ class _Stop:
         before = _last_token(error)
         self.before_kind = before.type if before is not None else "_NL"
         self.before = Span(source, before.start_pos or 0, before.end_pos or 0) if before is not None else None
-        self.open = _open_brackets(source, start)
+        self.open = open_brackets(source, start)
 
     @property
     def statement(self) -> Span:
@@ -148,10 +146,10 @@ def _no_dim(stop: _Stop) -> ShardcError | None:
 
 
 def _unclosed(stop: _Stop) -> ShardcError | None:
-    if not stop.open or stop.text in _CLOSING:
+    if not stop.open or stop.text in CLOSING:
         return None
     opening = stop.open[-1]
-    if _CLOSER[opening.text] not in stop.expected and stop.kind != "$END":
+    if CLOSER[opening.text] not in stop.expected and stop.kind != "$END":
         return None
     if stop.kind in {"NAME", "NUMBER"} and "COMMA" in stop.expected and stop.before is not None:
         between = stop.source.text[stop.before.end : stop.span.start]
@@ -160,17 +158,17 @@ def _unclosed(stop: _Stop) -> ShardcError | None:
             return ShardcError("SHC101", f"no `,` before `{stop.text}`", span=stop.span, help=f"separate {written}")
     if _closed_later(stop.source, opening, stop.span.start):
         return None
-    closer = WORDS[_CLOSER[opening.text]]
+    closer = WORDS[CLOSER[opening.text]]
     return ShardcError("SHC103", f"`{opening.text}` is not closed", span=opening, help=f"close it with {closer}")
 
 
 def _closed_later(source: Source, opening: Span, start: int) -> bool:
     depth = 0
-    for found in _QUIET.finditer(source.text, start):
+    for found in QUIET.finditer(source.text, start):
         mark = found.group()
-        depth += (mark in _CLOSER) - (mark in _CLOSING)
+        depth += (mark in CLOSER) - (mark in CLOSING)
         if depth < 0:
-            return _CLOSING.get(mark) == opening.text
+            return CLOSING.get(mark) == opening.text
     return False
 
 
@@ -240,19 +238,33 @@ def _called_bare(stop: _Stop) -> ShardcError | None:
 
 
 def _in_a_dim(stop: _Stop) -> ShardcError | None:
-    """`A[I/X]`, `A[I{X}]`, `A[I + R]`: neither a subscript nor a name."""
+    """`A[I/X]`, `A[I{X}]`, `A[I + R]`, `E[Tok[B], D]`: neither a subscript nor a name."""
     if not stop.open or stop.open[-1].text != "[" or stop.before_kind != "NAME" or stop.before is None:
         return None
     if not stop.expected >= {"COMMA", "SUB"} or stop.kind in {"NAME", "NUMBER", *_ENDS}:
         return None
     named = re.compile(r"\s*[A-Za-z]\w*").match(stop.source.text, stop.span.end)
-    if stop.text in {"/", ":", "@", "{", "<"} and named is not None:
-        told = f"an axis is a subscript of its dim: `{stop.before.text}_{named.group().strip()}`"
+    word = named.group().strip() if named is not None else ""
+    if stop.text == "[" or (stop.text == ":" and is_dtype(word)):
+        told = LOOKUP
+    elif stop.text in {"/", ":", "@", "{", "<"} and word:
+        told = f"an axis is a subscript of its dim: `{stop.before.text}_{word}`"
     elif stop.text in {"+", "-", "*", "·", "⋅"}:
         told = "a dim is one name; indices are not computed, and dims neither joined nor split"
     else:
         return None
     return ShardcError("SHC101", f"`{stop.text}` stands in a dim", span=stop.span, help=told)
+
+
+def _type_last(stop: _Stop) -> ShardcError | None:
+    """`y[B_X]: f32 = …`."""
+    text = stop.source.text
+    array = re.compile(r"(?:^|(?<=\W))([^\W\d]\w*'*)\s*(\[[^\[\]]*\])\s*$").search(text[: stop.span.start])
+    word = re.compile(r"\s*(\w+)").match(text, stop.span.end)
+    if stop.text != ":" or array is None or word is None or not is_dtype(word[1]):
+        return None
+    told = f"a type stands between the name and the dims: `{array[1]}: {word[1]}{array[2]}`"
+    return ShardcError("SHC101", f"`: {word[1]}` after the dims of `{array[1]}`", span=stop.span, help=told)
 
 
 def _round_brackets(stop: _Stop) -> ShardcError | None:
@@ -292,6 +304,7 @@ _RULES = (
     _between,
     _called_bare,
     _round_brackets,
+    _type_last,
     _reserved,
     _begins_with_a_digit,
     _empty_subscript,
@@ -326,15 +339,3 @@ def _character(source: Source, offset: int) -> ShardcError:
     known = r"; known are \mathbf, \text, \cdot, \odot, \rightarrow" if span.text.startswith("\\") else ""
     told = instead_of(span.text, f"delete it{known}")
     return ShardcError("SHC106", f"`{span.text}` does not belong here", span=span, help=told)
-
-
-def _open_brackets(source: Source, end: int) -> list[Span]:
-    """The brackets that are open at an offset, outermost first."""
-    opened: list[Span] = []
-    for found in _QUIET.finditer(source.text, 0, end):
-        mark = found.group()
-        if mark in _CLOSER:
-            opened.append(Span(source, found.start(), found.end()))
-        elif opened and _CLOSING.get(mark) == opened[-1].text:
-            opened.pop()
-    return opened

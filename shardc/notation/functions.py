@@ -72,9 +72,11 @@ def _unknown_function(call: tree.Call) -> ShardcError:
             help=f"the dims of an array stand in square brackets: `{name}[I, J]`",
         )
     words = "_".join((name, *call.over))
-    near = _elsewhere(call) or nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES], 0.6)
+    ours, instead = _elsewhere(call), instead_of_function(words)
+    near = ours or nearest(name, [*NAMED, *COLLECTIVE_NAMES, *DTYPES], 0.6)
     told = f"did you mean `{near}`?" if near else "the functions are " + ", ".join(NAMED)
-    return ShardcError("SHC222", f"unknown function `{words}`", span=span, help=instead_of_function(words) or told)
+    help = told if ours or instead is None else instead
+    return ShardcError("SHC222", f"unknown function `{words}`", span=span, help=help)
 
 
 def _elsewhere(call: tree.Call) -> str | None:

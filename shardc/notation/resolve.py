@@ -181,7 +181,7 @@ def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array) -> Expr:
     have = frozenset(expr.dims)
     for dim in dims:
         if dim not in have:
-            raise _on_no_input(dim, expr, result)
+            raise _on_no_input(dim, expr, dims, result)
     expr = calls.in_order(expr, dims)
     if expr.dims == dims:
         return expr
@@ -199,7 +199,7 @@ def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array) -> Expr:
             return Product((expr,), dims, expr.dtype, span=expr.span)
 
 
-def _on_no_input(dim: str, expr: Expr, result: tree.Array) -> ShardcError:
+def _on_no_input(dim: str, expr: Expr, dims: tuple[str, ...], result: tree.Array) -> ShardcError:
     span = next((d.span for d in result.dims or () if d.name.partition("_")[0] == dim or d.name == dim), result.span)
     there = dict.fromkeys(name for use in uses(expr) for name in use.dims)
     if dim in there:
@@ -214,8 +214,16 @@ def _on_no_input(dim: str, expr: Expr, result: tree.Array) -> ShardcError:
         "SHC207",
         f"dim `{dim}` of the result `{result.name}` is on no operand",
         span=span,
-        help=f"did you mean `{near}`?" if near else f"the operands have {listed(there)}",
+        help=f"did you mean `{near}`?" if near else f"the operands have {listed(there)}{_repeated(expr, dims)}",
     )
+
+
+def _repeated(expr: Expr, dims: tuple[str, ...]) -> str:
+    """How it has all dims of the result, where it is to be repeated along those that it lacks."""
+    if not set(expr.dims) < set(dims):
+        return ""
+    lacks = [dim for dim in dims if dim not in expr.dims]
+    return f"; to repeat an array along {', '.join(lacks)} write `{calls.repeated(calls.written(expr, 'A'), lacks)}`"
 
 
 def _as_declared(expr: Expr, result: tree.Array, scope: Scope, expressions: Expressions) -> Expr:
