@@ -49,7 +49,6 @@ ALONE = {
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
     "proving/reduced.py": ({"Scattered"}, "of all forms it alone folds a dim"),
     "testing/sides.py": ({"AllToAll"}, "it alone names two dims"),
-    "emit/steps/calls.py": ({"Plain"}, "it alone makes what it leaves as wide as what that masks"),
     "emit/steps/variables.py": ({"UnevenExchange"}, "it alone takes names for its tables"),
 }
 # Where some operations are matched and the rest left, and why.
