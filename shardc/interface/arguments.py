@@ -40,7 +40,11 @@ def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
 def devices_of(mesh: Any) -> Any:
     """The JAX mesh with devices that was given, or a sharding's; None of any other."""
     mesh = mesh if isinstance(getattr(mesh, "shape", None), Mapping) else getattr(mesh, "mesh", None)
-    return mesh if hasattr(mesh, "devices") else None
+    if not isinstance(getattr(mesh, "shape", None), Mapping):
+        return None
+    import jax  # which has made the mesh
+
+    return mesh if isinstance(mesh, jax.sharding.Mesh) else None
 
 
 def dims_of(dims: DimsLike | None) -> Mapping[str, int] | None:

@@ -59,8 +59,9 @@ def test_every_fault_is_found_in_every_program(bench, place, dtype):
 
 
 def test_a_loosened_tolerance_does_not_find_them(bench, monkeypatch):
+    """Of a sum that is rounded: where nothing is, nothing is allowed however loose it is."""
     monkeypatch.setattr(tolerance, "RMS_FACTOR", 100 * tolerance.RMS_FACTOR)
     monkeypatch.setattr(tolerance, "ELEMENT_FACTOR", 100 * tolerance.ELEMENT_FACTOR)
-    trial = bench.Trial.of(bench.PROGRAMS[0], "bf16")
+    trial = bench.Trial.of(bench.PROGRAMS[1], "bf16")
     report = trial.with_fault("a sum halved")
     assert report.verdict.value == "not checkable", "and where it could pass, it is not called equal"
