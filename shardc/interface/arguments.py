@@ -40,11 +40,8 @@ def mesh_of(mesh: MeshLike | Any | None) -> Mesh | None:
 def devices_of(mesh: Any) -> Any:
     """The JAX mesh with devices that was given, or a sharding's; None of any other."""
     mesh = mesh if isinstance(getattr(mesh, "shape", None), Mapping) else getattr(mesh, "mesh", None)
-    if not isinstance(getattr(mesh, "shape", None), Mapping):
-        return None
-    import jax  # which has made the mesh
-
-    return mesh if isinstance(mesh, jax.sharding.Mesh) else None
+    is_abstract = type(mesh).__name__ == "AbstractMesh"  # it raises where it is asked for its devices
+    return None if is_abstract or not hasattr(mesh, "devices") else mesh
 
 
 def dims_of(dims: DimsLike | None) -> Mapping[str, int] | None:
