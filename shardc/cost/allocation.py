@@ -24,19 +24,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
 from typing import NamedTuple
 
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
-from shardc.cost.inside import Inside, readers_of
+from shardc.cost.inside import Inside, Readers
 from shardc.cost.scheduled import Rings, may_be_hidden, orders_early, orders_of_least
 from shardc.cost.walk import Walk
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, every_step
 from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
-from shardc.lowering.fusion import fused
+from shardc.lowering.fusion import fused, readers_of
 from shardc.lowering.held import may_place_largest_first
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
@@ -95,6 +94,7 @@ class _Way(NamedTuple):
     """An order of a block's steps, and what has no buffer where they are taken so."""
 
     steps: tuple[Step, ...]
+    readers: Readers
     inside: Inside
 
 
@@ -122,15 +122,18 @@ class _Walks:
     def ways(self, orders: Iterable[tuple[Step, ...]], again: Iterable[int]) -> list[_Way]:
         """Each order, with products that do so much work of what they read, each for itself; none twice."""
         found = list[_Way]()
-        for steps, most in product(orders, again):
-            way = _Way(steps, Inside.of(self.schedule.block, steps, readers_of(steps), most, self.groups.stored))
-            found += [] if way in found else [way]
+        for steps in orders:
+            readers = readers_of(steps)
+            for most in again:
+                inside = Inside.of(self.schedule.block, steps, readers, most, self.groups.stored)
+                way = _Way(steps, readers, inside)
+                found += [] if way in found else [way]
         return found
 
     def walk(self, way: _Way, in_place: bool = True) -> Walk:
         """What is computed with a product may lie `in_place` of an operand."""
         heap = Buffers(self.room, self.loop is not None, may_place_largest_first(self.lowering.target))
-        users, (steps, inside) = readers_of(way.steps), way
+        steps, users, inside = way
         has_products = any(isinstance(step.op, Einsum) for step in steps)
         given = self.schedule, self.forms, self.sizes, steps, self.groups, self.of_trip, users, inside, has_products
         return Walk(*given, loop=self.loop, heap=heap, in_place=in_place)

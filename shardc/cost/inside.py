@@ -72,15 +72,6 @@ class Inside:
         return by_elements.difference(*(self.lying(self.made_of[value]) for value in products))
 
 
-def readers_of(steps: Sequence[Step]) -> dict[int, list[Step]]:
-    """The steps that read each value, in their order."""
-    found = dict[int, list[Step]]()
-    for step in steps:
-        for operand in step.operands:
-            found.setdefault(operand, []).append(step)
-    return found
-
-
 def _is_batched(step: Step, block: Block) -> bool:
     """Whether a product's operands and its result have a dim in common."""
     one, other, *_ = (set(array.dims) for array in operands_of(step, block.values))

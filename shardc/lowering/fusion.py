@@ -59,6 +59,15 @@ def _product(step: Step, block: Block) -> Reads:
     return Reads.PRODUCT if len(dims) > 1 and dims[0] - dims[1] and dims[1] - dims[0] else Reads.SUMS
 
 
+def readers_of(steps: Sequence[Step]) -> dict[int, list[Step]]:
+    """The steps that read each value, in their order; one that reads it twice stands there twice."""
+    found = dict[int, list[Step]]()
+    for step in steps:
+        for operand in step.operands:
+            found.setdefault(operand, []).append(step)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Fused:
     """Of each value that has no buffer, what is read in its place; and the results of loops that compute a product."""
@@ -73,10 +82,7 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
     single = [step for step in steps if not isinstance(step.op, Loop)]
     kinds = {step.result: reads(step, block) for step in single}
     free = _made_of_nothing(single, kinds)
-    readers: dict[int, list[Step]] = {}
-    for step in steps:
-        for operand in step.operands:
-            readers.setdefault(operand, []).append(step)
+    readers = readers_of(steps)
     loop_of, products, inside = dict[int, int](), set[int](), dict[int, tuple[int, ...]]()
     sliced = _sliced(single, kinds, readers)
     repeated = _computed_again(single, block, kinds, readers, again)

@@ -18,7 +18,7 @@ from shardc.ir.dtypes import Kind
 from shardc.ir.operations import Kind as Operation
 from shardc.ir.plan import Block, Loop, Step, ValueNumber, operands_of
 from shardc.ir.sharding import Array
-from shardc.lowering.fusion import Reads, reads
+from shardc.lowering.fusion import Reads, readers_of, reads
 
 
 def masks_of(block: Block) -> set[int]:
@@ -39,11 +39,7 @@ def wider(block: Block) -> dict[int, int]:
     """Of each mask that only goes into elements of larger arrays, all of the same dims, one of these."""
     steps = [step for step in block.steps if not isinstance(step.op, Loop)]
     kinds = {step.result: reads(step, block) for step in steps}
-    masks, found = masks_of(block), dict[int, int]()
-    readers: dict[int, list[Step]] = {}
-    for step in block.steps:
-        for value in step.operands:
-            readers.setdefault(value, []).append(step)
+    masks, readers, found = masks_of(block), readers_of(block.steps), dict[int, int]()
     for step in reversed(steps):
         value = step.result
         if value in masks and value in readers:

@@ -17,7 +17,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber
 from shardc.lowering import rounds
-from shardc.lowering.fusion import Reads, reads
+from shardc.lowering.fusion import Reads, readers_of, reads
 
 NARROW = DTYPES["bf16"]
 
@@ -88,10 +88,7 @@ class _Rounding:
     found: set[ValueNumber] = field(default_factory=set)
 
     def values(self) -> frozenset[ValueNumber]:
-        readers: dict[ValueNumber, list[Step]] = {}
-        for step in self.block.steps:
-            for operand in step.operands:
-                readers.setdefault(operand, []).append(step)
+        readers = readers_of(self.block.steps)
         made = {value: step for step in self.block.steps for value in step.results}
         for value in (*(value for step in reversed(self.block.steps) for value in step.results), *self.block.inputs):
             is_wide = self.block.values[value].dtype.name == "f32"

@@ -12,16 +12,14 @@ the pieces to be sent in another (`lowering.rounds.copies_what_it_was_asked_for`
 from __future__ import annotations
 
 from shardc.ir.plan import Block, Einsum, Step, operands_of
+from shardc.lowering.fusion import readers_of
 from shardc.lowering.rounded import NARROW
 from shardc.lowering.rounds import copies_what_it_was_asked_for
 
 
 def unasked(block: Block) -> frozenset[int]:
     """What products of bf16 leave and exchanges alone read, by number."""
-    readers: dict[int, list[Step]] = {}
-    for step in block.steps:
-        for value in step.operands:
-            readers.setdefault(value, []).append(step)
+    readers = readers_of(block.steps)
     products = {step.result for step in block.steps if _is_narrow_product(step, block)}
     alone = products.intersection(readers).difference(block.outputs)
     return frozenset(value for value in alone if all(_copies(reader, value, block) for reader in readers[value]))
