@@ -181,7 +181,7 @@ class Alone:
         if self.measured is None:
             return 0.0, 0.0
         match laid:
-            case Laid.WHOLE:
+            case Laid.WHOLE | Laid.TILES:
                 return self.copy_s_per_byte, self.copy_s_per_byte
             case Laid.SHARE:
                 return 1 / self.measured.near_bandwidth, 1 / self.measured.near_bandwidth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
@@ -11,18 +12,20 @@ from shardc.cost.model import CostModel
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array, in_order
 from shardc.lowering.forms import Laid
-from shardc.lowering.tiles import LANES, up
+from shardc.lowering.tiles import LANES, ROWS, up
 from shardc.lowering.tpu import on_chip
 
 _AS_WIDE = 2  # bytes of an element, by which copies were measured
 
 
 def laid_cost(laid: Laid, array: Array, model: CostModel, beside: int) -> StepCost:
-    """Of a block that lies on the chip beside so many bytes, if there is room; of a share, in whole tiles or ragged; or
-    of pieces laid along its last dim."""
+    """Of a block that lies on the chip beside so many bytes, if there is room; of one that comes to lie in other tiles;
+    of a share, in whole tiles or ragged; or of pieces laid along its last dim."""
     match laid:
         case Laid.WHOLE:
             return copy_cost(array, model, beside)
+        case Laid.TILES:
+            return _tiles_cost(array, model)
         case Laid.SHARE:
             return _share_cost(array, model)
         case Laid.PIECES:
@@ -31,6 +34,13 @@ def laid_cost(laid: Laid, array: Array, model: CostModel, beside: int) -> StepCo
             return _lanes_cost(array, model)
         case _:
             assert_never(laid)
+
+
+def _tiles_cost(array: Array, model: CostModel) -> StepCost:
+    """Of laying what a product left in an output's tiles; of fewer rows than a tile has whole ones are written."""
+    *_, rows, _ = (size for size in array.local_shape(model.mesh) if size > 1)
+    times = (1 + max(1.0, ROWS / rows)) / 2 * _AS_WIDE / array.dtype.bytes
+    return _in_memory(array, times, model)
 
 
 def _lanes_cost(array: Array, model: CostModel) -> StepCost:
@@ -54,12 +64,8 @@ def _share_cost(array: Array, model: CostModel) -> StepCost:
     """Of cutting out a share, which takes as long for each element of whatever type (`lowering.timed`)."""
     near, _ = model.alone.laid_s_per_byte(Laid.SHARE)
     times = _AS_WIDE / array.dtype.bytes
-    return StepCost(0, 0, array.local_bytes(model.mesh) * times * near, partial(_near, array, times))
-
-
-def _near(array: Array, times: float) -> str:
-    found = f"{formulas.local_bytes(array)} / W_near"
-    return found if times == 1 else formulas.longer(found, times)
+    spelled = partial("{} / W_near".format, formulas.local_bytes(array))
+    return StepCost(0, 0, array.local_bytes(model.mesh) * times * near, partial(_longer, spelled, times))
 
 
 def _ragged_cost(array: Array, model: CostModel) -> StepCost:
@@ -67,10 +73,18 @@ def _ragged_cost(array: Array, model: CostModel) -> StepCost:
     if model.alone.measured is None:
         return StepCost()
     lanes = array.local_shape(model.mesh)[-1]
-    times = up(lanes, LANES) / lanes * _AS_WIDE / array.dtype.bytes
+    return _in_memory(array, up(lanes, LANES) / lanes * _AS_WIDE / array.dtype.bytes, model)
+
+
+def _in_memory(array: Array, times: float, model: CostModel) -> StepCost:
+    """Of a copy in memory of so many times an array's bytes."""
     size = round(array.local_bytes(model.mesh) * times)
-    spelled = partial(formulas.longer, model.alone.copy_formula(array, size, 0), times)
-    return StepCost(0, 0, model.alone.copy_s(size, 0), spelled)
+    spelled = partial(model.alone.copy_formula, array, size, 0)
+    return StepCost(0, 0, model.alone.copy_s(size, 0), partial(_longer, spelled, times))
+
+
+def _longer(spelled: Callable[[], str], times: float) -> str:
+    return spelled() if times == 1 else formulas.longer(spelled(), times)
 
 
 def with_first(dims: tuple[str, ...], place: int) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.held import copied_at_the_end
+from shardc.lowering.turned import lies_in_other_tiles
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class Walk:
             return self._do(step, iter((Same(),)))
         if turns and not self._becomes_output(step):
             return self._leave(step, self.heap.take(self.sizes[step.result], apart=True))
-        reused = None if turns else self._reused(step)
+        reused = None if turns or self._is_laid_in_tiles(step) else self._reused(step)
         if reused is not None:
             held = self.held.pop(reused)
             if self._becomes_output(step):
@@ -134,7 +135,14 @@ class Walk:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
         users = self.users.get(step.result, [])
         moves_on = len(users) == 1 and users[0].is_collective
-        return Blocks(before, after, self.schedule.mesh, self._becomes_output(step), moves_on, self.has_products)
+        is_output = self._becomes_output(step) and not self._is_laid_in_tiles(step)
+        return Blocks(before, after, self.schedule.mesh, is_output, moves_on, self.has_products)
+
+    def _is_laid_in_tiles(self, step: Step) -> bool:
+        """Whether what the loop over a product's tiles leaves is copied to become an output."""
+        if self.loop is not None or step.result not in self.inside.loops or not self._becomes_output(step):
+            return False
+        return lies_in_other_tiles(step, self.steps, self.schedule.values, self.schedule.mesh)
 
     def _trips(self, step: Step, loop: Loop, sizes: tuple[int, ...]) -> None:
         """What a trip takes of memory is gone after it; each buffer lies where it has room. What is carried lies where

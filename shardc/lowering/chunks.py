@@ -3,7 +3,8 @@
 C[I, K] = AllGather_X (A[I_X, J] · B[J, K])    chunks of K: a chunk's columns are gathered beside the next one's product
 C[I, K] = (AllGather_X A[I, J_X]) · B[J, K]    chunks of I: a chunk's rows are gathered beside the product of the last
 
-The chunks are of a dim that stays free: one operand has it, and so has the result.
+The chunks are of a dim that stays free: one operand has it, and so has the result. Where a slice is named they are
+whole tiles: of `Q[N, H, E]`, 64 heads of 128, chunks are of heads, 8 each, and not of 16 numbers of each head.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.repeats import repeats
+from shardc.lowering.target import Target
+from shardc.lowering.timed import cuts_whole_tiles
 
 COUNT = 8
 
@@ -57,11 +60,20 @@ def _chunks(schedule: Schedule, first: Step, product: Step, gather: Step) -> Chu
     free = [
         (sizes[dim], -n, dim) for n in at for dim in arrays[n].dims if dim != moved and _is_free(dim, arrays, result)
     ]
-    cut = [found for found in free if found[0] % COUNT == 0]
+    held = (*arrays, result)
+    cut = [found for found in free if found[0] % COUNT == 0 and _may_cut(found[2], held, Target.of(schedule.program))]
     if not cut:
         return None
     _, n, dim = max(cut)
     return Chunks(COUNT, dim, -n if first is product else 0)
+
+
+def _may_cut(dim: str, held: tuple[Array, ...], target: Target) -> bool:
+    """Whether chunks of a dim are whole tiles of each array that has it."""
+    if not target.names_slice:
+        return True
+    having = [(array.local_shape(target.mesh), array.dims.index(dim)) for array in held if dim in array.dims]
+    return all(cuts_whole_tiles(shape, place, COUNT) for shape, place in having)
 
 
 def _is_free(dim: str, arrays: tuple[Array, ...], result: Array) -> bool:

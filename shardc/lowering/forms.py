@@ -45,10 +45,11 @@ Sent: TypeAlias = tuple[Axes, Axes]  # the orders in which devices count the blo
 
 
 class Laid(Enum):
-    """What a copy lays anew: a block as it is; a share of it; pieces of it; pieces beside each other along its last
-    dim."""
+    """What a copy lays anew: a block as it is, or in other tiles; a share of it; pieces of it; pieces beside each other
+    along its last dim."""
 
     WHOLE = auto()
+    TILES = auto()
     SHARE = auto()
     PIECES = auto()
     LANES = auto()
@@ -87,8 +88,9 @@ class Plain:
 
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
     add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
-    along `terms` one by one (`lowering.small`); exponentials are added up `by_product` (`lowering.shares`); a mask is
-    made as `wide` as a value that is made of it (`lowering.masks`).
+    along `terms` one by one (`lowering.small`), and is `turned` where its second operand is given first
+    (`lowering.turned`); exponentials are added up `by_product` (`lowering.shares`); a mask is made as `wide` as a value
+    that is made of it (`lowering.masks`).
     """
 
     op: PlainOp
@@ -98,6 +100,7 @@ class Plain:
     terms: str | None = None
     by_product: bool = False
     wide: int | None = None
+    turned: bool = False
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

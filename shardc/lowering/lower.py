@@ -48,7 +48,7 @@ from shardc.lowering.forms import (
 )
 from shardc.lowering.scatters import AxesOfDims, LocalBlock, Round, block_of, rounds, scatterings
 from shardc.lowering.target import Shape, Target
-from shardc.lowering.timed import stores_narrow_masks
+from shardc.lowering.timed import reads_last_dim_second, stores_narrow_masks
 
 
 def lower(schedule: Schedule) -> Lowering:
@@ -72,6 +72,7 @@ class _About(NamedTuple):
     terms: Mapping[int, str | None] = MappingProxyType({})
     by_product: frozenset[int] = frozenset()
     wide: Mapping[int, int] = MappingProxyType({})
+    turned: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, block: Block, target: Target) -> _About:
@@ -81,15 +82,19 @@ class _About(NamedTuple):
         terms, waited = _terms(block, target)
         unasked = _unasked(block).difference(number for number, dim in terms.items() if dim is not None)
         by_product, wide = _by_product(block, target.mesh), _wide(block, target)
-        return cls(apart | waited, unasked, _twice(block, target), terms, by_product, wide)
+        twice = _twice(block, target)
+        told = {number for each in (terms, twice) for number, how in each.items() if how is not None}
+        turned = _turned(block, target) - told
+        return cls(apart | waited, unasked, twice, terms, by_product, wide, turned)
 
 
 def _told(step: Step, found: Form, about: _About) -> Form:
     match found:
         case Plain():
-            made, (apart, unasked, twice, terms, by_product, wide) = step.result, about
+            made, (apart, unasked, twice, terms, by_product, wide, turned) = step.result, about
             told = replace(found, apart=made in apart, unasked=made in unasked, by_product=made in by_product)
-            return replace(told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made))
+            told = replace(told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made))
+            return replace(told, turned=made in turned)
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
         case _:
@@ -139,6 +144,15 @@ def _wide(block: Block, target: Target) -> Mapping[int, int]:
     from shardc.lowering.masks import wider
 
     return wider(block)
+
+
+def _turned(block: Block, target: Target) -> frozenset[int]:
+    products = [step for step in block.steps if isinstance(step.op, Einsum) and len(block.values[step.result].dims) > 2]
+    if not products or not reads_last_dim_second(target):
+        return frozenset()
+    from shardc.lowering.turned import is_turned
+
+    return frozenset(step.result for step in products if is_turned(step, block.values, target.mesh))
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

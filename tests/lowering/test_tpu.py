@@ -108,6 +108,12 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (timed.stores_narrow_masks, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((target("v6e", X=4),), False)]),
     (timed.adds_up_as_product, [((256,), True), ((255,), False)]),
+    (timed.reads_last_dim_second, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((PLAIN,), False)]),
+    (timed.cuts_whole_tiles, [
+        (((4096, 64, 128), 1, 8), True), (((4096, 32, 128), 1, 8), False), (((4096, 64, 128), 2, 8), False),
+        (((4096, 1024), 1, 8), True), (((4096, 512), 1, 8), False), (((64, 1024), 0, 8), True),
+        (((8, 64, 128), 0, 8), True), (((12, 64, 128), 0, 8), False), (((1024,), 0, 8), True),
+    ]),
     (timed.reads_vectors_twice, [((MIB,), True), ((MIB - 1,), False)]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.waits_near, [((V5E,), 0.6), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),

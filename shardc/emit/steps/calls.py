@@ -214,7 +214,8 @@ class _Writer:
         match form:
             case Plain(Apply() | Einsum() as op, apart, by_product=True):
                 return [*self._by_product(step, op), *([call(BARRIER, Name(""))] if apart else [])]
-            case Plain(op, apart, unasked, twice, terms):
+            case Plain(op, apart, unasked, twice, terms, turned=turned):
+                step = replace(step, operands=step.operands[::-1]) if turned else step
                 done = self._unasked(step) if unasked else self._plain(step, op)
                 done = done if terms is None else local.by_terms(done, self._arrays(step), terms)
                 rows = [done] if twice is None else [local.with_vector_twice(done, twice), Index(Name(""), 0)]

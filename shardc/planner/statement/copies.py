@@ -1,6 +1,7 @@
 """What the steps of a statement copy, or wait for, because of one another, which is known once they stand in order.
 
 C[I, K] = AllGather_X C[I_X, K]; return C                a collective's result is copied to become an output
+Q[B, T, H, E] = x[B, T, D] · W[D, H, E]; return Q        a product's, to lie in other tiles
 B[I_X, J] = AllToAll_X A[I, J_X]; return B       an input is brought into pieces, and its result laid from them
 A[I_X] = Slice_X A[I]; A[I_X, J] = AllGather_Y …         a share is cut out, unless what reads it computes
 A[I, J_X] = Slice_X A[I, J]                              and where its rows are no whole tiles
@@ -26,6 +27,7 @@ from shardc.lowering.forms import Laid
 from shardc.lowering.target import Target
 from shardc.lowering.timed import cuts_share_out
 from shardc.lowering.tpu import cuts_what_it_reads, reads_digits
+from shardc.lowering.turned import lies_in_other_tiles
 
 Steps = Sequence[Step]
 
@@ -53,6 +55,8 @@ def copied(
             yield place, Laid.WHOLE
     if leaves is not None:  # by a loop nothing is copied, however many it leaves
         left = values[steps[leaves].results[0]]
+        if lies_in_other_tiles(steps[leaves], steps, values, target.mesh):
+            yield leaves, Laid.TILES
         if model.leaves_output_apart(steps[leaves].op, len(left.dims)):
             yield leaves, Laid.WHOLE
 
