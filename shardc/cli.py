@@ -16,15 +16,17 @@ from shardc.commands.explain import explain
 from shardc.commands.expressions import Commands, completed
 from shardc.commands.failures import bug, refuse, usage
 from shardc.commands.fmt import fmt
+from shardc.commands.grad import grad
 from shardc.commands.help import help_
 from shardc.commands.memory import memory
-from shardc.commands.options import Options, one_way, output_option, telling, with_options
+from shardc.commands.options import Options, telling, with_options
+from shardc.commands.output import Output, force_option, with_output
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
 from shardc.commands.tune import tune
 from shardc.errors import BUG, FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, ShardcError, in_line, in_lines
 from shardc.io import streams
-from shardc.io.files import check_output, read_input, write_output
+from shardc.io.files import read_input
 from shardc.io.text import json_text
 
 if TYPE_CHECKING:
@@ -144,16 +146,13 @@ def _show_passes(text: str, program: Program, found: Plan, as_json: bool) -> int
 
 @shardc.command()
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
-@output_option("Write the module here instead of to stdout.")
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@with_output("Write the module here instead of to stdout.")
 @with_proof
 @with_options
 def emit(argument: str, output: str | None, force: bool, prove: bool, **values: Any) -> int:
     """The JAX source; the function is called `program`."""
     options = Options.of(values)
-    if output is not None:
-        check_output(output, sources=options.files(argument), force=force)
-    _idle("--force", force and output is None, "without -o")
+    to = Output.of(output, options.files(argument), force)
     found = options.plan(options.parse(argument))
     for note in () if options.json else found.notes:
         streams.say(f"note: {in_line(note)}")
@@ -161,12 +160,10 @@ def emit(argument: str, output: str | None, force: bool, prove: bool, **values: 
     proof = proved(found, text, asked=prove)
     if prove:
         streams.say(f"note: {proof}")
-    if output is not None:
-        write_output(text, output, sources=options.files(argument), force=force)
-        text = ""
+    is_written = to.takes(text)
     if options.json:
-        _print_json({"source": text} if output is None else {"output": output}, indent=None)
-    elif output is None:
+        _print_json({"output": output} if is_written else {"source": text}, indent=None)
+    elif not is_written:
         _print(text.removesuffix("\n"))
     return 0
 
@@ -197,7 +194,7 @@ def run(argument: str, seed: int, seconds: int, prove: bool, **values: Any) -> i
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--gantt", is_flag=True, help="Show the compiled program's timeline.")
 @click.option("--trace", metavar="FILE", help="Write the timeline as a Perfetto trace.")
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@force_option
 @with_options
 def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values: Any) -> int:
     """Compile for a TPU slice, with no TPU: predicted beside compiled; exit 1 where collectives differ."""
@@ -206,15 +203,13 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
     from shardc.report.verification import verification_fields, verification_table
 
     options = Options.of(values)
-    if trace is not None:
-        check_output(trace, sources=options.files(argument), force=force)
-    _idle("--force", force and trace is None, "without --trace")
+    to = Output.of(trace, options.files(argument), force, "--trace")
     _idle("--gantt", gantt and options.json, "with --json")
     found = options.plan(options.parse(argument))
     with telling(f"compiling for {found.program.topology}"):
         verified = found.verify()
     if trace is not None:
-        write_output(traced(verified.replayed), trace, sources=options.files(argument), force=force)
+        to.takes(traced(verified.replayed))
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "verification": verification_fields(verified, found.steps)}
         _print_json(fields)
@@ -244,37 +239,7 @@ def compare(argument: str, rounds: int, **values: Any) -> int:
     return 0
 
 
-@shardc.command()
-@click.argument("argument", metavar="INPUT", shell_complete=completed)
-@click.option("--wrt", metavar="W,V", help="The inputs whose gradients are asked for; else every input of floats.")
-@click.option("--whole", is_flag=True, help="Forward and backward as one program.")
-@click.option("--remat", is_flag=True, help="Make what lies between again from the inputs, instead of keeping it.")
-@click.option("--selective", is_flag=True, help="In loops, keep products with weights and make the rest again.")
-@with_options
-def grad(argument: str, wrt: str | None, whole: bool, remat: bool, selective: bool, **values: Any) -> int:
-    """The backward program, in the notation: a statement for each gradient, in its array's sharding."""
-    from shardc.backward import REMATS, Remat
-    from shardc.backward import grad as backward
-
-    one_way(remat, selective)
-    options = Options.of(values)
-    program = options.parse(argument)
-    made: Remat = "selective" if selective else remat
-    if options.hardware["memory"] is not None and not made:
-        made = options.first_within((each, backward(program, wrt, whole=True, remat=each)) for each in REMATS)
-    with telling("differentiating"):
-        found = backward(program, wrt, whole=whole, remat=made)
-    if made and found == backward(program, wrt, whole=whole):
-        flag = "--selective" if made == "selective" else "--remat"
-        streams.say(f"note: {flag} changes nothing: backward reads no array that forward makes between")
-    if options.json:
-        _print_json({"program": str(found)}, indent=None)
-    else:
-        _print(str(found))
-    return 0
-
-
-for each in (check, chips, completion, explain, fmt, help_, memory, report, tune):
+for each in (check, chips, completion, explain, fmt, grad, help_, memory, report, tune):
     shardc.add_command(each)
 
 

@@ -159,15 +159,6 @@ _SHARED = (
 )
 
 
-def output_option(help: str) -> Callable[[_Command], _Command]:
-    """`-o FILE` of what else goes to standard output, which `-` names as well."""
-    return click.option("-o", "--output", metavar="FILE", callback=_no_dash, help=help)
-
-
-def _no_dash(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    return None if value == "-" else value
-
-
 def with_options(command: _Command) -> _Command:
     """The options that all commands share."""
     for option in reversed(_SHARED):

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from shardc.commands.expressions import Subcommand, completed
-from shardc.commands.options import Options, output_option, telling, with_options
+from shardc.commands.options import Options, telling, with_options
+from shardc.commands.output import Output, with_output
 from shardc.errors import in_line
 from shardc.io import streams
-from shardc.io.files import check_output, check_page, write_output
+from shardc.io.files import check_page
 
 if TYPE_CHECKING:
     from shardc.results import Plan
@@ -20,8 +21,7 @@ XLA: Final = "xla"  # no expression, which has brackets; a file of that name is 
 
 @click.command(cls=Subcommand)
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
-@output_option("Write here instead of to stdout; FILE.svg is the steps' picture.")
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@with_output("Write here instead of to stdout; FILE.svg is the steps' picture.")
 @click.option("--pareto", is_flag=True, help="With time (or bytes) against memory: the plan, and leaner ones.")
 @click.option(
     "--compare", "other", metavar="OTHER", help="Beside the plan of another INPUT; or, `xla`, beside XLA's own program."
@@ -38,12 +38,9 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
     if other is not None and pareto:
         raise click.UsageError("--compare shows two plans, --pareto all of one: give one of them")
     sources = options.files(argument) + ([] if other is None or other == XLA else [other])
-    if output is not None:
-        check_output(output, sources=sources, force=force)
-        if not is_picture:
-            check_page(output)
-    elif force:
-        streams.say("warning: --force does nothing without -o")
+    to = Output.of(output, sources, force)
+    if output is not None and not is_picture:
+        check_page(output)
     program = options.parse(argument)
     found = options.plan(program, small=other == XLA and program.topology is None)
     beside = _beside(other, options)
@@ -51,10 +48,8 @@ def report(argument: str, output: str | None, force: bool, pareto: bool, other: 
         streams.say(f"warning: {in_line(warning)}")
     with telling("drawing") as progress:
         text = f"{found.picture().svg}\n" if is_picture else found.page(pareto=pareto, compare=beside, say=progress)
-    if output is None:
+    if not to.takes(text):
         streams.result(text.removesuffix("\n"))
-    else:
-        write_output(text, output, sources=sources, force=force)
     return 0
 
 

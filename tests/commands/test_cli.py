@@ -139,6 +139,19 @@ def test_emit_prints_what_it_would_write(shardc, tmp_path):
     assert shardc("emit", MATMUL, *MESH)[1] == target.read_text(encoding="utf-8")
 
 
+def test_what_grad_writes_is_what_it_prints_and_a_command_reads_it(shardc, tmp_path):
+    target = tmp_path / "back.shard"
+    assert shardc("grad", MATMUL, *MESH, "-o", str(target)) == (0, "", "")
+    assert shardc("grad", MATMUL, *MESH)[1] == target.read_text(encoding="utf-8")
+    assert shardc("check", str(target))[0] == 0
+    before = target.read_bytes()
+    status, _, err = shardc("grad", MATMUL, *MESH, "--whole", "-o", str(target))
+    assert (status, "SHC504" in err, target.read_bytes()) == (7, True, before)
+    said = shardc("grad", MATMUL, *MESH, "--whole", "--json", "-o", str(target), "--force")
+    assert said == (0, json.dumps({"output": str(target)}) + "\n", "")
+    assert target.read_bytes() != before
+
+
 def test_emit_does_not_overwrite_its_input(shardc, tmp_path):
     source = tmp_path / "in.shard"
     source.write_text("mesh X=2\nA[I_X] → A[I]\n", encoding="utf-8")
@@ -186,7 +199,9 @@ def test_a_file_that_exists_is_refused_before_the_work(shardc, tmp_path, monkeyp
     monkeypatch.setattr("shardc.api.planned", lambda *_: pytest.fail("it was planned"))
     there = tmp_path / "there.json"
     there.write_text("mine")
-    for arguments in (["verify", MATMUL, *MESH, "--trace"], ["emit", MATMUL, *MESH, "-o"]):
+    monkeypatch.setattr("shardc.backward.grad", lambda *_, **__: pytest.fail("it was differentiated"))
+    for command, option in (("verify", "--trace"), ("emit", "-o"), ("grad", "-o")):
+        arguments = [command, MATMUL, *MESH, option]
         status, _, err = shardc(*arguments, str(there))
         assert status == 7 and "SHC504" in err and there.read_text() == "mine"
         status, _, err = shardc(*arguments, str(tmp_path / "no" / "where.json"))
@@ -376,8 +391,9 @@ def test_a_result_that_cannot_be_written_is_told_as_json(shardc, monkeypatch):
     assert (status, out, json.loads(err)["error"]["code"]) == (7, "", "SHC506")
 
 
-def test_flags_that_do_nothing_are_named(shardc):
-    status, _, err = shardc("emit", MATMUL, *MESH, "--force")
+@pytest.mark.parametrize("command", ["emit", "grad", "report"])
+def test_flags_that_do_nothing_are_named(shardc, command):
+    status, _, err = shardc(command, MATMUL, *MESH, "--force")
     assert (status, err) == (0, "warning: --force does nothing without -o\n")
 
 
@@ -419,7 +435,7 @@ def test_an_option_that_is_a_list_is_given_as_often_as_one_likes(capsys):
     assert cli._status(["plan", "A[I_X, J] → A[I, J]", "--mesh", "X=2", "--sweep", "I=4,8", "--sweep", "J=2,4"]) == 0
 
 
-@pytest.mark.parametrize("command", ["emit", "report"])
+@pytest.mark.parametrize("command", ["emit", "grad", "report"])
 def test_a_dash_is_standard_output_where_the_result_goes_there(shardc, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     to_nowhere, to_dash = shardc(command, MATMUL, *MESH), shardc(command, MATMUL, *MESH, "-o", "-")

@@ -90,7 +90,10 @@ READERS = {
     "INPUT": ("shard", lambda file: ["check", file]),
     "--chip": ("toml", lambda file: ["check", MATMUL, *MESH, f"--chip={file}"]),
 }
-WRITERS = {"-o": ("py", lambda file: ["emit", MATMUL, *MESH, f"-o{file}"])}
+WRITERS = {
+    "emit -o": ("py", '"""A[I_X, J_Y]', lambda file: ["emit", MATMUL, *MESH, f"-o{file}"]),
+    "grad -o": ("shard", "mesh X=", lambda file: ["grad", MATMUL, *MESH, f"-o{file}"]),
+}
 TELLING = {"plain": set(KINDS), "long": {"regular", "dangling"}, "controls": {"missing", "regular", "zeros", "circle"}}
 PAIRS = [
     pytest.param(kind, name, marks=[] if kind in TELLING.get(name, {"regular"}) else pytest.mark.exhaustive)
@@ -142,7 +145,7 @@ def test_every_kind_of_file_is_read_or_refused(option, kind, name, shardc, tmp_p
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
 @pytest.mark.parametrize("option", WRITERS)
 def test_every_kind_of_file_is_written_whole_or_refused(option, kind, name, force, shardc, tmp_path):
-    ending, command = WRITERS[option]
+    ending, begins, command = WRITERS[option]
     file = name_of(name, ending)
     path = tmp_path / file
     KINDS[kind](path, FITTING[ending])
@@ -153,7 +156,7 @@ def test_every_kind_of_file_is_written_whole_or_refused(option, kind, name, forc
     new = kind == "missing" or (force and kind in ("regular", "empty", "not text", "sparse", "link", "dangling"))
     assert (status == 0) == new, err
     if new:
-        assert path.read_text(encoding="utf-8").startswith('"""A[I_X, J_Y]')
+        assert path.read_text(encoding="utf-8").startswith(begins)
         assert kind in ("missing", "dangling") or stat.S_IMODE(path.stat().st_mode) == 0o751
     if before is not None:
         after = path.lstat()
@@ -198,7 +201,8 @@ def test_a_long_expression_is_no_file_name(shardc, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["itself", "a link", "a hard link", "standard input", "the chip"])
-def test_the_output_is_no_input(way, shardc, tmp_path, monkeypatch):
+@pytest.mark.parametrize("writer", ["emit", "grad"])
+def test_the_output_is_no_input(writer, way, shardc, tmp_path, monkeypatch):
     source, chip = tmp_path / "in.shard", tmp_path / "my.toml"
     regular(source, FITTING["shard"])
     regular(chip, CHIP)
@@ -206,11 +210,11 @@ def test_the_output_is_no_input(way, shardc, tmp_path, monkeypatch):
     (tmp_path / "hard").hardlink_to(source)
     target = {"a link": "link", "a hard link": "hard", "the chip": "my.toml"}.get(way, "in.shard")
     if way != "standard input":
-        status, _, err = shardc("emit", "in.shard", "--chip", "my.toml", "-o", target, "--force")
+        status, _, err = shardc(writer, "in.shard", "--chip", "my.toml", "-o", target, "--force")
         assert (status, "SHC505" in err) == (7, True)
     else:
         with source.open("rb") as stdin:
-            command = [sys.executable, "-m", "shardc", "emit", "-", "-o", "in.shard", "--force"]
+            command = [sys.executable, "-m", "shardc", writer, "-", "-o", "in.shard", "--force"]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
             done = subprocess.run(command, stdin=stdin, capture_output=True, check=False, env=environment)
         assert (done.returncode, b"SHC505" in done.stderr) == (7, True)
