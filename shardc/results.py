@@ -78,7 +78,7 @@ class Plan(Shown):
 
     @property
     def inputs(self) -> tuple[ArrayView, ...]:
-        """The arrays that `compile()` takes, in order."""
+        """The arrays that `compile()` takes, in order: `jnp.ones(each.shape, each.dtype)` is one."""
         return self._view.inputs
 
     @property

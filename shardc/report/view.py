@@ -27,10 +27,13 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An input or output: `bytes` and `local_shape` are of one device."""
+    """An input or output: `bytes` and `local_shape` are of one device. `dtype` is JAX's name: `jnp.ones(shape, dtype)`
+    is such an array."""
 
     name: str
     sharding: str
+    shape: tuple[int, ...]
+    dtype: str
     local_shape: tuple[int, ...]
     bytes: int
 
@@ -309,7 +312,8 @@ def _alternative_fields(other: AlternativeView) -> dict[str, Any]:
 
 
 def _array(array: Array, mesh: Mesh) -> ArrayView:
-    return ArrayView(array.name, str(array), array.local_shape(mesh), array.local_bytes(mesh))
+    of_one = array.local_shape(mesh), array.local_bytes(mesh)
+    return ArrayView(array.name, str(array), array.shape, array.dtype.jax, *of_one)
 
 
 def _step(step: Step, values: Sequence[Array], mesh: Mesh) -> StepView:

@@ -1,10 +1,13 @@
 """What is given from Python: handed to another process, of NumPy's types, or of no type that is taken."""
 
+import json
 import os
 import pickle
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -66,6 +69,27 @@ def test_whole_numbers_of_numpy_are_whole_numbers():
     sizes = {"I": np.int32(8), "J": np.int64(8), "K": np.uint8(16)}
     plan = shardc.plan(TEXT, mesh={"X": np.int64(4)}, dims=sizes, memory=np.int64(10**9))
     assert plan.to_json() == shardc.plan(TEXT, mesh="X=4", dims="I=8,J=8,K=16", memory=10**9).to_json()
+
+
+@pytest.mark.parametrize(
+    ("text", "mesh", "objective"),
+    [
+        ("A: f32[I, J_X] · B[J_X, K] → C[I_X, K]; n: int8[] → m[]; M: bool[I_X] → N[I]", "X=4,Y=2", "time"),
+        ("A: f32[I, J_X]{U_Y} · B[J_X, K] → C[I, K_X]{U_Y}", "X=4,Y=2", "time"),
+        ("A[I, J_X] · B[J_X, K] → C[I_X, K]", "X=8", "bytes"),  # on a finer mesh
+    ],
+)
+def test_a_plan_says_which_arrays_it_takes_and_leaves(text, mesh, objective):
+    """Whole arrays, which `jnp.ones` makes of what is said, whatever their parts."""
+    plan = shardc.plan(text, mesh=mesh, dims="I=64,J=64,K=64", objective=objective)
+    fields = json.loads(plan.to_json())
+    for named, arrays in (("inputs", plan.inputs), ("outputs", plan.outputs)):
+        for array, own in zip(arrays, fields[named], strict=True):
+            assert (tuple(own["shape"]), own["dtype"]) == (array.shape, array.dtype)
+            assert set(own) == {"name", "sharding", "shape", "dtype", "local_shape", "bytes"}
+    given = [jnp.ones(array.shape, array.dtype) for array in plan.inputs]
+    left = jax.tree.leaves(plan.compile()(*given))
+    assert [(each.shape, each.dtype.name) for each in left] == [(each.shape, each.dtype) for each in plan.outputs]
 
 
 def test_a_program_is_swept():
