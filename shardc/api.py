@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from shardc.errors import ShardcError
 from shardc.interface.arguments import (
@@ -25,6 +25,7 @@ from shardc.interface.arguments import (
     texts,
 )
 from shardc.interface.asked import Asked
+from shardc.interface.called import Called, CallOptions
 from shardc.interface.chosen import chosen
 from shardc.interface.hardware import Hardware
 from shardc.ir.program import Program
@@ -96,23 +97,12 @@ def canonical(text: str, name: str = "<expression>") -> str:
     return formatted(text, name)
 
 
-class PlanOptions(TypedDict, total=False):
+class PlanOptions(CallOptions, total=False):
     """What `plan` takes by name."""
 
     mesh: MeshLike | None
     dims: DimsLike | None
     dtype: Any
-    chip: str | None
-    topology: str | None
-    objective: ObjectiveWord
-    memory: int | float | str | None
-    formula: FormulaWord
-    profile: ProfileWord
-    map: Mapping[str, Any] | str | None
-    dcn: Mapping[str, int] | str | None
-    wraparound: Mapping[str, bool | str] | str | None
-    idle: IdleWord | None
-    overlap: OverlapWord
     tuned: bool
     name: str
 
@@ -214,15 +204,14 @@ def planned(
 class _Planner:
     """How an `einsum` is planned: one of equal options is equal, so that what it has planned is found again."""
 
-    hardware: Hardware
-    topology: str | None
-    objective: str
+    asked: Called
 
     def __call__(self, program: Program, may_cut: bool) -> Plan:
-        chip, topology = self.hardware.chip, self.topology
+        asked = self.asked
+        chip, topology = asked.hardware.chip, asked.topology
         if chip is not None or topology is not None:
             program = replace(program, chip=chip, topology=topology)
-        return planned(program, self.hardware, self.objective, may_cut=may_cut)
+        return planned(program, asked.hardware, asked.objective, asked.idle, asked.overlap, may_cut=may_cut)
 
     def whole(self, program: Program) -> tuple[Program, tuple[str | None, ...]]:
         from shardc.backward import with_backward
@@ -230,15 +219,11 @@ class _Planner:
         return with_backward(program)
 
 
-_AS_IT_IS = _Planner(Hardware(), None, "time")
+_AS_IT_IS = _Planner(Called.by())  # what a step that is traced asks for a thousand times
 
 
-def _planner(chip: str | None, topology: str | None, objective: str, memory: int | float | str | None) -> _Planner:
-    if chip is topology is memory is None and objective == "time":
-        return _AS_IT_IS  # what a step that is traced asks for a thousand times
-    texts(chip=chip, topology=topology)
-    objective_of(objective)
-    return _Planner(Hardware.of(chip=chip, memory=memory), topology, objective)
+def _planner(options: CallOptions) -> _Planner:
+    return _Planner(Called.by(**options)) if options else _AS_IT_IS
 
 
 class Einsum:
@@ -247,7 +232,7 @@ class Einsum:
     Works eagerly, under jax.jit, jax.grad (planned too, as one with forward) and jax.vmap, not under jax.jvp; with
     Explicit and Auto axes, also mixed; and inside a shard_map over the axes that it leaves. Products of two dtypes are
     promoted as JAX promotes them. What the text declares must be what the arrays and the mesh say. Of several outputs
-    the result is a tuple. Options as of `plan`. Raises ShardcError.
+    the result is a tuple. Options as of `plan`, those of the hardware, the aim and the search. Raises ShardcError.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
@@ -262,24 +247,18 @@ class Einsum:
         self,
         text: str,
         *arrays: ArrayLike,
-        chip: str | None = None,
-        topology: str | None = None,
-        objective: ObjectiveWord = "time",
-        memory: int | float | str | None = None,
+        **options: Unpack[CallOptions],
     ) -> jax.Array:
         from shardc.emit.call.transforms import einsum
 
-        found: jax.Array = einsum(text, *arrays, planner=_planner(chip, topology, objective, memory))
+        found: jax.Array = einsum(text, *arrays, planner=_planner(options))
         return found
 
     def plan(
         self,
         text: str,
         *arrays: ArrayLike | jax.ShapeDtypeStruct,
-        chip: str | None = None,
-        topology: str | None = None,
-        objective: ObjectiveWord = "time",
-        memory: int | float | str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Plan:
         """The plan by which the same call goes, in the same place: eagerly, or, while it is traced, in a jitted one.
         Of arrays that there are not yet, `jax.ShapeDtypeStruct`s.
@@ -292,15 +271,17 @@ class Einsum:
         """
         from shardc.emit.call.transforms import einsum_plan
 
-        return einsum_plan(text, *arrays, planner=_planner(chip, topology, objective, memory))
+        return einsum_plan(text, *arrays, planner=_planner(options))
 
 
 einsum = Einsum()
 
 
-def reshard(x: ArrayLike, spec: jax.sharding.PartitionSpec | jax.sharding.NamedSharding) -> jax.Array:
+def reshard(
+    x: ArrayLike, spec: jax.sharding.PartitionSpec | jax.sharding.NamedSharding, **options: Unpack[CallOptions]
+) -> jax.Array:
     """The same array in the sharding `spec` (a jax.P or NamedSharding), by the cheapest path, where jax.reshard may
-    replicate. Arrays of any type.
+    replicate. Arrays of any type. Options as of `einsum`.
 
     The path begins where the array lies: its type says so along Explicit axes, the array itself when called
     eagerly. Under jax.jit how it lies along Auto axes is for XLA to decide, and what it costs to move them is XLA's
@@ -315,7 +296,7 @@ def reshard(x: ArrayLike, spec: jax.sharding.PartitionSpec | jax.sharding.NamedS
     """
     from shardc.emit.call.transforms import reshard
 
-    found: jax.Array = reshard(x, spec, planner=_AS_IT_IS)
+    found: jax.Array = reshard(x, spec, planner=_planner(options))
     return found
 
 

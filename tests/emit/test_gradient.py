@@ -195,7 +195,7 @@ class Asked:
     """The planner of a call, and what it is asked: of which outputs, and whether it may cut axes."""
 
     def __init__(self):
-        self.planner, self.asked = _planner(None, None, "time", None), []
+        self.planner, self.asked = _planner({}), []
 
     def __call__(self, program, may_cut):
         names = [program.results[number].name for number in program.outputs]

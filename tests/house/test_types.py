@@ -42,8 +42,9 @@ print(shardc.grad(shardc.parse("C[I] = relu(A[I_X])", mesh={"X": 4}), ["A"], who
 
 def layer(x: jax.Array, w: jax.Array, there: jax.NamedSharding) -> jax.Array:
     y = shardc.einsum("In[B_X, D] · W[D, F_X] → Out[B, F_X]", x, w, objective="time", memory="16GB")
+    y = y + shardc.einsum("In[B_X, D] · W[D, F_X] → Out[B, F_X]", x, w, overlap="on")
     print(shardc.einsum.plan("In[B_X, D] · W[D, F_X] → Out[B, F_X]", x, w, chip="v5p"))
-    return jnp.tanh(shardc.reshard(y, there))
+    return jnp.tanh(shardc.reshard(y, there, formula="book"))
 
 
 outputs: jax.Array = plan.compile()(jnp.ones((8, 8)), jnp.ones((8, 8)))
@@ -53,6 +54,8 @@ SLIPS = {
     'chip="v5e")': 'ship="v5e")',
     'objective="time"': 'objektive="time"',
     'idle="keep"': 'idle="kept"',
+    'overlap="on"': 'overlap="yes"',
+    'formula="book"': 'formulas="book"',
     'plan.picture("timeline")': 'plan.picture("timelin")',
     "plan.bound.wire_bytes": "plan.bound.wirebytes",
 }

@@ -12,7 +12,7 @@ What takes or leaves partial sums, or integers alone, and what is inside another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -23,7 +23,7 @@ import jax
 from shardc.emit.call.callable import function
 from shardc.ir.dtypes import Kind
 from shardc.ir.expressions import Pattern
-from shardc.ir.plan import Block, Schedule, Step, ValueNumber
+from shardc.ir.plan import Block, Schedule, Step, Together, ValueNumber
 from shardc.ir.program import Program, pinned
 from shardc.ir.sharding import Sharding
 
@@ -113,7 +113,17 @@ def _needed(block: Block, values: Sequence[ValueNumber]) -> tuple[Step, ...]:
 
 
 def _part(whole: Schedule, inputs: Values, outputs: Values, steps: tuple[Step, ...]) -> Schedule:
-    return replace(whole, block=replace(whole.block, inputs=inputs, outputs=outputs, steps=steps), together=())
+    block = replace(whole.block, inputs=inputs, outputs=outputs, steps=steps)
+    return replace(whole, block=block, together=tuple(_together(whole, steps)))
+
+
+def _together(whole: Schedule, steps: tuple[Step, ...]) -> Iterator[Together]:
+    """What is done as one in the whole, where all its steps are in the part: in their order, with none between."""
+    places = {step.results: place for place, step in enumerate(steps)}
+    for group in whole.together:
+        found = [places.get(whole.steps[place].results) for place in group.places]
+        if found[0] is not None and found[-1] is not None:
+            yield replace(group, first=found[0], last=found[-1])
 
 
 def with_gradient(whole: Callable[..., Any], found: Callable[[], Halves]) -> Callable[..., Any]:
