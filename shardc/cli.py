@@ -124,7 +124,8 @@ def _show_sweep(argument: str, swept: tuple[str, ...], as_csv: bool, options: Op
 
     text, name = read_input(argument)
     with telling("planning") as progress:
-        asked = {**options.hardware, **options.program, "objective": options.objective, "idle": options.idle}
+        asked = {**options.hardware, **options.program}
+        asked |= {"objective": options.objective, "idle": options.idle, "overlap": options.overlap}
         found = sweep(text, *swept, say=progress, name=name, **asked)
     if as_csv:
         _print(found.to_csv().rstrip("\n"))

@@ -172,6 +172,37 @@ def test_what_cannot_be_done_is_refused_with_its_status(words, status, capsys):
     assert "error[" in said and "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--objective", "bytes"),
+        ("--idle", "keep"),
+        ("--overlap", "on"),
+        ("--formula", "book"),
+        ("--profile", "spec"),
+        ("--wraparound", "X=ring"),
+        ("--dcn", "Y"),
+        ("--dtype", "f32"),
+        ("--topology", "v5e:2x4"),
+    ],
+    ids=" ".join,
+)
+def test_a_row_is_priced_as_the_plan_that_the_same_option_gives(option, capsys):
+    text = "A[I_X, J] · B[J_X, K] → C[I_Y, K_X]" if "bytes" in option else "A[I_X, J] · B[J, K_X] → C[I, K_X]"
+    asked = ["plan", text, "--mesh", "X=4,Y=2", "--chip", "v5e", "--json"]
+
+    def said(*more):
+        assert cli._status([*asked, *more]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def of_row(*more):
+        (row,) = said("--dims", "J=8192,K=8192", "--sweep", "I=8192", *more)["rows"]
+        return row["time_s"], row["wire_bytes"]
+
+    cost = said("--dims", "I=8192,J=8192,K=8192", *option)["cost"]
+    assert of_row(*option) == (cost["time_s"], cost["wire_bytes"]) != of_row()
+
+
 def test_what_moves_nothing_is_no_move() -> None:
     """Of a gather over an axis of one device."""
     sizes = {"B": 8192, "D": 4096, "F": 16384}
