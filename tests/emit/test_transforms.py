@@ -259,6 +259,47 @@ def test_pythons_numbers_that_int32_has_no_room_for_are_refused(mesh):
         assert error.value.code == "SHC216"
 
 
+WIDE = [np.float64, np.int64, np.uint64, np.complex128]
+
+
+@pytest.mark.parametrize("wide", WIDE)
+def test_numpys_wide_arrays_are_narrowed_as_jnp_narrows_them(mesh, wide):
+    """Eagerly, as constants of a jitted function, and of shapes; without a word, as from jnp.asarray."""
+    text = "A[I_X, J] → A[I, J_X]"
+    whole = RNG.integers(0, 9, (8, 8)).astype(wide)
+    narrow = jnp.asarray(whole).dtype
+    assert narrow != wide
+    for call in (lambda: shardc.einsum(text, whole), lambda: shardc.reshard(whole, jax.P(None, "X"))):
+        for done in (call, jax.jit(call)):
+            found = done()
+            assert found.dtype == narrow
+            shards_equal(found, whole.astype(narrow))
+    if wide in (np.float64, np.int64):  # in which something is computed
+        text = "A[I_X, J] · B[J_X, K] → C[I_X, K]"
+        assert shardc.einsum(text, whole, whole).dtype == jnp.einsum("ij,jk->ik", whole, whole).dtype
+        shards_equal(shardc.einsum(text, whole, whole), (whole @ whole).astype(narrow))
+        shape = jax.ShapeDtypeStruct((8, 8), wide)
+        assert str(shardc.einsum.plan(text, shape, shape)) == str(shardc.einsum.plan(text, whole, whole))
+
+
+def test_numpys_wide_arrays_stay_wide_in_64_bit_mode(mesh):
+    with jax.enable_x64(True):
+        for wide in WIDE:
+            whole = np.full((8, 8), 3, wide)
+            for found in (shardc.einsum("A[I_X, J] → A[I, J_X]", whole), shardc.reshard(whole, jax.P("X"))):
+                assert found.dtype == wide
+                shards_equal(found, whole)
+
+
+def test_whole_numbers_that_int32_has_no_room_for_are_refused(mesh):
+    """Where jnp.asarray would wrap them around."""
+    for number in (2**40, -(2**31) - 1):
+        for call in (lambda x: shardc.einsum("a[I] → b[I]", x), lambda x: shardc.reshard(x, jax.P())):
+            with pytest.raises(ShardcError, match="64-bit mode") as error:
+                call(np.array([0, number]))
+            assert error.value.code == "SHC216"
+
+
 @pytest.mark.parametrize("wide", [np.longdouble, np.clongdouble])
 def test_numbers_wider_than_those_of_jax_are_refused(mesh, wide):
     if wide(1).itemsize <= np.dtype(np.complex128).itemsize // (2 if wide is np.longdouble else 1):

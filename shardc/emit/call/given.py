@@ -16,8 +16,9 @@ from shardc.ir.sharding import Sharding
 from shardc.simulate.arguments import as_numpy
 
 
-def as_array(given: Any, what: str) -> Any:
-    """An array as it is, anything else as NumPy has it, but for Python's numbers; SHC001 if it is none of numbers."""
+def as_array(given: Any, what: str, *, narrowed: bool = False) -> Any:
+    """An array as it is, anything else as NumPy has it, but for Python's numbers; SHC001 if it is none of numbers. With
+    `narrowed` NumPy's arrays are of the types that JAX gives them as well."""
     if isinstance(given, jax.Array):
         return given
     array = as_numpy(given, what)
@@ -25,7 +26,7 @@ def as_array(given: Any, what: str) -> Any:
         raise ShardcError(
             "SHC001", f"{what} is of type {array.dtype}", help="give an array of numbers of a type that JAX has"
         )
-    return _of_python(array) if _is_of_python(given) else array
+    return _narrowed(array, what) if narrowed or _is_of_python(given) else array
 
 
 def are_keys(array: Any) -> bool:
@@ -33,10 +34,17 @@ def are_keys(array: Any) -> bool:
     return bool(jnp.issubdtype(array.dtype, jax.dtypes.prng_key))
 
 
-def _of_python(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Of the type that JAX gives them, unless they have no room there."""
-    found = numbers.astype(jax.dtypes.canonicalize_dtype(numbers.dtype))
-    return numbers if numbers.dtype.kind in "iu" and (found != numbers).any() else found
+def _narrowed(array: NDArray[Any], what: str) -> NDArray[Any]:
+    """As jnp.asarray has it: without 64-bit mode float64 is float32. SHC216 for whole numbers that have no room there,
+    which jnp.asarray wraps around."""
+    found = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+    if array.dtype.kind in "iu" and found.dtype != array.dtype and (found != array).any():
+        raise ShardcError(
+            "SHC216",
+            f"{what} has numbers that {found.dtype} has no room for, {array.dtype} without 64-bit mode",
+            help=f'jax.config.update("jax_enable_x64", True), or .astype("{found.dtype}") if they may wrap around',
+        )
+    return found
 
 
 def _is_of_python(given: Any) -> bool:

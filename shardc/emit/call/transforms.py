@@ -68,7 +68,9 @@ def _given(text: str, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[
     if not isinstance(text, str):
         raise ShardcError("SHC001", f"the program is a {type(text).__name__}", help="give text, then the arrays")
     return [
-        array if or_shapes and isinstance(array, jax.ShapeDtypeStruct) else as_array(array, f"array {place}")
+        array
+        if or_shapes and isinstance(array, jax.ShapeDtypeStruct)
+        else as_array(array, f"array {place}", narrowed=True)
         for place, array in enumerate(arrays, 1)
     ]
 
@@ -81,7 +83,12 @@ def _kinds(given: list[Any]) -> tuple[Shapes, tuple[str, ...]]:
                 f"array {place} is of type {array.dtype}",
                 help="give an array of numbers; shardc.reshard takes keys, and jax.random.key_data has their numbers",
             )
-    return tuple(tuple(array.shape) for array in given), tuple(array.dtype.name for array in given)
+    return tuple(tuple(array.shape) for array in given), tuple(_type_of(array).name for array in given)
+
+
+def _type_of(given: Any) -> Any:
+    """A shape may be of a type that JAX gives no array of."""
+    return jax.dtypes.canonicalize_dtype(given.dtype) if isinstance(given, jax.ShapeDtypeStruct) else given.dtype
 
 
 @lru_cache(maxsize=512)
@@ -177,7 +184,7 @@ def _sizes(inputs: tuple[Input, ...], shapes: Shapes) -> dict[str, int]:
 def reshard(x: Any, spec: Any, *, planner: Planner[Planned]) -> Any:
     """The array in another sharding. See `shardc.reshard`."""
     with mesh_named_by(spec, x):
-        array = as_array(x, "the array")
+        array = as_array(x, "the array", narrowed=True)
         return _of_keys(array, spec, planner) if are_keys(array) else _resharded(array, spec, planner)
 
 
