@@ -231,8 +231,9 @@ class Einsum:
 
     Works eagerly, under jax.jit, jax.grad (planned too, as one with forward) and jax.vmap, not under jax.jvp; with
     Explicit and Auto axes, also mixed; and inside a shard_map over the axes that it leaves. Products of two dtypes are
-    promoted as JAX promotes them. What the text declares must be what the arrays and the mesh say. Of several outputs
-    the result is a tuple. Options as of `plan`, those of the hardware, the aim and the search. Raises ShardcError.
+    promoted as JAX promotes them, numbers of Python as weakly typed. What the text declares must be what the arrays
+    and the mesh say. Of several outputs the result is a tuple. Options as of `plan`, those of the hardware, the aim and
+    the search. Raises ShardcError.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):

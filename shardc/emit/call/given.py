@@ -34,17 +34,43 @@ def are_keys(array: Any) -> bool:
     return bool(jnp.issubdtype(array.dtype, jax.dtypes.prng_key))
 
 
+def is_weak(given: Any) -> bool:
+    """Whether JAX has it in the type of what it meets: a number of Python, and what is made of such alone."""
+    if isinstance(given, jax.Array):
+        return bool(jax.typeof(given).weak_type)
+    return type(given) in (int, float, complex) or bool(getattr(given, "weak_type", False))
+
+
+def as_type(given: Any, dtype: str, place: int) -> Any:
+    """A weakly typed array in the type that it is taken in; SHC214 for whole numbers of Python that have no room there.
+
+    As one of JAX's, whose numbers nobody looks at, it wraps them around."""
+    found = given if given.dtype.name == dtype else given.astype(jnp.dtype(dtype))
+    if not isinstance(given, jax.Array) and not _has_room(found, given):
+        raise ShardcError(
+            "SHC214",
+            f"array {place} is {given}, and {dtype}, the type that it meets, has no room for it",
+            help=f"give it a type of its own: np.{given.dtype}({given})",
+        )
+    return found
+
+
 def _narrowed(array: NDArray[Any], what: str) -> NDArray[Any]:
     """As jnp.asarray has it: without 64-bit mode float64 is float32. SHC216 for whole numbers that have no room there,
     which jnp.asarray wraps around."""
     found = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
-    if array.dtype.kind in "iu" and found.dtype != array.dtype and (found != array).any():
+    if not _has_room(found, array):
         raise ShardcError(
             "SHC216",
             f"{what} has numbers that {found.dtype} has no room for, {array.dtype} without 64-bit mode",
             help=f'jax.config.update("jax_enable_x64", True), or .astype("{found.dtype}") if they may wrap around',
         )
     return found
+
+
+def _has_room(found: NDArray[Any], array: NDArray[Any]) -> bool:
+    """Whether whole numbers are what they were."""
+    return found.dtype == array.dtype or array.dtype.kind not in "iu" or bool((found == array).all())
 
 
 def _is_of_python(given: Any) -> bool:

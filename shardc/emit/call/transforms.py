@@ -11,7 +11,7 @@ import jax
 
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around, filled
-from shardc.emit.call.given import are_keys, as_array, mesh_named_by, target_of
+from shardc.emit.call.given import are_keys, as_array, as_type, is_weak, mesh_named_by, target_of
 from shardc.emit.call.gradient import Halves, Lying, halves, may_be_planned
 from shardc.emit.call.placing import sharding_of, spec_of
 from shardc.emit.call.program import CompiledProgram
@@ -24,6 +24,7 @@ from shardc.ir.naming import by_place, named
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
+from shardc.ir.weak import types_met
 from shardc.notation import by_itself, inputs_of, parse
 
 check_jax()
@@ -55,13 +56,23 @@ def einsum(text: str, *arrays: Any, planner: Planner[Planned]) -> Any:
     """The program of a text on these arrays. See `shardc.einsum`."""
     given = _given(text, arrays)
     here = around(given)
-    return _einsum(text, here, *_kinds(given), planner).called(given, here)
+    shapes, dtypes = _kinds(given)
+    if any(weak := tuple(map(is_weak, arrays))):
+        dtypes = _settled(text, here, shapes, dtypes, weak)
+        given = [
+            as_type(array, dtype, place) for place, (array, dtype) in enumerate(zip(given, dtypes, strict=True), 1)
+        ]
+    return _einsum(text, here, shapes, dtypes, planner).called(given, here)
 
 
 def einsum_plan(text: str, *arrays: Any, planner: Planner[_Found]) -> _Found:
     """The plan that it goes by; shapes are enough."""
     given = _given(text, arrays, or_shapes=True)
-    return _chosen(*_program(text, around(given), *_kinds(given)), planner)
+    here = around(given)
+    shapes, dtypes = _kinds(given)
+    if any(weak := tuple(map(is_weak, arrays))):
+        dtypes = _settled(text, here, shapes, dtypes, weak)
+    return _chosen(*_program(text, here, shapes, dtypes), planner)
 
 
 def _given(text: str, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[Any]:
@@ -124,6 +135,23 @@ def _halves(written: _Written, planner: Planner[Planned], lying: Lying) -> Halve
     program = lying.pinned(written.program, written.program)
     whole, coming = planner.whole(program)
     return halves(program, planner(lying.pinned(whole, program), False).schedule, coming)
+
+
+@lru_cache(maxsize=512)
+def _settled(
+    text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], weak: tuple[bool, ...]
+) -> tuple[str, ...]:
+    """The types with those that weakly typed arrays meet; as they are, where the text would not be legal so: it may
+    declare that a result is wider."""
+    program, _ = _program(text, here, shapes, dtypes)
+    names = [array.name for array in program.inputs]
+    met = types_met(program, [name for name, is_weak in zip(names, weak, strict=True) if is_weak])
+    found = tuple(met[name].jax if name in met else dtype for name, dtype in zip(names, dtypes, strict=True))
+    try:
+        _program(text, here, shapes, found)
+    except ShardcError:
+        return dtypes
+    return found
 
 
 def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -> tuple[Program, Around]:
