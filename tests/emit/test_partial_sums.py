@@ -266,3 +266,31 @@ def test_an_array_that_is_given_whole_is_one_partial_sum_and_zeros(mesh):
     plan = shardc.plan("A[I, J]{U_XY} → B[I, J]{U_Y}; C[I, J] = B", mesh=mesh, dims={"I": 4, "J": 8}, dtype="f32")
     whole = np.arange(32, dtype=np.float32).reshape(4, 8) - 7
     assert np.array_equal(np.asarray(plan.compile()(whole)), whole)
+
+
+PARTIAL = "A[I, J_X] · B[J_X, K] → C[I, K]{U_X}"
+
+
+def test_vmap_of_partial_sums_is_refused_wherever_it_maps():
+    """JAX's own error says nothing. A call, a plan's program, what was jitted before, and a gradient within."""
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
+        x = jax.device_put(np.ones((3, 8, 16), "float32"), jax.P(None, None, "X"))
+        w = jax.device_put(np.ones((16, 8), "float32"), jax.P("X"))
+        program = shardc.plan(PARTIAL, mesh="X=4,Y=2", dims="I=8,J=16,K=8", dtype="f32").compile()
+
+        def partial(x):
+            return shardc.einsum(PARTIAL, x, w)
+
+        def summed(x):
+            return shardc.einsum("C[I, K]{U_X} → C[I, K]", partial(x))
+
+        def change(x):
+            return jax.grad(lambda x: (summed(x) ** 2).sum())(x)
+
+        for call in (partial, jax.jit(partial), summed, change, jax.checkpoint(summed), lambda x: program(x, w)):
+            for mapped in (jax.vmap(call), jax.jit(jax.vmap(call))):
+                with pytest.raises(ShardcError, match="vmap maps no arrays of partial sums") as error:
+                    mapped(x)
+                assert error.value.code == "SHC306"
+        for call in (change, jax.jit(change), jax.checkpoint(change)):
+            np.testing.assert_array_equal(call(x[0]), np.full((8, 16), 2.0 * 16 * 8))

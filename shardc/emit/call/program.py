@@ -15,6 +15,7 @@ from shardc.emit.call.callable import function
 from shardc.emit.call.equation import Equation
 from shardc.emit.call.given import as_array
 from shardc.emit.call.gradient import Halves, with_gradient
+from shardc.emit.call.unmapped import unmapped
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
@@ -99,10 +100,13 @@ class CompiledProgram:
             )
         if here is not None:
             self._check(arrays, here)
-        return [
+        found = [
             given if or_shapes and isinstance(given, jax.ShapeDtypeStruct) else self._argument(number, given, here)
             for number, given in zip(self._schedule.inputs, arrays, strict=True)
         ]
+        outputs = map(self._schedule.given, self._schedule.outputs)
+        partial = next((array for array in outputs if array.sharding.unreduced), None)
+        return found if partial is None else unmapped(found, partial)
 
     def _argument(self, number: ValueNumber, given: Any, here: Around | None) -> Any:
         wanted = self._schedule.given(number)
