@@ -364,6 +364,36 @@ def test_compile_takes_a_jax_mesh_for_planning():
     shards_equal(plan.compile()(X, W), X @ W)
 
 
+@pytest.mark.parametrize("how", ["raise", "warn"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y[I_X, J] = A[I_X, J] + b[J]",
+        "y[I_X, J] = A[I_X, J] / b[J]",
+        "y[I_X, J] = where(A[I_X, J] > b[J], A, b)",
+        "y[I_X, J] = where(index_I >= index_J, A[I_X, J], 0) + b[J]",
+        "for L { A = A[I_X, J] + b[J] ⊙ R[L, J] }",
+    ],
+)
+def test_what_the_notation_repeats_is_no_rank_promotion_of_the_users(text, how, recwarn):
+    """Who has JAX refuse `A + b` in their own code has it from a text that says which dims they share."""
+    given = [RNG.uniform(1, 2, shape).astype("float32") for shape in ((8, 4), (4,), (3, 4))]
+    plan = shardc.plan(text, mesh="X=4,Y=2", dims="I=8,J=4" + ",L=3" * ("R" in text), dtype="f32")
+
+    def loss(call):
+        return jax.grad(lambda *arrays: jnp.sum(call(*arrays) ** 2), (0, 1))
+
+    with jax.set_mesh(mesh_of(EXPLICIT)):
+        arrays = [put(given[0], "X"), *map(jnp.asarray, given[1 : 2 + ("R" in text)])]
+        calls = (lambda *arrays: shardc.einsum(text, *arrays), plan.compile())
+        wanted = [(call(*arrays), *loss(call)(*arrays)) for call in calls]
+        with jax.numpy_rank_promotion(how):
+            for call, known in zip(calls, wanted, strict=True):
+                for one, other in zip((call(*arrays), *loss(call)(*arrays)), known, strict=True):
+                    np.testing.assert_array_equal(one, other)
+    assert not [each for each in recwarn if "rank" in str(each.message)]
+
+
 def test_several_outputs_come_as_a_tuple_in_order():
     plan = shardc.plan("S[B_X, D] = A[B_X, D] + A\nT[B_X, D_Y] = square(A)", **PLAN)
     first, second = plan.compile()(X)

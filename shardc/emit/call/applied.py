@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, assert_never
 
 import jax
@@ -74,10 +74,19 @@ def per_device(described: Body, scopes: bool) -> Callable[..., Any]:
 
     def program(*arrays: Any) -> Any:
         variables = dict(zip(described.parameters, arrays, strict=True))
-        _do_all(described.code, variables, scopes)
+        with _ranks_promoted():
+            _do_all(described.code, variables, scopes)
         return returned(described.results, variables)
 
     return program
+
+
+def _ranks_promoted() -> AbstractContextManager[None]:
+    """Of `A + b` a program's text says which dims b lacks: JAX may repeat it along these whatever it refuses others."""
+    if jax.config.jax_numpy_rank_promotion == "allow":  # type: ignore[attr-defined]  # JAX adds it as it starts
+        return nullcontext()
+    allowed: AbstractContextManager[None] = jax.numpy_rank_promotion("allow")
+    return allowed
 
 
 def _do_all(lines: Sequence[Code], variables: dict[str, Any], scopes: bool) -> None:
