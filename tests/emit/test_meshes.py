@@ -9,6 +9,7 @@ differs in both, since no two elements are alike.
 import pickle
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -520,3 +521,37 @@ def test_constants_under_jit_lie_as_asked(kinds):
             axis_names={"X"},
         )
         refused("SHC305", jax.jit(inside), jax.device_put(WHOLE, jax.P("X")))
+
+
+@pytest.mark.parametrize("names", ["XY", "YX"])
+@pytest.mark.parametrize("kinds", ["EE", "EA", "AE", "AA"])
+def test_an_axis_of_one_device_may_stand_in_a_sharding_or_not(names, kinds):
+    """It cuts nothing. The result lies as the text says, and a gradient as the array that it is of."""
+    mesh = jax.make_mesh(
+        tuple({"X": 4, "Y": 1}[name] for name in names), tuple(names), axis_types=tuple(KINDS[kind] for kind in kinds)
+    )
+    a, b = np.arange(64.0, dtype="float32").reshape(8, 8), np.arange(32.0, dtype="float32").reshape(8, 4)
+    written = ["A[I_X, J_Y] · B[J_Y, K] → C[I_X, K_Y]", "A[I_XY, J] · B[J, K_Y] → C[I_X, K]"][: 3 - len(set(kinds))]
+    lying = [jax.P("X"), jax.P("X", "Y"), jax.P(("X", "Y")), jax.P(("Y", "X"))]
+    with jax.set_mesh(mesh):
+        for text, spec in product(written, lying):
+            plan = shardc.plan(text, mesh=mesh, dims="I=8,J=8,K=4", dtype="f32")
+            result = jax.P(*({"I_X": "X", "K_Y": "Y", "K": None}[dim] for dim in text.split("C[")[1][:-1].split(", ")))
+            for call in (lambda a, b, text=text: shardc.einsum(text, a, b), plan.compile()):
+                for done in (call, jax.jit(call)):
+                    found = done(jax.device_put(a, spec), b)
+                    shards_equal(found, a @ b)
+                    assert found.sharding.is_equivalent_to(jax.NamedSharding(mesh, result), 2)
+
+                change = jax.jit(jax.grad(lambda a, call=call: jnp.sum(call(a, b) ** 2)))(jax.device_put(a, spec))
+                np.testing.assert_array_equal(change, 2 * a @ b @ b.T)
+                if kinds == "EE":  # beside an Auto axis jax.jit leaves an axis of one device out of a type
+                    assert jax.typeof(change) == jax.typeof(jax.device_put(a, spec))
+
+
+def test_an_axis_of_more_devices_may_not():
+    with jax.set_mesh(jax.make_mesh((4, 1, 2), ("X", "Y", "Z"))):
+        for spec in (jax.P(None, "Y"), jax.P("X", "Z"), jax.P(("X", "Z", "Y"))):
+            with pytest.raises(ShardcError) as error:
+                shardc.einsum("A[I_X, J_Y] → C[I, J]", jax.device_put(np.ones((8, 8)), spec))
+            assert error.value.code == "SHC305"

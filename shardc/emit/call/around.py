@@ -59,6 +59,10 @@ class Around:
         """What of it is for XLA to keep."""
         return self._only(sharding, frozenset(self.free.names) - self.explicit)
 
+    def cutting(self, sharding: Sharding) -> Sharding:
+        """Without axes of one device, which cut nothing."""
+        return self._only(sharding, frozenset(name for name, size in self.whole.axes if size > 1))
+
     def check_typed(self, sharding: Sharding, what: str) -> None:
         """SHC305 for a result under a transformation whose type would not hold XLA to it."""
         if not self.can_type(sharding):

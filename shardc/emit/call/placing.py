@@ -163,23 +163,27 @@ def check_argument(given: Any, wanted: Array) -> None:
         )
 
 
-def check_sharding(given: Any, wanted: Array, here: Around) -> None:
-    """SHC305 if an array lies otherwise on Explicit axes, where JAX would not move it.
+def as_typed(given: Any, wanted: Array, here: Around) -> Any:
+    """The array as its type is to say; SHC305 if it lies otherwise on Explicit axes, where JAX would not move it.
 
-    Of a traced array its type says that; of another, its own sharding.
+    Of a traced array its type says how it lies; of another, its own sharding. An axis of one device, which cuts
+    nothing, may stand there or not.
     """
     concrete = not is_traced(given) and isinstance(given, jax.Array) and given.committed
     lies = given.sharding if concrete and isinstance(given.sharding, jax.NamedSharding) else jax.typeof(given).sharding
     found = sharding_of(lies.spec, len(wanted.shape))
     if not here.is_mapped and found.used.difference(here.free.names):
         here.check_free(found.used, f"`{wanted.name}`{spell(wanted.dims, found)}")
-    if here.typed(found) == here.typed(wanted.sharding):
-        return
-    asked = f"jax.{spec_of(wanted.sharding)!r}".replace("jax.PartitionSpec", "jax.P")
+    typed, asked = here.typed(found), here.typed(wanted.sharding)
+    if typed == asked:
+        return given
+    if here.cutting(typed) == here.cutting(asked) and typed.unreduced == asked.unreduced:
+        return jax.reshard(given, spec_of(asked))
+    spec = f"jax.{spec_of(wanted.sharding)!r}".replace("jax.PartitionSpec", "jax.P")
     raise ShardcError(
         "SHC305",
         f"`{wanted.name}` is {wanted.name}{spell(wanted.dims, found)}; the program asks for {wanted}",
-        help=f"write what it is, or shardc.reshard({wanted.name}, {asked}) first",
+        help=f"write what it is, or shardc.reshard({wanted.name}, {spec}) first",
     )
 
 

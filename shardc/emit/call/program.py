@@ -121,7 +121,7 @@ class CompiledProgram:
                 if inside
                 else placing.place(given, wanted, placing.mesh_in_force())
             )
-        placing.check_sharding(given, wanted, here)
+        given = placing.as_typed(given, wanted, here)
         if here.is_joining and number in self._exchanged and placing.is_tracing(given):
             return placing.laid_first(given, wanted.sharding, here)
         return given
