@@ -95,7 +95,7 @@ class _Text:
             if loops or not comes_in or mark in self.laid or self.is_known(name, key):
                 continue
             own = self.own(name, mark, key)
-            pattern = self.walk.keys.whole(self.came(mark) if key is None else key)[1]
+            pattern = self.lies(mark) if key is None else self.walk.keys.whole(key)[1]
             cut = {dim for dim, axes in zip(own, pattern.dims, strict=True) if axes}
             if cut.isdisjoint(self.walk.program.trips):
                 continue
@@ -160,6 +160,15 @@ class _Text:
         """The output whose gradient this is."""
         return next(key for key, name in self.walk.given.items() if name == mark)
 
+    def lies(self, mark: str) -> Pattern:
+        """How a gradient that comes in lies: as the output, which a statement may have brought elsewhere under the name
+        that it had; where that leaves it open as the array was bound."""
+        of = self.came(mark)
+        results = self.walk.program.results
+        last = {results[number].name: results[number].pattern for number in self.walk.program.outputs}
+        left = last[self.walk.keys.held[of].name]
+        return self.walk.keys.whole(of)[1] if left.exact is None else left
+
     def is_bound(self, key: str) -> bool:
         """Whether the forward part binds it under its name; else it is rows of a loop's own."""
         array = self.walk.keys.held[key]
@@ -169,6 +178,5 @@ class _Text:
         if self.after and key is not None:
             return Pattern.free(len(dims)).spell(dims)
         of = self.came(mark) if key is None else key
-        pattern = self.walk.keys.whole(of)[1]
-        lies = pattern.reduced if key is None else pattern
+        lies = self.lies(mark).reduced if key is None else self.walk.keys.whole(key)[1]
         return shown(self.walk.program, self.walk.keys.held[of].dtype, lies, dims)

@@ -231,6 +231,23 @@ def test_under_a_limit_of_memory_the_command_makes_again_what_it_must(capsys):
     assert "Tmp[L" in printed and "H[L" not in printed and "H'" in printed
 
 
+@pytest.mark.parametrize(
+    ("text", "comes", "leaves"),
+    [
+        ("A[I_X, J_Y] → A[I, J_X]", "dA[I, J_X]", "dA[I_X, J_Y]"),
+        ("B = relu(A[I_X, J_Y]); B → B[I, J_X]", "dB[I, J_X]", "dA[I_X, J_Y]"),
+        ("A[I_X, J] = AllGather_Y(A[I_X, J_Y])", "dA[I_X, J]", "dA[I_X, J_Y]"),
+        ("A[I_X, J_Y] → A[I, J_X]; B[I_X] = sum_J(A); return A, B", "dA[I, J_X]", "dA'[I_X, J_Y]"),
+        ("B = relu(A[I_X, J_Y])", "dB[I_?, J_?]", "dA[I_X, J_Y]"),
+    ],
+)
+def test_what_comes_in_lies_as_the_output_does(text, comes, leaves):
+    """Also where a statement has brought it elsewhere under the name that it had."""
+    found = shardc.grad(shardc.parse(text, mesh="X=4,Y=2"))
+    assert comes in [each.name + each.pattern.spell(each.dims) for each in found.inputs]
+    assert [each.name + each.pattern.spell(each.dims) for each in found.results][-1] == leaves
+
+
 def test_each_gradient_lies_as_its_array():
     backward = shardc.grad(parsed(MLP.format(f="relu")))
     lies = {s.name: s.pattern.spell(s.dims) for s in backward.statements}

@@ -111,6 +111,40 @@ def test_a_gradient_of_the_gradient_and_one_of_many():
         np.testing.assert_array_equal(several, np.stack([np.full((4, 8), 3 * 4 * s * s) for s in (8.0, 16.0)]))
 
 
+MOVED = [  # of A and w: the output has the name of an array that lies elsewhere
+    ("A[I_X, J_Y] → A[I, J_X]", lambda a, w: a),
+    ("w[J_Y] ⊙ A[I_X, J_Y] → B[I_X, J_Y]; B → B[I_Y, J_X]", lambda a, w: a * w),
+    ("A[I_X, J_Y] → A[I, J_X]; B[I] = sum_J(A); return A, B", lambda a, w: (a, a.sum(1))),
+    ("A[I_X, J] = AllGather_Y(A[I_X, J_Y])", lambda a, w: a),
+    ("A[I_X, J_Y] → A[I, J_?]; C[I, J_X] = A ⊙ w[J_Y]; return A, C", lambda a, w: (a, a * w)),
+]
+
+
+@pytest.mark.parametrize("kind", [jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto])
+@pytest.mark.parametrize(("text", "meaning"), MOVED, ids=[text for text, _ in MOVED])
+def test_the_gradient_of_what_is_moved_under_its_own_name_comes_in_where_it_lies(text, meaning, kind):
+    """Not where the array lay before."""
+    rng = np.random.default_rng(0)
+    a, w = (rng.integers(1, 4, shape).astype("float32") for shape in ((8, 16), (16,)))
+
+    def loss(call):
+        def squares(a, w):
+            left = call(*((w, a) if text.startswith("w") else (a, w))) if call is not meaning else meaning(a, w)
+            return sum((jax.reshard(each, jax.P()) ** 2).sum() for each in jax.tree.leaves(left))
+
+        return jax.grad(squares, (0, 1))
+
+    def called(*arrays):
+        return shardc.einsum(text, *arrays[: 1 + ("w" in text)])
+
+    with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"), axis_types=(kind,) * 2)):
+        placed = jax.device_put(a, jax.P("X", "Y")), jax.device_put(w, jax.P("Y"))
+        found, wanted = jax.jit(loss(called))(*placed), loss(meaning)(a, w)
+        for one, other, array in zip(found, wanted, placed, strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert not one.any() or one.sharding.is_equivalent_to(array.sharding, one.ndim)
+
+
 NAMED = {  # text, and the gradient of y + 3·z
     "y'[I, J] = x[I, J] ⊙ x": lambda x: 2 * x,
     "y[I, J] = x[I, J] ⊙ x; y'[I, J] = x + 1; return y, y'": lambda x: 2 * x + 3,
