@@ -48,6 +48,7 @@ class Around:
 
     def can_type(self, sharding: Sharding) -> bool:
         """Whether a type can say it, with XLA's part below it: `I_XY` with X Explicit and Y Auto, and not `I_YX`."""
+        sharding = self.cutting(sharding)
         below = zip(self.typed(sharding).dims, self.untyped(sharding).dims, sharding.dims, strict=True)
         return all(typed + untyped == axes for typed, untyped, axes in below)
 
