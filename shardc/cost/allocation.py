@@ -39,6 +39,7 @@ from shardc.lowering.fusion import fused, readers_of
 from shardc.lowering.held import may_place_largest_first
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
+from shardc.lowering.turned import laid_in_tiles
 
 KEPT = 512  # schedules whose memory is not worked out twice: what is planned under limits comes to the same often
 
@@ -110,6 +111,7 @@ class _Walks:
     forms: dict[tuple[int, ...], Form]  # by the results of the step
     groups: Groups
     of_trip: Callable[[Loop, Lowering], tuple[int, ...]]
+    in_tiles: frozenset[ValueNumber]
 
     @classmethod
     def of(cls, schedule: Schedule, lowering: Lowering, room: int, loop: Loop | None) -> _Walks:
@@ -117,7 +119,10 @@ class _Walks:
         pairs = zip(schedule.steps, lowering.forms, strict=True)
         forms: dict[tuple[int, ...], Form] = {step.results: form for step, form in pairs}
         of_trip = _of_trips(schedule, room)
-        return cls(schedule, lowering, room, loop, sizes, forms, Groups.of(schedule), of_trip)
+        in_tiles = frozenset[ValueNumber]()
+        if loop is None:  # of what a trip leaves nothing is known
+            in_tiles = laid_in_tiles(schedule.steps, schedule.outputs, schedule.values, schedule.mesh)
+        return cls(schedule, lowering, room, loop, sizes, forms, Groups.of(schedule), of_trip, in_tiles)
 
     def ways(self, orders: Iterable[tuple[Step, ...]], again: Iterable[int]) -> list[_Way]:
         """Each order, with products that do so much work of what they read, each for itself; none twice."""
@@ -136,7 +141,7 @@ class _Walks:
         steps, users, inside = way
         has_products = any(isinstance(step.op, Einsum) for step in steps)
         given = self.schedule, self.forms, self.sizes, steps, self.groups, self.of_trip, users, inside, has_products
-        return Walk(*given, loop=self.loop, heap=heap, in_place=in_place)
+        return Walk(*given, self.in_tiles, loop=self.loop, heap=heap, in_place=in_place)
 
 
 def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], tuple[int, ...]]:

@@ -12,14 +12,13 @@ from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Loop, Schedule, Step
+from shardc.ir.plan import Einsum, Loop, Schedule, Step, ValueNumber
 from shardc.lowering import buffers, tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.held import copied_at_the_end
-from shardc.lowering.turned import lies_in_other_tiles
 
 
 @dataclass(slots=True)
@@ -35,6 +34,7 @@ class Walk:
     users: Mapping[int, Sequence[Step]]
     inside: Inside
     has_products: bool
+    in_tiles: frozenset[ValueNumber]  # what is copied to lie in an output's tiles
     loop: Loop | None = None  # of which these are the steps of a trip
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
@@ -139,10 +139,8 @@ class Walk:
         return Blocks(before, after, self.schedule.mesh, is_output, moves_on, self.has_products)
 
     def _is_laid_in_tiles(self, step: Step) -> bool:
-        """Whether what the loop over a product's tiles leaves is copied to become an output."""
-        if self.loop is not None or step.result not in self.inside.loops or not self._becomes_output(step):
-            return False
-        return lies_in_other_tiles(step, self.steps, self.schedule.values, self.schedule.mesh)
+        """Whether what a step leaves is copied to lie in an output's tiles."""
+        return step.results[0] in self.in_tiles
 
     def _trips(self, step: Step, loop: Loop, sizes: tuple[int, ...]) -> None:
         """What a trip takes of memory is gone after it; each buffer lies where it has room. What is carried lies where
@@ -195,7 +193,8 @@ class Walk:
             case Where.APART:
                 return self.heap.take(size, apart=True)
             case Where.OWN:
-                return self._output(step) if self._becomes_output(step) else self.heap.take(size)
+                is_own = self._becomes_output(step) and not self._is_laid_in_tiles(step)
+                return self._output(step) if is_own else self.heap.take(size)
             case _:
                 assert_never(where)
 
@@ -234,6 +233,10 @@ class Walk:
         for number in scratch:
             self.heap.give_back(number)
         self._end(step)
+        if self._is_laid_in_tiles(step) and not self._becomes_output(step):
+            copy = self.heap.take(self.sizes[step.result])
+            self.heap.give_back(result)
+            result = copy
         if self._becomes_output(step) and not self.heap.is_output(result):
             if self._is_copied_late(step):
                 return self.copied_late.append((step, result))

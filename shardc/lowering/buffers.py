@@ -139,8 +139,7 @@ def actions(form: OneForm, blocks: Blocks) -> Actions:
 def _plain(op: PlainOp, blocks: Blocks) -> Actions:
     match op:
         case Einsum() | Apply() | Mask():
-            where = Where.OWN if blocks.is_output else Where.HEAP
-            return iter((Take("result", blocks.left, where), Leave("result")))
+            return iter((Take("result", blocks.left, Where.OWN), Leave("result")))
         case Slice():
             return iter((Take("result", tpu.off_chip(blocks.left), Where.OWN), Leave("result")))
         case CollectivePermute():

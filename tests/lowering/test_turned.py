@@ -10,7 +10,7 @@ from shardc.compiled.tune.made import made
 from shardc.emit import source
 from shardc.lowering.chunks import chunks_of
 from shardc.lowering.lower import lower
-from shardc.lowering.turned import lies_in_other_tiles
+from shardc.lowering.turned import laid_in_tiles
 from shardc.machines import tpu
 from shardc.machines.run import run
 from shardc.machines.tpu import lower_schedule
@@ -78,8 +78,7 @@ def test_every_device_has_its_part_of_what_is_turned(text, dtype):
 
 def lies_so(plan):
     schedule = plan.schedule
-    last = next(step for step in schedule.steps if schedule.outputs[0] in step.results)
-    return lies_in_other_tiles(last, schedule.steps, schedule.values, schedule.mesh)
+    return bool(laid_in_tiles(schedule.steps, schedule.outputs, schedule.values, schedule.mesh))
 
 
 OUTPUTS = [  # the text, and whether its output is copied to lie in other tiles
@@ -97,6 +96,8 @@ OUTPUTS = [  # the text, and whether its output is copied to lie in other tiles
     ("Q[N, H, E] = relu(x[N, D] · W[D, H, E])", True),
     ("Q[N, H, E] = A[N, H, E] + x[N, D] · W[D, H, E]", True),
     ("Q[H, N, E] = A[H, N, E] + x[N, D] · W[D, H, E]", False),
+    ("x[B_X, T, D] · q[B_X, T, H, E] → W[D, H, E]", True),  # before it is added up
+    ("x[B_X, T, D] · q[B_X, T, H, E] → W[D_X, H, E]", True),
 ]
 
 

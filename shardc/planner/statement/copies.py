@@ -27,7 +27,7 @@ from shardc.lowering.forms import Laid
 from shardc.lowering.target import Target
 from shardc.lowering.timed import cuts_share_out
 from shardc.lowering.tpu import cuts_what_it_reads, reads_digits
-from shardc.lowering.turned import lies_in_other_tiles
+from shardc.lowering.turned import laid_in_tiles
 
 Steps = Sequence[Step]
 
@@ -55,8 +55,8 @@ def copied(
             yield place, Laid.WHOLE
     if leaves is not None:  # by a loop nothing is copied, however many it leaves
         left = values[steps[leaves].results[0]]
-        if lies_in_other_tiles(steps[leaves], steps, values, target.mesh):
-            yield leaves, Laid.TILES
+        in_tiles = laid_in_tiles(steps, steps[leaves].results, values, target.mesh)
+        yield from ((place, Laid.TILES) for place, step in enumerate(steps) if not in_tiles.isdisjoint(step.results))
         if model.leaves_output_apart(steps[leaves].op, len(left.dims)):
             yield leaves, Laid.WHOLE
 
