@@ -139,8 +139,9 @@ class Walk:
         return Blocks(before, after, self.schedule.mesh, is_output, moves_on, self.has_products)
 
     def _is_laid_in_tiles(self, step: Step) -> bool:
-        """Whether what a step leaves is copied to lie in an output's tiles."""
-        return step.results[0] in self.in_tiles
+        """Whether what a step leaves is copied to lie in an output's tiles: of chunks each is as it is made."""
+        in_blocks = self.groups.blocks.get(step.results[0])
+        return step.results[0] in self.in_tiles and (in_blocks is None or in_blocks.is_ring)
 
     def _trips(self, step: Step, loop: Loop, sizes: tuple[int, ...]) -> None:
         """What a trip takes of memory is gone after it; each buffer lies where it has room. What is carried lies where
