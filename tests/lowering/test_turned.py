@@ -59,6 +59,7 @@ TEXTS = (
     "P[B, H_X, T, S] · V[B, S, H_X, E] → O[B, T, H_X, E]",
     "x[B, T, D_X] · W[D_X, H, E] → Q[H_X, B, T, E]",
     "Q[H, N_X, E] = relu(x[N_X, D] · W[D, H, E]); y[N_X, D] = Q · U[H, E, D]",
+    "Q[H, N_X, E] = x[N_X, D] · W[D, H, E]; K[H, M_X, E] = x[M_X, D] · W[D, H, E]",  # dims named anew
 )
 
 

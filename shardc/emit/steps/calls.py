@@ -215,7 +215,7 @@ class _Writer:
             case Plain(Apply() | Einsum() as op, apart, by_product=True):
                 return [*self._by_product(step, op), *([call(BARRIER, Name(""))] if apart else [])]
             case Plain(op, apart, unasked, twice, terms, turned=turned):
-                step = replace(step, operands=step.operands[::-1]) if turned else step
+                step = replace(step, operands=step.operands[::-1], seen=step.seen[::-1]) if turned else step
                 done = self._unasked(step) if unasked else self._plain(step, op)
                 done = done if terms is None else local.by_terms(done, self._arrays(step), terms)
                 rows = [done] if twice is None else [local.with_vector_twice(done, twice), Index(Name(""), 0)]
