@@ -3,6 +3,8 @@
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import shardc
 from shardc.compiled.compilers import slice_mesh
@@ -75,6 +77,30 @@ def test_what_is_turned_means_the_program(text):
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_device_has_its_part_of_what_is_turned(text, dtype):
     assert run(planned(text, SMALL, dtype=dtype).schedule).ok
+
+
+@st.composite
+def products(draw):
+    """Two products of the same arrays, whose dims stand in any order, the second under other names."""
+    batch, left, right, summed = (draw(st.integers(low, 2)) for low in (0, 0, 1, 1))
+    kinds = "b" * batch + "l" * left + "r" * right + "s" * summed
+    names = dict(zip("ABCDEFGH", kinds, strict=False))
+
+    def shuffled(wanted):
+        return draw(st.permutations([name for name, kind in names.items() if kind in wanted]))
+
+    ends = shuffled("bls"), shuffled("brs"), shuffled("blr")
+    first, second, result = (", ".join(dims) for dims in ends)
+    anew = {name: name + "2" for name in names}
+    other = [", ".join(anew[dim] for dim in dims) for dims in (*ends[:2], shuffled("blr"))]
+    return f"P[{result}] = L[{first}] · R[{second}]; Q[{other[2]}] = L[{other[0]}] · R[{other[1]}]"
+
+
+@settings(max_examples=60)
+@given(text=products())
+def test_products_in_any_order_mean_the_program(text):
+    plan = shardc.plan(text, dims=dict.fromkeys("ABCDEFGH", 2), mesh="X=4", topology=V5E, dtype="f32")
+    assert prove(plan.schedule, source(plan.schedule, "v5e")).verdict is Verdict.PROVED
 
 
 def lies_so(plan):
