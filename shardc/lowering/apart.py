@@ -9,6 +9,11 @@ which each element has the sum of its whole row anew (`lowering.tpu.joins_sum_an
 
 The product adds x to its tiles as it makes them. With the sum it is one loop as well, which takes longer than both
 (`lowering.tpu.sums_what_meets_tiles`).
+
+    K[B, S, H, E] = x[B, S, D] · W[D, H, E];  A[B, H, T, S] = Q[B, T, H, E] · K
+
+Scores that are masked and softened are one loop, which the compiler may let make K as well, over and over for each tile
+of Q (`lowering.timed.makes_products_again`).
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from collections.abc import Collection
 
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Einsum, Loop, Step, operands_of
-from shardc.lowering.fusion import Reads, reads
+from shardc.lowering.fusion import Reads, readers_of, reads
 
 
 def sums_apart(block: Block) -> frozenset[int]:
@@ -51,6 +56,25 @@ def met_apart(block: Block) -> frozenset[int]:
             if of or _meets_others(step, block, tiles):
                 met[step.result] = of[0] if of else step.result
     return frozenset(value for value in summed if readers[value] > 1)
+
+
+def products_apart(block: Block) -> frozenset[int]:
+    """The products that another reads, one with dims of batches, and nothing else does."""
+    readers = readers_of(block.steps)
+    products = (step for step in block.steps if _is_product(step, block) and step.result not in block.outputs)
+    alone = ((step.result, readers.get(step.result, [])) for step in products)
+    return frozenset(value for value, read in alone if len(read) == 1 and _is_batched(read[0], block))
+
+
+def _is_batched(step: Step, block: Block) -> bool:
+    if not _is_product(step, block):
+        return False
+    first, second = (set(array.dims) for array in operands_of(step, block.values))
+    return not (first & second).isdisjoint(block.values[step.result].dims)
+
+
+def _is_product(step: Step, block: Block) -> bool:
+    return isinstance(step.op, Einsum) and reads(step, block) is Reads.PRODUCT
 
 
 def _meets_others(step: Step, block: Block, tiles: Collection[int]) -> bool:

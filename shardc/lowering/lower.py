@@ -48,7 +48,7 @@ from shardc.lowering.forms import (
 )
 from shardc.lowering.scatters import AxesOfDims, LocalBlock, Round, block_of, rounds, scatterings
 from shardc.lowering.target import Shape, Target
-from shardc.lowering.timed import reads_last_dim_second, stores_narrow_masks
+from shardc.lowering.timed import makes_products_again, reads_last_dim_second, stores_narrow_masks
 
 
 def lower(schedule: Schedule) -> Lowering:
@@ -102,10 +102,11 @@ def _told(step: Step, found: Form, about: _About) -> Form:
 
 
 def _apart(block: Block, target: Target) -> frozenset[int]:
-    from shardc.lowering.apart import met_apart, sums_apart  # where no slice is named, no step is told apart
+    from shardc.lowering.apart import met_apart, products_apart, sums_apart
 
     sums = sums_apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
-    return sums | met_apart(block) if tpu.sums_what_meets_tiles(target) else sums
+    met = met_apart(block) if tpu.sums_what_meets_tiles(target) else frozenset[int]()
+    return sums | met | (products_apart(block) if makes_products_again(target) else frozenset[int]())
 
 
 def _unasked(block: Block) -> frozenset[int]:

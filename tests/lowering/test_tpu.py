@@ -109,6 +109,9 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.stores_narrow_masks, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((target("v6e", X=4),), False)]),
     (timed.adds_up_as_product, [((256,), True), ((255,), False)]),
     (timed.reads_last_dim_second, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((PLAIN,), False)]),
+    (timed.makes_products_again, [
+        ((V5P,), True), ((V5E,), False), ((UNNAMED,), False), ((target("v5p", X=4),), False),
+    ]),
     (timed.cuts_whole_tiles, [
         (((4096, 64, 128), 1, 8), True), (((4096, 32, 128), 1, 8), False), (((4096, 64, 128), 2, 8), False),
         (((4096, 1024), 1, 8), True), (((4096, 512), 1, 8), False), (((64, 1024), 0, 8), True),
