@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from shardc.cost.depth import depth_first, most_at_once
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside, Readers
@@ -36,7 +37,7 @@ from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
 from shardc.lowering.fusion import fused, readers_of
-from shardc.lowering.held import may_place_largest_first
+from shardc.lowering.held import may_place_largest_first, takes_depth_first
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
 from shardc.lowering.turned import laid_in_tiles
@@ -85,6 +86,9 @@ def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop |
     computed = fused(schedule.block, schedule.steps, max(again)).inside
     lies = {value: 0 if value in computed else size for value, size in enumerate(walks.sizes)}
     tried = walks.ways(orders_of_least(schedule.block, lies), again)  # the compiler chooses, then finds places
+    deep = walks.ways([depth_first(schedule.block, tried[0].inside, walks.sizes)], again)[0]
+    if takes_depth_first(walks.most_at_once(deep), min(map(walks.most_at_once, tried))):
+        return walks.walk(deep).temporaries()
     apart = [walks.walk(way, in_place=False) for way in tried]
     taken = [each.temporaries() for each in apart]
     least = min(range(len(taken)), key=lambda place: sum(taken[place]))
@@ -134,6 +138,9 @@ class _Walks:
                 way = _Way(steps, readers, inside)
                 found += [] if way in found else [way]
         return found
+
+    def most_at_once(self, way: _Way) -> int:
+        return most_at_once(self.schedule.block, way.steps, way.inside, self.sizes)
 
     def walk(self, way: _Way, in_place: bool = True) -> Walk:
         """What is computed with a product may lie `in_place` of an operand."""

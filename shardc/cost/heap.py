@@ -1,9 +1,10 @@
 """Memory as a compiler hands it out: in order of time, each buffer into the smallest gap that holds it; or, where that
 reaches less far, the largest first, as the compiler for v5p was seen to take it.
 
-Before an output is written its own buffer lies idle, and holds others: the largest first. What a program takes is how
-far the heap reaches, gaps included: 4 of three buffers of 1, 1 and 2 where the last fits in no gap while the second
-lives (libtpu 0.0.42.1; what it reports of temporaries counts gaps once more, `machines/laid_out.py`).
+Before an output is written its own buffer lies idle, and holds others: the largest first, in the smallest output. What
+a program takes is how far the heap reaches, gaps included: 4 of three buffers of 1, 1 and 2 where the last fits in no
+gap while the second lives (libtpu 0.0.42.1; what it reports of temporaries counts gaps once more,
+`machines/laid_out.py`).
 """
 
 from __future__ import annotations
@@ -190,8 +191,10 @@ class Buffers:
         return kept | self._within_outputs({number: span for number, span in spans.items() if number not in kept})
 
     def _within_outputs(self, spans: dict[int, tuple[int, int]]) -> set[int]:
-        """The outputs, and what lies in them before they are written."""
-        room = {number: [(written, len(self._orders))] for number, written in self._outputs.items()}
+        """The outputs, and what lies in them before they are written: in the smallest that has room, of equals in the
+        one that is written last."""
+        outputs = sorted(self._outputs, key=lambda number: (self._sizes[number], -self._outputs[number]))
+        room = {number: [(self._outputs[number], len(self._orders))] for number in outputs}
         within = set(self._outputs)
         for number in sorted(spans, key=lambda n: -self._sizes[n]):
             if number in within or number in self._apart:

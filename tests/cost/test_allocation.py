@@ -225,7 +225,7 @@ def test_the_largest_first_leave_no_gap_where_time_leaves_one():
         assert buffers.temporary_bytes == 512 * reach
 
 
-def test_what_lies_in_outputs_chooses_the_largest_first_and_the_first_output_that_has_room():
+def test_what_lies_in_outputs_chooses_the_largest_first_and_the_smallest_output_that_has_room():
     """Outputs of 4 and 2, written last; before them buffers of 3, 2 and 2 at once: 3 lies in the first, a 2 in the
     second, and the other 2, for which no output has room, is a temporary; so is one of 5, and one that lives on."""
     buffers = Buffers()
@@ -236,6 +236,20 @@ def test_what_lies_in_outputs_chooses_the_largest_first_and_the_first_output_tha
         buffers.becomes_output(buffers.take(512 * size))
     assert buffers.temporary_bytes == 512 * (2 + 5)
     assert list(buffers.since(early[1])) == [2, 3, 4, 5] and not buffers.is_apart(early[0])
+
+
+def test_of_equal_outputs_the_one_that_is_written_last_is_taken_first():
+    """One lives until the first is written, and one from before that until the second is: so each has an output."""
+    buffers = Buffers()
+    first = buffers.take(512)
+    buffers.give_back(first)
+    second = buffers.take(512)
+    buffers.becomes_output(buffers.take(512))
+    third = buffers.take(512)
+    buffers.give_back(second)
+    buffers.becomes_output(buffers.take(512))
+    buffers.give_back(third)
+    assert buffers.temporary_bytes == 512
 
 
 def test_a_buffer_that_lives_while_an_output_is_written_does_not_lie_in_it():
