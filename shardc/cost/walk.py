@@ -245,7 +245,7 @@ class Walk:
             self.heap.give_back(result)
             result = copy
         self.held[step.result] = result
-        self.by_products |= {result} if step.result in self.inside.loops or isinstance(step.op, Einsum) else set()
+        self.by_products |= {result} if step.result in self.inside.loops else set()
 
     def _end(self, step: Step) -> None:
         """Operands that nothing else reads give their buffers back."""

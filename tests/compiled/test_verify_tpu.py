@@ -163,6 +163,13 @@ y[B_X, D] = x + (silu(n ·_D W[D_X, F_Y]) ⊙ (n ·_D V[D_X, F_Y])) ·_F U[F_Y, 
             "X=2,Y=4",
             "v5e:2x4",
         ),
+        (  # 1.17: what is multiplied by elements lies as what it reads, and becomes an output there
+            "h[B_X, F] = A[B_X, D_Y] · W[D_Y, F]; r[B_X] = max_F(h); n = h ⊙ r; m[B_X] = max_F(n); y = n - m",
+            False,
+            "B=32768,D=8192,F=16384",
+            "X=2,Y=4",
+            "v5e:2x4",
+        ),
         (  # 0.8: W is on the chip, and what is made of its product in memory
             "h[B_X, F_Y] = A[B_X, D] · W[D, F_Y]; y[B_X, F_Y] = softmax_F(neg(h))",
             False,

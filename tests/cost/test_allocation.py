@@ -147,6 +147,14 @@ def test_what_is_computed_of_a_product_is_copied_to_an_output(text, arrays):
     assert round(allocation(plan.schedule).temporary_bytes / 2**29, 1) == arrays
 
 
+def test_what_is_multiplied_by_elements_becomes_an_output_where_it_lies():
+    """h, which is added up in place of what a product left, and n in its place; y in that of n, not beside it."""
+    text = "h[B_X, F] = A[B_X, D_Y] · W[D_Y, F]; r[B_X] = max_F(h); n = h ⊙ r; m[B_X] = max_F(n); y = n - m"
+    dims = {"B": 2**15, "D": 2**13, "F": 2**14}
+    plan = shardc.plan(text, mesh="X=2,Y=4", topology="v5e:2x4", dims=dims, dtype="bf16")
+    assert allocation(plan.schedule).temporary_bytes // 2**20 == 512  # 640 with an output of its own
+
+
 def room_of(taken):
     """The runs of free units below the last that was ever taken, as where each begins and ends."""
     edges = [0, *(place for place in range(1, len(taken)) if taken[place] != taken[place - 1]), len(taken)]
