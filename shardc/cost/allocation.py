@@ -14,7 +14,7 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - functions are computed as they are read, or where their operand lay (`lowering.fusion`);
 - what only products read, which round it, lies as bf16 (`lowering.rounded`);
 - on a chip whose own memory is large, what finds room there takes none, but for large pieces that loops take and leave,
-  or steps that are done as one (`cost.on_chip`).
+  or steps that are done as one (`cost.on_chip`); on others little of what functions alone leave (`lowering.held`).
 
 Temporaries share a heap in order of time (`cost.heap`).
 """
@@ -37,7 +37,7 @@ from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
 from shardc.lowering.fusion import fused, readers_of
-from shardc.lowering.held import may_place_largest_first, takes_depth_first
+from shardc.lowering.held import may_place_largest_first, near_functions, takes_depth_first
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
 from shardc.lowering.turned import laid_in_tiles
@@ -144,7 +144,8 @@ class _Walks:
 
     def walk(self, way: _Way, in_place: bool = True) -> Walk:
         """What is computed with a product may lie `in_place` of an operand."""
-        heap = Buffers(self.room, self.loop is not None, may_place_largest_first(self.lowering.target))
+        target = self.lowering.target
+        heap = Buffers(self.room, self.loop is not None, may_place_largest_first(target), near_functions(target))
         steps, users, inside = way
         has_products = any(isinstance(step.op, Einsum) for step in steps)
         given = self.schedule, self.forms, self.sizes, steps, self.groups, self.of_trip, users, inside, has_products

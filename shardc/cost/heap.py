@@ -77,12 +77,14 @@ class Buffers:
     room: int = 0
     in_loop: bool = False
     or_largest_first: bool = False  # if the heap then reaches less far than in order of time
+    near: int = 0  # bytes of what functions alone write, and no collective reads, on a chip without such room
     _orders: list[tuple[bool, int]] = field(default_factory=list)  # taken or given back, and which, in order of time
     _sizes: list[int] = field(default_factory=list)
     _apart: set[int] = field(default_factory=set)
     _in_memory: set[int] = field(default_factory=set)
     _brought: set[int] = field(default_factory=set)
     _first: set[int] = field(default_factory=set)
+    _near: dict[int, bool] = field(default_factory=dict)  # of each that is written or read whether it may lie there
     _outputs: dict[int, int] = field(default_factory=dict)  # of each output when it is written
 
     def take(self, size: int, apart: bool = False) -> int:
@@ -108,6 +110,10 @@ class Buffers:
     def stays_in_memory(self, *numbers: int) -> None:
         """The buffers never lie on the chip, but for small ones."""
         self._in_memory.update(number for number in numbers if tpu.off_chip(self._sizes[number]))
+
+    def may_be_near(self, number: int, is_near: bool) -> None:
+        """Whether what writes to the buffer or reads it allows that; all have to."""
+        self._near[number] = is_near and self._near.get(number, True)
 
     def since(self, number: int) -> range:
         """The buffers taken after this one."""
@@ -186,7 +192,9 @@ class Buffers:
             self.stays_in_memory(*spans)
         may_lie_there = spans.keys() - self._outputs.keys() - self._in_memory
         lives = {number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}
-        kept = on_chip(lives, self.room, self._first)
+        if self.near and not self.in_loop:
+            lives = {number: life for number, life in lives.items() if self._near.get(number)}
+        kept = on_chip(lives, self.room or (0 if self.in_loop else self.near), self._first)
         kept |= self._brought
         return kept | self._within_outputs({number: span for number, span in spans.items() if number not in kept})
 

@@ -79,6 +79,9 @@ class Walk:
         return sorted(fits, key=lambda value: (-self.sizes[value], value))[:1]
 
     def _step(self, step: Step, form: Form) -> None:
+        if step.is_collective:
+            for operand in [value for value in self._read(step) if value in self.held]:
+                self.heap.may_be_near(self.held[operand], False)
         if isinstance(form, Looped):
             assert isinstance(step.op, Loop)
             return self._trips(step, step.op, self.of_trip(step.op, form.body))
@@ -245,7 +248,13 @@ class Walk:
             self.heap.give_back(result)
             result = copy
         self.held[step.result] = result
+        self.heap.may_be_near(result, self._is_function(step))
         self.by_products |= {result} if step.result in self.inside.loops else set()
+
+    def _is_function(self, step: Step) -> bool:
+        """Whether a step computes elements, or sums of them, and no product."""
+        kind = reads(step, self.schedule.block)
+        return kind in (Reads.ELEMENTS, Reads.SUMS, Reads.SHARES) and step.result not in self.inside.loops
 
     def _end(self, step: Step) -> None:
         """Operands that nothing else reads give their buffers back."""

@@ -11,6 +11,7 @@ from shardc.lowering.target import Target
 
 MOST_BROUGHT = 64 * 2**20  # bytes of an operand of all products of a ring, in whole or in part, on the chip
 CHUNKS_THAT_COME = 2  # gathered, before a product: one on its way, one that is read
+_NEAR_FUNCTIONS = 16 * 2**20
 _BRINGS = 48 * 2**20  # bytes of a block, of which more than one is on the chip at once
 
 
@@ -107,3 +108,15 @@ def may_place_largest_first(target: Target) -> bool:
 def takes_depth_first(most: int, otherwise: int) -> bool:
     """Whether the steps are taken depth first, where so many bytes are there at once, and in other orders so many."""
     return most < otherwise
+
+
+@seen(
+    "0.0.42.1",
+    "on v5p `a ⊙ b + c ⊙ d`, which two products read, took no memory of 2 to 44 MiB, and of 48 all; of llama_layer "
+    "with its gradients three arrays of 8 MiB that functions leave were on the chip, of what products and collectives "
+    "leave none from its making on, nor was a sum that an AllGather read. Of more than 16 MiB at once not all was: of "
+    "its arrays of 18 MiB one lay in memory",
+)
+def near_functions(target: Target) -> int:
+    """How many bytes of what functions of elements alone leave lie on a chip that has no such room for others."""
+    return _NEAR_FUNCTIONS if target.generation == "v5p" else 0

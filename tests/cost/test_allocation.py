@@ -89,6 +89,26 @@ def test_large_pieces_that_loops_take_and_leave_are_never_on_the_chip(in_loop, p
 
 
 @pytest.mark.parametrize(
+    ("in_loop", "writers", "size", "taken"),
+    [
+        (False, (True, True), 8 * MIB, 0),
+        (False, (True, False), 8 * MIB, 8 * MIB),  # a collective reads it, or a product writes it before or after
+        (False, (False, True), 8 * MIB, 8 * MIB),
+        (False, (), 8 * MIB, 8 * MIB),
+        (False, (True,), 17 * MIB, 17 * MIB),
+        (True, (True,), 8 * MIB, 8 * MIB),
+    ],
+)
+def test_on_a_chip_with_little_room_lies_what_functions_alone_write(in_loop, writers, size, taken):
+    buffers = Buffers(0, in_loop, near=16 * MIB)
+    one = buffers.take(size)
+    for is_near in writers:
+        buffers.may_be_near(one, is_near)
+    buffers.give_back(one)
+    assert buffers.temporary_bytes == taken
+
+
+@pytest.mark.parametrize(
     ("text", "contracted", "mebibytes"),
     [
         ("A[I, J_Y] · B[J_Y, K_X] → C[I, K_X]", 16384, 128),  # a ring whose sum goes to all
