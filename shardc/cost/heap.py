@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from shardc.cost.on_chip import Life, on_chip
 from shardc.lowering import tpu
+from shardc.lowering.held import lies_in_memory_in_trips
 
 _ALIGNMENT = 512
 
@@ -71,7 +72,7 @@ class Buffers:
 
     An output of 4 that is written at the end; before, a buffer of 3, then one of 2 made from it, copied to the output:
     3 lies where the output will be, 2 among the temporaries. What stays on a chip with so much `room` lies in neither;
-    in a trip of a loop only small ones do.
+    in a trip of a loop no large ones do.
     """
 
     room: int = 0
@@ -189,7 +190,7 @@ class Buffers:
         """What lies on the chip, and in outputs."""
         spans = self._spans()
         if self.in_loop:
-            self.stays_in_memory(*spans)
+            self._in_memory.update(number for number in spans if lies_in_memory_in_trips(self._sizes[number]))
         may_lie_there = spans.keys() - self._outputs.keys() - self._in_memory
         lives = {number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}
         if self.near and not self.in_loop:

@@ -18,7 +18,7 @@ from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave,
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, reads
-from shardc.lowering.held import copied_at_the_end
+from shardc.lowering.held import copied_at_the_end, lies_in_memory_in_trips
 
 
 @dataclass(slots=True)
@@ -162,7 +162,8 @@ class Walk:
             operand = step.operands[loop.fixed + place] if place < loop.carried else None
             is_free = operand in self.held and self.last[operand] is step and step.operands.count(operand) == 1
             held = self.held.pop(operand) if operand is not None and is_free else self.heap.take(self.sizes[value])
-            self.heap.stays_in_memory(held)
+            if place >= loop.carried or lies_in_memory_in_trips(self.sizes[value]):
+                self.heap.stays_in_memory(held)
             if self._is_at_last(value):
                 self.heap.becomes_output(held)
             self.held[value] = held

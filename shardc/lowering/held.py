@@ -12,6 +12,7 @@ from shardc.lowering.target import Target
 MOST_BROUGHT = 64 * 2**20  # bytes of an operand of all products of a ring, in whole or in part, on the chip
 CHUNKS_THAT_COME = 2  # gathered, before a product: one on its way, one that is read
 _NEAR_FUNCTIONS = 16 * 2**20
+_MOST_IN_TRIPS = 48 * 2**20
 _BRINGS = 48 * 2**20  # bytes of a block, of which more than one is on the chip at once
 
 
@@ -120,3 +121,14 @@ def takes_depth_first(most: int, otherwise: int) -> bool:
 def near_functions(target: Target) -> int:
     """How many bytes of what functions of elements alone leave lie on a chip that has no such room for others."""
     return _NEAR_FUNCTIONS if target.generation == "v5p" else 0
+
+
+@seen(
+    "0.0.42.1",
+    "of layers and micro_batches with their gradients on v5e:2x4 arrays of 32 and 48 MiB that a trip makes and reads, "
+    "or that are carried, were on the chip, where they found room, and of 64 MiB not all; so was what is carried "
+    "beside an array that waits for it. What a loop stacks, of 32 MiB and more, lay in memory",
+)
+def lies_in_memory_in_trips(size: int) -> bool:
+    """Whether an array that a trip of a loop makes, or that is carried, is too large for the chip."""
+    return size > _MOST_IN_TRIPS

@@ -235,6 +235,18 @@ def promised_of_gradients(example, times, topology, mesh):
 
 
 @pytest.mark.exhaustive
+def test_what_a_trip_makes_and_carries_is_on_the_chip_while_it_is_small():
+    """x and h of 32 MiB, and what a trip makes; 32 were promised, and 80 where that has 48."""
+    text = "h[B_X, D] = softmax_D(u[B_X, D]); for L { t[B_X, F] = gelu(x[B_X, D] · Win[L, D, F]); "
+    text += "x[B_X, D] = x + t · Wout[L, F, D] }; y[B_X, D] = softmax_D(x + h) + h; return y"
+    for width in (2048, 3072):
+        dims = {"B": 65536, "D": 2048, "F": width, "L": 4}
+        found = shardc.plan(text, mesh="X=8", dims=dims, topology="v5e:2x4", dtype="bf16").verify()
+        memory = found.predicted_memory.temporary_bytes, found.compiled_memory.temporary_bytes
+        assert [size // 2**20 for size in memory] == [0, 0]
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("mebibytes", "taken"), [(16, 0), (48, 48)])
 def test_what_functions_alone_leave_is_on_a_chip_of_v5p_while_it_is_small(mebibytes, taken):
     """An array that two products read, of four others, which are too many to be read by both."""

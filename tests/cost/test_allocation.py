@@ -75,8 +75,8 @@ MIB = 2**20
         (False, False, 17 * MIB, 0),
         (False, True, 17 * MIB, 17 * MIB),
         (False, True, 16 * MIB, 0),
-        (True, False, 17 * MIB, 17 * MIB),
-        (True, False, 16 * MIB, 0),
+        (True, False, 49 * MIB, 49 * MIB),
+        (True, False, 48 * MIB, 0),
     ],
 )
 def test_large_pieces_that_loops_take_and_leave_are_never_on_the_chip(in_loop, pinned, size, taken):
