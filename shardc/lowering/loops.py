@@ -9,6 +9,7 @@
     softmax_J(A)                      the largest of A as it lies; the sum of exponentials; shares, written
     x = A · B; p = softmax_J(x)       the largest with the tiles of the product; the sum; shares, written
     x = A · B; softmax_J(x) · V       the largest with the tiles; the sum, by a product of long rows; shares as read
+    … and softmax_J(x) · W            shares as read in both, or written for both (`lowering.timed.keeps_shares`)
     max_J(relu(A))                    the largest of elements that are computed as they are read
 
 Read off the text alone, whichever moves are planned between and wherever statements end. What lies in memory is what a
@@ -30,6 +31,8 @@ from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
 from shardc.lowering.streams import Passes, Sources, Streams
+from shardc.lowering.target import Target
+from shardc.lowering.timed import keeps_shares
 
 
 class _Leaf(NamedTuple):
@@ -83,6 +86,7 @@ class Account:
 
     readers: Readers
     sizes: Mapping[str, int]
+    keeps_shares: bool
     made: dict[Met, tuple[_Leaf, ...]] = field(default_factory=dict)  # what is read where a value is
     behind: dict[Met, _Behind] = field(default_factory=dict)
     loops: list[_Loop] = field(default_factory=list)
@@ -91,15 +95,13 @@ class Account:
 
     @classmethod
     def of(cls, program: Program) -> Account:
-        account = cls(Readers.of(program), dict(program.sizes))
+        account = cls(Readers.of(program), dict(program.sizes), keeps_shares(Target.of(program)))
         for each in program.statements:
             if isinstance(each, Statement):
                 account._leaves(each.expr)
         for loop in account.loops:
             account.told.update(account._charged(loop))
         return account
-
-    # --- what is asked
 
     def streams(self, expr: Product | Call) -> Streams | None:
         """Of an operation in a statement, in whatever order products are taken: what another order makes on the way
@@ -143,7 +145,7 @@ class Account:
         return Passes(
             int(Through.LARGEST in through and lies),
             int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through) - multiplied,
-            int(Through.RESULT in through and not self.readers.is_for_products(met(call))),
+            int(Through.RESULT in through and not self.readers.is_for_products(met(call), self.keeps_shares)),
             multiplied,
         )
 
@@ -175,8 +177,6 @@ class Account:
         """Whether a value lies in memory itself, and is not computed by the first of those that read it."""
         key, leaves = self.readers.key(expr), self._leaves(expr)
         return [leaf.key for leaf in leaves] == [key] and (key in self.roots or key not in self.told)
-
-    # --- what is read
 
     def _leaves(self, expr: Expr) -> tuple[_Leaf, ...]:
         """What is read where a value is: itself where it lies in memory, else what it is computed of."""

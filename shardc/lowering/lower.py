@@ -148,12 +148,11 @@ def _wide(block: Block, target: Target) -> Mapping[int, int]:
 
 
 def _turned(block: Block, target: Target) -> frozenset[int]:
-    products = [step for step in block.steps if isinstance(step.op, Einsum) and len(block.values[step.result].dims) > 2]
-    if not products or not reads_last_dim_second(target):
+    if not reads_last_dim_second(target) or not any(len(block.values[value].dims) > 2 for value in block.outputs):
         return frozenset()
-    from shardc.lowering.turned import is_turned
+    from shardc.lowering.turned import turned
 
-    return frozenset(step.result for step in products if is_turned(step, block.values, target.mesh))
+    return turned(block, target.mesh)
 
 
 def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:

@@ -95,11 +95,17 @@ class Readers:
                     waiting.append(by)
         return len(found) > 1
 
-    def is_for_products(self, key: Met) -> bool:
-        """Whether products alone read a value, or what is computed of its elements."""
+    def is_for_products(self, key: Met, is_for_one: bool = False) -> bool:
+        """Whether products alone read a value, or what is computed of its elements; no more than one the value itself
+        where it `is_for_one`."""
         kinds = self.by.get(key, [])
-        return key not in self.ends and all(
-            kind is Reader.PRODUCT or (kind is Reader.ELEMENTS and self.is_for_products(by)) for kind, by in kinds
+        several = is_for_one and len({by for kind, by in kinds if kind is Reader.PRODUCT}) > 1
+        return (
+            not several
+            and key not in self.ends
+            and all(
+                kind is Reader.PRODUCT or (kind is Reader.ELEMENTS and self.is_for_products(by)) for kind, by in kinds
+            )
         )
 
     def is_multiplied(self, key: Met) -> bool:

@@ -178,8 +178,9 @@ def adds_up_as_product(row: int) -> bool:
     "0.0.42.1",
     "`x[B, T, D] · W[D, H, E]` left as an output [B, H, T, E], of 2 × 2048 × 16 × 128 and D=2048, took 320 µs on v5e "
     "and 166 on v5p where dot_general reads W first, 216 and 91 where it reads x first; `P · V` left as [B, T, H, E] "
-    "910 and 391, or 659 and 252; scores left as [B, T, H, S] 4,097 and 1,511, or 3,124 and 1,061. What is no output "
-    "none of 11 layers took above 1.011 of its time, and window attention with its gradients on v5p 0.914",
+    "910 and 391, or 659 and 252; scores left as [B, T, H, S] 4,097 and 1,511, or 3,124 and 1,061. Of outputs alone: "
+    "with scores and shares given so too, context-parallel attention with its gradients took 2,782 for 2,186 on v5p, "
+    "and 1.42 times the memory",
 )
 def reads_last_dim_second(target: Target) -> bool:
     """Whether a product whose result is turned is better given the operand with the last dim second."""
@@ -207,4 +208,15 @@ def cuts_whole_tiles(shape: Shape, place: int, count: int) -> bool:
 )
 def makes_products_again(target: Target) -> bool:
     """Whether a product that another one reads is better taken apart."""
+    return target.generation == "v5p" and target.names_slice
+
+
+@seen(
+    "0.0.42.1",
+    "on v5p shares of 1 GiB that two products of causal attention and its gradients read, 4 × 4096 tokens and 8 heads "
+    "on a device, were written, in 2,138 µs; so of nine others, but of three whose scores [B, T, H, S] have one head "
+    "or one sequence on a device, which took 0.8 of their price. On v5e each product computed them as it read",
+)
+def keeps_shares(target: Target) -> bool:
+    """Whether shares that several products read are written for all of them."""
     return target.generation == "v5p" and target.names_slice

@@ -23,16 +23,22 @@ from collections.abc import Iterable, Sequence
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Einsum, Step, ValueNumber, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Step, ValueNumber, operands_of
 from shardc.ir.sharding import Array, Dims
 from shardc.lowering.copies import long_dims
 from shardc.lowering.tiles import LANES
 
 
-def is_turned(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
-    """Whether a product is better given its second operand first."""
-    if not isinstance(step.op, Einsum) or len(step.operands) != 2:
-        return False
+def turned(block: Block, mesh: Mesh) -> frozenset[ValueNumber]:
+    """The products that lead to outputs, and are better given their second operand first. What lies between has no
+    order of its own, and the compiler chooses one for all."""
+    ends = (_end(output, block.steps)[1] for output in block.outputs)
+    return frozenset(
+        product.result for product in ends if product is not None and _is_turned(product, block.values, mesh)
+    )
+
+
+def _is_turned(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
     (first, second), result = operands_of(step, values), values[step.result].dims
     if result in (_natural(first.dims, second.dims, result), _natural(second.dims, first.dims, result)):
         return False

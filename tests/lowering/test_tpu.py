@@ -112,6 +112,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.makes_products_again, [
         ((V5P,), True), ((V5E,), False), ((UNNAMED,), False), ((target("v5p", X=4),), False),
     ]),
+    (timed.keeps_shares, [((V5P,), True), ((V5E,), False), ((UNNAMED,), False), ((target("v5p", X=4),), False)]),
     (timed.cuts_whole_tiles, [
         (((4096, 64, 128), 1, 8), True), (((4096, 32, 128), 1, 8), False), (((4096, 64, 128), 2, 8), False),
         (((4096, 1024), 1, 8), True), (((4096, 512), 1, 8), False), (((64, 1024), 0, 8), True),

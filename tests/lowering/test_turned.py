@@ -48,6 +48,8 @@ def is_turned(plan):
         ("Q[B, T, H, E] · K[B, S, H, E] → P[B, T, H, S]", True),
         ("x[N, D] · W[D, H, E_X] → Q[H, N, E_X]", True),
         ("x[N, D] · W[D, H] → Q[H, N]", False),
+        ("T = x[N, D] · W[D, H, E]; Q[H, N, E] = relu(T)", False),  # T lies as it comes
+        ("T[H, N, E] = x[N, D] · W[D, H, E]; y[N, D] = T · U[H, E, D]", False),  # no output
         ("dims M=4; x[N, D] · W[D, H, M_X] → Q[H, N, M_X]", False),  # of M a device has one: N is the last
     ],
 )  # fmt: skip
@@ -60,7 +62,7 @@ TEXTS = (
     "x[N_X, D] · W[D, H, E] → Q[H, N_X, E]",
     "P[B, H_X, T, S] · V[B, S, H_X, E] → O[B, T, H_X, E]",
     "x[B, T, D_X] · W[D_X, H, E] → Q[H_X, B, T, E]",
-    "Q[H, N_X, E] = relu(x[N_X, D] · W[D, H, E]); y[N_X, D] = Q · U[H, E, D]",
+    "Q[H, N_X, E] = relu(x[N_X, D] · W[D, H, E])",
     "Q[H, N_X, E] = x[N_X, D] · W[D, H, E]; K[H, M_X, E] = x[M_X, D] · W[D, H, E]",  # dims named anew
 )
 
