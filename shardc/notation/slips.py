@@ -26,19 +26,30 @@ def written_dims(parsed: tree.Tree) -> Iterator[tree.Dim]:
 
 
 def labels(expr: tree.Expr) -> Iterator[str]:
-    """Every word below an operator or a function: `·_J`, `sum_{J,K}`; and each dim of `index_J`, `|J|`."""
-    match expr:
-        case tree.Chain(operators=operators):
-            for operator in operators:
-                yield from operator.label
-        case tree.Call(over=over) | tree.Named(subscript=over):
-            yield from over
-        case tree.Index(dim) | tree.Size(dim):
-            yield dim
-        case _:
-            pass
+    """Every word below an operator or a function, and each dim of `index_J`, `|J|`."""
+    yield from subscripts(expr)
+    for part in _parts(expr):
+        if isinstance(part, tree.Index | tree.Size):
+            yield part.dim
+
+
+def subscripts(expr: tree.Expr) -> Iterator[str]:
+    """Every word below an operator or a function: `·_J`, `sum_{J,K}`."""
+    for part in _parts(expr):
+        match part:
+            case tree.Chain(operators=operators):
+                for operator in operators:
+                    yield from operator.label
+            case tree.Call(over=over) | tree.Named(subscript=over):
+                yield from over
+            case _:
+                pass
+
+
+def _parts(expr: tree.Expr) -> Iterator[tree.Expr]:
+    yield expr
     for operand in tree.below(expr):
-        yield from labels(operand)
+        yield from _parts(operand)
 
 
 def run(word: str, mesh: Mesh) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands, par
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.program import Program, Statement, every_statement
 from shardc.notation import tree
-from shardc.notation.slips import labels, statements
+from shardc.notation.slips import statements, subscripts
 
 
 def summed_early(parsed: tree.Tree, program: Program) -> Iterator[str]:
@@ -22,7 +22,7 @@ def summed_early(parsed: tree.Tree, program: Program) -> Iterator[str]:
     for place, (statement, written) in enumerate(made):
         if written.result.dims is not None:
             continue
-        meant, name = set(labels(written.expr)), statement.name
+        meant, name = set(subscripts(written.expr)), statement.name
         readers = [each for each, _ in made[place:]]
         for summed in _sums(statement.expr):
             found = [(dim, reader) for dim in summed if (reader := _reader(readers, name, dim, summed, statement.expr))]

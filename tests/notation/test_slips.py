@@ -320,9 +320,14 @@ def test_what_is_multiplied_again_is_not_repeated(text):
 SCORES = "p = softmax_S(q[B_X, T, H, E] · k[B_X, S, H, E]){}y[B_X, T, H, E] = p · v[B_X, S, H, E]"
 
 
-def test_a_batch_that_a_result_without_brackets_sums_is_named():
-    """The scores of all sequences and heads are added up, and no shape says so."""
-    (warning,) = parse(SCORES.format("; "), mesh=Mesh.of({"X": 2})).warnings
+SCALED = SCORES.replace("q[B_X, T, H, E] · k[B_X, S, H, E]", "q[B_X, T, H, E] · k[B_X, S, H, E] / sqrt(|E|)")
+MASKED = SCALED.replace("softmax_S(", "softmax_S(where(index_T >= index_S, ").replace("|E|)", "|E|), -inf)")
+
+
+@pytest.mark.parametrize("scores", [SCORES, SCALED, MASKED])
+def test_a_batch_that_a_result_without_brackets_sums_is_named(scores):
+    """The scores of all sequences and heads are added up, and no shape says so: to name E in |E| says nothing of it."""
+    (warning,) = parse(scores.format("; "), mesh=Mesh.of({"X": 2})).warnings
     assert "`p` sums B, H, E, and `y` has B beside it" in warning and "`p[…, T, S]`" in warning
     assert "`·_{B,H,E}`" in warning
 
