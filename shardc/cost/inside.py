@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Loop, Step, operands_of
+from shardc.ir.plan import Block, Loop, Step
 from shardc.lowering import held, tpu
-from shardc.lowering.fusion import Reads, fused, reads
+from shardc.lowering.fusion import Reads, fused, is_batched, reads
 
 Readers = Mapping[int, Sequence[Step]]
 
@@ -33,7 +33,7 @@ class Inside:
         computed = {value: read for value, read in found.inside.items() if value not in stored}
         single = (step for step in steps if not isinstance(step.op, Loop) and step.result in computed)
         tiled = [step for step in single if reads(step, block) is Reads.PRODUCT]
-        products: dict[int, bool] = {step.result: _is_batched(step, block) for step in tiled}
+        products: dict[int, bool] = {step.result: is_batched(step, block) for step in tiled}
         return cls(sliced | computed, products, found.products)
 
     def has(self, step: Step) -> bool:
@@ -70,12 +70,6 @@ class Inside:
         if not all(held.lies_in_place(self.products[value]) for value in products):
             return set()
         return by_elements.difference(*(self.lying(self.made_of[value]) for value in products))
-
-
-def _is_batched(step: Step, block: Block) -> bool:
-    """Whether a product's operands and its result have a dim in common."""
-    one, other, *_ = (set(array.dims) for array in operands_of(step, block.values))
-    return not (one & other).isdisjoint(block.values[step.result].dims)
 
 
 def _sliced(block: Block, steps: Sequence[Step], readers: Readers) -> dict[int, tuple[int, ...]]:

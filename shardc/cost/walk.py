@@ -138,8 +138,9 @@ class Walk:
         before, after = (self.schedule.values[number] for number in ((*step.operands, step.result)[0], step.result))
         users = self.users.get(step.result, [])
         moves_on = len(users) == 1 and users[0].is_collective
-        is_output = self._becomes_output(step) and not self._is_laid_in_tiles(step)
-        return Blocks(before, after, self.schedule.mesh, is_output, moves_on, self.has_products)
+        return Blocks(
+            before, after, self.schedule.mesh, self._becomes_output_as_it_is(step), moves_on, self.has_products
+        )
 
     def _is_laid_in_tiles(self, step: Step) -> bool:
         """Whether what a step leaves is copied to lie in an output's tiles: of chunks each is as it is made."""
@@ -198,8 +199,7 @@ class Walk:
             case Where.APART:
                 return self.heap.take(size, apart=True)
             case Where.OWN:
-                is_own = self._becomes_output(step) and not self._is_laid_in_tiles(step)
-                return self._output(step) if is_own else self.heap.take(size)
+                return self._output(step) if self._becomes_output_as_it_is(step) else self.heap.take(size)
             case _:
                 assert_never(where)
 
@@ -310,6 +310,9 @@ class Walk:
 
     def _becomes_output(self, step: Step) -> bool:
         return self._is_at_last(step.result)
+
+    def _becomes_output_as_it_is(self, step: Step) -> bool:
+        return self._becomes_output(step) and not self._is_laid_in_tiles(step)
 
     def _is_at_last(self, value: int) -> bool:
         """Whether a value is an output, as it is, or under another shape."""

@@ -23,7 +23,7 @@ from collections.abc import Collection
 
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Einsum, Loop, Step, operands_of
-from shardc.lowering.fusion import Reads, readers_of, reads
+from shardc.lowering.fusion import Reads, is_batched, readers_of, reads
 
 
 def sums_apart(block: Block) -> frozenset[int]:
@@ -61,16 +61,10 @@ def met_apart(block: Block) -> frozenset[int]:
 def products_apart(block: Block) -> frozenset[int]:
     """The products that another reads, one with dims of batches, and nothing else does."""
     readers = readers_of(block.steps)
-    products = (step for step in block.steps if _is_product(step, block) and step.result not in block.outputs)
-    alone = ((step.result, readers.get(step.result, [])) for step in products)
-    return frozenset(value for value, read in alone if len(read) == 1 and _is_batched(read[0], block))
-
-
-def _is_batched(step: Step, block: Block) -> bool:
-    if not _is_product(step, block):
-        return False
-    first, second = (set(array.dims) for array in operands_of(step, block.values))
-    return not (first & second).isdisjoint(block.values[step.result].dims)
+    products = [step for step in block.steps if _is_product(step, block)]
+    batched = {step.results for step in products if is_batched(step, block)}
+    left = (step.result for step in products if step.result not in block.outputs)
+    return frozenset(value for value in left if [each.results in batched for each in readers.get(value, ())] == [True])
 
 
 def _is_product(step: Step, block: Block) -> bool:

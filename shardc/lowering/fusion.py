@@ -59,6 +59,12 @@ def _product(step: Step, block: Block) -> Reads:
     return Reads.PRODUCT if len(dims) > 1 and dims[0] - dims[1] and dims[1] - dims[0] else Reads.SUMS
 
 
+def is_batched(step: Step, block: Block) -> bool:
+    """Whether a product's operands and its result have a dim in common."""
+    one, other, *_ = (set(array.dims) for array in operands_of(step, block.values))
+    return not (one & other).isdisjoint(block.values[step.result].dims)
+
+
 def readers_of(steps: Sequence[Step]) -> dict[int, list[Step]]:
     """The steps that read each value, in their order; one that reads it twice stands there twice."""
     found = dict[int, list[Step]]()

@@ -93,8 +93,9 @@ def _told(step: Step, found: Form, about: _About) -> Form:
         case Plain():
             made, (apart, unasked, twice, terms, by_product, wide, turned) = step.result, about
             told = replace(found, apart=made in apart, unasked=made in unasked, by_product=made in by_product)
-            told = replace(told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made))
-            return replace(told, turned=made in turned)
+            return replace(
+                told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made), turned=made in turned
+            )
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
         case _:

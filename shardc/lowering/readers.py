@@ -99,13 +99,10 @@ class Readers:
         """Whether products alone read a value, or what is computed of its elements; no more than one the value itself
         where it `is_for_one`."""
         kinds = self.by.get(key, [])
-        several = is_for_one and len({by for kind, by in kinds if kind is Reader.PRODUCT}) > 1
-        return (
-            not several
-            and key not in self.ends
-            and all(
-                kind is Reader.PRODUCT or (kind is Reader.ELEMENTS and self.is_for_products(by)) for kind, by in kinds
-            )
+        if is_for_one and len({by for kind, by in kinds if kind is Reader.PRODUCT}) > 1:
+            return False
+        return key not in self.ends and all(
+            kind is Reader.PRODUCT or (kind is Reader.ELEMENTS and self.is_for_products(by)) for kind, by in kinds
         )
 
     def is_multiplied(self, key: Met) -> bool:

@@ -18,7 +18,7 @@ So is what is added up over devices, before it is: dW[D, H, E]{U_X} = x[B_X, T, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
@@ -26,16 +26,15 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, Step, ValueNumber, operands_of
 from shardc.ir.sharding import Array, Dims
 from shardc.lowering.copies import long_dims
+from shardc.lowering.fusion import readers_of
 from shardc.lowering.tiles import LANES
 
 
 def turned(block: Block, mesh: Mesh) -> frozenset[ValueNumber]:
     """The products that lead to outputs, and are better given their second operand first. What lies between has no
     order of its own, and the compiler chooses one for all."""
-    ends = (_end(output, block.steps)[1] for output in block.outputs)
-    return frozenset(
-        product.result for product in ends if product is not None and _is_turned(product, block.values, mesh)
-    )
+    ends = (product for _, product in _ends(block.steps, block.outputs))
+    return frozenset(product.result for product in ends if _is_turned(product, block.values, mesh))
 
 
 def _is_turned(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
@@ -51,22 +50,25 @@ def laid_in_tiles(
 ) -> frozenset[ValueNumber]:
     """The values that are copied on their way to these outputs, since products leave other tiles: of the last dim that
     each operand has for itself."""
-    ends = (_end(output, steps) for output in outputs)
-    found = ((copied, product) for copied, product in ends if product is not None)
+    found = _ends(steps, outputs)
     return frozenset(copied for copied, product in found if _are_others(values[copied], product, values, mesh))
 
 
-def _end(output: ValueNumber, steps: Sequence[Step]) -> tuple[ValueNumber, Step | None]:
-    """What is copied of an output, and the product that leaves it, seen through digits and sums over devices: what is
-    added up lies in an output's tiles before, what is scattered is copied after."""
-    makers = {value: step for step in steps for value in step.results}
-    copied, step, is_scattered = output, makers.get(output), False
-    while step is not None and (isinstance(step.op, Reshape) or step.op.facts.kind in (Kind.SUM, Kind.SCATTER)):
-        (value,) = step.operands
-        is_scattered = is_scattered or step.op.facts.kind is Kind.SCATTER
-        copied = copied if is_scattered else value
-        step = makers.get(value) if sum(value in reader.operands for reader in steps) == 1 else None
-    return copied, None if step is None else _product_of(step, steps)
+def _ends(steps: Sequence[Step], outputs: Iterable[ValueNumber]) -> Iterator[tuple[ValueNumber, Step]]:
+    """What is copied of each output that a product leaves, and that product, seen through digits and sums over devices:
+    what is added up lies in an output's tiles before, what is scattered is copied after."""
+    made = {value: step for step in steps for value in step.results}
+    readers = readers_of(steps)
+    alone = {value: step for value, step in made.items() if len({by.results for by in readers.get(value, ())}) == 1}
+    for output in outputs:
+        copied, step, is_scattered = output, made.get(output), False
+        while step is not None and (isinstance(step.op, Reshape) or step.op.facts.kind in (Kind.SUM, Kind.SCATTER)):
+            (value,) = step.operands
+            is_scattered = is_scattered or step.op.facts.kind is Kind.SCATTER
+            copied, step = copied if is_scattered else value, alone.get(value)
+        product = None if step is None else _product_of(step, alone)
+        if product is not None:
+            yield copied, product
 
 
 def _are_others(copied: Array, product: Step, values: Sequence[Array], mesh: Mesh) -> bool:
@@ -79,18 +81,15 @@ def _are_others(copied: Array, product: Step, values: Sequence[Array], mesh: Mes
     return adds_up and None not in own and {*own} != {*long_dims(copied, mesh)[-2:]}
 
 
-def _product_of(step: Step, steps: Sequence[Step]) -> Step | None:
-    """The product of whose tiles a step makes each element, or which it is."""
-    while not (isinstance(step.op, Einsum) and len(step.operands) == 2):
-        if not isinstance(step.op, Apply) or step.op.over:
-            return None
-        made = [each for each in steps if each.op.facts.kind is Kind.LOCAL and each.results[0] in step.operands]
-        once = [each for each in made if sum(each.result in reader.operands for reader in steps) == 1]
-        products = [product for each in once if (product := _product_of(each, steps)) is not None]
-        if not products:
-            return None
-        (step, *_) = products
-    return step
+def _product_of(step: Step, alone: Mapping[ValueNumber, Step]) -> Step | None:
+    """The product of whose tiles a step makes each element, or which it is; `alone` is what makes values that one step
+    reads."""
+    if isinstance(step.op, Einsum) and len(step.operands) == 2:
+        return step
+    if not isinstance(step.op, Apply) or step.op.over:
+        return None
+    below = (_product_of(alone[value], alone) for value in step.operands if value in alone)
+    return next((product for product in below if product is not None), None)
 
 
 def _natural(first: Dims, second: Dims, result: Dims) -> Dims:

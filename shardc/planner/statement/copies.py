@@ -27,7 +27,6 @@ from shardc.lowering.forms import Laid
 from shardc.lowering.target import Target
 from shardc.lowering.timed import cuts_share_out
 from shardc.lowering.tpu import cuts_what_it_reads, reads_digits
-from shardc.lowering.turned import laid_in_tiles
 
 Steps = Sequence[Step]
 
@@ -54,6 +53,8 @@ def copied(
         elif place != leaves and _is_laid_anew(new, step, values, target):
             yield place, Laid.WHOLE
     if leaves is not None:  # by a loop nothing is copied, however many it leaves
+        from shardc.lowering.turned import laid_in_tiles  # where a slice is named
+
         left = values[steps[leaves].results[0]]
         in_tiles = laid_in_tiles(steps, steps[leaves].results, values, target.mesh)
         yield from ((place, Laid.TILES) for place, step in enumerate(steps) if not in_tiles.isdisjoint(step.results))
