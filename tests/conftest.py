@@ -26,8 +26,8 @@ import shardc
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
-FEW, MANY, VERY_MANY = 4, 8, 24  # cases of a test that are always taken
-DRAWN_QUICK, DRAWN_LONG = 3 / 10, 1 / 2  # of a law's examples
+PAIR, FEW, MANY, VERY_MANY = 2, 4, 8, 24  # of so many cases all are taken, or one in so many: below
+DRAWN_QUICK, DRAWN_LONG = 3 / 10, 2 / 5  # of a law's examples
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=DRAWN)
@@ -75,8 +75,8 @@ def one_in_quick(item, cases):
 def one_in_long(item, cases):
     if any(item.get_closest_marker(name) for name in ("instant", "page")):
         return 1
-    if compiles(item) and cases > FEW:
-        return 5
+    if compiles(item) and cases > PAIR:
+        return 5 if cases > FEW else 2
     return 3 if cases > VERY_MANY else 2 if cases > MANY else 1
 
 
