@@ -7,7 +7,7 @@ that were read off what it does (libtpu 0.0.42.1), and that `shardc verify` hold
 - what a collective leaves lies among the temporaries; an output that one leaves is a copy of it, of what is gathered
   made at the end (`lowering.held`);
 - but an AllReduce adds up where its operand lies, and what it and a ReduceScatter leave as an output lies there;
-- until an output is written its buffer holds other values, not what collectives leave (`cost.heap.Buffers`);
+- until an output is written its buffer holds other values, not what collectives leave nor trips (`cost.heap.Buffers`);
 - a product done block by block with its collective holds blocks (`cost.grouped`);
 - each form takes what `lowering.buffers` says: copies, what is between two rounds, pieces on their way;
 - a Slice that only products read is part of them, and one Slice after another is one Slice;

@@ -148,13 +148,13 @@ class Walk:
         return step.results[0] in self.in_tiles and (in_blocks is None or in_blocks.is_ring)
 
     def _trips(self, step: Step, loop: Loop, sizes: tuple[int, ...]) -> None:
-        """What a trip takes of memory is gone after it; each buffer lies where it has room. What is carried lies where
-        it lay, unless something else reads that, or it is an argument; what is stacked has a buffer from the first trip
-        on."""
+        """What a trip takes of memory is gone after it; no buffer lies in an output, though small ones were seen there.
+        What is carried lies where it lay, unless something else reads that, or it is an argument; what is stacked has a
+        buffer from the first trip on."""
         renamed = {value for value in step.operands if self.heap.is_empty(self.held.get(value))}
         laid = trips.laid_anew(step, loop, renamed, self.sizes, self.schedule.mesh)
         rows = [self.heap.take(each, apart=True) for each in laid]
-        trip = [self.heap.take(each) for each in sizes]
+        trip = [self.heap.take(each, apart=True) for each in sizes]
         fixed = (self.held[operand] for operand in step.operands[: loop.fixed] if operand in self.held)
         self.heap.stays_in_memory(
             *fixed, *([] if trips.lie_on_chip(step, loop, sum(sizes), self.sizes, self.heap.room) else trip)
