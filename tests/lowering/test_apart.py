@@ -17,7 +17,11 @@ CASES = {
     "s[I] = A[I, J] · B[J, I]; C[I, J] = A ⊙ s": ["s"],
     "s[I] = max_J(A[I, J]); C[I, J] = A - s": [],
     "y[I, J] = X[I, J] + A[I, K] · B[K, J]; s = sum_J(y ⊙ y) + 1; C[I, J] = y ⊙ s": ["y"],  # a product's tiles meet X
+    "y[I, J] = X[I, J] + A[I, K] · B[K, J]; s = sum_J(y) + 1; C[I, J] = y ⊙ s": ["y"],  # read twice
     "y[I, J] = X[I, J] + A[I, K] · B[K, J]; s[I] = sum_J(y)": [],  # which nothing else reads
+    "y[I, J] = X[I, J] + A[I, K] · B[K, J]; z = relu(y); C[I, J] = y ⊙ z": [],  # nor sums
+    "s[I] = sum_J(A[I, J]); C[I, J] = s · B[I, J]": ["s"],
+    "s[I] = sum_J(A[I, J]); C[I, K] = s · B[I, K]": [],
     "y[I, J] = D[J] + A[I, K] · B[K, J]; s = sum_J(y) + 1; C[I, J] = y ⊙ s": [],  # D is no larger than a row
     "y[I, J] = A[I, K] · B[K, J]; s = sum_J(y) + 1; C[I, J] = y ⊙ s": [],
     "y[I, J] = X[I, J] + A[I, J]; s = sum_J(y) + 1; C[I, J] = y ⊙ s": [],
@@ -29,6 +33,7 @@ def apart(plan):
     return [plan.schedule.values[step.result].name for step, form in forms if "behind a barrier" in words(form)]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", CASES)
 def test_a_sum_that_is_read_along_its_dims_is_told_apart(text):
     dims = {"I": 8, "J": 8, "K": 8}
@@ -53,6 +58,7 @@ Score[B, T, H_X, S] = q[B, T, H_X, E] · K / sqrt(|E|)
 y[B, T, H_X, E] = softmax_S(where(index_T >= index_S, Score, -inf)) · v[B, S, H_X, E]"""
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -33,6 +33,7 @@ def wide(plan):
     return {step.name for step, form in forms if isinstance(step.op, Apply) and form.wide is not None}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "made"),
     [
@@ -49,6 +50,10 @@ def wide(plan):
          set()),  # summed as well
         ("P[B_X, H, T, S] = where(index_T >= index_S, A[B_X, H, T, S], -inf);"
          "Q[B_X, T, S] = where(index_T >= index_S, C[B_X, T, S], 0)", set()),  # of two widths
+        ("M[T, S] = index_T >= index_S; P[B_X, H, T, S] = where(M, A[B_X, H, T, S], 0);"
+         "Q[B_X, H, K, L] = where(M[K, L], C[B_X, H, K, L], 0)", set()),  # under other names
+        ("M[T, S] = index_T >= index_S; P[B_X, T, S, K] = where(M[T, K], A[B_X, T, S, K], 0)", set()),
+        ("P[B, H, T_X, S] = where(U[T] >= V[S], A[B, H, T_X, S], 0)", {"greater_equal"}),
         ("dims L=3; for L { x[B_X, T, S] = where(index_T >= index_S, x[B_X, T, S], 0) }", set()),  # made before
     ],
 )  # fmt: skip

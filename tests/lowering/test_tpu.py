@@ -106,7 +106,10 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((256, 1024, 8, 2, True), True), ((256, 1024, 9, 2, True), False), ((256, 2, 8, 1024, True), True),
         ((256, 1024, 8, 2, False), False), ((256, 64, 32, 64, True), True),
     ]),
-    (timed.stores_narrow_masks, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((target("v6e", X=4),), False)]),
+    (timed.stores_narrow_masks, [
+        ((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((target("v6e", X=4),), False),
+        ((target("v5e", X=4),), False),
+    ]),
     (timed.adds_up_as_product, [((256,), True), ((255,), False)]),
     (timed.reads_last_dim_second, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((PLAIN,), False)]),
     (timed.makes_products_again, [
@@ -120,6 +123,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (timed.reads_vectors_twice, [((MIB,), True), ((MIB - 1,), False)]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (timed.stays_near, [((112 * MIB,), True), ((112 * MIB + 1,), False)]),
     (timed.waits_near, [((V5E,), 0.6), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (tpu.is_brought_early, [((64 * MIB, 112 * MIB), True), ((128 * MIB, 112 * MIB), False)]),

@@ -32,6 +32,7 @@ def is_turned(plan):
     return any(getattr(form, "turned", False) for form in lower(plan.schedule).forms)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "turned"),
     [
@@ -130,9 +131,18 @@ OUTPUTS = [  # the text, and whether its output is copied to lie in other tiles
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "copied"), OUTPUTS)
 def test_an_output_lies_in_the_tiles_of_its_last_dims(text, copied):
     assert lies_so(planned(text, LARGE)) == copied
+
+
+@pytest.mark.parametrize(("to", "copied"), [("D", "W[D, H, E]{U_X}"), ("D_X", "W[D_X, H, E]")])
+def test_what_is_added_up_lies_so_before_and_what_is_scattered_after(to, copied):
+    text = f"x[B_X, T, D] · q[B_X, T, H, E] → W[{to}, H, E]"
+    schedule = planned(text, LARGE, objective="bytes").schedule
+    found = laid_in_tiles(schedule.steps, schedule.outputs, schedule.values, schedule.mesh)
+    assert [str(schedule.values[value]) for value in found] == [copied]
 
 
 @pytest.mark.parametrize(
