@@ -27,12 +27,14 @@ _APART = 0.5
 
 class Taken(NamedTuple):
     """What a step reads and leaves: arrays cut in trips, arrays that each trip reads whole, and what it leaves, and if
-    that is a sum over the trips the array in which they add it up."""
+    that is a sum over the trips the array in which they add it up; `far` are those read whole that have no room on the
+    chip."""
 
     cut: Sequence[Array]
     whole: Sequence[Array]
     left: Array
     sum: Array | None = None
+    far: Sequence[Array] = ()
 
 
 def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near: bool) -> StepCost:
@@ -48,7 +50,8 @@ def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near:
     waits = cost.by_memory or not cost.flops
     if near and waits:
         times = waits_near(model.target)
-        return replace(part, time_s=part.time_s * times, spelled=partial(_part, cost, trips, times))
+        part = replace(part, time_s=part.time_s * times, spelled=partial(_part, cost, trips, times))
+        return one_after_another(part, _read(taken.far, model)) if taken.far else part
     sums = [] if taken.sum is None else [taken.sum]
     if not sums and (not taken.whole or not cost.flops):
         return part
@@ -69,6 +72,12 @@ def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near:
         return part
     spelled = partial(_again, taken.whole, sums, again, more / reading, model)
     return one_after_another(part, StepCost(time_s=more, spelled=spelled))
+
+
+def _read(arrays: Sequence[Array], model: CostModel) -> StepCost:
+    """Of arrays in memory that each trip reads whole."""
+    amount = Amount(0, sum(array.local_bytes(model.mesh) for array in arrays), 0, arrays[0].dtype)
+    return StepCost(time_s=model.alone.product_s(amount), spelled=partial(_again, arrays, [], amount, 1.0, model))
 
 
 def retyped(before: Array, after: Array, model: CostModel) -> StepCost:

@@ -35,6 +35,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import accumulator, multiplied
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Rule, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array, Axes, in_order, row_of, with_dim
+from shardc.lowering.timed import stays_near
 from shardc.lowering.tpu import on_chip
 from shardc.planner.program.chunkable import Group, Part, ordered
 
@@ -163,7 +164,8 @@ class _Chunks:
         step, own = self.group.block.steps[place], self.group.block.values
         cut = [own[value] for value, at in read if at is not None]
         whole = [own[value] for value, at in read if at is None]
-        taken = Taken(cut, whole, own[step.result], self._sum(step) if place in self.group.sums else None)
+        far = [own[value] for value, at in read if at is None and value not in self.fixed_near]
+        taken = Taken(cut, whole, own[step.result], self._sum(step) if place in self.group.sums else None, far)
         return part_of(step.cost, taken, self.trips, self.model, near=self._is_near(step))
 
     def _is_near(self, step: Step) -> bool:
@@ -182,13 +184,44 @@ class _Chunks:
         """Whether what a trip leaves between two products lies on the chip; of others less time was not seen."""
         if not self.group.is_between_products:
             return False
-        own, made, mesh, left = self.group.block.values, self.group.made, self.model.mesh, self._left()
-        read = {each for place in self.group.places for each in self.group.read_by(place) if each[0] not in made}
-        size = [array.local_bytes(mesh) for array in own]
-        rows = [size[value] for value, at in read if at is not None] + [size[value] for value in left]
-        fixed = [size[value] for value, at in read if at is None]
-        between = max((size[value] // self.trips for value in made if value not in left), default=0)
-        return fits_on_chip(between, fixed, rows, self.trips, on_chip(self.model.target))
+        return fits_on_chip(self._between, self._fixed.values(), self._rows, self.trips, on_chip(self.model.target))
+
+    @cached_property
+    def fixed_near(self) -> frozenset[ValueNumber]:
+        """What all trips read that has room on the chip beside what a trip leaves: the largest first."""
+        found, there = set[ValueNumber](), self._between + sum(self._rows) // self.trips
+        for value, size in sorted(self._fixed.items(), key=lambda each: -each[1]):
+            if stays_near(there + size):
+                found.add(value)
+                there += size
+        return frozenset(found)
+
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(array.local_bytes(self.model.mesh) for array in self.group.block.values)
+
+    @cached_property
+    def _read(self) -> tuple[Part, ...]:
+        """What the group reads that it does not make."""
+        every = (each for place in self.group.places for each in self.group.read_by(place))
+        return tuple(dict.fromkeys(each for each in every if each[0] not in self.group.made))
+
+    @property
+    def _fixed(self) -> dict[ValueNumber, int]:
+        """The bytes of each array that all trips read."""
+        return {value: self._sizes[value] for value, at in self._read if at is None}
+
+    @property
+    def _rows(self) -> list[int]:
+        """The bytes of arrays of which each trip has a row."""
+        read = [self._sizes[value] for value, at in self._read if at is not None]
+        return read + [self._sizes[value] for value in self._left()]
+
+    @property
+    def _between(self) -> int:
+        """The most bytes that a trip makes of an array that is read in it alone."""
+        left = self._left()
+        return max((self._sizes[value] // self.trips for value in self.group.made if value not in left), default=0)
 
     def _left(self) -> list[ValueNumber]:
         """What the group makes that is read outside of it."""
