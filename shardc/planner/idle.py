@@ -15,9 +15,12 @@ from __future__ import annotations
 
 from enum import Enum
 
+from shardc.cost.rate import picoseconds
 from shardc.ir.expressions import Named, Use, operands
+from shardc.ir.plan import Cost
 from shardc.ir.program import Program, Statement, every_statement
 from shardc.ir.sharding import Axes
+from shardc.planner.options import Objective
 from shardc.rules.placements import count_placements
 
 MAX_APART = 1000  # ways to lie for the dims that meet, while idle axes are searched each for itself
@@ -105,3 +108,14 @@ def has_idle(program: Program) -> bool:
 def is_alone(program: Program) -> bool:
     """Whether one statement is all that is planned: what the plan may cost at most, that may."""
     return len(program.statements) == 1 and isinstance(program.statements[0], Statement)
+
+
+def is_worth_it(over_idle: Cost, plain: Cost, moves: bool) -> bool:
+    """Whether it takes a fiftieth less time; a tenth, if it brings more bytes or needs more memory. To move arrays, no
+    more bytes are worth it."""
+    time, before = picoseconds(over_idle.time_s), picoseconds(plain.time_s)
+    if moves:
+        return over_idle.wire_bytes <= plain.wire_bytes and time < Objective.TIME.clearly_less(before)
+    if over_idle.wire_bytes > plain.wire_bytes or over_idle.peak_bytes > plain.peak_bytes:
+        return 10 * time < 9 * before
+    return time < Objective.TIME.clearly_less(before)

@@ -12,8 +12,8 @@ from shardc.cost import LinkModel, chip
 from shardc.ir.mesh import MAX_AXES, Mesh
 from shardc.ir.plan import Cost, single_steps
 from shardc.planner import Objective, idle, plan_program
+from shardc.planner.idle import is_worth_it
 from shardc.planner.program.finer import common_factors
-from shardc.planner.program.plan import _is_worth_it
 from shardc.testing import matmuls, programs, reshards
 
 OBJECTIVES = ("time", "bytes")
@@ -173,7 +173,7 @@ def test_idle_axes_are_used_for_a_fiftieth_of_the_time_or_a_tenth_where_they_bri
 
     plain, times = cost(1000, 60, 60), (898, 899, 900, 978, 979, 980)
     for wire, peak in product((59, 60, 61), repeat=2):
-        worth = [time for time in times if _is_worth_it(cost(time, wire, peak), plain, moves)]
+        worth = [time for time in times if is_worth_it(cost(time, wire, peak), plain, moves)]
         if moves:
             assert worth == ([*times[:-1]] if wire <= 60 else [])
         else:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.errors import ShardcError
 from shardc.planner.bounds.held import least_held
+from shardc.planner.program.plan import _OnAnyMesh
 from shardc.testing import matmuls, programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -79,6 +80,14 @@ def test_a_limit_that_is_said_to_be_impossible_is(text, options):
     program = shardc.parse(text, mesh={"X": 4, "Y": 2}, dims={"I": 512, "J": 1024, "K": 1}, dtype="f32", **options)
     least = min(point.cost.peak_bytes for point in shardc.plan(program).pareto())
     assert least_held(program) <= least
+
+
+@pytest.mark.parametrize("text", ["A[I_X, J] · B[J, K_X] → C[I_X, K]", "B[I, J] = relu(A[I_X, J])"])
+def test_a_refusal_is_planned_without_a_limit_once(monkeypatch, text):
+    made, free = [], _OnAnyMesh.of
+    monkeypatch.setattr(_OnAnyMesh, "of", lambda *given: made.append(given) or free(*given))
+    refused(shardc.parse(text, mesh={"X": 4}, dims={"I": 64, "J": 64, "K": 64}))
+    assert len(made) == 1
 
 
 def test_the_note_of_a_function_is_of_both_ends():

@@ -145,12 +145,13 @@ def _moves(step: Step) -> bool:
 
 
 class TooLarge(ShardcError):
-    """SHC410, and the smallest peak that is known."""
+    """SHC410, the smallest peak that is known, and the plan without a limit."""
 
     smallest: int
+    free: PlannedProgram
 
 
-def too_large(program: Program, memory: int, refused: Refused) -> TooLarge:
+def too_large(program: Program, memory: int, refused: Refused, free: PlannedProgram) -> TooLarge:
     held = least_held(program)
     error = TooLarge(
         "SHC410",
@@ -159,5 +160,5 @@ def too_large(program: Program, memory: int, refused: Refused) -> TooLarge:
         note=f"its inputs and outputs alone are {held} bytes on each device" if memory < held else "",
         help=f"--memory {refused.smallest}, or shard the arrays over more axes",
     )
-    error.smallest = refused.smallest
+    error.smallest, error.free = refused.smallest, free
     return error

@@ -52,11 +52,11 @@ def or_as_one(
     except TooLarge as error:
         if overlap is Overlap.OFF or memory is None:
             raise
-        found = overlapped(search(program, model, objective, None, idle), model, Overlap.ON, objective, None)
+        found = overlapped(error.free, model, Overlap.ON, objective, None)
         if not found.schedule.together or error.smallest <= found.cost.peak_bytes > memory:
             raise
         if found.cost.peak_bytes > memory:
-            raise too_large(program, memory, Refused(found.cost.peak_bytes)) from None
+            raise too_large(program, memory, Refused(found.cost.peak_bytes), error.free) from None
         return found
 
 

@@ -10,11 +10,10 @@ from itertools import islice, tee
 
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
-from shardc.ir.plan import Cost
 from shardc.ir.program import Program, every_statement
 from shardc.planner.bounds.held import least_held
 from shardc.planner.budget import Budget
-from shardc.planner.idle import Idle, is_alone, only_moves
+from shardc.planner.idle import Idle, is_alone, is_worth_it, only_moves
 from shardc.planner.options import Objective, Options
 from shardc.planner.planned import (
     PlannedProgram,
@@ -46,10 +45,11 @@ def plan_program(
     Where the budget ends first, the best that is found, with its gap.
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no plan that is found keeps the limit.
     """
-    found = AsGiven.of(program, model, Planning(objective, idle, AtOnce())).within(memory)
+    given = AsGiven.of(program, model, Planning(objective, idle, AtOnce()))
+    found = given.within(memory)
     if isinstance(found, Refused):
         assert memory is not None, "nothing is refused without a limit"
-        raise too_large(program, memory, found)
+        raise too_large(program, memory, found, given.best)
     return found
 
 
@@ -124,7 +124,7 @@ class _OnAnyMesh:
             found = self._leanest(memory, found)
         found = self._cheaper(in_chunks, self._or_leaner(memory, found))
         if isinstance(found, Refused):
-            raise too_large(self.as_given.program, memory, found)
+            raise too_large(self.as_given.program, memory, found, self.free)
         return self._or_below(found)
 
     def _or_below(self, found: PlannedProgram) -> PlannedProgram:
@@ -336,15 +336,4 @@ def _over_idle_axes(
     below = limit if is_alone(program) else None
     options = Options(below=below, idle=True, most_wire=cost.wire_bytes if moves else None, must_plan=False)
     over_idle, left = planning.attempt(program, model, options, budget)
-    return (over_idle if over_idle is not None and _is_worth_it(over_idle.cost, cost, moves) else None), left
-
-
-def _is_worth_it(over_idle: Cost, plain: Cost, moves: bool) -> bool:
-    """Whether it takes a fiftieth less time; a tenth, if it brings more bytes or needs more memory. To move arrays, no
-    more bytes are worth it."""
-    time, before = picoseconds(over_idle.time_s), picoseconds(plain.time_s)
-    if moves:
-        return over_idle.wire_bytes <= plain.wire_bytes and time < Objective.TIME.clearly_less(before)
-    if over_idle.wire_bytes > plain.wire_bytes or over_idle.peak_bytes > plain.peak_bytes:
-        return 10 * time < 9 * before
-    return time < Objective.TIME.clearly_less(before)
+    return (over_idle if over_idle is not None and is_worth_it(over_idle.cost, cost, moves) else None), left
