@@ -308,10 +308,11 @@ def moves_early(target: Target) -> bool:
 )
 def in_memory(size: int, beside: Beside, target: Target) -> int:
     """What temporaries of so many bytes take of memory."""
-    if on_chip(target) and not size:
-        return _ROUNDED
+    least = _ROUNDED if on_chip(target) else 0
+    if least and not size:
+        return least
     of_functions = 2 * _BESIDE + beside.functions * _OF_FUNCTION if beside.functions else 0
-    return size + beside.collectives * _BESIDE + of_functions
+    return max(least, size + beside.collectives * _BESIDE + of_functions)
 
 
 @seen("0.0.42.1", "an output that is computed with the product it reads is laid out as the product is, then copied")

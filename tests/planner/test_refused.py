@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import shardc
 from shardc.errors import ShardcError
-from shardc.planner.bounds.held import least_held
+from shardc.planner.bounds.held import least_held, least_peak
 from shardc.planner.program.plan import _OnAnyMesh
 from shardc.testing import matmuls, programs
 
@@ -71,15 +71,30 @@ ONE_SIZE = [  # arrays of one size, some of which may be others
     "h = A[I_X, J]; for K { h = relu(h) }; g = A[I_X, J]; for K { g = relu(g) }; return h, g",
     "h[I_X, J] = 0; g[I_X, J] = 0; return h, g",
     "A[I_X, J] → B[I_X, J]",
+    "A[I_X, J] · B[J, K] → C[I_?, K_?]",
+    "C[I_?, J] = A[I_X, J] · B[J_?, K] · D[K, J]; E[J, I_?] = C; return C, E",
 ]
 
 
 @pytest.mark.parametrize("text", ONE_SIZE)
-@pytest.mark.parametrize("options", [{}, {"topology": "v5e:2x4"}], ids=["", "a slice"])
+@pytest.mark.parametrize("options", [{}, {"topology": "v5e:2x4"}, {"topology": "v5p:2x2x2"}], ids=["", "v5e", "v5p"])
 def test_a_limit_that_is_said_to_be_impossible_is(text, options):
     program = shardc.parse(text, mesh={"X": 4, "Y": 2}, dims={"I": 512, "J": 1024, "K": 1}, dtype="f32", **options)
     least = min(point.cost.peak_bytes for point in shardc.plan(program).pareto())
-    assert least_held(program) <= least
+    assert least_held(program) <= least_peak(program) <= least
+
+
+AT_LEAST = {"text": "A[I_X, J] · B[J, K_X] → C[I_X, K]", "mesh": {"X": 4}, "dims": {"I": 64, "J": 64, "K": 64}}
+
+
+def test_where_no_plan_takes_less_none_is_looked_for(monkeypatch):
+    program = shardc.parse(**AT_LEAST, topology="v5e:2x2")
+    least = shardc.plan(program).cost.peak_bytes
+    assert least == least_peak(program)
+    looked_for = []
+    monkeypatch.setattr(_OnAnyMesh, "_in_chunks", lambda self, memory: looked_for.append(memory))
+    assert refused(program) == least
+    assert not looked_for
 
 
 @pytest.mark.parametrize("text", ["A[I_X, J] · B[J, K_X] → C[I_X, K]", "B[I, J] = relu(A[I_X, J])"])

@@ -18,6 +18,9 @@ from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, oper
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Bound, For, Input, Program, bound_by
 from shardc.ir.sharding import Dims
+from shardc.lowering.target import Target
+from shardc.lowering.tiles import tiled_bytes
+from shardc.lowering.tpu import Beside, in_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,22 @@ def least_held(program: Program) -> int:
             total += _least(end.shape, end.pattern, program.mesh) * end.dtype.bytes
             met.append(end)
     return total
+
+
+def least_peak(program: Program) -> int:
+    """Bytes of one device that no plan's peak is below. On a slice arguments and outputs are buffers of their own, each
+    in tiles, beside what every program takes."""
+    target = Target.of(program)
+    if not target.names_slice:
+        return least_held(program)
+    return sum(_least_in_tiles(end, program.mesh) for end in _ends(program)) + in_memory(0, Beside(0, 0), target)
+
+
+def _least_in_tiles(end: _End, mesh: Mesh) -> int:
+    exact = end.pattern.exact
+    if exact is None:
+        return _least(end.shape, end.pattern, mesh) * end.dtype.bytes
+    return tiled_bytes(exact.local_shape(end.shape, mesh), end.dtype.bytes)
 
 
 def _ends(program: Program) -> Iterator[_End]:

@@ -11,7 +11,7 @@ from itertools import islice, tee
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.ir.program import Program, every_statement
-from shardc.planner.bounds.held import least_held
+from shardc.planner.bounds.held import least_held, least_peak
 from shardc.planner.budget import Budget
 from shardc.planner.idle import Idle, is_alone, is_worth_it, only_moves
 from shardc.planner.options import Objective, Options
@@ -114,6 +114,8 @@ class _OnAnyMesh:
         """The plan under a limit: the one without, if that keeps it. SHC410 if no plan that is found does."""
         if memory is None or self.free.cost.peak_bytes <= memory:
             return self.free
+        if self.free.cost.peak_bytes <= least_peak(self.as_given.program):
+            raise too_large(self.as_given.program, memory, Refused(self.free.cost.peak_bytes), self.free)
         in_chunks = self._in_chunks(memory)
         if not isinstance(in_chunks, Refused) and self._is_as_cheap(in_chunks):
             return in_chunks
