@@ -25,6 +25,7 @@ from shardc.planner.problem import Problem
 from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying, every_line, says_nothing
+from shardc.planner.whole.changes import changes
 from shardc.planner.whole.digits import DigitWays
 from shardc.planner.whole.eliminate import Factor, Solved, easier, price_of, solve
 from shardc.planner.whole.factor_graph import FactorGraph
@@ -75,8 +76,8 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
 def _leaner(task: _Task, best: Choice, per_byte: float) -> Iterator[PlannedProgram]:
     """Plans of choices in which each byte that is held has a price, up from very little."""
     met = {best.solved.states}
-    for power in LEANER:
-        leaner = task.leaner(best, per_byte * 2.0**power)
+    every = changes(lambda power: task.leaner(best, per_byte * 2.0**power), LEANER, _are_alike)
+    for leaner in every:
         if leaner.solved.states not in met and (found := task.planned(leaner)) is not None:
             yield found
         met.add(leaner.solved.states)
@@ -135,6 +136,10 @@ class Choice:
     rewritten: Rewritten
     graph: FactorGraph
     solved: Solved
+
+
+def _are_alike(one: Choice, other: Choice) -> bool:
+    return one.solved.states == other.solved.states
 
 
 @dataclass(frozen=True, slots=True)
