@@ -49,9 +49,9 @@ _STAYS = 112 * 2**20
 
 @seen(
     "0.0.42.1",
-    "of attention in chunks of T on v5e:2x4 V of 32 MiB, beside K of as much and pieces of scores of 16 and 32 MiB, lay "
-    "on the chip: 64 products that read it took 19 µs each, of 19 priced. V of 64 MiB beside K of 64 did not: 118 µs, "
-    "128 times; a forward layer in a loop took 39.4 ms of 21.4",
+    "of attention in chunks of T on v5e:2x4 V of 32 MiB, beside K of as much and pieces of scores of 16 and 32 MiB, "
+    "lay on the chip: 64 products that read it took 19 µs each, of 19 priced. V of 64 MiB beside K of 64 did not: 118 "
+    "µs, 128 times; a forward layer in a loop took 39.4 ms of 21.4",
 )
 def stays_near(size: int) -> bool:
     """Whether what all trips of a loop read lies on the chip, that has so many bytes with what else is there."""
