@@ -1,5 +1,11 @@
-"""What steps cost once all of them stand, where a slice is named: by the types to which its compiler rounds, and with
-what loops do to rows. A step is priced where it is planned; who reads what it leaves is not known there."""
+"""What steps cost once all of them stand, where a slice is named: by the types to which its compiler rounds, with what
+loops do to rows, and with what collectives tell apart. A step is priced where it is planned; who reads what it leaves,
+and what comes between, is not known there.
+
+    z = x + o · W                  added to the tiles as they are made: x is read
+    z = x + AllReduce_X(o · W)     x and the sum are read, and z is written
+    for M { G = G + AllReduce_X(dW[M]) }      added up as it is made, and reduced after the loop
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Block, Loop, Step, ValueNumber
+from shardc.ir.plan import Apply, Block, Loop, Step, StepCost, ValueNumber
 from shardc.lowering.rounded import kept, rounded, rounded_ends
 
 
@@ -22,27 +28,59 @@ def settled_block(block: Block, dims: Collection[str], model: CostModel) -> Bloc
 
 def _has_more(block: Block) -> bool:
     """Whether there is anything to price again."""
-    return any(isinstance(step.op, Loop) for step in block.steps) or any(a.dtype.name == "f32" for a in block.values)
+    if any(isinstance(step.op, Loop) or _written(step).if_sent is not None for step in block.steps):
+        return True
+    return any(array.dtype.name == "f32" for array in block.values)
+
+
+def _written(step: Step) -> StepCost:
+    """The cost by the text alone."""
+    return step.cost if step.cost.as_written is None else step.cost.as_written
 
 
 def _in_block(
-    block: Block, rows: Rows, ends: Collection[ValueNumber], model: CostModel, dims: Collection[str]
+    block: Block,
+    rows: Rows,
+    ends: Collection[ValueNumber],
+    model: CostModel,
+    dims: Collection[str],
+    loop: Loop | None = None,
 ) -> Block:
-    """`ends` are the outputs that are rounded where they are read."""
+    """`ends` are the outputs that are rounded where they are read; `loop` is that of which this is the body."""
     found = rounded(block, ends)
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
+    sent = {value for step in block.steps if _is_sent(step) for value in step.results}
 
     def again(step: Step) -> Step:
         if isinstance(step.op, Loop):
             if step.op.is_of_chunks:  # its steps are parts of what was priced so
                 return step
             inside = rounded_ends(step, step.op, found)
-            body = _in_block(step.op.body, Rows.of(step.op, model), inside, model, dims)
-            loop = replace(step.op, body=body)
-            return replace(step, op=loop, cost=loop_cost(loop))
-        written = step.cost if step.cost.as_written is None else step.cost.as_written
+            body = _in_block(step.op.body, Rows.of(step.op, model), inside, model, dims, step.op)
+            priced = replace(step.op, body=body)
+            return replace(step, op=priced, cost=loop_cost(priced))
+        written = _written(step)
         cost = rows.cost(step, around.cost(step, written))
+        if written.if_sent is not None and not sent.isdisjoint(step.operands):
+            cost = cost if loop is not None and _adds_up(step, loop) else written.if_sent
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))
 
     return replace(block, steps=tuple(map(again, block.steps)))
+
+
+def _is_sent(step: Step) -> bool:
+    """Whether a collective leaves what a step does."""
+    return not isinstance(step.op, Loop) and step.op.facts.communicates
+
+
+def _adds_up(step: Step, loop: Loop) -> bool:
+    """Whether a step of a trip adds to what is carried, which nothing else reads, nor what it leaves."""
+    body, first = loop.body, loop.fixed
+    before = [
+        number
+        for number, after in zip(body.inputs[first : first + loop.carried], body.outputs, strict=False)
+        if after in step.results and body.outputs.count(after) == 1
+    ]
+    read = [other for other in body.steps if {*before, *step.results} & {*other.operands}]
+    return step.op == Apply("add") and bool(before) and read == [step]

@@ -94,7 +94,8 @@ Op: TypeAlias = Single | Loop
 @dataclass(frozen=True, slots=True)
 class StepCost:
     """`wire_bytes` received by the busiest device, `flops` per device, seconds, and how the time is spelled.
-    `by_memory` if a product waits for memory; `as_written`: the cost by the text alone, if another (`cost.settled`)."""
+    `by_memory` if a product waits for memory; `as_written`: the cost by the text alone, if another (`cost.settled`);
+    `if_sent`: what it is of a function that the text has with a product's tiles, where a collective is between."""
 
     wire_bytes: int = 0
     flops: int = 0
@@ -102,6 +103,7 @@ class StepCost:
     spelled: Callable[[], str] | None = field(default=None, repr=False, compare=False)  # when a table asks
     by_memory: bool = False
     as_written: StepCost | None = field(default=None, repr=False, compare=False)
+    if_sent: StepCost | None = field(default=None, repr=False, compare=False)
 
     @property
     def formula(self) -> str:

@@ -12,8 +12,8 @@
     … and softmax_J(x) · W            shares as read in both, or written for both (`lowering.timed.keeps_shares`)
     max_J(relu(A))                    the largest of elements that are computed as they are read
 
-Read off the text alone, whichever moves are planned between and wherever statements end. What lies in memory is what a
-program is given and leaves, what products and sums leave, and what stands in a product's place.
+Read off the text alone, wherever statements end; of moves that are planned between see `cost.settled`. What lies in
+memory is what a program is given and leaves, what products and sums leave, and what stands in a product's place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple, assert_never
 
 from shardc.ir.dtypes import DType
@@ -72,6 +72,7 @@ class _Told(NamedTuple):
     beside: bool = False
     passes: Passes = Passes()
     bare: bool = False
+    in_place: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -124,7 +125,7 @@ class Account:
             small = [leaf for leaf in leaves if leaf.dims != loop and leaf.dims == {*operand.dims}]
             read.append(Sources(operand.dtype, tuple(leaf.dtype for leaf in (*whole, *small))))
             seen.update(leaf.key for leaf in whole)
-        return Streams(tuple(read), told.written, told.beside, told.passes, told.bare)
+        return Streams(tuple(read), told.written, told.beside, told.passes, told.bare, in_place=told.in_place)
 
     def _of_product(self, expr: Product | Call) -> Streams:
         """All that it reads. One of two arrays of the same dims is a loop, as a sum is, and goes through the larger."""
@@ -213,9 +214,7 @@ class Account:
 
     def _computed(self, expr: Product | Call, leaf: _Leaf) -> tuple[_Leaf, ...]:
         leaves = {one.key: one for below in expr.operands for one in self._leaves(below)}
-        behind = _Behind()
-        for key in leaves:
-            behind = behind.joined(self.behind.get(key, _Behind()))
+        behind = reduce(_Behind.joined, (self.behind.get(key, _Behind()) for key in leaves), _Behind())
         if not is_of_elements(expr):
             leaf = leaf._replace(is_tiles=_leaves_tiles(expr))
             self._placed(expr, leaf, leaves.values(), behind)
@@ -300,7 +299,7 @@ class Account:
         for key in elements:
             new = self._new(key, at_hand)
             bare = alone and self._is_bare(self.roots[key])
-            yield key, _Told(frozenset(new), not in_place, written and not in_place, bare=bare)
+            yield key, _Told(frozenset(new), not in_place, written and not in_place, bare=bare, in_place=in_place)
             at_hand.update(new)
             written, in_place = True, False
         sums = [key for key in loop.members if key not in elements]

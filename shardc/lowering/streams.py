@@ -41,9 +41,9 @@ class Sources(NamedTuple):
 
 class Streams(NamedTuple):
     """What is read for each operand; whether the result is written, and whether `beside` another that the same loop
-    writes, which takes no more than to read it; how often the operand `through` is gone through to sum it, and is not
-    read besides; and whether it is `bare`: an instruction by itself, which takes more than the same in a loop with
-    others."""
+    writes, which takes no more than to read it, or `in_place` of the product whose tiles it is done with; how often the
+    operand `through` is gone through to sum it, and is not read besides; and whether it is `bare`: an instruction by
+    itself, which takes more than the same in a loop with others."""
 
     read: tuple[Sources, ...]
     written: bool = True
@@ -51,6 +51,7 @@ class Streams(NamedTuple):
     passes: Passes = Passes()
     bare: bool = False
     through: int = 0
+    in_place: bool = False
     computed: frozenset[int] = frozenset()  # the operands of a product that lie nowhere
 
     def as_loop(self, through: int) -> Streams:
@@ -59,6 +60,12 @@ class Streams(NamedTuple):
         read = [*self.read]
         read[through] = read[through]._replace(types=read[through].types[1:])
         return self._replace(read=tuple(read), passes=Passes(computed=1), through=through)
+
+    def if_sent(self, is_one: bool) -> Streams:
+        """Of what is done in place of a product, where a collective is between: all is read, and the result written; by
+        an instruction by itself, if it may be one and is of arrays alone."""
+        read = tuple(each if each.types else each._replace(types=(each.own,)) for each in self.read)
+        return self._replace(read=read, written=True, in_place=False, bare=is_one)
 
     def taken(self, read: Sequence[int], written: int) -> tuple[int, int]:
         """Of operands and a result of so many bytes those that are read, or take as long, and those written."""

@@ -23,6 +23,7 @@ from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Laid
 from shardc.lowering.streams import Streams
 from shardc.lowering.timed import writes_after
+from shardc.lowering.tpu import is_one_instruction
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem, Seen, StepKey, is_done_again, key_of
@@ -183,6 +184,9 @@ class Builder:
             arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
             is_bare = streams.bare and not reads_share(self.steps, values, self.values, self.problem.mesh)
             cost = self._elements_cost(arrays, result, streams._replace(bare=is_bare))
+            if streams.in_place:
+                sent = streams.if_sent(is_one_instruction(expr.function) and not any(expr.numbers))
+                cost = replace(cost, if_sent=self._elements_cost(arrays, result, sent))
         return self.append(op, values, result, cost, Rule(), seen)
 
     def _elements_cost(self, read: list[Array], written: Array, streams: Streams) -> StepCost:
