@@ -62,8 +62,8 @@ def _in_block(
             return replace(step, op=priced, cost=loop_cost(priced))
         written = _written(step)
         cost = rows.cost(step, around.cost(step, written))
-        if written.if_sent is not None and not sent.isdisjoint(step.operands):
-            cost = cost if loop is not None and _adds_up(step, loop) else written.if_sent
+        if written.if_sent is not None and not sent.isdisjoint(step.operands) and not _adds_up(step, loop):
+            cost = written.if_sent
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))
 
     return replace(block, steps=tuple(map(again, block.steps)))
@@ -74,8 +74,10 @@ def _is_sent(step: Step) -> bool:
     return not isinstance(step.op, Loop) and step.op.facts.communicates
 
 
-def _adds_up(step: Step, loop: Loop) -> bool:
+def _adds_up(step: Step, loop: Loop | None) -> bool:
     """Whether a step of a trip adds to what is carried, which nothing else reads, nor what it leaves."""
+    if loop is None:
+        return False
     body, first = loop.body, loop.fixed
     before = [
         number
