@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import assert_never
 
@@ -58,6 +58,22 @@ def copy_cost(array: Array, model: CostModel, beside: int | None = None) -> Step
     size = array.local_bytes(model.mesh)
     room = max(0, on_chip(model.target) - (size if beside is None else beside))
     return StepCost(0, 0, model.alone.copy_s(size, room), partial(model.alone.copy_formula, array, size, room))
+
+
+def far_cost(array: Array, model: CostModel) -> StepCost:
+    """Of laying a block anew in memory."""
+    return _in_memory(array, 1, model)
+
+
+def farther(array: Array, model: CostModel, beside: int | None = None) -> Iterator[StepCost]:
+    """What it takes more where a block has no room on the chip whose copy is priced as if it might."""
+    near, far = copy_cost(array, model, beside).time_s, far_cost(array, model).time_s
+    if far > near:
+        yield StepCost(time_s=far - near, spelled=partial(_farther, array))
+
+
+def _farther(array: Array) -> str:
+    return f"{formulas.local_bytes(array)}·(1 / W_copy - 1 / W_hbm)"
 
 
 def _share_cost(array: Array, model: CostModel) -> StepCost:

@@ -2,13 +2,19 @@
 
 An argument that is brought before the program starts chooses first; then the largest, each the smallest gap between
 those that live at the same time. In room for 4, of buffers of 2, 2 and 1 that live together the last is left in memory;
-if it lives after the first, none is.
+if it lives after the first, none is. Given up on the way, the argument is there at the end again, for the next time:
+
+    C[T, D_Y] = A[T, K] · W[K, D_Y]; E[T, D] = C      A, of 64 MiB, leaves E, of 64 MiB, to be gathered in memory
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from shardc.ir.operations import Kind
+from shardc.ir.plan import Block, Einsum, Loop
+from shardc.lowering import tpu
 
 
 class Life(NamedTuple):
@@ -17,6 +23,17 @@ class Life(NamedTuple):
     size: int
     start: int
     end: int
+
+
+def brought_early(block: Block, sizes: Sequence[int] | Mapping[int, int], room: int) -> int | None:
+    """The argument that is brought to the chip before a program starts, if one is: the largest that a product reads, or
+    of which it reads a share."""
+    steps = [step for step in block.steps if not isinstance(step.op, Loop)]
+    shared = {step.result: step.operands[0] for step in steps if step.op.facts.kind is Kind.SLICE}
+    products = (step for step in steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
+    read = {shared.get(value, value) for step in products for value in step.operands}
+    fits = [value for value in read.intersection(block.inputs) if tpu.is_brought_early(sizes[value], room)]
+    return min(fits, key=lambda value: (-sizes[value], value), default=None)
 
 
 def on_chip(lives: Mapping[int, Life], room: int, first: Collection[int] = ()) -> set[int]:

@@ -53,6 +53,11 @@ class Rounded:
                 assert move.facts.is_move, move
                 return self._moved(step, move, written)
 
+    def lies(self, value: ValueNumber) -> Array:
+        """A value as it lies in memory, under the dims of the program."""
+        array = self._whole(self.values[value])
+        return replace(array, dtype=NARROW) if value in self.kept else array
+
     def _moved(self, step: Step, move: Move, cost: StepCost) -> StepCost:
         """Of a move, and of what it copies because of others; before it the operand is rounded, if it is not yet."""
         if not cost.time_s or step.result not in self.kept:

@@ -14,7 +14,7 @@ from functools import partial
 
 from shardc.cost import formulas
 from shardc.cost.alone import Amount
-from shardc.cost.copied import copy_cost
+from shardc.cost.copied import far_cost, farther
 from shardc.cost.model import CostModel
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Loop, Step, StepCost, ValueNumber
@@ -58,7 +58,7 @@ class Rows:
             if kind in _LEAVES_WHOLE and value in self.stacked:
                 yield self._copied(self.values[value])
             elif value in self.stacked and self.model.leaves_output_apart(step.op, len(self.values[value].dims)):
-                yield self._farther(self.values[value])
+                yield from farther(self.values[value], self.model)  # all rows are too large for the chip
             if self.filled and value in self.stacked:
                 yield self._written(self.values[value], alone=True)
 
@@ -76,17 +76,7 @@ class Rows:
 
     def _copied(self, row: Array) -> StepCost:
         """Of a row that is laid where all of them lie, which is too large for the chip."""
-        own, size = self.model.alone, row.local_bytes(self.model.mesh)
-        return StepCost(time_s=own.copy_s(size, 0), spelled=partial(own.copy_formula, row, size, 0))
-
-    def _farther(self, row: Array) -> StepCost:
-        """Of a row whose copy is priced as that of an output, which the chip might hold: all of them it does not."""
-        near, far = copy_cost(row, self.model).time_s, self._copied(row).time_s
-        return StepCost(time_s=far - near, spelled=partial(_farther, row)) if far > near else StepCost()
-
-
-def _farther(row: Array) -> str:
-    return f"{formulas.local_bytes(row)}·(1 / W_copy - 1 / W_hbm)"
+        return far_cost(row, self.model)
 
 
 def _passed_beside(body: Block, stacked: Iterable[ValueNumber]) -> dict[ValueNumber, list[ValueNumber]]:

@@ -10,9 +10,10 @@ from shardc.cost import trips
 from shardc.cost.grouped import Groups, InBlocks
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside
+from shardc.cost.on_chip import brought_early
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Loop, Schedule, Step, ValueNumber
+from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
 from shardc.lowering import buffers, tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
@@ -56,11 +57,14 @@ class Walk:
             each = self.groups.blocks.get(step.results[0])
             if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
                 self.laid[step.result] = self.heap.take(self.sizes[step.result])
-        early = {value: self.heap.brings(self.sizes[value], before_all=True) for value in self._brought_early()}
+        argument = None if self.loop is not None else brought_early(self.schedule.block, self.sizes, self.heap.room)
+        early = {} if argument is None else {argument: self.heap.brings(self.sizes[argument], before_all=True)}
         for step in steps:
             self._step(step, self.forms[step.results])
             for value in [value for value in early if self.last[value] is step]:
                 self.heap.give_back(early.pop(value))
+        if argument is not None and self.copied_late:
+            self.heap.brings(self.sizes[argument], before_all=True)  # for the next time that the program runs
         for step, gathered in self.copied_late:
             self._output(step)
             self.heap.give_back(gathered)
@@ -68,15 +72,6 @@ class Walk:
             if value in self.schedule.inputs:
                 self.heap.becomes_output(self.heap.take(self.sizes[value]))
         return self.heap.temporaries
-
-    def _brought_early(self) -> Sequence[int]:
-        """The argument that is brought to the chip before the program starts, if one is."""
-        if self.loop is not None:
-            return []
-        products = (step for step in self.steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
-        read = {value for step in products for value in step.operands if value in self.schedule.inputs}
-        fits = [value for value in read if tpu.is_brought_early(self.sizes[value], self.heap.room)]
-        return sorted(fits, key=lambda value: (-self.sizes[value], value))[:1]
 
     def _step(self, step: Step, form: Form) -> None:
         if step.is_collective:
