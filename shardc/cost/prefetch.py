@@ -22,7 +22,7 @@ from typing import NamedTuple
 from shardc.cost.model import CostModel
 from shardc.cost.together import group_s, time_together
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Loop, Schedule, Step
+from shardc.ir.plan import Einsum, Loop, Schedule, Step, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import gathers_beside_products
 
@@ -141,12 +141,28 @@ def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
         ready.finish(work)
 
 
+def _awaited(steps: Sequence[Step]) -> list[set[ValueNumber]]:
+    """What has to be there before each step: its operands, and of a product what else is done with its tiles. So in
+    `z = x · W + AllGather_X(y)` nothing hides the gather."""
+    found = [set(step.operands) for step in steps]
+    makers = {value: place for place, step in enumerate(steps) for value in step.results}
+    for place, step in reversed([*enumerate(steps)]):
+        cost = step.cost
+        tiles = (
+            {step.operands[each] for each in cost.in_tiles} if cost.if_sent or not cost.time_s else set[ValueNumber]()
+        )
+        for maker in {makers[value] for value in tiles if value in makers}:
+            found[maker] |= found[place] - tiles
+    return found
+
+
 class _Ready:
     """The works whose operands are there, of each kind the first first."""
 
     def __init__(self, steps: Sequence[Step], works: Sequence[Work]) -> None:
         made = {value: n for n, work in enumerate(works) for p in work.places for value in steps[p].results}
-        read = [{made.get(v, n) for p in work.places for v in steps[p].operands} for n, work in enumerate(works)]
+        awaited = _awaited(steps)
+        read = [{made.get(v, n) for p in work.places for v in awaited[p]} for n, work in enumerate(works)]
         self._works = works
         self._waits = [len(numbers - {n}) for n, numbers in enumerate(read)]
         self._readers = defaultdict[int, list[int]](list)

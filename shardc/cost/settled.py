@@ -3,8 +3,9 @@ loops do to rows, and with what collectives tell apart. A step is priced where i
 and what comes between, is not known there.
 
     z = x + o · W                  added to the tiles as they are made: x is read
-    z = x + AllReduce_X(o · W)     x and the sum are read, and z is written
+    z = x + AllReduce_X(o · W)     x and the sum are read, and z is written; so of relu(x + AllReduce_X(o · W))
     for M { G = G + AllReduce_X(dW[M]) }      added up as it is made, and reduced after the loop
+    z = AllGather_X(x · W[K, D_X])            copied at the end: from the chip if x leaves it room (`cost.crowded`)
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from shardc.cost.crowded import NOT, Crowded
+from shardc.cost.formulas import one_after_another
 from shardc.cost.model import CostModel
 from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
@@ -28,7 +31,7 @@ def settled_block(block: Block, dims: Collection[str], model: CostModel) -> Bloc
 
 def _has_more(block: Block) -> bool:
     """Whether there is anything to price again."""
-    if any(isinstance(step.op, Loop) or _written(step).if_sent is not None for step in block.steps):
+    if any(isinstance(step.op, Loop) or _written(step).if_sent is not None or _is_sent(step) for step in block.steps):
         return True
     return any(array.dtype.name == "f32" for array in block.values)
 
@@ -50,7 +53,9 @@ def _in_block(
     found = rounded(block, ends)
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
-    sent = {value for step in block.steps if _is_sent(step) for value in step.results}
+    sent = _sent(block)
+
+    crowded = NOT if loop is not None else Crowded.of(block, model)
 
     def again(step: Step) -> Step:
         if isinstance(step.op, Loop):
@@ -61,9 +66,11 @@ def _in_block(
             priced = replace(step.op, body=body)
             return replace(step, op=priced, cost=loop_cost(priced))
         written = _written(step)
-        cost = rows.cost(step, around.cost(step, written))
-        if written.if_sent is not None and not sent.isdisjoint(step.operands) and not _adds_up(step, loop):
-            cost = written.if_sent
+        is_apart = written.if_sent is not None and not sent.isdisjoint(_tiles(step)) and not _adds_up(step, loop)
+        own = written.if_sent if is_apart and written.if_sent is not None else written
+        cost = rows.cost(step, around.cost(step, own))
+        for more in crowded.more(step, around, model):
+            cost = one_after_another(cost, more)
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))
 
     return replace(block, steps=tuple(map(again, block.steps)))
@@ -72,6 +79,20 @@ def _in_block(
 def _is_sent(step: Step) -> bool:
     """Whether a collective leaves what a step does."""
     return not isinstance(step.op, Loop) and step.op.facts.communicates
+
+
+def _sent(block: Block) -> set[ValueNumber]:
+    """What collectives leave, and what is computed of tiles as they left them, and lies nowhere."""
+    found = set[ValueNumber]()
+    for step in block.steps:
+        if _is_sent(step) or (_written(step).if_sent is None and not found.isdisjoint(_tiles(step))):
+            found.update(step.results)
+    return found
+
+
+def _tiles(step: Step) -> set[ValueNumber]:
+    """The operands that the text has with a product's tiles."""
+    return {step.operands[place] for place in _written(step).in_tiles}
 
 
 def _adds_up(step: Step, loop: Loop | None) -> bool:

@@ -88,6 +88,9 @@ def read_again_s(schedule: Schedule, product: Step, model: CostModel) -> float:
     size, written = array.local_bytes(model.mesh), [*at_hand.written()]
     for value in written:
         if value != product.result:
+            cost = next(step.cost for step in schedule.steps if value in step.results)
+            if cost.if_sent is not None:
+                return cost.if_sent.time_s - cost.time_s
             left = schedule.values[value]
             beside = left if product.result in written else None  # written beside the product, as long as it is read
             before = 0.0 if beside is None else model.alone.moving_s(left.local_bytes(model.mesh), 0, left.dtype)

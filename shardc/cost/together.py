@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardc.cost.alone import Amount
-from shardc.cost.copied import copy_cost
+from shardc.cost.copied import copy_cost, laid_cost
 from shardc.cost.model import CostModel
 from shardc.cost.rings import (
     LAID,
@@ -42,6 +42,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
 from shardc.ir.sharding import Axes
 from shardc.lowering.chunks import Chunks, chunks_of
+from shardc.lowering.forms import Laid
 from shardc.lowering.meeting import meeting_of
 from shardc.lowering.rings import Ring, ring_of
 from shardc.lowering.rounded import as_sent
@@ -125,8 +126,8 @@ def _in_chunks(schedule: Schedule, steps: Sequence[Step], chunks: Chunks, model:
     computing = chunks.count * _chunk_s(schedule, product, chunks, model)
     cut = 0.0 if product is steps[0] else model.alone.moving_s(2 * block.local_bytes(model.mesh), 0, block.dtype)
     hops, copied_s = chunks.count * model.chip.hop_latency, gather.cost.time_s - on_links
-    if product is steps[0]:  # what is gathered of each is laid to its place
-        copied_s = max(copied_s, copy_cost(schedule.values[gather.result], model).time_s)
+    if product is steps[0]:  # what is gathered of each is laid to its place, as a share is cut out
+        copied_s = laid_cost(Laid.SHARE, schedule.values[gather.result], model, 0).time_s
     return Beside(cut, computing, on_links, min(computing, on_links) / chunks.count + copied_s + hops)
 
 

@@ -22,57 +22,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
+from shardc.lowering.leaves import Behind, Leaf, TextLoop, Told
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
 from shardc.lowering.streams import Passes, Sources, Streams
 from shardc.lowering.target import Target
 from shardc.lowering.timed import keeps_shares
-
-
-class _Leaf(NamedTuple):
-    """An array in memory, or tiles of a product or a softmax, which are at hand to what is done with them at once."""
-
-    key: Met
-    dims: frozenset[str]
-    dtype: DType
-    is_tiles: bool = False
-
-
-@dataclass(slots=True)
-class _Loop:
-    """What is done in one loop over these dims, in order; the product or the softmax whose tiles it has, if any."""
-
-    dims: frozenset[str]
-    tiles: _Leaf | None
-    members: list[Met] = field(default_factory=list)
-    at_hand: set[Met] = field(default_factory=set)
-
-
-class _Behind(NamedTuple):
-    """What a value is made of: by elements alone, and what has to be there as a whole before."""
-
-    near: frozenset[Met] = frozenset()
-    far: frozenset[Met] = frozenset()
-
-    def joined(self, other: _Behind) -> _Behind:
-        return _Behind(self.near | other.near, self.far | other.far)
-
-
-class _Told(NamedTuple):
-    """Of what a loop leaves, or goes through: the leaves that are read for it, and the rest as of `Streams`."""
-
-    charged: frozenset[Met]
-    written: bool
-    beside: bool = False
-    passes: Passes = Passes()
-    bare: bool = False
-    in_place: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -88,10 +49,10 @@ class Account:
     readers: Readers
     sizes: Mapping[str, int]
     keeps_shares: bool
-    made: dict[Met, tuple[_Leaf, ...]] = field(default_factory=dict)  # what is read where a value is
-    behind: dict[Met, _Behind] = field(default_factory=dict)
-    loops: list[_Loop] = field(default_factory=list)
-    told: dict[Met, _Told] = field(default_factory=dict)
+    made: dict[Met, tuple[Leaf, ...]] = field(default_factory=dict)  # what is read where a value is
+    behind: dict[Met, Behind] = field(default_factory=dict)
+    loops: list[TextLoop] = field(default_factory=list)
+    told: dict[Met, Told] = field(default_factory=dict)
     roots: dict[Met, Product | Call] = field(default_factory=dict)  # what is in a loop, or leaves tiles
 
     @classmethod
@@ -117,15 +78,21 @@ class Account:
         if told is None and self._grows(expr):
             return Streams(tuple(Sources(each.dtype, (each.dtype,)) for each in expr.operands))
         if told is None:
-            return Streams(tuple(Sources(each.dtype, ()) for each in expr.operands), written=False)
+            return Streams(tuple(self._at_hand(each) for each in expr.operands), written=False)
         loop = _loop_dims(expr)
         for operand in expr.operands:
             leaves = [leaf for leaf in self._leaves(operand) if leaf.key not in seen]
             whole = [leaf for leaf in leaves if leaf.dims == loop and leaf.key in told.charged]
             small = [leaf for leaf in leaves if leaf.dims != loop and leaf.dims == {*operand.dims}]
-            read.append(Sources(operand.dtype, tuple(leaf.dtype for leaf in (*whole, *small))))
-            seen.update(leaf.key for leaf in whole)
-        return Streams(tuple(read), told.written, told.beside, told.passes, told.bare, in_place=told.in_place)
+            tiles = [leaf for leaf in leaves if leaf.is_tiles and leaf.key not in told.charged]
+            read.append(Sources(operand.dtype, _types([*whole, *small]), _types(tiles)))
+            seen.update(leaf.key for leaf in (*whole, *tiles))
+        found = Streams(tuple(read), told.written, told.beside, told.passes, told.bare)
+        return found._replace(in_place=told.in_place, single=told.single)
+
+    def _at_hand(self, operand: Expr) -> Sources:
+        """Of what is computed with others, and lies nowhere."""
+        return Sources(operand.dtype, (), _types(leaf for leaf in self._leaves(operand) if leaf.is_tiles))
 
     def _of_product(self, expr: Product | Call) -> Streams:
         """All that it reads. One of two arrays of the same dims is a loop, as a sum is, and goes through the larger."""
@@ -169,8 +136,8 @@ class Account:
         leaves = self._leaves(expr)
         return bool(leaves) and all(leaf.dims != {*expr.dims} for leaf in leaves)
 
-    def _is_bare(self, expr: Product | Call) -> bool:
-        """One instruction, of arrays that all lie in memory and no numbers."""
+    def _is_single(self, expr: Product | Call) -> bool:
+        """One instruction, of arrays that all lie in memory or are tiles, and no numbers."""
         single = isinstance(expr, Product) or (tpu.is_one_instruction(expr.function) and set(expr.numbers) <= {None})
         return single and all(self._is_leaf(each) and {*each.dims} == {*expr.dims} for each in expr.operands)
 
@@ -179,7 +146,7 @@ class Account:
         key, leaves = self.readers.key(expr), self._leaves(expr)
         return [leaf.key for leaf in leaves] == [key] and (key in self.roots or key not in self.told)
 
-    def _leaves(self, expr: Expr) -> tuple[_Leaf, ...]:
+    def _leaves(self, expr: Expr) -> tuple[Leaf, ...]:
         """What is read where a value is: itself where it lies in memory, else what it is computed of."""
         key = self.readers.key(expr)
         if isinstance(expr, Use):  # by dims of its own, which the value's key does not tell
@@ -188,12 +155,12 @@ class Account:
             self.made[key] = self._lying(expr, key)
         return self.made[key]
 
-    def _seen_as(self, use: Use, leaf: _Leaf) -> _Leaf:
+    def _seen_as(self, use: Use, leaf: Leaf) -> Leaf:
         """What is read where a value is, by the dims of this use."""
         return leaf._replace(dims=self.readers.renamed(use, leaf.dims))
 
-    def _lying(self, expr: Expr, key: Met) -> tuple[_Leaf, ...]:
-        leaf = _Leaf(key, frozenset(expr.dims), expr.dtype)
+    def _lying(self, expr: Expr, key: Met) -> tuple[Leaf, ...]:
+        leaf = Leaf(key, frozenset(expr.dims), expr.dtype)
         match expr:
             case Use():
                 made = self.readers.made_by(expr)
@@ -212,14 +179,14 @@ class Account:
             case _:
                 assert_never(expr)
 
-    def _computed(self, expr: Product | Call, leaf: _Leaf) -> tuple[_Leaf, ...]:
+    def _computed(self, expr: Product | Call, leaf: Leaf) -> tuple[Leaf, ...]:
         leaves = {one.key: one for below in expr.operands for one in self._leaves(below)}
-        behind = reduce(_Behind.joined, (self.behind.get(key, _Behind()) for key in leaves), _Behind())
+        behind = reduce(Behind.joined, (self.behind.get(key, Behind()) for key in leaves), Behind())
         if not is_of_elements(expr):
             leaf = leaf._replace(is_tiles=_leaves_tiles(expr))
             self._placed(expr, leaf, leaves.values(), behind)
             own, before = frozenset([leaf.key]), behind.near | behind.far
-            self.behind[leaf.key] = _Behind(own, before) if leaf.is_tiles else _Behind(far=own | before)
+            self.behind[leaf.key] = Behind(own, before) if leaf.is_tiles else Behind(far=own | before)
             if reader_of(expr) is Reader.THROUGH:
                 self._gone_through(expr.operands[0])
             return (leaf,)
@@ -228,13 +195,13 @@ class Account:
         if is_needed or (self._meets_tiles(whole, leaf.dims, behind) and self.readers.is_read_by_several(leaf.key)):
             self._placed(expr, leaf, leaves.values(), behind)
         elif len(whole) > 1 and self.readers.is_read_by_several(leaf.key):
-            self.told[leaf.key] = _Told(frozenset(one.key for one in whole[1:]), written=False)
+            self.told[leaf.key] = Told(frozenset(one.key for one in whole[1:]), written=False)
         else:
             return tuple(leaves.values())
-        self.behind[leaf.key] = _Behind(behind.near | {leaf.key}, behind.far)
+        self.behind[leaf.key] = Behind(behind.near | {leaf.key}, behind.far)
         return (leaf,)
 
-    def _meets_tiles(self, whole: Collection[_Leaf], dims: frozenset[str], behind: _Behind) -> bool:
+    def _meets_tiles(self, whole: Collection[Leaf], dims: frozenset[str], behind: Behind) -> bool:
         """Whether it is computed of tiles while these are at hand: not `p ⊙ (g - sum_J(g ⊙ p))`, which waits for a sum
         of them."""
         keys = {one.key for one in whole if one.is_tiles}
@@ -242,11 +209,11 @@ class Account:
 
     # --- in which loop
 
-    def _placed(self, expr: Product | Call, leaf: _Leaf, leaves: Iterable[_Leaf], behind: _Behind) -> None:
+    def _placed(self, expr: Product | Call, leaf: Leaf, leaves: Iterable[Leaf], behind: Behind) -> None:
         """In a loop with others, or the first of its own."""
         self.roots.setdefault(leaf.key, expr)
         if leaf.is_tiles:
-            self.loops.append(_Loop(leaf.dims, leaf, at_hand={leaf.key}))
+            self.loops.append(TextLoop(leaf.dims, leaf, at_hand={leaf.key}))
             return
         if not _is_in_loops(expr):
             return
@@ -256,7 +223,7 @@ class Account:
         every = (each for each in self._open_to(dims, whole, behind))
         found = next((each for each in every if not (is_sum and self._meets_others(each))), None)
         if found is None:
-            found = _Loop(dims, None)
+            found = TextLoop(dims, None)
             self.loops.append(found)
         found.members.append(leaf.key)
         found.at_hand |= whole | {leaf.key}
@@ -268,9 +235,9 @@ class Account:
         has_tiles = any(leaf.is_tiles for leaf in whole)
         read = [leaf.key for leaf in whole if not leaf.is_tiles][0 if has_tiles else 1 :]
         if not self._is_leaf(operand):
-            self.told.setdefault(self.readers.key(operand), _Told(frozenset(read), written=False))
+            self.told.setdefault(self.readers.key(operand), Told(frozenset(read), written=False))
 
-    def _open_to(self, dims: frozenset[str], whole: AbstractSet[Met], behind: _Behind) -> list[_Loop]:
+    def _open_to(self, dims: frozenset[str], whole: AbstractSet[Met], behind: Behind) -> list[TextLoop]:
         """Loops that have some of what is read at hand, and leave nothing that has to be there before; those with tiles
         first. What is read whole may have other names there: `T[M, L] + S[M, L]` of `T[I, L]`."""
         near = whole | behind.near
@@ -283,13 +250,13 @@ class Account:
         ]
         return sorted(found, key=lambda each: each.tiles is None)
 
-    def _meets_others(self, loop: _Loop) -> bool:
+    def _meets_others(self, loop: TextLoop) -> bool:
         """Whether a product's tiles meet another array in a loop, which then takes no sum (`lowering.apart`)."""
         return loop.tiles is not None and any(self._new(key, (loop.tiles.key,)) for key in loop.members)
 
     # --- what a loop takes
 
-    def _charged(self, loop: _Loop) -> Iterator[tuple[Met, _Told]]:
+    def _charged(self, loop: TextLoop) -> Iterator[tuple[Met, Told]]:
         """Results are written by the first, and beside it by others; sums go through what is read, or are done with
         what else the loop does."""
         at_hand = {*loop.members, _tiles(loop)}
@@ -297,9 +264,9 @@ class Account:
         written, alone = loop.tiles is not None, loop.tiles is None and len(loop.members) == 1
         elements = [key for key in loop.members if is_of_elements(self.roots[key])]
         for key in elements:
-            new = self._new(key, at_hand)
-            bare = alone and self._is_bare(self.roots[key])
-            yield key, _Told(frozenset(new), not in_place, written and not in_place, bare=bare, in_place=in_place)
+            new, single = self._new(key, at_hand), self._is_single(self.roots[key])
+            found = Told(frozenset(new), not in_place, written and not in_place, bare=alone and single)
+            yield key, found._replace(in_place=in_place, single=single)
             at_hand.update(new)
             written, in_place = True, False
         sums = [key for key in loop.members if key not in elements]
@@ -307,7 +274,7 @@ class Account:
         for key in sums:
             new = self._new(key, at_hand)
             at_hand.update(new)
-            yield key, _Told(frozenset(new[1:] if any(passes) else new), True, passes=passes)
+            yield key, Told(frozenset(new[1:] if any(passes) else new), True, passes=passes)
             passes = Passes()
 
     def _passes_of_sums(self, sums: Iterable[Met]) -> Passes:
@@ -320,14 +287,18 @@ class Account:
         leaves = (leaf for below in root.operands for leaf in self._leaves(below))
         return [*dict.fromkeys(leaf.key for leaf in leaves if leaf.dims == dims and leaf.key not in at_hand)]
 
-    def _is_read_elsewhere(self, loop: _Loop) -> bool:
+    def _is_read_elsewhere(self, loop: TextLoop) -> bool:
         """Whether what the tiles are of is read by more than is done with them."""
         assert loop.tiles is not None
         return not self.readers.all_end_in(loop.tiles.key, {*loop.members})
 
 
-def _tiles(loop: _Loop) -> Met:
+def _tiles(loop: TextLoop) -> Met:
     return None if loop.tiles is None else loop.tiles.key
+
+
+def _types(leaves: Iterable[Leaf]) -> tuple[DType, ...]:
+    return tuple(leaf.dtype for leaf in leaves)
 
 
 def _is_in_loops(expr: Product | Call) -> bool:

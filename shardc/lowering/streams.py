@@ -25,10 +25,11 @@ class Passes(NamedTuple):
 
 class Sources(NamedTuple):
     """The types of the arrays that are read for an operand, each as large as that one, whose own type is `own`: for
-    `A + B` those of A and B, as the sum lies nowhere."""
+    `A + B` those of A and B, as the sum lies nowhere; and those of the `tiles` at hand that it is computed of."""
 
     own: DType
     types: tuple[DType, ...]
+    tiles: tuple[DType, ...] = ()
 
     def bytes_of(self, size: int) -> int:
         """Of an operand of so many bytes."""
@@ -43,7 +44,7 @@ class Streams(NamedTuple):
     """What is read for each operand; whether the result is written, and whether `beside` another that the same loop
     writes, which takes no more than to read it, or `in_place` of the product whose tiles it is done with; how often the
     operand `through` is gone through to sum it, and is not read besides; and whether it is `bare`: an instruction by
-    itself, which takes more than the same in a loop with others."""
+    itself, which takes more than the same in a loop with others. A `single` one would be but for the tiles."""
 
     read: tuple[Sources, ...]
     written: bool = True
@@ -52,6 +53,7 @@ class Streams(NamedTuple):
     bare: bool = False
     through: int = 0
     in_place: bool = False
+    single: bool = False
     computed: frozenset[int] = frozenset()  # the operands of a product that lie nowhere
 
     def as_loop(self, through: int) -> Streams:
@@ -61,11 +63,16 @@ class Streams(NamedTuple):
         read[through] = read[through]._replace(types=read[through].types[1:])
         return self._replace(read=tuple(read), passes=Passes(computed=1), through=through)
 
-    def if_sent(self, is_one: bool) -> Streams:
-        """Of what is done in place of a product, where a collective is between: all is read, and the result written; by
-        an instruction by itself, if it may be one and is of arrays alone."""
-        read = tuple(each if each.types else each._replace(types=(each.own,)) for each in self.read)
-        return self._replace(read=read, written=True, in_place=False, bare=is_one)
+    @property
+    def in_tiles(self) -> tuple[int, ...]:
+        """The operands that are computed of tiles by what is done with these, or lies nowhere; by their places."""
+        return () if self.written else tuple(place for place, each in enumerate(self.read) if each.tiles)
+
+    def if_sent(self) -> Streams:
+        """Of what is done in place of a product, where a collective is between: what the tiles hold is read, and the
+        result written."""
+        read = tuple(each._replace(types=(*each.types, *each.tiles)) for each in self.read)
+        return self._replace(read=read, written=True, in_place=False, bare=self.single)
 
     def taken(self, read: Sequence[int], written: int) -> tuple[int, int]:
         """Of operands and a result of so many bytes those that are read, or take as long, and those written."""

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from shardc.cost.alone import Amount
+from shardc.cost.model import CostModel
 from shardc.ir.dtypes import DType, multiplied
 from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
+from shardc.ir.plan import StepCost
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Dims, Sharding, ShardingNumber
 from shardc.lowering.streams import Streams
@@ -146,6 +148,24 @@ class Work:
         passed = [read[streams.through]] if any(streams.passes) else []
         taken, left = streams.in_memory(read, written)
         return [*passed, *taken], left
+
+    def cost(self, read: Sequence[Array], written: Array, model: CostModel) -> StepCost:
+        """Of these blocks, which leave that one; of elements, as of any function of such (`cost.settled`)."""
+        found, streams = self._cost(read, written, model), self.streams
+        if streams is None or not streams.in_tiles:
+            return found
+        sent = replace(self, streams=streams.if_sent())._cost(read, written, model) if streams.in_place else None
+        return replace(found, if_sent=sent, in_tiles=streams.in_tiles)
+
+    def _cost(self, read: Sequence[Array], written: Array, model: CostModel) -> StepCost:
+        mesh, alone = model.mesh, model.alone
+        flops = self.flops([array.sharding for array in read], mesh)
+        amount = self.amount(flops, [each.local_bytes(mesh) for each in read], written.local_bytes(mesh))
+        axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
+        by_operations = partial(alone.product_formula, self.dims, axes, self.contracts, self.dtype)
+        by_bytes = partial(alone.memory_formula, *self.in_memory(read, written, mesh), amount)
+        formula = partial(alone.formula, amount, by_operations, by_bytes)
+        return StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
 
     def _streams_of(self, read: Sequence[int], written: int) -> Streams | None:
         """Of blocks of so many bytes. A matrix and a vector are a loop, unless the vector is read twice; and so it is

@@ -21,12 +21,11 @@ from shardc.ir.program import For, Input
 from shardc.ir.sharding import Array, Sharding, ShardingNumber
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.forms import Laid
-from shardc.lowering.streams import Streams
 from shardc.lowering.timed import writes_after
-from shardc.lowering.tpu import is_one_instruction
 from shardc.planner.digits.chosen import Chosen, InDigits
 from shardc.planner.paths.tables import Applied, Held, Moved, Multiplied, Table, Waypoint
 from shardc.planner.problem import Problem, Seen, StepKey, is_done_again, key_of
+from shardc.planner.statement import costs
 from shardc.planner.statement.copies import copied, reads_share, waiting
 from shardc.planner.statement.made_of_none import WRITTEN, made_there
 from shardc.planner.statement.reductions import across, is_across
@@ -144,9 +143,11 @@ class Builder:
         told, model = replace(array, dims=whole), self.problem.model  # its formula names no digits
         beside = sum(self.values[value].local_bytes(model.mesh) for value in step.operands if value in self._made)
         copy = laid_cost(laid, told, model, beside)
-        cost, written = formulas.one_after_another(step.cost, copy), step.cost.as_written
+        cost, written, sent = formulas.one_after_another(step.cost, copy), step.cost.as_written, step.cost.if_sent
         if written is not None:
             cost = replace(cost, as_written=formulas.one_after_another(written, copy))
+        if sent is not None:
+            cost = replace(cost, if_sent=formulas.one_after_another(sent, copy))
         self.steps[place] = replace(step, cost=cost)
 
     def _origin(self, table: Table, seed: ShardingNumber, name: str, why: Why | None = None) -> ValueNumber:
@@ -177,34 +178,20 @@ class Builder:
     def applied(self, expr: Call, values: tuple[ValueNumber, ...], left: Sharding, name: str) -> ValueNumber:
         """A function of these values' blocks, which leaves that sharding."""
         op, seen = applied(expr, dict(self.problem.program.sizes)), tuple(each.dims for each in expr.operands)
-        result, streams = self._array(expr, left, name), self.problem.streams(expr)
+        result = self._array(expr, left, name)
+        arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
+        streams = self.problem.streams(expr)
         if streams is None:
             cost = self.function_cost(expr, values[0]) if values else StepCost()
         else:
-            arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
             is_bare = streams.bare and not reads_share(self.steps, values, self.values, self.problem.mesh)
-            cost = self._elements_cost(arrays, result, streams._replace(bare=is_bare))
-            if streams.in_place:
-                sent = streams.if_sent(is_one_instruction(expr.function) and not any(expr.numbers))
-                cost = replace(cost, if_sent=self._elements_cost(arrays, result, sent))
+            cost = costs.of_elements(self.problem.model, arrays, result, streams._replace(bare=is_bare))
         return self.append(op, values, result, cost, Rule(), seen)
-
-    def _elements_cost(self, read: list[Array], written: Array, streams: Streams) -> StepCost:
-        """Of what a function of elements reads and writes."""
-        mesh, alone = self.problem.mesh, self.problem.model.alone
-        sizes = [array.local_bytes(mesh) for array in read]
-        amount = Amount.of(streams, 0, sizes, written.local_bytes(mesh), written.dtype)
-        if amount.is_nothing:
-            return StepCost()
-        formula = partial(alone.memory_formula, *streams.in_memory(read, written), amount)
-        return StepCost(0, 0, alone.product_s(amount), formula)
 
     def function_cost(self, expr: Call, value: ValueNumber) -> StepCost:
         """Of what each device does of a function by itself."""
-        passes, alone = self.problem.passes(expr), self.problem.model.alone
         operand = replace(self.values[value], dims=expr.operands[0].dims)
-        seconds = alone.function_s(passes, operand.local_bytes(self.problem.mesh), operand.dtype)
-        return StepCost(0, 0, seconds, partial(alone.function_formula, passes, operand)) if seconds else StepCost()
+        return costs.of_function(self.problem.model, self.problem.passes(expr), operand)
 
     def _input(self, use: Use, sharding: Sharding) -> ValueNumber:
         if use.name not in self.chosen:
@@ -223,7 +210,7 @@ class Builder:
         result = self._array(expr, left, name)
         seen = tuple(operand.dims for operand in expr.operands)
         arrays = [replace(self.values[value], dims=dims) for value, dims in zip(values, seen, strict=True)]
-        cost = self._product_cost(expr, [*arrays, result])
+        cost = self.problem.work(expr).cost(arrays, result, self.problem.model)
         return self.append(Einsum(), values, result, cost, _PRODUCT, seen)
 
     def _build_in_digits(self, table: Table, origin: Multiplied, found: InDigits, name: str) -> ValueNumber:
@@ -241,7 +228,8 @@ class Builder:
         shape = shape_after(split, self.problem.program.shape(expr.dims))
         left = Array(name, digits.of_dims(expr.dims, names), shape, found.placement.result(expr.dims), expr.dtype)
         arrays, whole = [*(self.values[value] for value in values), left], [*(o.dims for o in expr.operands), expr.dims]
-        cost = self._product_cost(expr, list(map(digits.joined, arrays, whole)))
+        *read, written = map(digits.joined, arrays, whole)
+        cost = self.problem.work(expr).cost(read, written, self.problem.model)
         seen = tuple(digits.of_dims(operand.dims, names) for operand in expr.operands)
         value = self.append(Einsum(), tuple(values), left, cost, _PRODUCT, seen)
         value = self._moved(value, found.result, table, digits_of(expr.dims, split), After(why.cases), name)
@@ -255,18 +243,6 @@ class Builder:
             assert not isinstance(move, Reshape)
             value = self.move(value, move, name, why.rule(move, dims), table.expr.dims, table.search.model)
         return value
-
-    def _product_cost(self, expr: Product, arrays: list[Array]) -> StepCost:
-        """`arrays` are the operands and the result."""
-        mesh, alone = self.problem.mesh, self.problem.model.alone
-        work, (*read, written) = self.problem.work(expr), arrays
-        flops = work.flops([array.sharding for array in read], mesh)
-        amount = work.amount(flops, [each.local_bytes(mesh) for each in read], written.local_bytes(mesh))
-        axes = mesh.ordered(axis for array in read for axis in array.sharding.sharded)
-        by_operations = partial(alone.product_formula, work.dims, axes, work.contracts, work.dtype)
-        by_bytes = partial(alone.memory_formula, *work.in_memory(read, written, mesh), amount)
-        formula = partial(alone.formula, amount, by_operations, by_bytes)
-        return StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
 
     def move(
         self,
@@ -282,7 +258,7 @@ class Builder:
         after = Array(name, before.dims, before.shape, apply(move, before.sharding, mesh), before.dtype)
         made = made_there(self.steps, value, move) if rule is not NAMED else None
         if made is not None:
-            cost = self._elements_cost([], after, WRITTEN) if made.cost.time_s else made.cost
+            cost = costs.of_elements(self.problem.model, [], after, WRITTEN) if made.cost.time_s else made.cost
             return self.append(made.op, (), after, cost, made.rule, of=made.statement)
         named = before if whole is None or whole == before.dims else replace(before, dims=whole)
         cost = move_cost(move, before, self.problem.model, named)

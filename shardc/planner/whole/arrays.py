@@ -27,6 +27,7 @@ class Lying:
     node: int
     places: Places
     times: int  # how often a move from here is done: in a loop once for each trip
+    more: PriceArray | None = None  # what it costs besides to come to each place by a move: an operation takes longer
 
     @property
     def is_given(self) -> bool:

@@ -286,7 +286,7 @@ class FactorGraph:
         """The price of each operand's coming to lie as each way takes it."""
         before: list[tuple[Entity, Lying]] = []
         for at, ((use, entity), operand) in enumerate(zip(found, operands(expr), strict=True)):
-            to = Lying(node, ways.at[at], entity.times)
+            to = Lying(node, ways.at[at], entity.times, ways.more(at))
             others = [lying for other, lying in before if other is entity]
             if isinstance(expr, Product) and expr.local and isinstance(operand, Use):
                 entity.left -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Product
 from shardc.ir.sharding import Axes, Sharding
+from shardc.lowering.streams import Loops, Streams
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of, of_none
-from shardc.planner.products.ways import Way, every_way
+from shardc.planner.products.ways import Way, Work, every_way
 from shardc.planner.whole.prices import Places, PriceArray, Scale, States
 from shardc.planner.whole.spaces import Spaces
 from shardc.rules.placements import Space, subsets
@@ -24,31 +25,45 @@ from shardc.rules.placements import Space, subsets
 MOST_WAYS = 3000  # of one operation; where there are more, its operands are no partial sums
 
 _Below = Sequence[tuple[Search, frozenset[str]]]  # of each operand, and over which axes it may be unreduced
-_Priced: TypeAlias = tuple[list[tuple[Way, int]], frozenset[str]]  # with prices; over what the result may be sums
+_Prices: TypeAlias = Sequence[tuple[Way, int]]
+_Priced: TypeAlias = tuple[_Prices, frozenset[str]]  # with prices; over what the result may be sums
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Ways of an operation: where each of its operands lies, then where its result does, and what the local work
-    costs."""
+    """Ways of an operation: where each of its operands lies, then where its result does, and what the local work costs;
+    what it costs if an operand that the text has with a product's tiles is moved, and which are such, by their
+    places."""
 
     at: tuple[Places, ...]
     prices: PriceArray
+    if_sent: PriceArray
+    in_tiles: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, ways: Sequence[tuple[Way, int]], arrays: Sequence[States], scale: Scale) -> Ways:
+    def of(
+        cls, ways: _Prices, arrays: Sequence[States], scale: Scale, if_sent: _Prices = (), in_tiles: Sequence[int] = ()
+    ) -> Ways:
         """Of operands and a result that have these states; -1 where a sharding is none of them."""
         numbers = [(*way.at, way.result) for way, _ in ways]
         at = [[own.place.get(some[place], -1) for some in numbers] for place, own in enumerate(arrays)]
-        prices = np.array([scale.of_price(price) for _, price in ways], dtype=np.int64)
-        return cls(tuple(np.array(places, dtype=np.int64) for places in at), prices)
+        prices, sent = (
+            np.array([scale.of_price(price) for _, price in some], dtype=np.int64) for some in (ways, if_sent or ways)
+        )
+        return cls(tuple(np.array(places, dtype=np.int64) for places in at), prices, sent, tuple(in_tiles))
+
+    def more(self, place: int) -> PriceArray | None:
+        """What each way costs more where this operand is moved; None of nothing."""
+        return self.if_sent - self.prices if place in self.in_tiles else None
 
     def those(self, chosen: NDArray[np.bool_]) -> Ways:
-        return Ways(tuple(places[chosen] for places in self.at), self.prices[chosen])
+        at = tuple(places[chosen] for places in self.at)
+        return replace(self, at=at, prices=self.prices[chosen], if_sent=self.if_sent[chosen])
 
     def beside(self, others: Ways) -> Ways:
         at = tuple(np.concatenate(pair) for pair in zip(self.at, others.at, strict=True))
-        return Ways(at, np.concatenate([self.prices, others.prices]))
+        prices, sent = ((self.prices, others.prices), (self.if_sent, others.if_sent))
+        return replace(self, at=at, prices=np.concatenate(prices), if_sent=np.concatenate(sent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +94,23 @@ def local_ways(
     scale: Scale,
 ) -> LocalWays:
     """Each way and the price of the local work; `arrays` are where the operands and the result may lie."""
+    streams = problem.streams(expr)
+    ways, partial = _priced(problem, expr, streams, search, below, spaces)
+    if streams is None or not streams.in_place:
+        return LocalWays(Ways.of(ways, arrays, scale), partial)
+    sent, _ = _priced(problem, expr, streams.if_sent(), search, below, spaces)
+    return LocalWays(Ways.of(ways, arrays, scale, sent, streams.in_tiles), partial)
+
+
+def _priced(
+    problem: Problem, expr: Product | Call, streams: Streams | None, search: Search, below: _Below, spaces: Spaces
+) -> _Priced:
     if isinstance(expr, Call):
-        ways, partial = _calls(problem, expr, search, below, spaces)
-    else:
-        ways, partial = _products(problem, expr, search, below, spaces)
-    return LocalWays(Ways.of(ways, arrays, scale), partial)
+        return _calls(expr, Loops(problem.passes(expr), streams), search, below, spaces)
+    return _products(problem, expr, replace(problem.work(expr), streams=streams), search, below, spaces)
 
 
-def _products(problem: Problem, expr: Product, search: Search, below: _Below, spaces: Spaces) -> _Priced:
+def _products(problem: Problem, expr: Product, work: Work, search: Search, below: _Below, spaces: Spaces) -> _Priced:
     around = search.graph
     dims = tuple(operand.dims for operand in expr.operands)
     space = spaces.of(tuple(dict.fromkeys(chain(*dims))))
@@ -95,14 +119,13 @@ def _products(problem: Problem, expr: Product, search: Search, below: _Below, sp
     ways = every_way(dims, expr.dims, graphs, around, sums, space)
     if len(ways) > MOST_WAYS:
         ways = every_way(dims, expr.dims, graphs, around, (frozenset[str](),) * len(below), space)
-    work = problem.work(expr)
     partial = frozenset(around.pool) if len({dim for some in dims for dim in some}) > len(expr.dims) else frozenset()
     return [(way, problem.way_price(work, way, [one for one, _ in below], search)) for way in ways], partial.union(
         *sums
     )
 
 
-def _calls(problem: Problem, expr: Call, search: Search, below: _Below, spaces: Spaces) -> _Priced:
+def _calls(expr: Call, loops: Loops, search: Search, below: _Below, spaces: Spaces) -> _Priced:
     around = search.graph
     linear = linear_operands(expr.function, expr.numbers)
     sums = frozenset[str]().union(*(below[place][1] for place in linear))
@@ -118,9 +141,9 @@ def _calls(problem: Problem, expr: Call, search: Search, below: _Below, spaces: 
         ]
         if not dims:
             lies = around.refined(placed)
-            found.append((Way((), around.number(lies), 1), of_none(expr, search, lies, problem.loops(expr))))
+            found.append((Way((), around.number(lies), 1), of_none(expr, search, lies, loops)))
             continue
-        result = function_of(expr, [one for one, _ in below], lie, problem.loops(expr))
+        result = function_of(expr, [one for one, _ in below], lie, loops)
         if result is not None:
             at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
             found.append((Way(at, around.number(result[0]), 1), result[1]))

@@ -121,13 +121,13 @@ class Nodes:
             open_ones.pop(0)
         found = np.full(len(to.places), NEVER, dtype=np.int64)
         for source in given:
-            found = np.minimum(found, repeated(table[source.places[0], to.places], source.times))
+            found = np.minimum(found, repeated(_with(table[source.places[0], to.places], to.more), source.times))
         for other in others:
-            found = np.minimum(found, repeated(table[other.places, to.places], other.times))
+            found = np.minimum(found, repeated(_with(table[other.places, to.places], to.more), other.times))
         for at, source in enumerate(open_ones):
             shape = [1] * len(open_ones)
             shape[at] = len(source.places)
-            moves = repeated(table[np.ix_(source.places, to.places)], source.times)
+            moves = repeated(_with(table[np.ix_(source.places, to.places)], to.more), source.times)
             found = np.minimum(found, moves.reshape(*shape, len(to.places)))
         self.add((*(source.node for source in open_ones), to.node), found)
 
@@ -173,6 +173,11 @@ class Nodes:
         if (places < 0).any():
             self.add((lying.node,), np.where(places < 0, NEVER, 0).astype(np.int64))
         return replace(lying, places=np.where(places < 0, places.max(), places))
+
+
+def _with(moves: PriceArray, more: PriceArray | None) -> PriceArray:
+    """The prices of moves, and what each costs more that is one."""
+    return moves if more is None else np.where((moves > 0) & (moves < NEVER), moves + more, moves)
 
 
 def repeated(table: PriceArray, times: int) -> PriceArray:

@@ -1,0 +1,52 @@
+"""What the loops of a program's text are made of (`lowering.loops`): what they read, what has to be there before, and
+what is told of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shardc.ir.dtypes import DType
+from shardc.lowering.readers import Met
+from shardc.lowering.streams import Passes
+
+
+class Leaf(NamedTuple):
+    """An array in memory, or tiles of a product or a softmax, which are at hand to what is done with them at once."""
+
+    key: Met
+    dims: frozenset[str]
+    dtype: DType
+    is_tiles: bool = False
+
+
+@dataclass(slots=True)
+class TextLoop:
+    """What is done in one loop over these dims, in order; the product or the softmax whose tiles it has, if any."""
+
+    dims: frozenset[str]
+    tiles: Leaf | None
+    members: list[Met] = field(default_factory=list)
+    at_hand: set[Met] = field(default_factory=set)
+
+
+class Behind(NamedTuple):
+    """What a value is made of: by elements alone, and what has to be there as a whole before."""
+
+    near: frozenset[Met] = frozenset()
+    far: frozenset[Met] = frozenset()
+
+    def joined(self, other: Behind) -> Behind:
+        return Behind(self.near | other.near, self.far | other.far)
+
+
+class Told(NamedTuple):
+    """Of what a loop leaves, or goes through: the leaves that are read for it, and the rest as of `Streams`."""
+
+    charged: frozenset[Met]
+    written: bool
+    beside: bool = False
+    passes: Passes = Passes()
+    bare: bool = False
+    in_place: bool = False
+    single: bool = False

@@ -1,0 +1,35 @@
+"""What each device takes for its own part of a function, as its steps are built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from shardc.cost.alone import Amount
+from shardc.cost.model import CostModel
+from shardc.ir.plan import StepCost
+from shardc.ir.sharding import Array
+from shardc.lowering.streams import Passes, Streams
+
+
+def of_elements(model: CostModel, read: Sequence[Array], written: Array, streams: Streams) -> StepCost:
+    """Of what a function of elements reads and writes; with what it is where a collective is between it and the product
+    whose tiles it is done with."""
+    found = replace(_streamed(model, read, written, streams), in_tiles=streams.in_tiles)
+    return replace(found, if_sent=_streamed(model, read, written, streams.if_sent())) if streams.in_place else found
+
+
+def _streamed(model: CostModel, read: Sequence[Array], written: Array, streams: Streams) -> StepCost:
+    sizes = [array.local_bytes(model.mesh) for array in read]
+    amount = Amount.of(streams, 0, sizes, written.local_bytes(model.mesh), written.dtype)
+    if amount.is_nothing:
+        return StepCost()
+    formula = partial(model.alone.memory_formula, *streams.in_memory(read, written), amount)
+    return StepCost(0, 0, model.alone.product_s(amount), formula)
+
+
+def of_function(model: CostModel, passes: Passes, operand: Array) -> StepCost:
+    """Of a function over dims of this array, which goes so often through it."""
+    seconds = model.alone.function_s(passes, operand.local_bytes(model.mesh), operand.dtype)
+    return StepCost(0, 0, seconds, partial(model.alone.function_formula, passes, operand)) if seconds else StepCost()
