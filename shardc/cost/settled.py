@@ -10,7 +10,7 @@ and what comes between, is not known there.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from shardc.cost.crowded import NOT, Crowded
@@ -53,7 +53,7 @@ def _in_block(
     found = rounded(block, ends)
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
-    sent = _sent(block)
+    sent = _sent(block.steps)
 
     crowded = NOT if loop is not None else Crowded.of(block, model)
 
@@ -81,10 +81,18 @@ def _is_sent(step: Step) -> bool:
     return not isinstance(step.op, Loop) and step.op.facts.communicates
 
 
-def _sent(block: Block) -> set[ValueNumber]:
+def told_apart(steps: Sequence[Step]) -> list[StepCost]:
+    """The costs of steps that stand in no loop, by what collectives among them tell apart alone."""
+    sent = _sent(steps)
+    return [
+        step.cost if step.cost.if_sent is None or sent.isdisjoint(_tiles(step)) else step.cost.if_sent for step in steps
+    ]
+
+
+def _sent(steps: Sequence[Step]) -> set[ValueNumber]:
     """What collectives leave, and what is computed of tiles as they left them, and lies nowhere."""
     found = set[ValueNumber]()
-    for step in block.steps:
+    for step in steps:
         if _is_sent(step) or (_written(step).if_sent is None and not found.isdisjoint(_tiles(step))):
             found.update(step.results)
     return found

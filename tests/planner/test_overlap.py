@@ -54,7 +54,7 @@ def test_by_itself_a_plan_takes_rings_that_clearly_save_time():
 
 
 def test_what_is_done_as_one_keeps_a_memory_limit():
-    asked = {"mesh": "X=4,Y=4", "dims": "I=8192,J=4096,K=8192", "topology": "v5e:4x4", "dtype": "bf16"}
+    asked = {"mesh": "X=4,Y=4", "dims": "I=8192,J=8192,K=8192", "topology": "v5e:4x4", "dtype": "bf16"}
     text = "A[I_Y, J] · B[J, K_X] → C[I, K_X]"
     free = shardc.plan(text, **asked)
     peak = free.cost.peak_bytes

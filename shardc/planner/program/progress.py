@@ -110,8 +110,12 @@ class _Built:
 
     def price(self, trial: _Trial) -> int:
         """Of the steps that the statement adds."""
-        price, own = self.problem.objective.price, trial.builder.steps[len(self.plan.steps) :]
-        return sum(price(picoseconds(step.cost.time_s), step.cost.wire_bytes) for step in own)
+        price, costs = self.problem.objective.price, [step.cost for step in trial.builder.steps]
+        if any(cost.if_sent is not None for cost in costs):
+            from shardc.cost.settled import told_apart  # where a slice is named
+
+            costs = told_apart(trial.builder.steps)
+        return sum(price(picoseconds(cost.time_s), cost.wire_bytes) for cost in costs[len(self.plan.steps) :])
 
     def gap(self, trial: _Trial) -> Gap:
         """How far the plan may be from the cheapest, where the search ended with the budget."""

@@ -27,7 +27,8 @@ class Lying:
     node: int
     places: Places
     times: int  # how often a move from here is done: in a loop once for each trip
-    more: PriceArray | None = None  # what it costs besides to come to each place by a move: an operation takes longer
+    more: PriceArray | None = None  # what it costs besides to come to each place by a move: an operation takes longer,
+    is_output: bool = False  # or by a gather: what one leaves is copied to become an output
 
     @property
     def is_given(self) -> bool:

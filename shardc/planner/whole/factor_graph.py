@@ -116,7 +116,7 @@ class FactorGraph:
             made = entity.bases[0]
             if home is None:  # what the text says of an array on the way it says of the axes that it names
                 idle = () if is_output or fixed else self.nodes.spaces.nowhere
-                home = self.nodes.lying(entity, pattern, made.times, with_sums, idle)
+                home = self.nodes.lying(entity, pattern, made.times, with_sums, idle, is_output)
             if fixed:
                 self.nodes.stay(made, home)
             else:
@@ -138,7 +138,7 @@ class FactorGraph:
             entity.left -= 1
         else:
             times = self._times if isinstance(expr, Named) else entity.times
-            to = self.nodes.lying(entity, statement.pattern, times) if home is None else home
+            to = home or self.nodes.lying(entity, statement.pattern, times, is_output=is_output)
             self._brought(expr, use, entity, to)
             entity.bases.append(to)
         entity.name, entity.dims = statement.name, statement.dims

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from shardc.cost.rate import picoseconds
 from shardc.ir.expressions import Call, Named, Pattern, Product
 from shardc.ir.sharding import Axes, Sharding
+from shardc.lowering.tpu import on_chip
 from shardc.planner.paths.named import named_moves
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor
 from shardc.planner.whole.local import LocalWays, Ways, alike, local_ways
-from shardc.planner.whole.prices import NEVER, PriceArray, Scale, between, masked, states
+from shardc.planner.whole.prices import NEVER, Places, PriceArray, Scale, between, masked, states
 from shardc.planner.whole.spaces import Spaces
 
 # Bytes that take no longer than a hop: rows of gains and biases, no larger, may all be brought at once, before a loop.
@@ -65,10 +67,29 @@ class Nodes:
             table = np.einsum(table, [once.index(node) for node in nodes], [*range(len(once))])
         self.factors.append(Factor(once, np.ascontiguousarray(table)))
 
-    def lying(self, entity: Entity, pattern: Pattern, times: int, with_sums: bool = False, idle: Axes = ()) -> Lying:
-        """A node with a state for each sharding that matches a pattern; it may say nothing of idle axes."""
+    def lying(
+        self,
+        entity: Entity,
+        pattern: Pattern,
+        times: int,
+        with_sums: bool = False,
+        idle: Axes = (),
+        is_output: bool = False,
+    ) -> Lying:
+        """A node with a state for each sharding that matches a pattern; it may say nothing of idle axes. What is
+        gathered to become an output is copied."""
         places = entity.choices(pattern, with_sums, self.between(entity), idle)
-        return Lying(self.node(len(places)), places, times)
+        more = self._copied(entity, places) if is_output and times == 1 else None
+        return Lying(self.node(len(places)), places, times, more, is_output)
+
+    def _copied(self, entity: Entity, places: Places) -> PriceArray | None:
+        """The prices of copies of an array that lies so, where it is known what these take."""
+        search = entity.search
+        if search.model.alone.measured is None:
+            return None
+        sizes = [search.local_bytes(entity.states.numbers[place]) for place in places]
+        times = [picoseconds(search.model.alone.copy_s(size, on_chip(search.model.target))) for size in sizes]
+        return np.array([self.scale.of_price(search.objective.price(time, 0)) for time in times], dtype=np.int64)
 
     def between(self, entity: Entity) -> PriceArray:
         prices, key = self.known.between, entity.kind
@@ -121,13 +142,13 @@ class Nodes:
             open_ones.pop(0)
         found = np.full(len(to.places), NEVER, dtype=np.int64)
         for source in given:
-            found = np.minimum(found, repeated(_with(table[source.places[0], to.places], to.more), source.times))
+            found = np.minimum(found, repeated(_moves(table, entity, source.places[0], to), source.times))
         for other in others:
-            found = np.minimum(found, repeated(_with(table[other.places, to.places], to.more), other.times))
+            found = np.minimum(found, repeated(_moves(table, entity, other.places, to), other.times))
         for at, source in enumerate(open_ones):
             shape = [1] * len(open_ones)
             shape[at] = len(source.places)
-            moves = repeated(_with(table[np.ix_(source.places, to.places)], to.more), source.times)
+            moves = repeated(_moves(table, entity, source.places[:, None], to), source.times)
             found = np.minimum(found, moves.reshape(*shape, len(to.places)))
         self.add((*(source.node for source in open_ones), to.node), found)
 
@@ -175,9 +196,16 @@ class Nodes:
         return replace(lying, places=np.where(places < 0, places.max(), places))
 
 
-def _with(moves: PriceArray, more: PriceArray | None) -> PriceArray:
-    """The prices of moves, and what each costs more that is one."""
-    return moves if more is None else np.where((moves > 0) & (moves < NEVER), moves + more, moves)
+def _moves(table: PriceArray, entity: Entity, rows: Places, to: Lying) -> PriceArray:
+    """The prices of moves from these places to those of a node, and what each costs more that is one."""
+    moves = table[rows, to.places]
+    if to.more is None:
+        return moves
+    moved = (moves > 0) & (moves < NEVER)
+    if to.is_output:
+        sizes = np.array([entity.search.local_bytes(number) for number in entity.states.numbers])
+        moved &= sizes[rows] < sizes[to.places]
+    return np.where(moved, moves + to.more, moves)
 
 
 def repeated(table: PriceArray, times: int) -> PriceArray:
