@@ -147,10 +147,8 @@ def _awaited(steps: Sequence[Step]) -> list[set[ValueNumber]]:
     found = [set(step.operands) for step in steps]
     makers = {value: place for place, step in enumerate(steps) for value in step.results}
     for place, step in reversed([*enumerate(steps)]):
-        cost = step.cost
-        tiles = (
-            {step.operands[each] for each in cost.in_tiles} if cost.if_sent or not cost.time_s else set[ValueNumber]()
-        )
+        is_in_place = step.cost.if_sent is not None or not step.cost.time_s
+        tiles = {step.operands[each] for each in step.cost.in_tiles if is_in_place}
         for maker in {makers[value] for value in tiles if value in makers}:
             found[maker] |= found[place] - tiles
     return found

@@ -54,7 +54,6 @@ def _in_block(
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
     sent = _sent(block.steps)
-
     crowded = NOT if loop is not None else Crowded.of(block, model)
 
     def again(step: Step) -> Step:
@@ -66,9 +65,8 @@ def _in_block(
             priced = replace(step.op, body=body)
             return replace(step, op=priced, cost=loop_cost(priced))
         written = _written(step)
-        is_apart = written.if_sent is not None and not sent.isdisjoint(_tiles(step)) and not _adds_up(step, loop)
-        own = written.if_sent if is_apart and written.if_sent is not None else written
-        cost = rows.cost(step, around.cost(step, own))
+        cost = written if _adds_up(step, loop) else _told_apart(step, written, sent)
+        cost = rows.cost(step, around.cost(step, cost))
         for more in crowded.more(step, around, model):
             cost = one_after_another(cost, more)
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))
@@ -84,9 +82,12 @@ def _is_sent(step: Step) -> bool:
 def told_apart(steps: Sequence[Step]) -> list[StepCost]:
     """The costs of steps that stand in no loop, by what collectives among them tell apart alone."""
     sent = _sent(steps)
-    return [
-        step.cost if step.cost.if_sent is None or sent.isdisjoint(_tiles(step)) else step.cost.if_sent for step in steps
-    ]
+    return [_told_apart(step, step.cost, sent) for step in steps]
+
+
+def _told_apart(step: Step, cost: StepCost, sent: Collection[ValueNumber]) -> StepCost:
+    """The cost of a step, where these are sent."""
+    return cost if cost.if_sent is None or _tiles(step).isdisjoint(sent) else cost.if_sent
 
 
 def _sent(steps: Sequence[Step]) -> set[ValueNumber]:
