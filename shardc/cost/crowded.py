@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from shardc.cost.copied import farther
 from shardc.cost.model import CostModel
-from shardc.cost.on_chip import brought_early
+from shardc.cost.on_chip import Life, brought_early, on_chip
 from shardc.cost.rounded import Rounded
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Loop, Step, StepCost, ValueNumber
-from shardc.lowering.tpu import on_chip
+from shardc.lowering.tpu import on_chip as room_on_chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,15 @@ class Crowded:
 
     @classmethod
     def of(cls, block: Block, model: CostModel) -> Crowded:
-        room = on_chip(model.target)
+        room = room_on_chip(model.target)
         waiting = [step.result for step in block.steps if room and _waits(step, block, model)]
         if not waiting:
             return NOT
         sizes = {number: array.local_bytes(model.mesh) for number, array in enumerate(block.values)}
-        early, far = brought_early(block, sizes, room), set[ValueNumber]()
-        left = room if early is None else room - sizes[early]
-        for value in sorted(waiting, key=lambda value: (-sizes[value], value)):
-            if sizes[value] <= left:
-                left -= sizes[value]
-            else:
-                far.add(value)
-        return cls(far, block.inputs)
+        early = brought_early(block, sizes, room)
+        first = [] if early is None else [early]
+        there = on_chip({value: Life(sizes[value], 0, 1) for value in (*first, *waiting)}, room, first)
+        return cls([value for value in waiting if value not in there], block.inputs)
 
     def more(self, step: Step, around: Rounded, model: CostModel) -> Iterator[StepCost]:
         """What a step takes more than what it takes in a program without others."""

@@ -56,7 +56,7 @@ class Rows:
             yield self._written(self.values[step.operands[0]])
         for value in step.results:
             if kind in _LEAVES_WHOLE and value in self.stacked:
-                yield self._copied(self.values[value])
+                yield far_cost(self.values[value], self.model)  # laid where all of them lie: too large for the chip
             elif value in self.stacked and self.model.leaves_output_apart(step.op, len(self.values[value].dims)):
                 yield from farther(self.values[value], self.model)  # all rows are too large for the chip
             if self.filled and value in self.stacked:
@@ -73,10 +73,6 @@ class Rows:
         size, own = row.local_bytes(self.model.mesh), self.model.alone
         amount = Amount(0, 0, size, row.dtype, bare=size if alone else 0)
         return StepCost(time_s=own.product_s(amount), spelled=partial(own.memory_formula, [], [row], amount))
-
-    def _copied(self, row: Array) -> StepCost:
-        """Of a row that is laid where all of them lie, which is too large for the chip."""
-        return far_cost(row, self.model)
 
 
 def _passed_beside(body: Block, stacked: Iterable[ValueNumber]) -> dict[ValueNumber, list[ValueNumber]]:

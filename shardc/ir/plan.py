@@ -105,7 +105,7 @@ class StepCost:
     by_memory: bool = False
     as_written: StepCost | None = field(default=None, repr=False, compare=False)
     if_sent: StepCost | None = field(default=None, repr=False, compare=False)
-    in_tiles: tuple[int, ...] = ()
+    in_tiles: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def formula(self) -> str:

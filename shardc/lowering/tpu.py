@@ -282,7 +282,8 @@ def on_chip(target: Target) -> int:
     "0.0.42.1",
     "of 21 programs on v5e with products each brought the largest argument that a product reads as it is, and that has "
     "room, before it started: a weight of 64 MiB left a result of 64 or 96 in memory. Small ones of several uses were "
-    "given up before the last, and brought again",
+    "given up before the last, and brought again. So is, as a whole, one of which a product reads a share. At the end "
+    "it was there again for the next time: beside 64 MiB an output of 64 was gathered in memory, beside 32 it was not",
 )
 def is_brought_early(size: int, room: int) -> bool:
     """Whether an argument of so many bytes may be brought to a chip with so much room before a program starts."""
