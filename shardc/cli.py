@@ -19,7 +19,7 @@ from shardc.commands.fmt import fmt
 from shardc.commands.grad import grad
 from shardc.commands.help import help_
 from shardc.commands.memory import memory
-from shardc.commands.options import Options, telling, with_options
+from shardc.commands.options import SIMULATED, Options, telling, with_options, with_platform
 from shardc.commands.output import Output, force_option, with_output
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
@@ -173,16 +173,17 @@ def emit(argument: str, output: str | None, force: bool, prove: bool, **values: 
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs' values.")
 @click.option("--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The most it may take.")
+@with_platform
 @with_proof
 @with_options
-def run(argument: str, seed: int, seconds: int, prove: bool, **values: Any) -> int:
+def run(argument: str, seed: int, seconds: int, platform: str, prove: bool, **values: Any) -> int:
     """Run on simulated devices and compare every shard with NumPy; exit 1 on a mismatch, 6 if not checkable."""
     from shardc.machines.run import run as run_schedule
 
     options = Options.of(values)
     found = options.plan(options.parse(argument), small=True)
     proof = proved(found, found.source(), asked=prove)
-    report = run_schedule(found.schedule, seed, seconds, streams.say)
+    report = run_schedule(found.schedule, seed, seconds, streams.say, platform)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
         _print_json(in_fields(fields, proof) if prove else fields)
@@ -224,14 +225,16 @@ def verify(argument: str, gantt: bool, trace: str | None, force: bool, **values:
 @shardc.command()
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
 @click.option("--rounds", type=click.IntRange(min=1, max=10**4), default=15, show_default=True, help="Timed runs.")
+@with_platform
 @with_options
-def compare(argument: str, rounds: int, **values: Any) -> int:
+def compare(argument: str, rounds: int, platform: str, **values: Any) -> int:
     """Beside what jax.jit alone does: on a TPU slice with --topology, else on simulated devices, timed."""
     options = Options.of(values)
     program = options.parse(argument)
+    _idle("--platform", program.topology is not None and platform != SIMULATED, "with --topology")
     found = options.plan(program, small=program.topology is None)
     with telling("compiling both programs"):
-        compared = found.compare(rounds)
+        compared = found.compare(rounds, platform)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "comparison": compared.to_json()}
         _print_json(fields)

@@ -196,9 +196,10 @@ class Plan(Shown):
 
         return verify(self._found, self._model)
 
-    def compare(self, rounds: int = 15) -> Comparison:
+    def compare(self, rounds: int = 15, platform: str = "cpu") -> Comparison:
         """Beside what `jax.jit` alone makes of the same shardings: on the plan's topology, if it has one (needs
-        libtpu), else on simulated devices, where both are also timed, `rounds` times in turns.
+        libtpu), else on simulated devices, or those of a `platform` that are here ("gpu", "tpu"), where both are also
+        timed, `rounds` times in turns.
 
         >>> from shardc import plan
         >>> found = plan("A[I_X, J] → A[I, J]", mesh={"X": 4}, dims={"I": 8, "J": 8}, dtype="f32")
@@ -208,7 +209,7 @@ class Plan(Shown):
         """
         from shardc.compiled.compilers import compare
 
-        return compare(self._found, self._model, self._asked.model, count_of(rounds, "rounds", 1))
+        return compare(self._found, self._model, self._asked.model, count_of(rounds, "rounds", 1), platform)
 
     def tune(self, few: int = 4, say: Callable[[str], None] = lambda line: None) -> Tuning[Plan]:
         """The fastest of this plan, `few` others, each in its forms, and XLA's own program: compiled for the plan's

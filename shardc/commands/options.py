@@ -112,6 +112,19 @@ profile_option = click.option(
     show_default=True,
     help="Whose link speeds: the scaling book's, or the vendor's.",
 )
+SIMULATED = "cpu"
+
+
+def with_platform(command: _Command) -> _Command:
+    return click.option(
+        "--platform",
+        type=click.Choice([SIMULATED, "gpu", "tpu"]),  # as JAX calls them
+        default=SIMULATED,
+        show_default=True,
+        help="On simulated devices (cpu), or on this machine's GPUs or TPUs.",
+    )(command)
+
+
 _SHARED = (
     click.option("--mesh", metavar="X=4,Y=2", help="Mesh axes and their sizes."),
     click.option("--dims", metavar="I=1024,J=4096", help="Sizes of dims."),

@@ -40,14 +40,14 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     return replace(verified, notes=other_libtpu())
 
 
-def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: int = 15) -> Comparison:
+def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: int = 15, platform: str = "cpu") -> Comparison:
     """A plan's program beside what `jax.jit` alone makes of the same shardings.
 
     `model` is of the mesh of the plan's steps, `given` of the mesh as the program was written, on which `jax.jit`
     works; where no axis is cut they are one.
 
-    Both compiled for the model's slice, if it has one; else for simulated devices, and run there, `rounds` times
-    each in turns. Raises ShardcError: SHC212 for unreduced inputs or outputs, which jit cannot be told of.
+    Both compiled for the model's slice, if it has one; else for the devices of a platform, and run there, `rounds`
+    times each in turns. Raises ShardcError: SHC212 for unreduced inputs or outputs, which jit cannot be told of.
     """
     from shardc.compiled.compare import comparison_of
     from shardc.compiled.explain.remat import rematerializations
@@ -57,13 +57,13 @@ def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: i
     from shardc.machines.baseline import compile_baseline
     from shardc.machines.libtpu import other_libtpu, reading
     from shardc.machines.measure import measured
-    from shardc.machines.run import at_ends, in_64_bits, simulated_mesh
+    from shardc.machines.run import at_ends, in_64_bits, mesh_on
     from shardc.machines.stderr import caught_stderr
 
     schedule, whole = found.schedule, found.whole or found.schedule
     on_slice = model.network.layout.topology is not None
     with caught_stderr() as caught, in_64_bits(() if on_slice else at_ends(schedule)):
-        mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else simulated_mesh(schedule)
+        mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else mesh_on(platform, schedule)
         ours = tpu.compile_schedule(schedule, mesh)
         theirs = compile_baseline(whole, placing.coarser(mesh, schedule.by))
         timed = () if on_slice else measured(schedule, whole, mesh, rounds)

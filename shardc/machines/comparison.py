@@ -77,10 +77,11 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """`ok` if every shard of every output is within its bound; integers must be equal."""
+    """`ok` if every shard of every output is within its bound; integers must be equal. `on` says what the devices are."""
 
     devices: int
     outputs: tuple[OutputReport, ...]
+    on: str = "simulated devices"
 
     @property
     def ok(self) -> bool:
@@ -102,6 +103,7 @@ class RunReport:
     def to_json(self) -> dict[str, Any]:
         return {
             "devices": self.devices,
+            "on": self.on,
             "outputs": [output.to_json() for output in self.outputs],
             "verdict": self.verdict.value,
             "ok": self.ok,
@@ -109,7 +111,7 @@ class RunReport:
         }
 
     def __str__(self) -> str:
-        where = f"shards on {self.devices} simulated devices"
+        where = f"shards on {self.devices} {self.on}"
         return "\n".join(f"{output.sharding}: {output.shards} {where}, {output}" for output in self.outputs)
 
 

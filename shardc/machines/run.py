@@ -1,9 +1,10 @@
-"""Runs a plan on simulated devices and compares every device's shard with NumPy."""
+"""Runs a plan on simulated or real devices and compares every device's shard with NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 from shardc.machines.comparison import OutputReport, RunReport, Verdict, report_of
 from shardc.machines.foresight import MOST_SECONDS, check_room, foresee
+from shardc.machines.platforms import SIMULATED, accelerators, in_full_precision, name_of
 from shardc.machines.progress import Progress
 
 __all__ = ["MAX_SIMULATED", "OutputReport", "RunReport", "Verdict", "report_of", "run", "simulated_mesh"]
@@ -28,23 +30,32 @@ def run(
     seed: int = 0,
     seconds: float = MOST_SECONDS,
     say: Callable[[str], None] = lambda line: None,
+    platform: str = SIMULATED,
 ) -> RunReport:
     """Drawn inputs through the compiled program, against the meaning on whole arrays.
 
     SHC411 where it is foreseen to take more memory than there is, or more than so many seconds. `say` is told what
-    takes more than a second. Starts the simulated devices itself, so JAX must not have started with fewer: SHC301,
-    SHC302, SHC409.
+    takes more than a second. Starts simulated devices itself, so JAX must not have started with fewer: SHC301,
+    SHC302, SHC409; of another platform as many must be there: SHC301.
     """
-    check_devices(schedule)
+    mesh = mesh_on(platform, schedule, schedule.given_mesh)
     foreseen = foresee(schedule)
     check_room(foreseen, schedule.program, seconds)
     with Progress(lambda line: say(f"… {line} (foreseen for the whole run: {foreseen})")) as now:
-        now(f"running on {schedule.mesh.devices} simulated devices")
-        mesh = simulated_mesh(schedule, schedule.given_mesh)
+        now(f"running on {schedule.mesh.devices} {name_of(platform)}")
         wholes = simulate.sample_inputs(schedule.program, seed)
-        with in_64_bits(at_ends(schedule)):
+        with in_64_bits(at_ends(schedule)), in_full_precision(platform):
             results = _computed(schedule, wholes, mesh, seed)
-        return report_of(schedule, wholes, results, now, seed)
+        return replace(report_of(schedule, wholes, results, now, seed), on=name_of(platform))
+
+
+def mesh_on(platform: str, schedule: Schedule, mesh: Mesh | None = None) -> Any:
+    """A JAX mesh of a platform's devices; that of the steps if no other is asked for. SHC301, SHC302, SHC409."""
+    if platform == SIMULATED:
+        return simulated_mesh(schedule, mesh)
+    from shardc.emit.call.placing import make_mesh
+
+    return make_mesh(schedule.mesh if mesh is None else mesh, accelerators(platform))
 
 
 def _computed(schedule: Schedule, wholes: Sequence[Any], mesh: Any, seed: int) -> tuple[Any, ...]:
