@@ -40,7 +40,9 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     return replace(verified, notes=other_libtpu())
 
 
-def compare(found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: int = 15, platform: str = "cpu") -> Comparison:
+def compare(
+    found: PlannedProgram, model: LinkModel, given: LinkModel, rounds: int = 15, platform: str = "cpu"
+) -> Comparison:
     """A plan's program beside what `jax.jit` alone makes of the same shardings.
 
     `model` is of the mesh of the plan's steps, `given` of the mesh as the program was written, on which `jax.jit`

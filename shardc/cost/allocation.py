@@ -37,7 +37,7 @@ from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
 from shardc.lowering.fusion import fused, readers_of
-from shardc.lowering.held import may_place_largest_first, near_functions, takes_depth_first
+from shardc.lowering.held import adds_up_apart, may_place_largest_first, near_functions, takes_depth_first
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
 from shardc.lowering.turned import laid_in_tiles
@@ -149,7 +149,8 @@ class _Walks:
         steps, users, inside = way
         has_products = any(isinstance(step.op, Einsum) for step in steps)
         given = self.schedule, self.forms, self.sizes, steps, self.groups, self.of_trip, users, inside, has_products
-        return Walk(*given, self.in_tiles, loop=self.loop, heap=heap, in_place=in_place)
+        apart = adds_up_apart(target)
+        return Walk(*given, self.in_tiles, loop=self.loop, heap=heap, in_place=in_place, adds_up_apart=apart)
 
 
 def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], tuple[int, ...]]:

@@ -48,6 +48,8 @@ class Walk:
     in_place: bool = True  # whether what is computed with a product may lie in the place of what it reads by elements
     might_lie_in_place: bool = False  # whether something would have
     at_last: dict[int, bool] = field(default_factory=dict)  # whether values become outputs, as far as that is known
+    adds_up_apart: bool = False  # whether sums beside a gather have buffers of their own
+    awaited: set[int] = field(default_factory=set)  # what was gathered, and nothing has read yet
 
     def temporaries(self) -> tuple[int, ...]:
         """The bytes of each temporary buffer, when all take most."""
@@ -208,7 +210,8 @@ class Walk:
         operand = step.operands[0]
         held = self.held.get(operand)
         is_own = self._becomes_output(step) and not self._is_stacked(step)
-        if held is None or self.last[operand] is not step:
+        beside_gather = self.adds_up_apart and held in self.by_products and bool(self.awaited) and not is_own
+        if held is None or self.last[operand] is not step or beside_gather:
             return self._leave(step, self._output(step) if is_own else self.heap.take(size, apart=True))
         del self.held[operand]
         self.by_products.discard(held)
@@ -254,6 +257,9 @@ class Walk:
 
     def _end(self, step: Step) -> None:
         """Operands that nothing else reads give their buffers back."""
+        self.awaited.difference_update(step.operands)
+        if step.op.facts.kind is Kind.GATHER:
+            self.awaited.update(step.results)
         for operand in self._read(step):
             if self.last[operand] is step and operand in self.held:
                 for number in (self.held.pop(operand), *self.beside.pop(operand, ())):

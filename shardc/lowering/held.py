@@ -67,6 +67,17 @@ def blocks_that_go(devices: int) -> int:
 
 @seen(
     "0.0.42.1",
+    "on v5e an AllReduce of a product's partial sums, beside which a gather had begun that was read after, left them in "
+    "a buffer of its own: of a gradient that is sliced, added to, or read by a product, in bf16 and f32 (0.60 to 0.70 of "
+    "what is taken was promised). Where nothing was gathered, or the sum is an output, and on v5p, in their place",
+)
+def adds_up_apart(target: Target) -> bool:
+    """Whether partial sums are added up beside the product's result where a gather is under way since before it."""
+    return tpu.moves_early(target)
+
+
+@seen(
+    "0.0.42.1",
     "an output that lies as an AllGather left it is copied to its place after all other steps, beside what these need: "
     "of two arrays that are gathered 0.78 was promised, of ZeRO-1 with its gradients on v5p 0.85; of a feed-forward "
     "block on v5e a gradient that was gathered beside the products of the others. So is what an AllToAll left that "

@@ -1,7 +1,7 @@
 """Where a program runs: on simulated devices, or on the accelerators that JAX finds on this machine.
 
-    --platform cpu      as many simulated devices as the mesh has, in this process
-    --platform gpu      the machine's GPUs, in the order in which `jax.make_mesh` lays a mesh on them
+--platform cpu      as many simulated devices as the mesh has, in this process
+--platform gpu      the machine's GPUs, in the order in which `jax.make_mesh` lays a mesh on them
 """
 
 from __future__ import annotations
