@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shardc.cost.rate import picoseconds
 from shardc.ir.expressions import Call, Named, Pattern, Product
@@ -203,9 +204,15 @@ def _moves(table: PriceArray, entity: Entity, rows: Places, to: Lying) -> PriceA
         return moves
     moved = (moves > 0) & (moves < NEVER)
     if to.is_output:
-        sizes = np.array([entity.search.local_bytes(number) for number in entity.states.numbers])
-        moved &= sizes[rows] < sizes[to.places]
+        moved &= (_sharded(entity)[rows] & ~_sharded(entity)[to.places]) > 0
     return np.where(moved, moves + to.more, moves)
+
+
+def _sharded(entity: Entity) -> NDArray[np.int64]:
+    """Of each sharding the axes that shard dims, as bits: one that does so before and not after was gathered over."""
+    bits = {axis: 1 << place for place, axis in enumerate(entity.search.graph.mesh.names)}
+    every = (entity.search.graph.shardings[number] for number in entity.states.numbers)
+    return np.array([sum(bits[axis] for axis in each.sharded) for each in every], dtype=np.int64)
 
 
 def repeated(table: PriceArray, times: int) -> PriceArray:
