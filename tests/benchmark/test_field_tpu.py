@@ -65,7 +65,7 @@ def the_reported_sharding_makes_xla_replicate_and_is_caught(quick):
     assert row["bytes"]["wire_bytes"] < row["xla"]["wire_bytes"] // 4
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 def test_what_it_prints_obeys_these(field, tmp_path):
     """One test, since each would wait for the same compiler."""
     quick = printed_and_figures(field, tmp_path)

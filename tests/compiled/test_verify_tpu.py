@@ -67,7 +67,7 @@ def test_small_shares_in_digits_are_scattered_behind_products(text):
     assert shardc.plan(text, dims={"I": 64, "J": 128, "K": 256}, **options).verify().agrees
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.parametrize("number", (2, pytest.param(4, marks=pytest.mark.long)))
 def test_reshards_take_at_most_twice_their_size(number):
     """In temporaries, of the larger of input and output: of sixteen by bytes one may take more."""
@@ -234,7 +234,7 @@ def promised_of_gradients(example, times, topology, mesh):
     return found.predicted_memory.total_bytes / found.compiled_memory.total_bytes
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 def test_what_a_trip_makes_and_carries_is_on_the_chip_while_it_is_small():
     """x and h of 32 MiB, and what a trip makes; 32 were promised, and 80 where that has 48."""
     text = "h[B_X, D] = softmax_D(u[B_X, D]); for L { t[B_X, F] = gelu(x[B_X, D] · Win[L, D, F]); "

@@ -82,7 +82,7 @@ COMPUTED = [
 ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.tpu
 @pytest.mark.parametrize(("text", "shape", "on"), COMPUTED)
 def test_what_a_product_in_parts_would_compute_as_it_reads_is_priced_as_replayed(text, shape, on):

@@ -78,7 +78,7 @@ def test_keys_are_told_apart_from_scores(text, told):
 
 
 @pytest.mark.tpu
-@pytest.mark.exhaustive
+@pytest.mark.long
 def test_scores_take_no_longer_than_their_own_product():
     """What devices compute takes 1.17 times its price; with keys made in the loop of scores 1.52."""
     text = (Path(__file__).parents[2] / "examples/causal_attention.shard").read_text()

@@ -96,7 +96,7 @@ def test_a_long_programs_limit_is_kept_by_a_plan_of_all_its_statements_if_one_do
     assert leaner.cost.peak_bytes < plan.cost.peak_bytes and leaner.cost.time_s >= plan.cost.time_s
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_refusal_of_a_long_program_tries_a_few_plans_each_within_one_statements_work(layer, monkeypatch):
     tried, attempt = [], Planning.attempt
 
