@@ -67,9 +67,10 @@ def blocks_that_go(devices: int) -> int:
 
 @seen(
     "0.0.42.1",
-    "on v5e an AllReduce of a product's partial sums, beside which a gather had begun that was read after, left them in "
-    "a buffer of its own: of a gradient that is sliced, added to, or read by a product, in bf16 and f32 (0.60 to 0.70 of "
-    "what is taken was promised). Where nothing was gathered, or the sum is an output, and on v5p, in their place",
+    "on v5e an AllReduce of a product's partial sums, beside which a gather had begun that was read after, left them "
+    "in a buffer of its own: of a gradient that is sliced, added to, or read by a product, in bf16 and f32 (0.60 to "
+    "0.70 of what is taken was promised). Where nothing was gathered, or the sum is an output, and on v5p, in their "
+    "place",
 )
 def adds_up_apart(target: Target) -> bool:
     """Whether partial sums are added up beside the product's result where a gather is under way since before it."""

@@ -77,7 +77,7 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """`ok` if every shard of every output is within its bound; integers must be equal. `on` says what the devices are."""
+    """`ok` if every shard of every output is within its bound; integers must be equal. `on`: what the devices are."""
 
     devices: int
     outputs: tuple[OutputReport, ...]
