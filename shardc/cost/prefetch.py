@@ -1,8 +1,12 @@
-"""Gathers that the compiler begins before a product that does not wait for them: the two take as long as the longer.
+"""What the compiler sends beside a product that does not wait for it: the two take as long as the longer.
 
     A = AllGather A; T = A · B; C = AllGather C; y = T · C        A; then C beside T; then y
+    W = Permute W; Q = x · W; V = Permute V; K = x · V            W; then V beside Q; then K
 
-libtpu takes the steps of a block in an order of its own. As seen, of those that are ready it does
+A CollectivePermute is begun as soon as it may be, one after another; what reads it waits. On v5p the steps are done as
+they stand, and what is sent later in the text begins where one waits for what is sent: were nothing awaited before Q
+above, V would be sent after it. For v5e libtpu takes the steps of a block in an order of its own. As seen, of those
+that are ready it does
 
     first      what is neither sent nor a product that sums over a dim
     then       a product, and beside it a gather, which may go on beside the next; one gather at a time
@@ -24,7 +28,7 @@ from shardc.cost.together import group_s, time_together
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Loop, Schedule, Step, ValueNumber
 from shardc.ir.sharding import Array
-from shardc.lowering.timed import gathers_beside_products
+from shardc.lowering.timed import gathers_beside_products, hides_permutes
 
 
 class _Kind(Enum):
@@ -33,6 +37,7 @@ class _Kind(Enum):
     OTHER = "other"
     PRODUCT = "product"
     GATHER = "gather"
+    PERMUTE = "permute"
     MOVE = "move"
 
 
@@ -56,7 +61,7 @@ class Taken(NamedTuple):
 
 
 def time_of(schedule: Schedule, model: CostModel) -> float:
-    """Seconds of all steps: those of a group as one, gathers beside products."""
+    """Seconds of all steps: those of a group as one, what is sent early beside products."""
     return max((each.end_s for each in in_order(schedule, model)), default=0.0)
 
 
@@ -75,19 +80,34 @@ def time_of_steps(steps: Sequence[Step], values: Sequence[Array], model: CostMod
 def in_order(schedule: Schedule, model: CostModel) -> tuple[Taken, ...]:
     """The works of a block, as the compiler takes them; where it begins none early, as they stand."""
     works = list(_works(schedule, model))
-    if not gathers_beside_products(model.target):
-        return tuple(_one_by_one(works))
-    return tuple(_taken(schedule.steps, works))
+    if gathers_beside_products(model.target):
+        return tuple(_taken(schedule.steps, works))
+    if any(work.kind is _Kind.PERMUTE for work in works):
+        return tuple(_as_they_stand(schedule.steps, works))
+    return tuple(_one_by_one(works))
 
 
 def _works(schedule: Schedule, model: CostModel) -> Iterator[Work]:
-    groups = {group.first: group for group in schedule.together}
+    sent, groups = _sent_early(schedule, model), {group.first: group for group in schedule.together}
     grouped = {place for group in schedule.together for place in group.places}
     for place, step in enumerate(schedule.steps):
         if (group := groups.get(place)) is not None:
             yield Work(group.places, _Kind.MOVE, group_s(schedule, group, model))
         elif place not in grouped:
-            yield Work(range(place, place + 1), _kind(step, schedule.values), _seconds(schedule, step, model))
+            kind = _Kind.PERMUTE if place in sent else _kind(step, schedule.values)
+            yield Work(range(place, place + 1), kind, _seconds(schedule, step, model))
+
+
+def _sent_early(schedule: Schedule, model: CostModel) -> frozenset[int]:
+    """The places of permutes that are read by what follows, and by no output: what these copy comes at the end."""
+    if not (model.target.names_slice and hides_permutes(model.target)):
+        return frozenset()
+    read = {value for step in schedule.steps for value in step.operands}.difference(schedule.outputs)
+    return frozenset(
+        place
+        for place, step in enumerate(schedule.steps)
+        if step.op.facts.kind is Kind.PERMUTE and step.is_collective and read.issuperset(step.results)
+    )
 
 
 def _kind(step: Step, values: Sequence[Array]) -> _Kind:
@@ -114,10 +134,38 @@ def _one_by_one(works: Sequence[Work]) -> Iterator[Taken]:
         now += work.seconds
 
 
+def _as_they_stand(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
+    """One after another but for permutes: each begins at its place, or before a step that waits for one."""
+    made = {value: n for n, work in enumerate(works) for place in work.places for value in steps[place].results}
+    reads = [{made[v] for place in work.places for v in steps[place].operands if v in made} for work in works]
+    ends, now, links = dict[int, float](), 0.0, 0.0
+    for number, work in enumerate(works):
+        waits = max((ends[each] for each in reads[number] - {number}), default=0.0)
+        ahead = range(number, len(works)) if waits > now or work.kind is _Kind.PERMUTE else ()
+        for other in ahead if waits > now else ahead[:1]:
+            if works[other].kind is _Kind.PERMUTE and other not in ends and ends.keys() >= reads[other]:
+                begun = Taken(works[other], max(now, links, *(ends[each] for each in reads[other])))
+                ends[other] = links = begun.end_s
+                yield begun
+        if work.kind is _Kind.PERMUTE:
+            continue
+        start = max(now, waits, links if work.kind in (_Kind.GATHER, _Kind.MOVE) else 0.0)
+        yield Taken(work, start)
+        ends[number] = now = start + work.seconds
+
+
 def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
     """By the rule above; of equals the first in the plan."""
     ready, now, sent = _Ready(steps, works), 0.0, None
+    links, permuted = 0.0, list[Taken]()  # when the links are free of permutes; those that have not ended
     while True:
+        while (permute := ready.take(_Kind.PERMUTE)) is not None:
+            permuted.append(Taken(permute, max(now, links)))
+            links = permuted[-1].end_s
+            yield permuted[-1]
+        if permuted and permuted[0].end_s <= now:
+            ready.finish(permuted.pop(0).work)
+            continue
         if sent is not None and sent.end_s <= now:
             ready.finish(sent.work)
             sent = None
@@ -127,10 +175,10 @@ def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
             work = ready.take(_Kind.PRODUCT)
             gather = None if work is None or sent is not None else ready.take(_Kind.GATHER)
             if gather is not None:
-                sent = Taken(gather, now)
+                sent = Taken(gather, max(now, links))
                 yield sent
-        if work is None and sent is not None:
-            now = sent.end_s
+        if work is None and (sent is not None or permuted):
+            now = min(each.end_s for each in (sent, *permuted) if each is not None)
             continue
         if work is None:
             work = ready.take(_Kind.GATHER, _Kind.MOVE)

@@ -159,7 +159,7 @@ def _totals(plan: PlanView) -> str:
         f"compute        {in_seconds(cost.compute_s)}  ({in_flops(cost.flops)} per device{all_flops})",
         f"communication  {in_seconds(cost.communication_s)}",
         f"time           {in_seconds(cost.time_s)}" + _dominates(cost.compute_s, cost.communication_s),
-        *([f"prefetched     {in_seconds(cost.prefetched_s)}  (gathers beside products)"] if cost.prefetched_s else []),
+        *([f"prefetched     {in_seconds(cost.prefetched_s)}  (sent beside products)"] if cost.prefetched_s else []),
         f"peak memory    {in_bytes(cost.peak_bytes)} of {in_bytes(plan.capacity_bytes)} per device",
         *([f"as written     {as_written(plan)}"] if plan.written is not None else []),
         *(f"warning: {warning}" for warning in plan.warnings),

@@ -70,6 +70,59 @@ def test_by_hand(text, gather, product, seconds):
     assert time_of(schedule, elsewhere._model) == time_together(schedule, elsewhere._model) > seconds or text == WAITING
 
 
+SENT = "w2[D_Y, H_X] = W[D_X, H_Y]\n"
+TWO_WEIGHTS = """w1[D_Y, H_X] = W1[D_X, H_Y]
+h[B, H_X] = x[B, D_Y] · w1
+w2[H_X, D_Y] = W2[H_Y, D_X]
+y[B, D_Y] = h · w2
+return y"""
+SECOND = TWO_WEIGHTS.replace("w1[D_Y, H_X] = W1[D_X, H_Y]\n", "").replace("w1", "W1[D_Y, H_X]")
+APART = f"V[B, H_X] = Z[B, D_Y] · w[D_Y, H_X]\n{SENT}R[B, H_X] = U[B, D_Y] · w2\nreturn V, R"
+AN_OUTPUT = "w2[D_Y, H_X] = W[D_X, H_Y]\nV[B, H_X] = Z[B, D_Y] · w[D_Y, H_X]\nreturn V, w2"
+
+
+def sent(text, topology, size=8192):
+    loops = {"L": 3} if "for L" in text else {}
+    dims = dict.fromkeys("BDH", size) | loops
+    return shardc.plan(text, mesh="X=2,Y=2", dims=dims, dtype="bf16", topology=topology, idle="keep", overlap="off")
+
+
+def permutes(plan):
+    return [step.time_s for step in plan.steps if step.op == "CollectivePermute"]
+
+
+@pytest.mark.parametrize(
+    ("text", "topology", "hidden"),
+    [
+        (TWO_WEIGHTS, "v5e:2x2", 1),  # the first product waits for the first, the second is sent beside it
+        (TWO_WEIGHTS, "v5p:2x2x1", 1),
+        (SECOND, "v5e:2x2", 1),
+        (SECOND, "v5p:2x2x1", 0),  # nothing is waited for before the product: begun behind it
+        (APART, "v5e:2x2", 1),  # the product that waits for nothing comes first
+        (APART, "v5p:2x2x1", 0),
+        (AN_OUTPUT, "v5e:2x2", 0),
+    ],
+)
+def test_what_is_permuted_is_sent_beside_products(text, topology, hidden):
+    plan = sent(text, topology)
+    assert plan.cost.prefetched_s == pytest.approx(hidden * permutes(plan)[-1])
+
+
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1"])
+def test_so_it_is_in_each_trip_of_a_loop(topology):
+    body = TWO_WEIGHTS.replace("return y", "x[B, D_Y] = y").replace("W1[", "W1[L, ").replace("W2[", "W2[L, ")
+    plan, once = sent(f"for L {{ {body} }}", topology), sent(TWO_WEIGHTS, topology)
+    assert plan.cost.prefetched_s == pytest.approx(3 * once.cost.prefetched_s) != 0
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1"])
+@pytest.mark.parametrize("text", [TWO_WEIGHTS, SECOND, APART])
+def test_the_compiler_sends_it_so(text, topology):
+    plan = sent(text, topology)
+    assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.08)
+
+
 def test_a_sum_is_done_before_a_product_that_has_no_gather_beside_it():
     """A gather comes after it; and a product that has one beside it comes before."""
     text = "d[E_X, D] = x[B_X, E] · g[B_X, D]; y[C_X, D] = q[C_X, E] · d[E, D]; z[B_X, C] = x · V[E, C]"

@@ -44,7 +44,7 @@ def sums(plan: PlanView) -> Element:
     cost = plan.cost
     all_wire, all_flops = on_all(plan)
     share = f"{100 * cost.communication_s / cost.time_s:.0f} % of the time" if cost.time_s else ""
-    early = f"{in_seconds(cost.prefetched_s)} of gathers beside products" if cost.prefetched_s else ""
+    early = f"{in_seconds(cost.prefetched_s)} sent beside products" if cost.prefetched_s else ""
     tiles = (
         ("time", in_seconds(cost.time_s), "; ".join(filter(None, ("as priced, per run", early)))),
         ("wire bytes", in_bytes(cost.wire_bytes), "; ".join(filter(None, (f"per device{all_wire}", of_bound(plan))))),
