@@ -79,7 +79,7 @@ def waits_for_gather(product_s: float, moved_s: float, target: Target) -> bool:
     "X=16 of v5e:16x16 took 2,041 µs step by step and 4,359 as a ring, over X=8 of v5e:8x4 3,346 and 4,044. On "
     "v5e:2x4 and 4x4 they lay beside products, as on v5p:2x2x2 and 4x4x4. So did, in trips of loops too, what a plan "
     "sends by one to an idle axis: of the weights of two layers on v5e:2x2 746 µs of each that the first product does "
-    "not read; on v5p:2x2x1 186 where that product waits for another one, else nothing: it was begun behind the product",
+    "not read; on v5p:2x2x1 186 where that product waits for another, else nothing: it was begun behind the product",
 )
 def hides_permutes(target: Target) -> bool:
     """Whether the compiler does permutes beside products."""
