@@ -23,7 +23,6 @@ FOUND = {
 }
 # Of time, replayed over priced: of one head on a device products compute shares as they read, and none are written.
 QUICKER = {("context_parallel", "v5p:2x2x2"): 0.80}
-SUMMED_FIRST = ("latent_attention", "v5e:2x4")  # two ReduceScatters whose results are added are compiled to one
 
 
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
@@ -37,7 +36,4 @@ def test_a_block_is_compiled_as_planned_priced_and_promised(path, topology):
     memory = found.predicted_memory.total_bytes / found.compiled_memory.total_bytes
     assert memory == pytest.approx(FOUND.get((name, topology), 1.0), abs=0.1 if (name, topology) not in FOUND else 0.05)
     assert QUICKER.get((name, topology), 0.85) <= found.replayed.step_s / found.predicted.time_s <= 1.21
-    if (name, topology) != SUMMED_FIRST:
-        assert found.agrees
-    else:
-        assert found.compiled_bytes < found.predicted_bytes
+    assert found.agrees
