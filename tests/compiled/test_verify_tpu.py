@@ -246,7 +246,7 @@ def test_what_a_trip_makes_and_carries_is_on_the_chip_while_it_is_small():
         assert [size // 2**20 for size in memory] == [0, 0]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.parametrize("topology", ["v5p:2x2x2", pytest.param("v5e:2x4", marks=pytest.mark.long)])
 def test_what_a_trip_takes_lies_in_no_output(topology):
     """The gradient of x, which is gathered in each trip, and gathered to an output after all: 0.85 and 0.89 before."""
