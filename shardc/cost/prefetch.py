@@ -141,13 +141,12 @@ def _as_they_stand(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Tak
     ends, now, links = dict[int, float](), 0.0, 0.0
     for number, work in enumerate(works):
         waits = max((ends[each] for each in reads[number] - {number}), default=0.0)
-        ahead = range(number, len(works)) if waits > now or work.kind is _Kind.PERMUTE else ()
-        for other in ahead if waits > now else ahead[:1]:
+        for other in range(number, len(works)) if waits > now else (number,):
             if works[other].kind is _Kind.PERMUTE and other not in ends and ends.keys() >= reads[other]:
                 begun = Taken(works[other], max(now, links, *(ends[each] for each in reads[other])))
                 ends[other] = links = begun.end_s
                 yield begun
-        if work.kind is _Kind.PERMUTE:
+        if number in ends:
             continue
         start = max(now, waits, links if work.kind in (_Kind.GATHER, _Kind.MOVE) else 0.0)
         yield Taken(work, start)
@@ -157,7 +156,7 @@ def _as_they_stand(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Tak
 def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
     """By the rule above; of equals the first in the plan."""
     ready, now, sent = _Ready(steps, works), 0.0, None
-    links, permuted = 0.0, list[Taken]()  # when the links are free of permutes; those that have not ended
+    links, permuted = 0.0, list[Taken]()  # when the links are free of what is sent early; permutes that have not ended
     while True:
         while (permute := ready.take(_Kind.PERMUTE)) is not None:
             permuted.append(Taken(permute, max(now, links)))
@@ -176,6 +175,7 @@ def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
             gather = None if work is None or sent is not None else ready.take(_Kind.GATHER)
             if gather is not None:
                 sent = Taken(gather, max(now, links))
+                links = sent.end_s
                 yield sent
         if work is None and (sent is not None or permuted):
             now = min(each.end_s for each in (sent, *permuted) if each is not None)
