@@ -19,7 +19,7 @@ from shardc.commands.fmt import fmt
 from shardc.commands.grad import grad
 from shardc.commands.help import help_
 from shardc.commands.memory import memory
-from shardc.commands.options import SIMULATED, Options, telling, with_options, with_platform
+from shardc.commands.options import Options, telling, with_options, with_platform
 from shardc.commands.output import Output, force_option, with_output
 from shardc.commands.proving import in_fields, proved, shown, with_proof
 from shardc.commands.report import report
@@ -28,6 +28,7 @@ from shardc.errors import BUG, FILES, INTERRUPTED, LIMIT, MISMATCH, USAGE, Shard
 from shardc.io import streams
 from shardc.io.files import read_input
 from shardc.io.text import json_text
+from shardc.machines.platforms import SIMULATED
 
 if TYPE_CHECKING:
     from shardc.ir.program import Program

@@ -6,7 +6,7 @@ Tests marked `exhaustive` go through a whole space, or draw much more than their
 JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither.
 
 Of one test's many cases a run takes some, spread over all of them, and of a law's examples a part, so that CI ends in
-a quarter of an hour, and `pytest` in five minutes. Of those marked `instant` it takes each.
+fifteen to twenty-five minutes, and `pytest` in five to eight. Of those marked `instant` it takes each.
 `--every-case` takes all, and those marked `long`.
 """
 

@@ -13,6 +13,7 @@ from shardc.commands.completing import chips, dtypes
 from shardc.errors import ShardcError
 from shardc.io import streams
 from shardc.io.files import read_input
+from shardc.machines.platforms import PLATFORMS, SIMULATED
 
 if TYPE_CHECKING:
     from shardc.ir.program import Program
@@ -112,13 +113,12 @@ profile_option = click.option(
     show_default=True,
     help="Whose link speeds: the scaling book's, or the vendor's.",
 )
-SIMULATED = "cpu"
 
 
 def with_platform(command: _Command) -> _Command:
     return click.option(
         "--platform",
-        type=click.Choice([SIMULATED, "gpu", "tpu"]),  # as JAX calls them
+        type=click.Choice(PLATFORMS),
         default=SIMULATED,
         show_default=True,
         help="On simulated devices (cpu), or on this machine's GPUs or TPUs.",

@@ -9,15 +9,17 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from shardc.emit.supported import check_jax
 from shardc.errors import ShardcError
-from shardc.machines.tpu import quiet_without_a_tpu
 
 SIMULATED = "cpu"
+PLATFORMS = (SIMULATED, "gpu", "tpu")  # as JAX calls them
 
 
 def accelerators(platform: str) -> list[Any]:
     """The devices that JAX has of a platform; SHC301 if it finds none."""
+    from shardc.emit.supported import check_jax  # not for `--help`, which says which platforms there are
+    from shardc.machines.tpu import quiet_without_a_tpu
+
     check_jax()
     quiet_without_a_tpu()
     import jax

@@ -204,7 +204,8 @@ def _moves(table: PriceArray, entity: Entity, rows: Places, to: Lying) -> PriceA
         return moves
     moved = (moves > 0) & (moves < NEVER)
     if to.is_output:
-        moved &= (_sharded(entity)[rows] & ~_sharded(entity)[to.places]) > 0
+        axes = _sharded(entity)
+        moved &= (axes[rows] & ~axes[to.places]) > 0
     return np.where(moved, moves + to.more, moves)
 
 
