@@ -115,8 +115,8 @@ class Builder:
             self._copy(place, laid)
         if output is not None:
             self.left.add(output)
-        for place in waiting(self.steps[first:], self.values, self.problem.mesh) if writes_after(model.target) else ():
-            self._wait(first + place)
+        for place in waiting(self.steps, first, self.values, self.problem.mesh) if writes_after(model.target) else ():
+            self._wait(place)
 
     @property
     def _made(self) -> set[ValueNumber]:

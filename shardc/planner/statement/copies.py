@@ -78,10 +78,11 @@ def is_ragged_share(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
     return cuts_share_out(block, share)
 
 
-def waiting(steps: Steps, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
-    """The places of products whose smaller operand a collective has just left."""
+def waiting(steps: Steps, first: int, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
+    """The places, from the first on, of products whose smaller operand a collective has just left."""
     timed = [place for place, step in enumerate(steps) if step.cost.time_s]
-    for before, step, place in ((steps[one], steps[other], other) for one, other in pairwise(timed)):
+    found = ((steps[one], steps[other], other) for one, other in pairwise(timed) if other >= first)
+    for before, step, place in found:
         if isinstance(step.op, Einsum) and len(step.operands) == 2 and before.op.facts.communicates:
             left, right = (values[operand].local_bytes(mesh) for operand in step.operands)
             if step.operands[0 if left < right else 1] == before.result:
