@@ -2,8 +2,8 @@
 
     narrow          f32 that is sent as bf16 (`lowering.rounded`), by the bytes of f32: what brings the fewest of the
                     text's bytes is found by what takes the least of the compiler's time
-    beside_products AllGathers of which the compiler hides a part beside products (`cost.prefetch`): a scatter and a
-                    gather take less than the AllReduce whose bytes they bring
+    beside_products AllGathers and CollectivePermutes of which the compiler hides a part beside products
+                    (`cost.prefetch`): a scatter and a gather take less than the AllReduce whose bytes they bring
 
 A plan that is found so is priced as it will be done.
 """
@@ -30,8 +30,9 @@ from shardc.lowering.pairs import Pairs
 from shardc.lowering.rounds import rounds_before
 from shardc.lowering.scatters import LocalBlock
 from shardc.lowering.target import Target
+from shardc.lowering.timed import gathers_beside_products, hides_permutes
 
-_HIDDEN = 0.3  # of a gather beside a product, as most of those are that plans of whole programs begin early
+_HIDDEN = 0.3  # of what is sent beside a product, as most of that is which plans of whole programs begin early
 
 
 @lru_cache(maxsize=64)
@@ -42,16 +43,20 @@ def narrow(model: CostModel) -> CostModel:
 
 @lru_cache(maxsize=64)
 def beside_products(model: CostModel) -> CostModel:
-    """A model by which AllGathers take what is not hidden of them; of one model the same."""
-    return _Cheaper(model, _is_gather, 1 - _HIDDEN)
+    """A model by which moves take what is not hidden of them; of one model the same."""
+    kinds = hidden_beside_products(model.target)
+    return _Cheaper(model, lambda move: move.facts.kind in kinds, 1 - _HIDDEN)
 
 
 def _is_narrow(move: Move) -> bool:
     return rounds_before(move.facts)
 
 
-def _is_gather(move: Move) -> bool:
-    return move.facts.kind is Kind.GATHER
+def hidden_beside_products(target: Target) -> frozenset[Kind]:
+    """The kinds of moves that the compiler of a slice does beside products."""
+    permutes = target.names_slice and hides_permutes(target)
+    known = ((Kind.GATHER, gathers_beside_products(target)), (Kind.PERMUTE, permutes))
+    return frozenset(kind for kind, is_hidden in known if is_hidden)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

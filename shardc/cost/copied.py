@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import assert_never
+from typing import Any, TypeVar, assert_never
 
 from shardc.cost import formulas
-from shardc.cost.alone import Amount
+from shardc.cost.alone import Alone, Amount
 from shardc.cost.model import CostModel
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array, in_order
 from shardc.lowering.forms import Laid
 from shardc.lowering.tiles import LANES, ROWS, up
 from shardc.lowering.tpu import on_chip
+
+Elements = TypeVar("Elements", float, Any)  # of one share, or an array of those of several
 
 _AS_WIDE = 2  # bytes of an element, by which copies were measured
 
@@ -78,10 +80,15 @@ def _farther(array: Array) -> str:
 
 def _share_cost(array: Array, model: CostModel) -> StepCost:
     """Of cutting out a share, which takes as long for each element of whatever type (`lowering.timed`)."""
-    near, _ = model.alone.laid_s_per_byte(Laid.SHARE)
-    times = _AS_WIDE / array.dtype.bytes
+    size, wide = array.local_bytes(model.mesh), array.dtype.bytes
     spelled = partial("{} / W_near".format, formulas.local_bytes(array))
-    return StepCost(0, 0, array.local_bytes(model.mesh) * times * near, partial(_longer, spelled, times))
+    return StepCost(0, 0, share_s(size / wide, model.alone), partial(_longer, spelled, _AS_WIDE / wide))
+
+
+def share_s(elements: Elements, alone: Alone) -> Elements:
+    """Seconds of cutting out a share of so many elements, of each of several shares."""
+    near, _ = alone.laid_s_per_byte(Laid.SHARE)
+    return elements * _AS_WIDE * near
 
 
 def _ragged_cost(array: Array, model: CostModel) -> StepCost:

@@ -82,6 +82,7 @@ class Options:
     below: int | None = None  # one product or reshard is planned only where it costs less: picoseconds or bytes
     most_wire: int | None = None  # wire bytes that the moves of one array may bring
     idle: bool | None = None  # whether axes that nobody wrote move; None: by bytes they do, by time they do not
+    is_typed: bool = False  # whether each value's type says along which axes it is equal (`lowering.flow.untyped_by`)
     masks: bool = False  # whether a whole array may be made partial sums: as is asked of what is planned together
     as_asked: bool = False  # whether operations take arrays just as a use asks for them, and move no further
     method: Method = Method.SEARCH

@@ -27,11 +27,12 @@ from shardc.planner.options import Objective, Options
 @dataclass(frozen=True, slots=True)
 class Planning:
     """By what objective to plan, over which axes, and what makes one plan: its statements one after another, as
-    `program.loops.planned_at_once`."""
+    `program.loops.planned_at_once`. `is_typed`: whether each value's type has to say along which axes it is equal."""
 
     objective: Objective
     idle: Idle
     make: Callable[[Program, CostModel, Objective, Options, Meter], PlannedProgram]
+    is_typed: bool = False
 
     @property
     def may_use_idle(self) -> bool:
@@ -54,7 +55,12 @@ class Planning:
     def planned(self, program: Program, model: CostModel, options: Options, meter: Meter) -> PlannedProgram:
         """A plan. Where the options leave idle axes open, they move by bytes; never if they are to be kept."""
         with_idle = self.uses_idle_first if options.idle is None else options.idle and self.may_use_idle
-        return self.make(program, model, self.objective, replace(options, idle=with_idle), meter)
+        options = replace(options, idle=with_idle, is_typed=self.says_types(program))
+        return self.make(program, model, self.objective, options, meter)
+
+    def says_types(self, program: Program) -> bool:
+        """Whether each value's type has to say along which axes it is equal, as of what goes into a loop."""
+        return self.is_typed or any(isinstance(each, For) for each in program.statements)
 
     def attempt(self, program: Program, model: CostModel, options: Options, budget: Budget | None = None) -> Attempt:
         """A plan; None where there is none with these options, or its search would be too much."""

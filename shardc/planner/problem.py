@@ -175,7 +175,7 @@ class Problem:
         return self.product_price(work, way.parts, read, result.local_bytes(way.result))
 
     def graph(self, rank: int) -> Graph:
-        return sharding_graph(self.mesh, rank, self.pool, self.together)
+        return sharding_graph(self.mesh, rank, self.pool, self.together, self.options.is_typed)
 
     def search(self, array: Expr | Input) -> Search:
         return self.search_of(self.program.shape(array.dims), array.dtype, self.is_rounded(array))

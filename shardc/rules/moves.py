@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import combinations, permutations, product, takewhile
-from math import comb
+from math import comb, prod
 
 from shardc.ir.collectives import (
     AllGather,
@@ -24,6 +24,7 @@ from shardc.ir.collectives import (
     Move,
     ReduceScatter,
     Slice,
+    in_one_round,
 )
 from shardc.ir.exchange import keeps_some, moved, pieces, tails
 from shardc.ir.masks import Mask
@@ -35,6 +36,7 @@ from shardc.rules.placements import arrangements, count_arrangements, count_plac
 MAX_ARRANGEMENTS = 60
 # Beyond four axes on three dims permutes are left to routes: five axes on four dims lie in 6,720 ways.
 MAX_PERMUTED = 500
+MAX_CHANGED = 700  # placements of four axes on three dims: 685
 # Partial sums over four axes go onto three dims in 684 ways, over eight onto four in 9 million: beyond this fewer
 # at a time, and all at once onto a goal (`scatter_onto`).
 MAX_SCATTERS = 700
@@ -122,6 +124,22 @@ def _permute(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Co
     return CollectivePermute(() if stays else mesh.ordered(changed), dims)
 
 
+def changes_of_axes(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
+    """`A[I_X] → A[I_Y]`, `A[I_X, J_Y] → A[I_Y, J_Z]`: onto axes that held copies, as large as those that leave; blocks
+    stay whole."""
+    sharded = mesh.nontrivial(before.sharded)
+    free = mesh.nontrivial(axis for axis in pool if axis not in before.used)
+    if before.unreduced or not sharded or not free or count_placements(len(sharded + free), before.rank) > MAX_CHANGED:
+        return
+    blocks = before.blocks(mesh)
+    for axes in _subsets(mesh.ordered(sharded + free)):
+        if not set(axes) <= before.used and mesh.product(axes) == prod(blocks):
+            for dims in _all_fillings(axes, blocks, mesh):
+                move = in_one_round(before, dims, mesh)
+                assert move is not None, "some block goes elsewhere"
+                yield move
+
+
 def reductions(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
     """`A[I]{U_XY} → A[I]{U_Y}`: over any of the unreduced axes."""
     for axes in _subsets(mesh.ordered(before.unreduced)):
@@ -206,14 +224,20 @@ MOVES: tuple[Rule, ...] = (
     joint_scatters,
     exchanges,
     permutes,
+    changes_of_axes,
     pieces_exchanged,
 )
 
 
-def moves(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
-    """Every move from a sharding. `pool` are the axes that a Slice may take."""
+UNTYPED = (changes_of_axes,)  # those that leave blocks equal along axes for which JAX's types do not say so
+
+
+def moves(before: Sharding, mesh: Mesh, pool: Axes, is_typed: bool = False) -> Iterator[Move]:
+    """Every move from a sharding. `pool` are the axes that a Slice may take; `is_typed`: of every value the type says
+    along which axes it is equal."""
     for rule in MOVES:
-        yield from rule(before, mesh, pool)
+        if not (is_typed and rule in UNTYPED):
+            yield from rule(before, mesh, pool)
 
 
 def masks(before: Sharding, pool: Axes) -> Iterator[Move]:

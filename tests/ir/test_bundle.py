@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from shardc.ir.bundle import Bundle
-from shardc.ir.collectives import Move, UnevenExchange, apply
+from shardc.ir.collectives import Move, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
 from shardc.rules.moves import masks, moves
@@ -47,4 +47,4 @@ def test_a_move_of_the_coarse_mesh_is_the_same_move_on_the_mesh_itself():
             assert type(fine) is type(move) and left == bundle.refined(apply(move, before, coarse))
             assert fine.wire_bytes(bundle.refined(before), bundle.mesh, 960) == move.wire_bytes(before, coarse, 960)
             kinds.add(type(move))
-    assert kinds == {*get_args(Move)} - {UnevenExchange}
+    assert kinds == {*get_args(Move)}

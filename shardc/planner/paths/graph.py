@@ -66,12 +66,13 @@ class _Met(NamedTuple):
 
 
 class Graph:
-    """Shardings of rank `rank` over the axes of `pool`, numbered as they are met."""
+    """Shardings of rank `rank` over the axes of `pool`, numbered as they are met; `is_typed` as in `rules.moves`."""
 
-    def __init__(self, mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> None:
+    def __init__(self, mesh: Mesh, rank: int, pool: Axes, together: Axes = (), is_typed: bool = False) -> None:
         self.mesh = mesh
         self.rank = rank
         self.pool = pool
+        self.is_typed = is_typed
         self._bundle = Bundle(mesh, together) if together else None
         # Whether moves leave out exchanges of pieces.
         self.is_large = count_arrangements(len(self.coarse_pool), rank) > MAX_ARRANGEMENTS
@@ -167,8 +168,8 @@ class Graph:
         bundle = self._bundle
         coarse = None if bundle is None else bundle.coarsened(before)
         if bundle is None or coarse is None:
-            return moves(before, self.mesh, self.pool)
-        return map(bundle.move, moves(coarse, bundle.coarse, self.coarse_pool))
+            return moves(before, self.mesh, self.pool, self.is_typed)
+        return map(bundle.move, moves(coarse, bundle.coarse, self.coarse_pool, self.is_typed))
 
     def masks(self, number: ShardingNumber) -> Iterator[Edge]:
         """To partial sums over one more axis, of which one copy is kept."""
@@ -203,8 +204,8 @@ class Graph:
 
 
 @lru_cache(maxsize=64)
-def sharding_graph(mesh: Mesh, rank: int, pool: Axes, together: Axes = ()) -> Graph:
-    return Graph(mesh, rank, pool, together)
+def sharding_graph(mesh: Mesh, rank: int, pool: Axes, together: Axes = (), is_typed: bool = False) -> Graph:
+    return Graph(mesh, rank, pool, together, is_typed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,7 @@ class EdgeCosts:
 
     def _met(self, move: Move, before: Sharding) -> tuple[tuple[Move], Rate | None]:
         """The first of equal moves. Which whole blocks a permute sends where is told by the sharding before it."""
-        is_told = move.facts.kind is Kind.PERMUTE and not move.facts.cuts
+        is_told = move.facts.kind is Kind.PERMUTE
         rate = None if is_told else self.model.emitted(move, None, before)
         found = self._moves[move] = (move,), rate
         return found

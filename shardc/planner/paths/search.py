@@ -261,7 +261,7 @@ class Search:
         source, target = self.graph.shardings[number], self.graph.shardings[goal]
         split = aligned(source, target, self.shape, mesh)
         shape = shape_after(split, self.shape)
-        graph = sharding_graph(mesh, len(shape), self.graph.pool)
+        graph = sharding_graph(mesh, len(shape), self.graph.pool, is_typed=self.graph.is_typed)
         options = replace(self.options, method=Method.SEARCH)
         inner = Search(graph, shape, self.dtype, self.model, self.objective, options, self._meter)
         start, end = (graph.number(reshaped(split, sharding, mesh)) for sharding in (source, target))

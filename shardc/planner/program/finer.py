@@ -86,9 +86,11 @@ class Finer:
         return self._telling(self._plainer(best.planned, best.budget), directly_done.unwritten)
 
     def _in_pieces(self, best: _Best, found: PlannedProgram | None) -> _Best:
-        """Or moves as one exchange in unequal pieces, on the mesh as it is."""
+        """Or moves as one exchange in unequal pieces, on the mesh as it is: no axis is cut for what costs as much."""
         if found is None:
             return best
+        if best.planned is not None and best.planned.schedule.by is not None:
+            best = replace(best, limit=best.planned.measure(self.planning.objective) + 1)
         if self.memory is not None and found.cost.peak_bytes > self.memory:
             return replace(best, peaks=(*best.peaks, found.cost.peak_bytes))
         return replace(best, planned=found) if found.measure(self.planning.objective) < best.limit else best

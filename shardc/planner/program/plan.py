@@ -42,10 +42,11 @@ def plan_program(
 ) -> PlannedProgram:
     """The cheaper of each statement's plan in turn and of all together, within `memory` bytes per device if given.
 
-    Where the budget ends first, the best that is found, with its gap.
+    Each value's type says along which axes it is equal. Where the budget ends first, the best that is found, with its
+    gap.
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no plan that is found keeps the limit.
     """
-    given = AsGiven.of(program, model, Planning(objective, idle, AtOnce()))
+    given = AsGiven.of(program, model, Planning(objective, idle, AtOnce(), is_typed=True))
     found = given.within(memory)
     if isinstance(found, Refused):
         assert memory is not None, "nothing is refused without a limit"

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shardc.cost.rate import picoseconds
 from shardc.ir.expressions import Call, Named, Pattern, Product
@@ -18,7 +17,7 @@ from shardc.planner.problem import Problem
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.eliminate import Factor
 from shardc.planner.whole.local import LocalWays, Ways, alike, local_ways
-from shardc.planner.whole.prices import NEVER, Places, PriceArray, Scale, between, masked, states
+from shardc.planner.whole.prices import NEVER, Between, Places, PriceArray, Scale, between, masked, states
 from shardc.planner.whole.spaces import Spaces
 
 # Bytes that take no longer than a hop: rows of gains and biases, no larger, may all be brought at once, before a loop.
@@ -35,7 +34,7 @@ class Known:
     """What the graphs of one program share, whatever the order of its products: prices between the shardings of each
     array, and the ways of operations, as far as they are known."""
 
-    between: dict[Hashable, PriceArray] = field(default_factory=dict)
+    between: dict[Hashable, Between] = field(default_factory=dict)
     masked: dict[Hashable, PriceArray] = field(default_factory=dict)
     ways: dict[Hashable, LocalWays] = field(default_factory=dict)
 
@@ -93,6 +92,9 @@ class Nodes:
         return np.array([self.scale.of_price(search.objective.price(time, 0)) for time in times], dtype=np.int64)
 
     def between(self, entity: Entity) -> PriceArray:
+        return self._between(entity).least
+
+    def _between(self, entity: Entity) -> Between:
         prices, key = self.known.between, entity.kind
         if key not in prices:
             prices[key] = between(entity.search, entity.states, self.scale)
@@ -136,22 +138,32 @@ class Nodes:
 
         With `may_mask` what is whole may become partial sums: to be added to such.
         """
-        table = self.masked(entity) if may_mask else self.between(entity)
+        table = (self.masked(entity) if may_mask else self.between(entity))[:, to.places]
+        if to.more is not None:
+            table = self._with_more(table, entity, to, to.more)
         given = [source for source in sources if source.is_given]
         open_ones = [source for source in sources if not source.is_given]
         while len(open_ones) > 1 and _size([*open_ones, to]) > MOST_TOGETHER:
             open_ones.pop(0)
         found = np.full(len(to.places), NEVER, dtype=np.int64)
         for source in given:
-            found = np.minimum(found, repeated(_moves(table, entity, source.places[0], to), source.times))
+            found = np.minimum(found, repeated(table[source.places[0]], source.times))
         for other in others:
-            found = np.minimum(found, repeated(_moves(table, entity, other.places, to), other.times))
+            found = np.minimum(found, repeated(table[other.places, range(len(to.places))], other.times))
         for at, source in enumerate(open_ones):
             shape = [1] * len(open_ones)
             shape[at] = len(source.places)
-            moves = repeated(_moves(table, entity, source.places[:, None], to), source.times)
+            moves = repeated(table[source.places], source.times)
             found = np.minimum(found, moves.reshape(*shape, len(to.places)))
         self.add((*(source.node for source in open_ones), to.node), found)
+
+    def _with_more(self, table: PriceArray, entity: Entity, to: Lying, more: PriceArray) -> PriceArray:
+        """With what it costs besides to come there by a move; to an output by one whose result is copied."""
+        moved = table > 0 if not to.is_output else np.arange(len(table))[:, None] != to.places
+        dearer = np.where(moved & (table < NEVER), table + more, table)
+        if not to.is_output:
+            return dearer
+        return np.minimum(dearer, self._between(entity).ending(entity.search, entity.states, self.scale, to.places))
 
     def stay(self, made: Lying, to: Lying) -> None:
         """What is not to be moved."""
@@ -195,25 +207,6 @@ class Nodes:
         if (places < 0).any():
             self.add((lying.node,), np.where(places < 0, NEVER, 0).astype(np.int64))
         return replace(lying, places=np.where(places < 0, places.max(), places))
-
-
-def _moves(table: PriceArray, entity: Entity, rows: Places, to: Lying) -> PriceArray:
-    """The prices of moves from these places to those of a node, and what each costs more that is one."""
-    moves = table[rows, to.places]
-    if to.more is None:
-        return moves
-    moved = (moves > 0) & (moves < NEVER)
-    if to.is_output:
-        axes = _sharded(entity)
-        moved &= (axes[rows] & ~axes[to.places]) > 0
-    return np.where(moved, moves + to.more, moves)
-
-
-def _sharded(entity: Entity) -> NDArray[np.int64]:
-    """Of each sharding the axes that shard dims, as bits: one that does so before and not after was gathered over."""
-    bits = {axis: 1 << place for place, axis in enumerate(entity.search.graph.mesh.names)}
-    every = (entity.search.graph.shardings[number] for number in entity.states.numbers)
-    return np.array([sum(bits[axis] for axis in each.sharded) for each in every], dtype=np.int64)
 
 
 def repeated(table: PriceArray, times: int) -> PriceArray:

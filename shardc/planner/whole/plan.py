@@ -10,18 +10,18 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.cost.cheaper import beside_products
+from shardc.cost.cheaper import beside_products, hidden_beside_products
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
 from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Expr, Product, operands
+from shardc.ir.operations import Kind
 from shardc.ir.program import For, Program, Statement, repeated_statements
-from shardc.lowering.timed import gathers_beside_products
 from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, computed
-from shardc.planner.problem import Problem
+from shardc.planner.problem import Problem, Scratch
 from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying, every_line, says_nothing
@@ -39,6 +39,7 @@ from shardc.rules.placements import count_placements
 
 COMPARED, MOST_COMPARED = 4, 600_000  # plans, the first of which is by time alone; entries of all tables
 MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet in one
+MOST_PERMUTED = 8  # operations of a program that is planned again as if permutes took less
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
 FEW = 20_000  # entries of all tables, that are gone through as they are
@@ -58,7 +59,8 @@ def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterat
     if spaces is None:
         return
     try:
-        task = _Task.of(Problem(program, model, planning.objective, pool), spaces, model, planning)
+        options = Options(is_typed=planning.says_types(program))
+        task = _Task.of(Problem(program, model, planning.objective, pool, options), spaces, model, planning)
         best = task.best()
     except (TooWide, KeyError, ShardcError):
         return
@@ -107,7 +109,11 @@ def _has_loops(program: Program) -> bool:
 
 
 def _hides(task: _Task) -> bool:
-    return task.planning.objective is Objective.TIME and gathers_beside_products(task.model.target)
+    """Whether plans are made of moves that the compiler does beside products. For permutes alone few are made again."""
+    if task.planning.objective is not Objective.TIME:
+        return False
+    kinds, few = hidden_beside_products(task.model.target), computed(task.problem.program) <= MOST_PERMUTED
+    return Kind.GATHER in kinds or (Kind.PERMUTE in kinds and few and not task.problem.options.is_typed)
 
 
 def _says_between(program: Program) -> bool:
@@ -163,7 +169,7 @@ class _Task:
 
     def by(self, prices: CostModel) -> _Task:
         """The same with tables of other prices."""
-        problem = Problem(self.problem.program, prices, self.problem.objective, self.problem.pool)
+        problem = replace(self.problem, model=prices, scratch=Scratch())
         return replace(_Task.of(problem, self.spaces, self.model, self.planning), plans=self.plans)
 
     def best(self) -> Choice:

@@ -21,8 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shardc.cost.copied import share_s
 from shardc.cost.model import CostModel
 from shardc.cost.rate import PICO, Rate
+from shardc.ir.collectives import Move
 from shardc.ir.sharding import Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock
 from shardc.planner.options import Objective
@@ -95,6 +97,7 @@ class States:
     rates: Rates
     wire: NDArray[np.int64]
     parts: NDArray[np.int64]
+    is_apart: NDArray[np.bool_]  # of each move: what it leaves is copied to become an output
     blocks: NDArray[np.int64]  # of each sharding: into how many it cuts an array
     is_whole: NDArray[np.bool_]  # without partial sums: these come first
 
@@ -105,20 +108,23 @@ def states(around: Graph, model: CostModel, array: LocalBlock | None, within: Wi
     numbers = _numbers(around, within)
     place = {number: at for at, number in enumerate(numbers)}
     moves = edge_costs(around, model, array)
-    rows, rates = list[tuple[int, ...]](), list[Rate]()
+    rows, rates, done = list[tuple[int, ...]](), list[Rate](), list[Move]()
     for at, number in enumerate(numbers):
         found = moves.edges(number)
-        for target, price, _ in found.moves:
+        for target, price, (move,) in found.moves:
             rate, wire, parts = found.prices[price]
             if target in place:
                 rows.append((at, place[target], wire, parts))
                 rates.append(rate)
+                done.append(move)
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), 4).T
     source, target, wire, parts = (columns[at] for at in range(4))
     lie = [around.shardings[number] for number in numbers]
     blocks = np.array([around.mesh.product(sharding.sharded) for sharding in lie], dtype=np.int64)
     is_whole = np.array([not sharding.unreduced for sharding in lie], dtype=bool)
-    return States(numbers, place, source, target, _rates(rates), wire, parts, blocks, is_whole)
+    apart = {move: model.leaves_output_apart(move, around.rank) for move in dict.fromkeys(done)}
+    is_apart = np.array([apart[move] for move in done], dtype=bool)
+    return States(numbers, place, source, target, _rates(rates), wire, parts, is_apart, blocks, is_whole)
 
 
 def _rates(rates: list[Rate]) -> Rates:
@@ -144,18 +150,40 @@ def _numbers(around: Graph, within: Within) -> tuple[ShardingNumber, ...]:
     return (*found, *(number for number in more if number not in found))
 
 
-def between(search: Search, all_states: States, scale: Scale) -> PriceArray:
-    """The least price from each sharding to each other; NEVER where the array cannot lie so, or nothing leads there."""
+class Between(NamedTuple):
+    """Prices from each sharding of an array to each other; NEVER where it cannot lie so, or nothing leads there."""
+
+    least: PriceArray
+    onward: PriceArray  # where a collective reads what comes last: a share is then cut out for it
+
+    def ending(self, search: Search, every: States, scale: Scale, places: Places) -> PriceArray:
+        """The least prices to these places where no copy is made to become an output: of staying, or by a last move
+        whose result is one as it is."""
+        steps = _edges(search, every, scale, ~every.is_apart)
+        found = np.full((len(steps), len(places)), NEVER, dtype=np.int64)
+        for at, place in enumerate(places):
+            before = np.delete(np.arange(len(steps)), place)
+            found[:, at] = np.minimum(found[:, at], (self.onward[:, before] + steps[before, place]).min(axis=1))
+            found[place, at] = 0
+        return found
+
+
+def between(search: Search, all_states: States, scale: Scale) -> Between:
     fits = np.array([search.divides(number) for number in all_states.numbers], dtype=bool)
     found = _edges(search, all_states, scale)
     found[~fits, :] = NEVER
     found[:, ~fits] = NEVER
     _add_routes(search, all_states, scale, found)
-    can_lie = np.flatnonzero(fits)
-    closed = found[np.ix_(can_lie, can_lie)]
-    _close(closed, int(np.count_nonzero(all_states.is_whole[can_lie])))
-    found[np.ix_(can_lie, can_lie)] = closed
-    return found
+    can_lie = np.ix_(np.flatnonzero(fits), np.flatnonzero(fits))
+    closed, whole = found[can_lie], int(np.count_nonzero(all_states.is_whole[fits]))
+    shares = _shares(search, all_states, scale)
+    if shares is None:
+        _close(closed, whole)
+        found[can_lie] = closed
+        return Between(found, found)
+    onward = found.copy()
+    found[can_lie], onward[can_lie] = _close_with_shares(closed, whole, shares[fits])
+    return Between(found, onward)
 
 
 def masked(search: Search, every: States, found: PriceArray) -> PriceArray:
@@ -169,14 +197,14 @@ def masked(search: Search, every: States, found: PriceArray) -> PriceArray:
     return found
 
 
-def _edges(search: Search, every: States, scale: Scale) -> PriceArray:
-    """One move each."""
+def _edges(search: Search, every: States, scale: Scale, chosen: NDArray[np.bool_] | slice = slice(None)) -> PriceArray:
+    """One move each, of all or of those that are chosen."""
     count = len(every.numbers)
     found = np.full((count, count), NEVER, dtype=np.int64)
     size = search.total_bytes // every.blocks[every.source]
-    seconds = every.rates.seconds(size)
-    time = np.ceil(seconds * PICO - 1e-6).astype(np.int64)
-    np.minimum.at(found, (every.source, every.target), scale.of_arrays(time, every.wire * size // every.parts))
+    time = np.ceil(every.rates.seconds(size) * PICO - 1e-6).astype(np.int64)
+    prices = scale.of_arrays(time, every.wire * size // every.parts)
+    np.minimum.at(found, (every.source[chosen], every.target[chosen]), prices[chosen])
     np.fill_diagonal(found, 0)
     return found
 
@@ -188,6 +216,36 @@ def _close(found: PriceArray, whole: int) -> None:
         start, end = (0, whole) if middle < whole else (whole, len(found))
         part = found[start:, :end]
         np.minimum(part, found[start:, middle, None] + found[None, middle, :end], out=part)
+
+
+def _shares(search: Search, every: States, scale: Scale) -> PriceArray | None:
+    """The price of cutting out a share that lies so; None where that is not known, or does not count."""
+    alone = search.model.alone
+    if alone.measured is None or search.objective is not Objective.TIME:
+        return None
+    elements = search.total_bytes // search.dtype.bytes // every.blocks
+    time = np.ceil(share_s(elements, alone) * PICO).astype(np.int64)
+    return scale.of_arrays(time, np.zeros_like(time))
+
+
+def _close_with_shares(found: PriceArray, whole: int, shares: PriceArray) -> tuple[PriceArray, PriceArray]:
+    """The same where a Slice takes what its share does to be cut out, unless it comes last, as part of what reads it;
+    and where that is a collective.
+
+        [I_X, J_Y] → [I, J_XY]      Slice, AllToAll: a share is cut out
+        [I_X, J] → [I, J_Y]         AllGather, Slice: none is
+    """
+    cuts = found == 0
+    for middle in range(len(cuts)):  # one Slice after another is one
+        cuts |= cuts[:, middle, None] & cuts[None, middle]
+    onward = np.where(cuts, shares, found)
+    np.fill_diagonal(onward, 0)
+    _close(onward, whole)
+    least = onward.copy()
+    for middle in range(len(found)):
+        at_once = np.flatnonzero(cuts[middle])
+        least[:, at_once] = np.minimum(least[:, at_once], onward[:, middle, None])
+    return least, onward
 
 
 def _add_routes(search: Search, every: States, scale: Scale, found: PriceArray) -> None:
