@@ -160,10 +160,10 @@ class Between(NamedTuple):
         """The least prices to these places where no copy is made to become an output: of staying, or by a last move
         whose result is one as it is."""
         steps = _edges(search, every, scale, ~every.is_apart)
-        found = np.full((len(steps), len(places)), NEVER, dtype=np.int64)
+        found = np.empty((len(steps), len(places)), dtype=np.int64)
         for at, place in enumerate(places):
             before = np.delete(np.arange(len(steps)), place)
-            found[:, at] = np.minimum(found[:, at], (self.onward[:, before] + steps[before, place]).min(axis=1))
+            found[:, at] = (self.onward[:, before] + steps[before, place]).min(axis=1, initial=NEVER)
             found[place, at] = 0
         return found
 
