@@ -14,7 +14,7 @@ from shardc.emit.call.placing import spec_of
 from shardc.emit.call.program import CompiledProgram
 from shardc.emit.text.source import source
 from shardc.errors import ShardcError
-from shardc.ir.collectives import uneven_exchange
+from shardc.ir.collectives import UnevenExchange, uneven_exchange
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.expressions import Pattern, Use
 from shardc.ir.legal import faults_of
@@ -23,6 +23,7 @@ from shardc.ir.plan import Block, Schedule, Step, StepCost
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.lowering.flow import untyped_along
+from shardc.machines.run import run
 from shardc.rules.placements import placements
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
@@ -142,3 +143,23 @@ def test_a_plan_that_leaves_what_cannot_be_typed_is_refused_inside_a_shard_map()
         x = jax.device_put(np.arange(6.0, dtype=np.float32), jax.P("X"))
         jax.shard_map(program, in_specs=jax.P(), out_specs=jax.P(), axis_names={"V"})(x)
     assert caught.value.code == "SHC306"
+
+
+USED = [  # what is equal along X, and of a varying type, read by every kind of step
+    "x[I_Y, J] = A[I_X, J]; C[I_Y, J] = softmax_J(relu(x)); return C, x",
+    "x[I_Y, J_Z] = A[I_X, J_Z]; C[I_Y, K_Z] = x · B[J_Z, K]; return C, x",
+    "x[I_Y, J_Z] = A[I_X, J_Z]; s[J_Z] = sum_I(x); m[J_Z] = max_I(x); return s, m",
+    "x[I_Y, J] = A[I_X, J]; C[I_Y, J_X] = x; D[I_Y, J]{U_Z} = x; return C, D",
+    "x[I_Y, J] = A[I_X, J]; z[I_Z, J] = x; return z, x",
+    "x[I_Y, J] = A[I_X, J]; C[I_Y, J] = where(x > 0, x, B[I_Y, J]); g[J] = sum_I(C); return C, g",
+    "x[I_Y, J] = A[I_X, J]; C[K_X, J] = B[K_X, I_Y] · x; return C",
+]
+
+
+@pytest.mark.parametrize("text", USED)
+def test_what_a_plan_sends_to_an_idle_axis_is_used_as_it_should_be(text):
+    """At sizes where it is sent so: every shard equals NumPy's."""
+    dims = {dim: 512 for dim in "IJK" if dim in text}
+    plan = shardc.plan(text, mesh="X=2,Y=2,Z=2", dims=dims, topology="v5p:2x2x2", dtype="f32")
+    assert any(isinstance(step.op, UnevenExchange) for step in plan.schedule.steps)
+    assert run(plan.schedule).ok
