@@ -20,6 +20,9 @@ from shardc.planner.program.runs import Run, with_runs
 from shardc.planner.program.scattered import scatters
 
 
+LONGER = 1 / 200  # of a plan's time is gained by each ring that is not asked for: its text is as long as a short program
+
+
 class _Choice(NamedTuple):
     """A product done as one with collectives, in an order of the steps that lets it, and the seconds that it gains."""
 
@@ -29,8 +32,9 @@ class _Choice(NamedTuple):
 
 
 def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> PlannedProgram:
-    """The plan with what gains by it done as one, more than this part of its time; as it is where nothing does. Sums of
-    which each device keeps its part are done as a ReduceScatter where that gains as much more."""
+    """The plan with what gains by it done as one, more than this part of its time, and if that is any, enough of the
+    plan's; as it is where nothing does. Sums of which each device keeps its part are done as a ReduceScatter where that
+    gains as much more."""
     model = model.on(found.schedule.by)
     made, gaining = _grouped(found, model, least), list[Run]()
     for product, run in scatters(found.schedule.block, model):
@@ -42,10 +46,11 @@ def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> Plann
 
 def _grouped(found: PlannedProgram, model: LinkModel, least: float) -> PlannedProgram:
     """The steps as they are, with what gains by it done as one."""
+    worth = found.cost.time_s * LONGER if least else 0.0
     every = (
         _Choice(_gain(ordered, group, model, least), ordered, group) for ordered, group in candidates(found.schedule)
     )
-    gaining = sorted((each for each in every if each.gain > 0.0), key=lambda each: -each.gain)
+    gaining = sorted((each for each in every if each.gain > worth), key=lambda each: -each.gain)
     best = apart(gaining, lambda each: (each.ordered, each.group))
     chosen = _chosen(found.schedule, best, model, least)
     if not chosen:
