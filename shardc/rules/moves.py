@@ -2,7 +2,8 @@
 
 Whole axes only. A dim's axes are a stack: moves push to the end and pop from the end, since only the
 minor axes of a dim can be gathered or exchanged without leaving the blocks strided. Permutes and exchanges
-of pieces may lay the same axes anywhere. What goes further sees dims as digits: `routes`.
+of pieces may lay the same axes anywhere, and whole blocks may go to axes that held copies. What goes further
+sees dims as digits: `routes`.
 """
 
 from __future__ import annotations
