@@ -19,8 +19,7 @@ from shardc.planner.planned import PlannedProgram
 from shardc.planner.program.runs import Run, with_runs
 from shardc.planner.program.scattered import scatters
 
-
-LONGER = 1 / 200  # of a plan's time is gained by each ring that is not asked for: its text is as long as a short program
+LONGER = 1 / 200  # of a plan's time, that each ring gains which nobody asked for: its text is long
 
 
 class _Choice(NamedTuple):

@@ -79,10 +79,13 @@ def is_ragged_share(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
 
 
 def waiting(steps: Steps, first: int, values: Sequence[Array], mesh: Mesh) -> Iterator[int]:
-    """The places, from the first on, of products whose smaller operand a collective has just left."""
+    """The places, from the first on, of products whose smaller operand a collective has just left. An exchange of what
+    several statements read is done long before."""
     timed = [place for place, step in enumerate(steps) if step.cost.time_s]
-    found = ((steps[one], steps[other], other) for one, other in pairwise(timed) if other >= first)
-    for before, step, place in found:
+    for one, place in ((one, other) for one, other in pairwise(timed) if other >= first):
+        before, step = steps[one], steps[place]
+        if one < first and before.op.facts.kind is Kind.EXCHANGE:
+            continue
         if isinstance(step.op, Einsum) and len(step.operands) == 2 and before.op.facts.communicates:
             left, right = (values[operand].local_bytes(mesh) for operand in step.operands)
             if step.operands[0 if left < right else 1] == before.result:
