@@ -118,7 +118,8 @@ def _without_remarks(part: str) -> str:
     while (end and part[end - 1 : end] == ")") or part[end - 2 : end] in (")*", ")_"):
         star = "" if part[end - 1] == ")" else part[end - 1]
         start = _opening(part, end - 1 - len(star))
-        if start < 0 or not _is_remark(part[:start].rstrip(" \t" + star)[-80:], part[start:end]):
+        before = part[:start].rstrip(" \t" + star)
+        if start < 0 or not _is_remark(before[-80:], part[start:end], len(before) == start):
             break
         end = _end(part, len(part[:start].rstrip(" \t" + star)))
     return part[:end].ljust(len(part))
@@ -131,14 +132,15 @@ def _end(part: str, end: int) -> int:
     return len(part[: end - 1].rstrip()) if stops else end
 
 
-def _is_remark(before: str, remark: str) -> bool:
-    """Whether brackets are no part of a formula: after an array nothing is called, and words in a row are none."""
+def _is_remark(before: str, remark: str, touches: bool) -> bool:
+    """Whether brackets are no part of a formula: after an array nothing is called, and words in a row are none, where
+    no name `touches` them, which is called so, known or not."""
     if before[-1:] in ("]", ")") or _UNREDUCED.search(before) is not None:
         return True
     called = _CALLED.search(before)
     if called is not None and called[1] in NAMED:
         return False
-    return (before[-1:].isalnum() or before[-1:] == "'") and _WORDS.match(remark) is not None
+    return not touches and (before[-1:].isalnum() or before[-1:] == "'") and _WORDS.match(remark) is not None
 
 
 def _opening(text: str, closing: int) -> int:

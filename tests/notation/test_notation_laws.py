@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from shardc.errors import CODES, ShardcError, Span
@@ -97,7 +97,11 @@ declarations = st.one_of(
 trees = st.builds(tree.Tree, st.lists(st.one_of(statements, declarations), min_size=1, max_size=4).map(tuple))
 
 
+A = tree.Array("A", None)
+
+
 @LAWS
+@example(tree.Tree((tree.Statement(A, tree.Call("anything", (), (A, A)), True),)))  # no remark of two words
 @given(trees)
 def test_printing_and_parsing_are_inverse(drawn: tree.Tree) -> None:
     printed = print_tree(drawn)
