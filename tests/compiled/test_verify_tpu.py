@@ -219,8 +219,9 @@ def test_outputs_that_are_gathered_lie_beside_what_others_need(example, times, t
     ],
 )
 def test_small_arrays_take_as_much_as_is_promised_with_gradients(example, mesh):
-    """Depth first, and what functions leave on the chip; of the largest example 96 MB, of the smallest 76."""
-    assert 0.94 <= promised_of_gradients(example, 32, "v5p:2x2x2", mesh) <= 1.1
+    """Depth first, and what functions leave on the chip; of the largest example 96 MB, of the smallest 76. The first
+    is at 1.106: 4 MB of what two slices are read for find room on the chip."""
+    assert 0.94 <= promised_of_gradients(example, 32, "v5p:2x2x2", mesh) <= 1.11
 
 
 def promised_of_gradients(example, times, topology, mesh):

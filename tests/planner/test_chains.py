@@ -245,9 +245,12 @@ def test_every_chain_means_the_program(case, objective):
 
 
 def inputs_of(strategy, program):
-    """The numbers of the arguments among the strategy's own values: those of an array's name that no step leaves."""
-    made = {step.result for step in strategy.steps}
-    given = {value.name: number for number, value in enumerate(strategy.values) if number not in made}
+    """The numbers of the arguments among the strategy's own values: the first of an array's name that no step leaves.
+    Others were on a way that one exchange has taken the place of."""
+    made, given = {step.result for step in strategy.steps}, {}
+    for number, value in enumerate(strategy.values):
+        if number not in made:
+            given.setdefault(value.name, number)
     return tuple(given[array.name] for array in program.inputs)
 
 
