@@ -240,7 +240,7 @@ def test_by_time_an_array_also_moves_over_an_idle_axis_where_that_brings_no_more
     assert [(step.name, step.op.axes) for step in gathered.schedule.steps] == [("AllGather", ("X",))]
 
 
-def test_a_memory_limit_that_only_idle_axes_keep_is_kept():
+def test_a_memory_limit_is_kept_over_idle_axes_or_by_a_permute():
     """And one that nothing keeps names the smallest peak: of a permute of whole blocks."""
     text, given = "A[I_X, J] → A[I_Y, J]", dict(mesh="X=4,Y=4,Z=4", dims={"I": 4096, "J": 4096}, chip="v5p")
     beside, alone = shardc.plan(text, **given), shardc.plan(text, **given | {"mesh": "X=4,Y=4"})

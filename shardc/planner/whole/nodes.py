@@ -163,7 +163,7 @@ class Nodes:
         dearer = np.where(moved & (table < NEVER), table + more, table)
         if not to.is_output:
             return dearer
-        return np.minimum(dearer, self._between(entity).ending(entity.search, entity.states, self.scale, to.places))
+        return np.minimum(dearer, self._between(entity).ending(to.places))
 
     def stay(self, made: Lying, to: Lying) -> None:
         """What is not to be moved."""

@@ -155,24 +155,25 @@ class Between(NamedTuple):
 
     least: PriceArray
     onward: PriceArray  # where a collective reads what comes last: a share is then cut out for it
+    last: PriceArray  # of single moves, those whose result becomes an output as it is
 
-    def ending(self, search: Search, every: States, scale: Scale, places: Places) -> PriceArray:
-        """The least prices to these places where no copy is made to become an output: of staying, or by a last move
-        whose result is one as it is."""
-        steps = _edges(search, every, scale, ~every.is_apart)
-        found = np.empty((len(steps), len(places)), dtype=np.int64)
+    def ending(self, places: Places) -> PriceArray:
+        """The least prices to these places where no copy is made to become an output: of staying, or by such a move."""
+        found = np.empty((len(self.last), len(places)), dtype=np.int64)
         for at, place in enumerate(places):
-            before = np.delete(np.arange(len(steps)), place)
-            found[:, at] = (self.onward[:, before] + steps[before, place]).min(axis=1, initial=NEVER)
+            before = np.delete(np.arange(len(self.last)), place)
+            found[:, at] = (self.onward[:, before] + self.last[before, place]).min(axis=1, initial=NEVER)
             found[place, at] = 0
         return found
 
 
 def between(search: Search, all_states: States, scale: Scale) -> Between:
+    """Of an array, by every path of moves and of routes in digits."""
     fits = np.array([search.divides(number) for number in all_states.numbers], dtype=bool)
     found = _edges(search, all_states, scale)
     found[~fits, :] = NEVER
     found[:, ~fits] = NEVER
+    last = _edges(search, all_states, scale, ~all_states.is_apart)
     _add_routes(search, all_states, scale, found)
     can_lie = np.ix_(np.flatnonzero(fits), np.flatnonzero(fits))
     closed, whole = found[can_lie], int(np.count_nonzero(all_states.is_whole[fits]))
@@ -180,10 +181,10 @@ def between(search: Search, all_states: States, scale: Scale) -> Between:
     if shares is None:
         _close(closed, whole)
         found[can_lie] = closed
-        return Between(found, found)
+        return Between(found, found, last)
     onward = found.copy()
     found[can_lie], onward[can_lie] = _close_with_shares(closed, whole, shares[fits])
-    return Between(found, onward)
+    return Between(found, onward, last)
 
 
 def masked(search: Search, every: States, found: PriceArray) -> PriceArray:
