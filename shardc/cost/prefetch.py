@@ -183,6 +183,7 @@ def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
         if work is None:
             work = ready.take(_Kind.GATHER, _Kind.MOVE)
         if work is None:
+            assert not ready.is_waited_for, "no step waits for itself"
             return
         yield Taken(work, now)
         now += work.seconds
@@ -191,14 +192,28 @@ def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
 
 def _awaited(steps: Sequence[Step]) -> list[set[ValueNumber]]:
     """What has to be there before each step: its operands, and of a product what else is done with its tiles. So in
-    `z = x · W + AllGather_X(y)` nothing hides the gather."""
+    `z = x · W + AllGather_X(y)` nothing hides the gather. What comes of the product itself it does not wait for: in
+    `S = x · W; P = S - logsumexp(S)` the difference is computed after it."""
     found = [set(step.operands) for step in steps]
     makers = {value: place for place, step in enumerate(steps) for value in step.results}
     for place, step in reversed([*enumerate(steps)]):
         is_in_place = step.cost.if_sent is not None or not step.cost.time_s
         tiles = {step.operands[each] for each in step.cost.in_tiles if is_in_place}
         for maker in {makers[value] for value in tiles if value in makers}:
-            found[maker] |= found[place] - tiles
+            others = found[place] - tiles
+            if not others <= found[maker] and maker not in _behind(others, found, makers):
+                found[maker] |= others
+    return found
+
+
+def _behind(values: set[ValueNumber], awaited: list[set[ValueNumber]], makers: dict[ValueNumber, int]) -> set[int]:
+    """The steps that these values wait for, one after another."""
+    found, left = set[int](), [*values]
+    while left:
+        place = makers.get(left.pop())
+        if place is not None and place not in found:
+            found.add(place)
+            left += awaited[place]
     return found
 
 
@@ -220,6 +235,11 @@ class _Ready:
         for number, waits in enumerate(self._waits):
             if not waits:
                 self._add(number)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether some work still waits for another."""
+        return any(self._waits)
 
     def has(self, kind: _Kind) -> bool:
         return bool(self._heaps[kind])
