@@ -64,6 +64,12 @@ class Inside:
                 by_elements.add(value)
         return by_elements, products
 
+    def is_batched(self, step: Step, block: Block) -> bool:
+        """Whether a step is a batched product, or computes one as it reads."""
+        _, products = self.read_by(step)
+        is_one = reads(step, block) is Reads.PRODUCT and is_batched(step, block)
+        return is_one or any(self.products[value] for value in products)
+
     def overwritten(self, step: Step) -> set[int]:
         """The values in memory in whose place the step's result may come to lie, as no product reads them in tiles."""
         by_elements, products = self.read_by(step)

@@ -19,7 +19,7 @@ from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave,
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, reads
-from shardc.lowering.held import copied_at_the_end, lies_in_memory_in_trips
+from shardc.lowering.held import copied_at_the_end, lies_in_memory_in_trips, may_become_output
 
 
 @dataclass(slots=True)
@@ -40,6 +40,7 @@ class Walk:
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     by_products: set[int] = field(default_factory=set)  # the buffers in which products have written
+    by_batches: set[int] = field(default_factory=set)  # those of them in which batched ones have
     beside: dict[int, list[int]] = field(default_factory=dict)  # further buffers that live as long as a value's
     placed: set[int] = field(default_factory=set)  # what is put together from blocks: nothing is computed in its place
     laid: dict[int, int] = field(default_factory=dict)  # buffers that are there from the start, until they are filled
@@ -248,7 +249,9 @@ class Walk:
             result = copy
         self.held[step.result] = result
         self.heap.may_be_near(result, self._is_function(step))
-        self.by_products |= {result} if step.result in self.inside.loops else set()
+        if step.result in self.inside.loops:
+            self.by_products.add(result)
+            self.by_batches |= {result} if self.inside.is_batched(step, self.schedule.block) else set()
 
     def _is_function(self, step: Step) -> bool:
         """Whether a step computes elements, or sums of them, and no product."""
@@ -287,8 +290,9 @@ class Walk:
         return None
 
     def _lies_apart(self, buffer: int) -> bool:
-        """Whether a buffer never becomes an output's: a collective's, or laid out as a product lays it out."""
-        return self.heap.is_apart(buffer) or buffer in self.by_products
+        """Whether a buffer never becomes an output's: a collective's, or one that a product left elsewhere."""
+        is_kept = may_become_output(buffer in self.by_batches, self.heap.fits_on_chip(buffer))
+        return self.heap.is_apart(buffer) or (buffer in self.by_products and not is_kept)
 
     def _is_turned(self, step: Step) -> bool:
         if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):

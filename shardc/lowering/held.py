@@ -102,6 +102,17 @@ def lies_in_place(is_batched: bool) -> bool:
 
 @seen(
     "0.0.42.1",
+    "`S = x · W; P = softmax_V(S)`, `S - max_N(S)`, `S ⊙ sum_V(S)`, or `S ⊙ R` of two products, of two and three dims "
+    "and in whatever order, took no memory beside P, on v5e and v5p; scores of attention with heads took as much again; "
+    "on v5e what fits on the chip was there for whom reads it, and W that was gathered was not",
+)
+def may_become_output(is_batched: bool, fits_on_chip: bool) -> bool:
+    """Whether what a product left may be overwritten by an output that is made of it, element by element."""
+    return not is_batched and not fits_on_chip
+
+
+@seen(
+    "0.0.42.1",
     "on v5p fsdp with its gradients takes 1,342 MB, which the largest first reach, and in order of time 1,410; zero_1, "
     "zero_2, llama_layer and rotary are nearer so by up to a tenth, and none is above. On v5e hybrid_sharding takes "
     "more than is reached so",

@@ -159,6 +159,8 @@ AS_READ = [
     (SCORES + "z[B_XY] = logsumexp_C(L); return z", LONG, WHOLE),
     (SCORES + "z[B_XY] = logsumexp_C(L); return z, L", LONG, 0),
     (SCORES + "z[B_XY, C] = softmax_C(L); return z", LONG, WHOLE),
+    (SCORES + "z = softmax_C(L); return z", LONG, 0),  # L where z will be
+    (SCORES + "z = L ⊙ sum_B(L); return z", LONG, 0),
     ("y = x[B_X, C] + 1; m = mean_B(y); z[B_X, C] = exp(y - m) ⊙ (y - m); return z", LONG, 0),  # y where z will be
 ]
 
