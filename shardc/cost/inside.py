@@ -70,6 +70,17 @@ class Inside:
         is_one = reads(step, block) is Reads.PRODUCT and is_batched(step, block)
         return is_one or any(self.products[value] for value in products)
 
+    def is_read_in_tiles(self, value: int, steps: Sequence[Step], readers: Readers, block: Block) -> bool:
+        """Whether a product reads a value, or what is added up along its last dim goes to other devices."""
+        users = (step for step in steps if value in self.lying(step.operands))
+        last = block.values[value].dims[-1:]
+
+        def is_sent(user: Step) -> bool:
+            is_along_rows = not set(last) <= set(block.values[user.results[0]].dims)
+            return is_along_rows and any(each.is_collective for each in readers.get(user.results[0], ()))
+
+        return any(reads(user, block) is Reads.PRODUCT or is_sent(user) for user in users)
+
     def overwritten(self, step: Step) -> set[int]:
         """The values in memory in whose place the step's result may come to lie, as no product reads them in tiles."""
         by_elements, products = self.read_by(step)

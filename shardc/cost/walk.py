@@ -253,8 +253,7 @@ class Walk:
             self.by_products.add(result)
             self.by_batches |= {result} if self.inside.is_batched(step, self.schedule.block) else set()
 
-    def _is_function(self, step: Step) -> bool:
-        """Whether a step computes elements, or sums of them, and no product."""
+    def _is_function(self, step: Step) -> bool:  # of elements, or sums of them, and no product
         kind = reads(step, self.schedule.block)
         return kind in (Reads.ELEMENTS, Reads.SUMS, Reads.SHARES) and step.result not in self.inside.loops
 
@@ -282,17 +281,19 @@ class Walk:
         read = self.inside.overwritten(step)
         free = (each for each in self._read(step) if each in read and each in self.held and self.last[each] is step)
         alike = (each for each in free if self.sizes[each] == self.sizes[value])
-        lies_apart = self._lies_apart if is_output else self.heap.is_output
-        found = next((each for each in alike if not lies_apart(self.held[each])), None)
+        found = next((each for each in alike if not self._lies_apart(each, is_output)), None)
         if value not in self.inside.loops or self.in_place:
             return found
         self.might_lie_in_place |= found is not None
         return None
 
-    def _lies_apart(self, buffer: int) -> bool:
-        """Whether a buffer never becomes an output's: a collective's, or one that a product left elsewhere."""
-        is_kept = may_become_output(buffer in self.by_batches, self.heap.fits_on_chip(buffer))
-        return self.heap.is_apart(buffer) or (buffer in self.by_products and not is_kept)
+    def _lies_apart(self, value: int, is_output: bool) -> bool:
+        """Whether nothing comes to lie over a value: no output over a collective's, or where a product left it so."""
+        held, block = self.held[value], self.schedule.block
+        if not is_output or self.heap.is_apart(held) or held not in self.by_products:
+            return self.heap.is_apart(held) if is_output else self.heap.is_output(held)
+        is_tiled = held in self.by_batches or self.inside.is_read_in_tiles(value, self.steps, self.users, block)
+        return not may_become_output(is_tiled, self.heap.fits_on_chip(held))
 
     def _is_turned(self, step: Step) -> bool:
         if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):

@@ -103,12 +103,14 @@ def lies_in_place(is_batched: bool) -> bool:
 @seen(
     "0.0.42.1",
     "`S = x · W; P = softmax_V(S)`, `S - max_N(S)`, `S ⊙ sum_V(S)`, or `S ⊙ R` of two products, of two and three dims "
-    "and in whatever order, took no memory beside P, on v5e and v5p; scores of attention with heads took as much again; "
-    "on v5e what fits on the chip was there for whom reads it, and W that was gathered was not",
+    "and in whatever order, took no memory beside P, on v5e and v5p; what another product read did, what was added "
+    "up over devices along V, and scores of attention with heads; on v5e what fits on the chip was there for whom "
+    "reads it, and W that was gathered was not",
 )
-def may_become_output(is_batched: bool, fits_on_chip: bool) -> bool:
-    """Whether what a product left may be overwritten by an output that is made of it, element by element."""
-    return not is_batched and not fits_on_chip
+def may_become_output(is_tiled: bool, fits_on_chip: bool) -> bool:
+    """Whether what a product left may be overwritten by an output that is made of it, element by element: not where it
+    has batches, another product reads it, or what is added up of it is sent, whose tiles are others."""
+    return not is_tiled and not fits_on_chip
 
 
 @seen(

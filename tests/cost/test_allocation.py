@@ -151,7 +151,7 @@ def test_no_output_has_room_for_what_is_held_as_one(text, forms):
 @pytest.mark.parametrize(
     ("text", "arrays"),
     [
-        ("F = relu(T); G = exp(T)\nreturn F, G", 2),  # T, and a copy: an output lies as the product does that it reads
+        ("F = relu(T); G = exp(T)\nreturn F, G", 1),  # a copy, and T where G will be
         ("F = T ⊙ C[I, K]; G[I, L] = T · W[K, L]\nreturn F, G", 2),  # of an argument as well
         ("R = softmax_K(C[I, K]); F = T ⊙ R; G[I, L] = T · W[K, L]; H[I, L] = R · W\nreturn F, G, H", 2),  # T and R
         ("F = relu(T); G[I, L] = T · W[K, L]; H[I, L] = F · W\nreturn G, H", 1),  # F is none

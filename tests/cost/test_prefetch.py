@@ -171,6 +171,7 @@ def test_of_every_order(text, topology, size):
     assert plan.cost.time_s <= time_together(schedule, model) + 1e-12
     assert plan.timeline.step_s == pytest.approx(plan.cost.time_s, abs=1e-11 * (1 + len(schedule.steps)))
 
+
 @st.composite
 def readers(draw):
     """A product, and what reads it and what comes of it again: functions of elements, and what is left of a dim."""
