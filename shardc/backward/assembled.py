@@ -116,7 +116,7 @@ class _Text:
             if self.is_known(name, key):
                 if _has_moved(here, dims):
                     self.second[mark] = self.walk.fresh(name)
-                    brackets = Pattern.free(len(here)).spell(tuple(map(self.fresh_dim, here)))
+                    brackets = Pattern.free(len(here)).spell(self.fresh_dims(here))
                     yield f"{self.second[mark]}{brackets} = {name}{brackets}"
             elif any(one != dim and dim in self.walk.program.trips for dim, one in zip(here, dims, strict=True)):
                 second = self.walk.fresh(name)
@@ -128,9 +128,15 @@ class _Text:
         name, key = self.names.spelled(mark)
         return self.laid.get(mark, name), key
 
-    def fresh_dim(self, dim: str) -> str:
-        dim += "'"
-        return self.fresh_dim(dim) if dim in self.walk.keys.program.dims else dim
+    def fresh_dims(self, dims: Dims) -> Dims:
+        """Each with primes, so that no dim of the program and none of these has its name: `D, D'` are `D'', D'''`."""
+        found = list[str]()
+        for dim in dims:
+            name = f"{dim}'"
+            while name in self.walk.keys.program.dims or name in found:
+                name += "'"
+            found.append(name)
+        return tuple(found)
 
     def is_known(self, name: str, key: str | None) -> bool:
         return name in self.known or (key is not None and self.is_bound(key))

@@ -382,13 +382,17 @@ def test_gradients_of_drawn_loops_are_differences(text, how, seed):
     )  # the third derivatives of loops are large
 
 
+PRIMED = ["J{}", "J{}'", "J{}''", "J{}'''"]
+
+
 @st.composite
 def squares(draw):
-    """Products of square matrices with themselves and others, each use by names of its own; in a loop or not."""
-    known, lines = ["A", "B"], []
+    """Products of square matrices with themselves and others, each use by names of its own; in a loop or not. A dim may
+    have the name of another and primes, as those have that a gradient needs: `A[J, J'] · A[J', J'']`."""
+    known, lines, letters = ["A", "B"], [], draw(st.sampled_from([["J{}", "K{}", "M{}", "N{}"], PRIMED]))
     for number in range(draw(st.integers(1, 2))):
         factors = draw(st.lists(st.sampled_from(known), min_size=2, max_size=3))
-        dims = [f"{letter}{number}" for letter in "JKMN"]
+        dims = [letter.format(number) for letter in draw(st.permutations(letters))]
         uses = [
             f"{name}[{one}_?, {other}_?]" for name, one, other in zip(factors, dims, dims[1:], strict=False)
         ]  # A[J0, K0] · A[K0, M0]
@@ -398,7 +402,8 @@ def squares(draw):
     return lines
 
 
-@settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=15)
+@settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=20)
+@example(["P0 = A[J0_?, J0'_?] · A[J0'_?, J0''_?]", "A = tanh(0.3 ⊙ (P0[I_?, H_?] + B[I_?, H_?]))"], False, "keep", 0)
 @given(squares(), st.booleans(), st.sampled_from(["keep", "remat", "whole"]), st.integers(0, 3))
 def test_gradients_of_matrices_times_themselves_are_differences(lines, in_loop, how, seed):
     inside = "\n".join(lines)
