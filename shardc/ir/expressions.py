@@ -77,7 +77,8 @@ class Pattern:
 class Use:
     """An array by name. `pattern` is None for a bare name: whatever sharding it has, or is best.
 
-    `dims` may be other names than the array's own, place by place: `x[B, S, D]` of `x[B, T, D]`.
+    `dims` may be other names than the array's own, place by place: `x[B, S, D]` of `x[B, T, D]`. What is bound to
+    numbers that a condition chooses is `of_numbers`, and of the type of the float that it meets.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Use:
     pattern: Pattern | None
     dtype: DType
     span: Span | None = field(default=None, compare=False)
+    of_numbers: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,15 +278,22 @@ def name_of(operand: Operand) -> str:
 
 def meeting_as(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     """Two operands; `where(M, 1.0, 0.5)`, which is of numbers alone, in the type of the float that it meets, as JAX has
-    it: of `where(M, 1.0, 0.5) ⊙ A` with A in bf16 that is bf16."""
+    it: of `where(M, 1.0, 0.5) ⊙ A` with A in bf16 that is bf16, and with a name of its own as well."""
     return _as_met(left, right), _as_met(right, left)
 
 
 def _as_met(operand: Expr, other: Expr) -> Expr:
-    if not is_of_numbers(operand) or is_of_numbers(other) or other.dtype.kind is not Kind.FLOAT:
+    if operand.dtype == other.dtype or {operand.dtype.kind, other.dtype.kind} != {Kind.FLOAT}:
         return operand
-    assert isinstance(operand, Call)
-    return replace(operand, dtype=other.dtype) if operand.dtype.kind is Kind.FLOAT else operand
+    if _meets_as_numbers(other) or not _meets_as_numbers(operand):
+        return operand
+    if isinstance(operand, Call):
+        return replace(operand, dtype=other.dtype)
+    return Call("cast", (operand,), operand.dims, other.dtype, span=operand.span)
+
+
+def _meets_as_numbers(operand: Expr) -> bool:
+    return operand.of_numbers if isinstance(operand, Use) else is_of_numbers(operand)
 
 
 def is_of_numbers(operand: Expr) -> bool:

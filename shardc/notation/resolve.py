@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -67,7 +68,9 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
     check_axes(mesh)
     sizes |= options.sizes
     stems = slips.stems(parsed, mesh, sizes)
-    scope = Scope(mesh, sizes, options.dtype or dtype(words), options.dtypes, stems)
+    names = Counter(one.result.name for one in tree.statements(parsed.items))
+    again = frozenset(name for name, count in names.items() if count > 1)
+    scope = Scope(mesh, sizes, options.dtype or dtype(words), options.dtypes, stems, again)
     lost = slips.lost_subscripts(parsed, mesh, sizes)
     if lost is not None:
         raise lost
@@ -130,7 +133,8 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     news |= expr.dtype != scope.dtype and isinstance(expr, Call) and expr.function == "full"  # which meets no array
     text = print_statement(written, _Speller(scope, result, expr.dtype if news else None).spell)
     if known is None:
-        known = Known(dims, expr.dtype, whole or ())
+        of_numbers = calls.is_of_numbers(expr) and scope.dtype_of(result) is None
+        known = Known(dims, expr.dtype, whole or (), of_numbers and result.name not in scope.bound_again)
         bind_anew(result.name, whole, known, scope)
     elif scope.loop in (whole or ()):  # `y = …; y[L, B] = y` in a loop along L
         known = stacked(result, whole or (), known, scope)

@@ -21,11 +21,12 @@ from shardc.notation.unknown import bound_in_loop, listed, part, unknown_array, 
 @dataclass(frozen=True, slots=True)
 class Known:
     """An array that the text has named: its dims, and its type. `whole` are its dims with those of loops around, at
-    whose indices it is taken."""
+    whose indices it is taken. What is `of_numbers` is of the type of the float that it meets (`calls.meeting_as`)."""
 
     dims: tuple[str, ...]
     dtype: DType
     whole: tuple[str, ...] = ()
+    of_numbers: bool = False
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class Scope:
     dtype: DType
     dtypes: Mapping[str, DType]
     stems: frozenset[str] = frozenset()  # see slips.stems
+    bound_again: frozenset[str] = frozenset()  # the names that several statements bind
     arrays: dict[str, Known] = field(default_factory=dict)
     inputs: list[Input] = field(default_factory=list)
     spans: dict[str, Span] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class Scope:
             return None
         self.outside[name] = known
         dims = tuple(dim for dim in known.dims if dim != self.loop)
-        self.arrays[name] = Known(dims, known.dtype, known.whole or known.dims)
+        self.arrays[name] = Known(dims, known.dtype, known.whole or known.dims, known.of_numbers)
         return self.arrays[name]
 
     def at_index(
@@ -227,7 +229,8 @@ class Scope:
         elif dims is not None and dims != known.dims:
             self._rename(array, dims, known.dims, is_met_again)
         self.same_dtype(array, known.dtype)
-        return Use(array.name, known.dims if dims is None else dims, pattern, known.dtype, array.span)
+        here = known.dims if dims is None else dims
+        return Use(array.name, here, pattern, known.dtype, array.span, known.of_numbers)
 
     def _rename(self, array: tree.Array, dims: tuple[str, ...], own: tuple[str, ...], is_met_again: bool) -> None:
         """`x[B, S, D]` of `x[B, T, D]`: names anew, place by place, where the sizes agree. A name of its own may be at

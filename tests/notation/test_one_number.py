@@ -82,6 +82,38 @@ def test_what_is_of_numbers_meets_an_array_as_in_jax(function, dtype):
     assert next(every_statement(found)).dtype.jax == str(eval(spelt, {"jnp": jnp, "A": a}).dtype)
 
 
+@pytest.mark.parametrize("numbers", ["0, -inf", "1.0, 0.5", "1, 0", "0.1, -1e9"])
+@pytest.mark.parametrize("way", ["{} + {}", "{} ⊙ {}", "{} · {}", "maximum({}, {})", "{} / {}"])
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "f16"])
+def test_a_name_changes_no_type(numbers, way, dtype):
+    """A mask with a name of its own made attention f32: the scores that it was added to."""
+    chosen = f"where(index_B >= 2, {numbers})"
+    here, *named = (
+        [statement.dtype for statement in every_statement(shardc.parse(text, mesh=MESH, dims=SIZES, dtype=dtype))][-1]
+        for one, other in (("A[B]", "{}"), ("{}", "A[B]"))
+        for text in (
+            f"C[B] = {way.format(one, other).format(chosen)}",
+            f"M = {chosen}; C[B] = {way.format(one, other).format('M')}",
+            f"M = {chosen}; for L {{ S[L, B] = {way.format(one, other).format('M')} }}",
+        )
+    )
+    assert {here, *named} == {here} and str(here) == dtype
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [
+        ("M: f32[B] = where(index_B >= 2, 0, -inf); C[B] = A[B] + M", "f32"),  # of the type that it is declared
+        ("M[B] = where(index_B >= 2, 0, -inf); for L { M = M + A[B] }; C = M ⊙ 1", "f32"),  # which is bound again
+        ("M[B] = where(index_B >= 2, 0, -inf); N[B] = where(A[B] > 0, 1.0, 0.5); C = M + N", "f32"),  # both
+        ("M[B] = where(index_B >= 2, 0, -inf); C[B] = n: int32[B] + M", "f32"),
+    ],
+)
+def test_but_a_type_that_is_said_or_none_that_is_met(text, dtype):
+    found = shardc.parse(text, mesh=MESH, dims=SIZES | {"L": 2}, dtype="bf16")
+    assert str(found.results[found.outputs[-1]].dtype) == dtype
+
+
 def test_what_is_of_numbers_has_the_type_that_is_declared():
     assert types("M: bf16[B] = where(A[B] > 0, 1.0, 0.5)")["M"] == (("B",), "bf16")
     with pytest.raises(shardc.ShardcError):
