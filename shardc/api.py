@@ -168,13 +168,17 @@ def plan(
     return found.tune().plan if tuned else found
 
 
-def _program(text: str | Program, beside: dict[str, Any], **given: Any) -> Program:
-    """A text as parsed; a program as it is, which has already what is `given`."""
+def _program(text: str | Program, beside: dict[str, Any], topology: str | None = None, **given: Any) -> Program:
+    """A text as parsed; a program as it is, which has already what is `given`, on the slice that is named."""
     if not isinstance(text, Program):
-        return parse(text, **beside, **given)
-    if any(option is not None for option in given.values()):
-        raise ShardcError("SHC001", "a parsed program has its mesh, dims and dtype", help="give them to `parse`")
-    return text
+        return parse(text, **beside, topology=topology, **given)
+    too_late = [f"`{option}`" for option, value in given.items() if value is not None]
+    if too_late:
+        what = " and ".join(too_late)
+        raise ShardcError(
+            "SHC001", f"{what} is given, and a parsed program has its own", help=f"give {what} to `parse`"
+        )
+    return text if topology is None else replace(text, topology=topology)
 
 
 def planned(

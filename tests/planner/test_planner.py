@@ -439,3 +439,13 @@ def test_what_the_hardware_does_not_have_is_refused():
 def test_dtypes_of_numpy_and_jax_are_understood():
     for dtype in (np.float32, np.dtype("float32"), "float32", "f32"):
         assert shardc.plan("A[I_X] → A[I]", mesh={"X": 4}, dims={"I": 8}, dtype=dtype).dtype == "f32"
+
+
+def test_a_parsed_program_is_planned_on_the_slice_that_is_named_and_keeps_what_it_has():
+    """Its gradient was refused on a slice, with a word about mesh, dims and dtype, of which none was given."""
+    text, given = "A[I_X, J] · B[J, K] → C[I_X, K]", {"mesh": {"X": 4}, "dims": {"I": 8, "J": 8, "K": 8}}
+    program, on_slice = shardc.parse(text, **given), shardc.parse(text, **given, topology="v5p:2x2x1")
+    assert shardc.plan(program, topology="v5p:2x2x1").cost == shardc.plan(on_slice).cost != shardc.plan(program).cost
+    assert shardc.plan(shardc.grad(program), topology="v5p:2x2x1").cost == shardc.plan(shardc.grad(on_slice)).cost
+    with pytest.raises(shardc.ShardcError, match="`dims` and `dtype`"):
+        shardc.plan(program, dims={"I": 16}, dtype="f32")
