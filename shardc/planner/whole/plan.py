@@ -44,7 +44,7 @@ LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
 FEW = 20_000  # entries of all tables, that are gone through as they are
 MANY = 50_000  # entries, beyond which orders of products that take more arithmetic are not tried
-MOST_ENTRIES = 1_500_000  # of all orders of products that are tried in one program
+MOST_ENTRIES = 600_000  # of all orders of products that are tried in one program
 
 
 def plan_whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
