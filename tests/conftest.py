@@ -25,8 +25,8 @@ import shardc
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
-PAIR, FEW, MANY, VERY_MANY = 2, 4, 8, 24  # of so many cases all are taken, or one in so many: below
-DRAWN_QUICK, DRAWN_LONG = 1 / 8, 1 / 4  # of a law's examples
+FEW, MANY, VERY_MANY = 4, 8, 24  # of more cases than so many one in so many is taken: below
+DRAWN_QUICK, DRAWN_LONG = 1 / 8, 1 / 6  # of a law's examples
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=DRAWN)
@@ -68,15 +68,13 @@ def test_of(item):
 def one_in_quick(item, cases):
     if item.get_closest_marker("instant"):
         return 1
-    return 15 if compiles(item) else 8 if cases > VERY_MANY else 5 if cases > MANY else 3 if cases > PAIR else 1
+    return 15 if compiles(item) else 8 if cases > VERY_MANY else 5 if cases > MANY else 3
 
 
 def one_in_long(item, cases):
     if any(item.get_closest_marker(name) for name in ("instant", "page")):
         return 1
-    if compiles(item) and cases > PAIR:
-        return 8 if cases > FEW else 3
-    return 5 if cases > VERY_MANY else 3 if cases > MANY else 1
+    return 8 if compiles(item) else 5 if cases > VERY_MANY else 3 if cases > MANY else 2 if cases > FEW else 1
 
 
 def compiles(item):

@@ -209,13 +209,13 @@ def test_outputs_that_are_gathered_lie_beside_what_others_need(example, times, t
     assert 0.94 <= promised_of_gradients(example, times, topology, mesh) <= 1.1
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("example", "mesh"),
     [
         ("causal_attention", {"data": 2, "model": 4}),  # 1.25: y was to be made first, as the text has it
-        pytest.param("llama_layer", {"data": 2, "model": 4}, marks=pytest.mark.long),  # 1.23: three of 8 MiB in memory
-        pytest.param("zero_3", {"X": 8}, marks=pytest.mark.long),
+        ("llama_layer", {"data": 2, "model": 4}),  # 1.23: three of 8 MiB in memory
+        ("zero_3", {"X": 8}),
     ],
 )
 def test_small_arrays_take_as_much_as_is_promised_with_gradients(example, mesh):

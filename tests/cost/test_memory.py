@@ -135,7 +135,7 @@ def test_a_limit_is_kept_or_refused_and_what_a_refusal_advises_works(question, p
     assert_one_figure(question, part, other)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(questions(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
 def test_every_advice_works(question, part, other):

@@ -67,7 +67,7 @@ def test_memory_and_time_are_as_foreseen(text, dtype, dims):
     assert_foreseen(text, dtype, dims)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "dtype", "dims"), LARGER)
 def test_memory_and_time_of_larger_programs_are_as_foreseen(text, dtype, dims):
     assert_foreseen(text, dtype, dims)

@@ -20,7 +20,7 @@ ASKED = {"mesh": "X=2,Y=4", "dims": "B=8192,D=4096,F=2048", "topology": "v5e:2x4
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("overlap", ["off", pytest.param("auto", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("overlap", ["off", pytest.param("auto", marks=pytest.mark.long)])
 def test_free_shardings_take_no_longer_than_pinned_ones(overlap):
     """But for a fiftieth, since of each gather something else is hidden: 929 µs and 919 with c over both axes, whose
     gathers are hidden behind a product each. It took 976 µs, and 874 with c and d over X, step by step: an AllReduce

@@ -87,7 +87,7 @@ def layer():
     return shardc.grad(forward, whole=True)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_long_programs_limit_is_kept_by_a_plan_of_all_its_statements_if_one_does(layer, monkeypatch):
     """In turn they are not planned: under a limit that took five minutes."""
     plan = shardc.plan(layer)

@@ -127,7 +127,7 @@ def test_an_axis_need_not_be_named_to_share_an_array_over_it():
     assert_naming_an_axis_gains_nothing(SHARED)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 @settings(max_examples=5, deadline=None)
 @example("T = A[I_ZX, J] · B[J_Z, K]; S[I_Z, L] = T · C[K_ZX, L]; R[I_Z, M] = T · D[K_ZX, M]")
 @given(consumers())

@@ -126,7 +126,7 @@ def planned(text, mesh, objective="time"):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seq", ["written", "idle"])
+@pytest.mark.parametrize("seq", ["written", pytest.param("idle", marks=pytest.mark.long)])
 def test_a_layer_on_four_axes_is_planned_as_one_and_takes_what_it_takes_on_three(seq):
     """The same devices with data and fsdp as one axis; planned statement by statement 1.6 and 3.4 times as long."""
     texts = [LAYER, OVER_FOUR]
