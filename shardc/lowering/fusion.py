@@ -1,6 +1,7 @@
 """What the TPU's compiler computes as it is read, and so keeps no buffer for: one fold over a block, from its end.
 
     x = A · B; y = gelu(x); z = y ⊙ x; s = sum_F(z)      one loop over the product's tiles: x, y and z lie nowhere
+    S = f32(x · W); L = logsumexp_V(S)                    x · W lies in bf16; S is made of it as it is read
     x = A · B; m = max_F(x); z = x - m                   x is read in two loops: it lies in memory, z where x lay
     p = softmax_S(x); o = p · V                          x is read three times; p is computed as the product reads it
 
@@ -19,7 +20,7 @@ from shardc.ir.digits import Reshape
 from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
-from shardc.lowering import tpu, work
+from shardc.lowering import rounds, tpu, work
 from shardc.lowering.repeats import is_again
 
 
@@ -98,6 +99,8 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
         loop = next(iter(loops), None) if len(loops) == 1 or (value in free and None not in loops) else None
         if (is_again(step.op) and value not in block.outputs) or value in repeated:
             inside[value], loop = step.operands, value  # it lies where its operand lies, or nowhere
+        elif loop is None and _is_widened_again(step, readers.get(value, ()), kinds, block.outputs):
+            inside[value], loop, kinds[value] = step.operands, value, Reads.MEMORY  # its operand is what is read
         elif loop is None or value in block.outputs or kind not in (Reads.ELEMENTS, Reads.PRODUCT, Reads.SHARES):
             loop = value  # read by several, or from memory
         elif kind is not Reads.ELEMENTS and value in sliced:
@@ -110,6 +113,18 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
         loop_of[value] = loop
         products |= {loop} if kind is Reads.PRODUCT else set()
     return Fused(inside, frozenset(products))
+
+
+def _is_widened_again(
+    step: Step, readers: Sequence[Step], kinds: Mapping[ValueNumber, Reads], outputs: Sequence[ValueNumber]
+) -> bool:
+    """Whether a cast to a wider type is made by each function or product that reads it, and what it is made of lies in
+    memory: `S = f32(x · W); L = logsumexp_V(S)` writes bf16. An output of as many elements lies in S's place."""
+    if not rounds.widens_as_it_reads(step.op) or step.result in outputs:
+        return False
+    from_memory = (reader.op.facts.is_move or isinstance(reader.op, Loop | Reshape) for reader in readers)
+    lies_there = (by.results[0] in outputs and kinds[by.results[0]] in (Reads.ELEMENTS, Reads.SHARES) for by in readers)
+    return not any(from_memory) and not any(lies_there)
 
 
 def _sliced(steps: Sequence[Step], kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]]) -> set[int]:

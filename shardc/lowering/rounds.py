@@ -65,3 +65,13 @@ def are_one_sum(before: Op, after: Op) -> bool:
     """Whether a sum and what is next done with it are one sum."""
     kinds = before.facts.kind, after.facts.kind
     return kinds == (Kind.SCATTER, Kind.GATHER) and (before.axes, before.on) == (after.axes, after.on)
+
+
+@seen(
+    "0.0.42.1",
+    "`S = f32(x · W)`, of which a logsumexp, a sum, or both were made, lay in bf16, and that of an argument nowhere, "
+    "on v5e and v5p; `S: f32 = x · W` in f32. As an output it lay in f32",
+)
+def widens_as_it_reads(op: Op) -> bool:
+    """Whether each function that reads a step's result makes it anew."""
+    return isinstance(op, Apply) and op.function == "widen"
