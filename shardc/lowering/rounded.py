@@ -4,6 +4,7 @@ B[J, K] = AllGather B; T = relu(A); C = T · B      gathered as bf16, half the b
 D[J, K_X] = Slice B; E = A · D                     so it is where moves, or another order of dims, lie between
 D[J, K] = AllGather B; C = A · relu(D)             or functions that leave one of the numbers that they are given
 V[K, L] = AllGather V; C = softmax_K(S) · V        but not for what one kernel takes with a softmax
+m[N] = AllReduce max_V(f32(S))                     the largest of what was bf16 is sent as it was
 
 It is said once, here: prices, the memory that is promised, and what `verify` expects are read from it.
 """
@@ -51,9 +52,21 @@ def kept(block: Block, ends: Collection[ValueNumber] = ()) -> frozenset[ValueNum
     """The values of f32 that lie as bf16, and are moved so; sums are added up as they are, and given as they lie."""
     found = rounded(block, ends)
     if not found:
-        return found
+        return _largest(block)
     summed = {value for step in block.steps if step.op.facts.reduces for value in step.results}
-    return found.difference(summed, _gathered_again(block), block.inputs)
+    return found.difference(summed, _gathered_again(block), block.inputs) | _largest(block)
+
+
+def _largest(block: Block) -> frozenset[ValueNumber]:
+    """What a device has of the largest of widened bf16, where it is sent, and what comes of that."""
+    wide = {step.result for step in block.steps if rounds.widens_as_it_reads(step.op) and _of_narrow(step, block)}
+    own = {step.result for step in block.steps if rounds.leaves_the_largest(step.op) and step.operands[0] in wide}
+    sent = [step for step in block.steps if step.op.facts.reduces and not own.isdisjoint(step.operands)]
+    return frozenset(value for step in sent for value in (*step.operands, *step.results))
+
+
+def _of_narrow(step: Step, block: Block) -> bool:
+    return block.values[step.operands[0]].dtype == NARROW
 
 
 def _gathered_again(block: Block) -> Iterator[ValueNumber]:

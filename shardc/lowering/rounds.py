@@ -75,3 +75,13 @@ def are_one_sum(before: Op, after: Op) -> bool:
 def widens_as_it_reads(op: Op) -> bool:
     """Whether each function that reads a step's result makes it anew."""
     return isinstance(op, Apply) and op.function == "widen"
+
+
+@seen(
+    "0.0.42.1",
+    "`max_V(f32(S))` and a logsumexp of f32(S), with V over devices, sent what each had as bf16, on v5e and v5p; "
+    "`min_V(f32(S))`, and the largest of relu(f32(S)) and of 2 ⊙ f32(S), were f32",
+)
+def leaves_the_largest(op: Op) -> bool:
+    """Whether a step leaves the largest of some numbers, which may as well be sent in the type in which they were."""
+    return isinstance(op, Apply) and FUNCTIONS[op.function].reduces == "max"

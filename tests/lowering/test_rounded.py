@@ -155,6 +155,35 @@ y[G_X, S, M] = Combine[G_X, S, E, C] ·_{E,C} Out"""
     assert found.agrees and sum("bf16" in match.remark for match in found.steps) >= 4
 
 
+WIDENED = [
+    ("L[I_X] = max_J(f32(S[I_X, J_Y]))", True),
+    ("L[I_X] = min_J(f32(S[I_X, J_Y]))", False),
+    ("T = f32(S[I_X, J_Y]); L[I_X] = logsumexp_J(T); M[I_X] = sum_J(T)", True),
+    ("L[I_X] = max_J(relu(f32(S[I_X, J_Y])))", False),
+    ("L[I_X] = max_J(2 ⊙ f32(S[I_X, J_Y]))", False),
+    ("L[I_X] = max_J(S: f32[I_X, J_Y])", False),
+    ("L[I_X] = max_J(f32(S[I_XY, J]))", False),
+]
+
+
+@pytest.mark.parametrize(("text", "is_narrow"), WIDENED)
+def test_the_largest_of_what_was_widened_is_sent_as_it_was(text, is_narrow):
+    plan = shardc.plan(text, mesh=MESH, dims={"I": 65536, "J": 512}, topology="v5p:2x2x2", idle="keep")
+    found, steps = kept(plan.schedule.block), plan.schedule.steps
+    sent = [step.result for step in steps if step.is_collective]
+    assert bool(found) is is_narrow and len(found.intersection(sent)) == is_narrow
+
+
+@pytest.mark.exhaustive
+@pytest.mark.tpu
+@pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
+@pytest.mark.parametrize("text", [text for text, _ in WIDENED])
+def test_so_it_is_compiled(text, topology):
+    """Sent as f32 it was said to be, of a logsumexp of f32(logits), and half of it was seen."""
+    pytest.importorskip("libtpu")
+    assert shardc.plan(text, mesh=MESH, dims={"I": 65536, "J": 512}, topology=topology).verify().agrees
+
+
 @pytest.mark.tpu
 @pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])

@@ -199,6 +199,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((AllToAll(PART, 0, 1).facts, 4), True), ((AllToAll(PART, 0, 1).facts, 3), False),
         ((AllGather(PART, 0).facts, 4), False),
     ]),
+    (rounds.leaves_the_largest, [((Apply("max", (1,)),), True), ((Apply("min", (1,)),), False)]),
     (rounds.widens_as_it_reads, [((Apply("widen"),), True), ((Apply("cast"),), False)]),
     (rounds.are_one_sum, [
         ((ReduceScatter(PART, 0), AllGather(PART, 0)), True), ((ReduceScatter(PART, 1), AllGather(PART, 0)), False),
