@@ -36,6 +36,7 @@ NEVER = (
     "by_xla",
     "warn",
     "rule",
+    "of_numbers",
 )  # fields that no pass writes, or nobody checks
 MESH = {"mesh": "X=2,Y=2", "dims": "I=8,J=16,K=32,L=64"}
 SLICE = MESH | {"topology": "v5e:2x2", "overlap": "on", "dims": "I=1024,J=1024,K=1024,L=1024"}
