@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Loop, Step
-from shardc.lowering import held, tpu
+from shardc.ir.plan import Block, Loop, Schedule, Step
+from shardc.lowering import held, tpu, turned
 from shardc.lowering.fusion import Reads, fused, is_batched, reads
 
 Readers = Mapping[int, Sequence[Step]]
@@ -64,11 +64,13 @@ class Inside:
                 by_elements.add(value)
         return by_elements, products
 
-    def is_batched(self, step: Step, block: Block) -> bool:
-        """Whether a step is a batched product, or computes one as it reads."""
-        _, products = self.read_by(step)
-        is_one = reads(step, block) is Reads.PRODUCT and is_batched(step, block)
-        return is_one or any(self.products[value] for value in products)
+    def leaves_other_tiles(self, step: Step, schedule: Schedule) -> bool:
+        """Whether a step is a product whose tiles are not those of its result in memory, as where it has batches, or
+        computes a batched one as it reads."""
+        block = schedule.block
+        if reads(step, block) is Reads.PRODUCT:
+            return is_batched(step, block) or turned.leaves_other_tiles(step, schedule.values, schedule.mesh)
+        return any(self.products[value] for value in self.read_by(step)[1])
 
     def is_read_in_tiles(self, value: int, steps: Sequence[Step], readers: Readers, block: Block) -> bool:
         """Whether a product reads a value, or what is added up along its last dim goes to other devices."""

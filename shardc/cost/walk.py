@@ -40,7 +40,7 @@ class Walk:
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
     by_products: set[int] = field(default_factory=set)  # the buffers in which products have written
-    by_batches: set[int] = field(default_factory=set)  # those of them in which batched ones have
+    in_other_tiles: set[int] = field(default_factory=set)  # those of them that no output is written over
     beside: dict[int, list[int]] = field(default_factory=dict)  # further buffers that live as long as a value's
     placed: set[int] = field(default_factory=set)  # what is put together from blocks: nothing is computed in its place
     laid: dict[int, int] = field(default_factory=dict)  # buffers that are there from the start, until they are filled
@@ -249,9 +249,9 @@ class Walk:
             result = copy
         self.held[step.result] = result
         self.heap.may_be_near(result, self._is_function(step))
-        if step.result in self.inside.loops:
-            self.by_products.add(result)
-            self.by_batches |= {result} if self.inside.is_batched(step, self.schedule.block) else set()
+        self.by_products |= {result} if step.result in self.inside.loops else set()
+        if result in self.by_products and self.inside.leaves_other_tiles(step, self.schedule):
+            self.in_other_tiles.add(result)
 
     def _is_function(self, step: Step) -> bool:  # of elements, or sums of them, and no product
         kind = reads(step, self.schedule.block)
@@ -292,8 +292,8 @@ class Walk:
         held, block = self.held[value], self.schedule.block
         if not is_output or self.heap.is_apart(held) or held not in self.by_products:
             return self.heap.is_apart(held) if is_output else self.heap.is_output(held)
-        is_tiled = held in self.by_batches or self.inside.is_read_in_tiles(value, self.steps, self.users, block)
-        return not may_become_output(is_tiled, self.heap.fits_on_chip(held))
+        is_tiled = self.inside.is_read_in_tiles(value, self.steps, self.users, block)
+        return not may_become_output(is_tiled or held in self.in_other_tiles, self.heap.fits_on_chip(held))
 
     def _is_turned(self, step: Step) -> bool:
         if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):

@@ -54,6 +54,11 @@ def laid_in_tiles(
     return frozenset(copied for copied, product in found if _are_others(values[copied], product, values, mesh))
 
 
+def leaves_other_tiles(product: Step, values: Sequence[Array], mesh: Mesh) -> bool:
+    """Whether a product of two leaves other tiles than those in which its result lies in memory."""
+    return _are_others(values[product.result], product, values, mesh)
+
+
 def _ends(steps: Sequence[Step], outputs: Iterable[ValueNumber]) -> Iterator[tuple[ValueNumber, Step]]:
     """What is copied of each output that a product leaves, and that product, seen through digits and sums over devices:
     what is added up lies in an output's tiles before, what is scattered is copied after."""

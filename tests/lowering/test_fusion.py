@@ -173,6 +173,18 @@ def test_what_is_computed_as_it_is_read_by_hand(text, dims, held):
 
 @pytest.mark.tpu
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("function", ["Q - max_E(Q)", "Q ⊙ sum_B(Q)", "Q - max_H(Q)"])
+def test_no_output_is_written_over_a_product_in_other_tiles(function):
+    """Q lies in tiles of T by E, as the product leaves it, z in tiles of H by E. Was z to be where Q is, 0.75."""
+    text = f"Q[B_X, T, H, E] = x[B_X, T, D] · W[D, H, E]; z = {function}; return z"
+    dims = {"B": 64, "T": 1024, "D": 1024, "H": 16, "E": 128}
+    found = shardc.plan(text, mesh={"X": 4}, dims=dims, topology="v5p:2x2x1", dtype="bf16", idle="keep").verify()
+    assert found.predicted_memory.temporary_bytes >= found.compiled_memory.output_bytes
+    assert 0.95 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1
+
+
+@pytest.mark.tpu
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("text", "dims", "held"), AS_READ)
 def test_what_is_computed_as_it_is_read_is_compiled_so(text, dims, held):
     found = shardc.plan(text, mesh=TWO, dims=dims, topology="v5p:2x2x2").verify()
