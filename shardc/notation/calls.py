@@ -181,8 +181,13 @@ def cast(call: tree.Call, operand: Operand) -> Expr:
             raise ShardcError(
                 "SHC214", f"no cast from {given} to {wanted}", span=call.name_span, help="cast to a type to compute in"
             )
+    return _cast(operand, wanted, call.span)
+
+
+def _cast(operand: Expr, wanted: DType, span: Span | None) -> Call:
+    given = operand.dtype
     is_exact = wanted.kind is given.kind and given.adds and promoted(wanted, given) == wanted
-    return Call("widen" if is_exact else "cast", (operand,), operand.dims, wanted, span=call.span)
+    return Call("widen" if is_exact else "cast", (operand,), operand.dims, wanted, span=span)
 
 
 def mean(operand: Expr, over: tuple[str, ...], summed: Expr, span: Span | None) -> Expr:
@@ -289,7 +294,7 @@ def _as_met(operand: Expr, other: Expr) -> Expr:
         return operand
     if isinstance(operand, Call):
         return replace(operand, dtype=other.dtype)
-    return Call("cast", (operand,), operand.dims, other.dtype, span=operand.span)
+    return _cast(operand, other.dtype, operand.span)
 
 
 def _meets_as_numbers(operand: Expr) -> bool:

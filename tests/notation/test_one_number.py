@@ -84,7 +84,7 @@ def test_what_is_of_numbers_meets_an_array_as_in_jax(function, dtype):
 
 @pytest.mark.parametrize("numbers", ["0, -inf", "1.0, 0.5", "1, 0", "0.1, -1e9"])
 @pytest.mark.parametrize("way", ["{} + {}", "{} ⊙ {}", "{} · {}", "maximum({}, {})", "{} / {}"])
-@pytest.mark.parametrize("dtype", ["bf16", "f32", "f16"])
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "f16", "f64"])
 def test_a_name_changes_no_type(numbers, way, dtype):
     """A mask with a name of its own made attention f32: the scores that it was added to."""
     chosen = f"where(index_B >= 2, {numbers})"
