@@ -12,12 +12,14 @@ operands that the result, or an operand outside, has too; the others are summed 
 A product in a product is one chain with it unless a dim that it sums stands outside as well: of `In ·_D Win ·_F
 Wout[F, D]`, D ends before Wout and begins again there. Such a product is one operand of the chain around it, and
 a chain of its own. So is one that forbids communication, and one whose type is not that of its operands.
+
+A sum over dims of a product is the product that sums these as well (`summed`): `sum_B(x ·_T dy)` is `x ·_{B,T} dy`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from shardc.ir.expressions import Expr, Product, operands
@@ -180,6 +182,25 @@ def _can_open(expr: Expr, around: Product, leaves: Sequence[_Node]) -> bool:
         return False
     ended = {dim for operand in expr.operands for dim in operand.dims}.difference(expr.dims)
     return all(ended.isdisjoint(leaf.expr.dims) for leaf in leaves)
+
+
+def summed(product: Product) -> Product:
+    """A sum over dims of one operand, or its dims in another order: done by the product that it is of, if it is of one.
+
+        sum_B(x[B, T, D] ·_T dy[B, T, F])    x ·_{B,T} dy      no array [B, D, F] is made
+        sum_J(A[I, J] · B[J, K])             A ·_J B           none [I, J, K]
+
+    Not of one that multiplies element by element, `sum_J(A[I, J] ⊙ B[I, J])`: that is one loop over elements.
+    """
+    (below,) = product.operands
+    if not isinstance(below, Product) or below.local or below.dtype != product.dtype:
+        return product
+    meeting = [frozenset(operand.dims) for operand in below.operands]
+    if len(meeting) == 2 and frozenset(below.dims) == meeting[0] | meeting[1]:
+        own = [dims - other for dims, other in (meeting, meeting[::-1])]
+        if not all(dims.intersection(product.dims) for dims in own):
+            return product
+    return replace(below, dims=product.dims, span=product.span)
 
 
 def turned(chain: Chain) -> Iterator[Product]:

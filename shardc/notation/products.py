@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from shardc.errors import ShardcError, Span
+from shardc.ir.chains import summed
 from shardc.ir.dtypes import DTYPES, DType, Kind, accumulator
 from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import COMPARISONS, FUNCTIONS
@@ -228,8 +229,8 @@ class Expressions:
             return found
         below = calls.as_float(below, span) if call.function == "mean" else below
         dims = tuple(dim for dim in below.dims if dim not in over)
-        summed = Product((below,), dims, self._sum_dtype(below.dtype), span=call.span)
-        return summed if call.function == "sum" else calls.mean(below, over, summed, call.span)
+        made = summed(Product((below,), dims, self._sum_dtype(below.dtype), span=call.span))
+        return made if call.function == "sum" else calls.mean(below, over, made, call.span)
 
     def _labels(self, words: Iterable[str], dims: frozenset[str], span: Span | None) -> list[str]:
         """The dims that a label names: each word is a dim, or a run of one-letter dims."""

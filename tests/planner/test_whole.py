@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -342,3 +342,45 @@ def test_a_use_under_other_names_is_of_the_array_as_it_was_made(text, objective)
     sizes = {"I": 8, "J": 8, "L": 8, "S": 8, "T": 8}
     found = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=sizes, objective=objective, dtype="f32")
     assert_means_the_program(found.schedule)
+
+
+@st.composite
+def sums_of_products(draw):
+    """The same sum as one product, as a sum of a product, and in two statements; at times as the mean or turned."""
+    mesh = Mesh.of(draw(st.sampled_from(({"X": 2}, {"X": 4}, {"X": 2, "Y": 2}))))
+    pool = "IJKL"
+    left = draw(st.lists(st.sampled_from(pool), min_size=2, max_size=3, unique=True))
+    right = draw(st.lists(st.sampled_from(pool), min_size=2, max_size=3, unique=True))
+    both, own = {*left} & {*right}, [dim for dim in left + right if (dim in left) != (dim in right)]
+    assume(both and {*left} - both and {*right} - both)
+    first, later = draw(st.permutations(sorted(both))), draw(st.permutations(own))
+    count = draw(st.integers(0, len(first) - 1))  # of the dims of both that the product sums already
+    kept = first[count + 1 :] + later
+    assume(any(dim in kept for dim in {*left} - both) and any(dim in kept for dim in {*right} - both))
+
+    def array(name, dims):
+        return name + spell(tuple(dims), draw(shardings(mesh, len(dims), unreduced=False)))
+
+    a, b = array("A", left), array("B", right)
+    out = array("S", draw(st.permutations(kept)))
+    product = f"{a} ·_{{{','.join(first[:count])}}} {b}" if count else f"{a} · {b}"
+    last = first[count]
+    before = [dim for dim in dict.fromkeys(left + right) if dim not in first[:count]]
+    return mesh, (
+        f"{out} = {a} ·_{{{','.join(first[: count + 1])}}} {b}",
+        f"{out} = sum_{last}({product})",
+        f"T[{', '.join(dim + '_?' for dim in before)}] = {product}; {out} = sum_{last}(T)",
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@example((Mesh.of({"X": 4}), ("S[I,K] = A[I_X,J] ·_J B[J,K]", "S[I,K] = sum_J(A[I_X,J] · B[J,K])")), Objective.TIME)
+@given(sums_of_products(), st.sampled_from(Objective))
+def test_a_sum_of_a_product_costs_what_the_product_that_sums_as_much_does(case, objective):
+    """In one statement and in two: `sum_B(x ·_T dy)` took a hundredth more than `x ·_{B,T} dy`, `sum_J(A · B)` a
+    thousand times as long as `A ·_J B`."""
+    mesh, spellings = case
+    sizes = {"I": 512, "J": 256, "K": 1024, "L": 128}
+    prices = [plan_program(parsed(text, mesh, sizes), model_of(mesh), objective) for text in spellings]
+    assert len({first(each.price(objective), objective) for each in prices}) == 1
+    assert len({each.cost.flops for each in prices}) == 1

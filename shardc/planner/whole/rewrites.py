@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
-from shardc.ir.chains import Chain, chain_of, orders, turned
-from shardc.ir.expressions import Expr, Named, Product, Use, operands, uses
+from shardc.ir.chains import Chain, chain_of, orders, summed, turned
+from shardc.ir.expressions import Expr, Named, Product, Use, operands, parts_of, uses
 from shardc.ir.plan import StatementNumber
 from shardc.ir.program import For, Program, Statement, bound_by, read_by, same_array
 from shardc.planner.statement.orders import MAX_ORDERS
@@ -39,10 +39,14 @@ class Rewritten:
 
     @classmethod
     def of(cls, program: Program) -> Rewritten:
-        """Without statements that lead to no output: they are not done, and have no price."""
+        """Without statements that lead to no output: they are not done, and have no price. A product that only a sum
+        uses does that sum."""
         needed, told = _needed(program), _as_they_are(program.statements)
         live = replace(program, statements=tuple(program.statements[number] for number in needed))
-        return cls(live, tuple(told[number] for number in needed))
+        found = cls(live, tuple(told[number] for number in needed))
+        for path in every_path(program.statements):
+            found = _summed(found, path)
+        return found
 
     def at(self, path: StatementPath) -> int | None:
         """The place of a statement as written; None if it is made in another."""
@@ -127,6 +131,33 @@ def _joined(found: Rewritten, path: StatementPath, with_short: bool) -> Rewritte
     whole = with_arrays(expr, made)
     is_worth_it = any(with_short or _few_orders(chain_of(each)) is None for each in _chains(whole))
     return _with(found, at, whole, set(made)) if made and is_worth_it else found
+
+
+def _summed(found: Rewritten, path: StatementPath) -> Rewritten:
+    """With the sums of one statement done by the products that it alone uses: of `T = x ·_T dy; S = sum_B(T)` one."""
+    at = found.at(path)
+    if at is None:
+        return found
+    if len(path) > 1:
+        return found.with_body(at, _summed(found.within(at), path[1:]))
+    expr = _straight(found.program.statements[at]).expr
+    sums = list(_sums_of_arrays(expr))
+    made = _inlinable(found.program, at) if sums else {}
+    for each, name in sums:
+        whole = replace(each, operands=(made.get(name, each.operands[0]),))
+        if (other := summed(whole)) is not whole:
+            return _summed(_with(found, at, _replaced(expr, each, other), {name}), path)
+    return found
+
+
+def _sums_of_arrays(expr: Expr) -> Iterator[tuple[Product, str]]:
+    """Each sum over dims of an array, and its name."""
+    for found in parts_of(expr):
+        match found:
+            case Product(operands=(Use(name=name),)):
+                yield found, name
+            case _:
+                pass
 
 
 def in_other_orders(found: Rewritten, path: StatementPath) -> Iterator[Rewritten]:
