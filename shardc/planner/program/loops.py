@@ -285,6 +285,10 @@ class AtOnce:
             state, statements = end.plan, end.statements
         schedule = state.schedule()
         block, statements = with_sums_scattered(schedule.block, statements, model, objective)
+        if model.alone.measured is not None:
+            from shardc.planner.program.sliced import with_shares_computed  # which a plan for no slice needs not
+
+            block = with_shares_computed(block, program.mesh)
         schedule = settled(replace(schedule, block=block), model)
         check_bytes(schedule)
         notes += tuple(str(gap) for statement in statements for gap in gaps_of(statement))
