@@ -11,7 +11,7 @@ memory's bandwidth, which is what a product that contracts few elements takes, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from shardc.cost import formulas
@@ -58,7 +58,10 @@ class Amount(NamedTuple):
         if streams is None:
             return cls(flops, sum(read), written, dtype)
         taken = streams.taken(read, written)
-        through = read[streams.through] if read else 0
+        through = 0
+        if read:
+            own = streams.read[streams.through]
+            through = read[streams.through] // own.own.bytes * own.gone.bytes
         return cls(flops, *taken, dtype, streams.passes, through, taken[1] * streams.bare)
 
     @property
@@ -168,13 +171,16 @@ class Alone:
         rates = [f"{rate}{_kind(amount.left)}" for rate in ("W_write", "W_alone")][: 2 if amount.bare else 1]
         return " + ".join([*terms, *(f"{formulas.local_bytes(array)} / {rate}" for rate in rates for array in written)])
 
-    def function_s(self, passes: Passes, size: int, dtype: DType) -> float:
-        """Of a function that goes so often through so many bytes of a type; by the data sheet nothing is known."""
+    def function_s(self, passes: Passes, size: int, dtype: DType, lies: DType | None = None) -> float:
+        """Of a function that goes so often through so many bytes of a type, which may lie in another; by the data sheet
+        nothing is known."""
         if self.measured is None:
             return 0.0
-        known = self.measured.moving(dtype)
-        once = passes.largest / known.largest + passes.computed / known.computed
-        return size * (once + passes.multiplied / known.read + passes.written * (1 / known.read + 1 / known.write))
+        gone, left = (self.measured.moving(each) for each in (lies or dtype, dtype))
+        through = size // dtype.bytes * (lies or dtype).bytes
+        once = passes.largest / gone.largest + passes.computed / gone.computed
+        once += (passes.multiplied + passes.written) / gone.read
+        return through * once + size * passes.written / left.write
 
     def laid_s_per_byte(self, laid: Laid) -> tuple[float, float]:
         """Of a block or pieces laid anew, in memory, and near, where pieces and what is laid have room on the chip."""
@@ -202,13 +208,16 @@ class Alone:
         """`2·I·J/X / W_copy`, or `/ W_hbm` of what has room on the chip."""
         return f"{formulas.local_bytes(array)} / {'W_hbm' if size <= room else 'W_copy'}"
 
-    def function_formula(self, passes: Passes, operand: Array) -> str:
+    def function_formula(self, passes: Passes, operand: Array, lies: DType | None = None) -> str:
         """`2·2·I·J/X / W_pass`: twice through a block."""
-        size, kind = formulas.local_bytes(operand), _kind(operand.dtype)
-        rates = {"W_largest": passes.largest, "W_pass": passes.computed}
-        rates |= {"W_read": passes.multiplied + passes.written, "W_write": passes.written}
-        terms = (f"{f'{times}·' if times > 1 else ''}{size} / {rate}{kind}" for rate, times in rates.items() if times)
-        return " + ".join(terms)
+        gone = replace(operand, dtype=lies or operand.dtype)
+        rates = [("W_largest", passes.largest, gone), ("W_pass", passes.computed, gone)]
+        rates += [("W_read", passes.multiplied + passes.written, gone), ("W_write", passes.written, operand)]
+        return " + ".join(
+            f"{f'{times}·' if times > 1 else ''}{formulas.local_bytes(each)} / {rate}{_kind(each.dtype)}"
+            for rate, times, each in rates
+            if times
+        )
 
     def product_formula(self, dims: Iterable[str], axes: Iterable[str], contracts: bool, dtype: DType) -> str:
         """`2·I·J·K/X / C_peak`: multiply-adds count twice. C_peak is the bf16 rate, C_int8 that of one-byte types."""

@@ -27,10 +27,12 @@ from typing import assert_never
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Through
+from shardc.ir.plan import Apply
 from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
 from shardc.lowering.leaves import Behind, Leaf, TextLoop, Told
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
+from shardc.lowering.rounds import widens_as_it_reads
 from shardc.lowering.streams import Passes, Sources, Streams
 from shardc.lowering.target import Target
 from shardc.lowering.timed import keeps_shares
@@ -75,7 +77,7 @@ class Account:
         if not _is_in_loops(expr):
             return self._of_product(expr)
         told, read, seen = self.told.get(met(expr)), list[Sources](), set[Met]()
-        if told is None and self._grows(expr):
+        if told is None and self._grows(expr) and met(expr) not in self.readers.by:  # of an order that is not written
             return Streams(tuple(Sources(each.dtype, (each.dtype,)) for each in expr.operands))
         if told is None:
             return Streams(tuple(self._at_hand(each) for each in expr.operands), written=False)
@@ -85,7 +87,8 @@ class Account:
             whole = [leaf for leaf in leaves if leaf.dims == loop and leaf.key in told.charged]
             small = [leaf for leaf in leaves if leaf.dims != loop and leaf.dims == {*operand.dims}]
             tiles = [leaf for leaf in leaves if leaf.is_tiles and leaf.key not in told.charged]
-            read.append(Sources(operand.dtype, _types([*whole, *small]), _types(tiles)))
+            lies = self.type_of(operand) if any(told.passes) else None
+            read.append(Sources(operand.dtype, _types([*whole, *small]), _types(tiles), lies))
             seen.update(leaf.key for leaf in (*whole, *tiles))
         found = Streams(tuple(read), told.written, told.beside, told.passes, told.bare)
         return found._replace(in_place=told.in_place, single=told.single)
@@ -109,13 +112,24 @@ class Account:
         through, operand = FUNCTIONS[call.function].through, call.operands[0]
         leaves = self._leaves(operand)
         has_tiles = any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
-        lies, multiplied = not has_tiles and self._is_leaf(operand), int(has_tiles and self._adds_up_by_product(call))
+        lies = not has_tiles and self._is_leaf(self._narrow(operand))
+        multiplied = int(has_tiles and self._adds_up_by_product(call))
         return Passes(
             int(Through.LARGEST in through and lies),
             int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through) - multiplied,
             int(Through.RESULT in through and not self.readers.is_for_products(met(call), self.keeps_shares)),
             multiplied,
         )
+
+    def _narrow(self, expr: Expr) -> Expr:
+        """What is widened as it is read, or a value itself."""
+        made = self.readers.made_by(expr) if isinstance(expr, Use) else expr
+        return self._narrow(made.operands[0]) if isinstance(made, Call) and _is_widened(made) else expr
+
+    def type_of(self, operand: Expr) -> DType:
+        """Of what is gone through for an operand: of the tiles at hand, or the first array that is read."""
+        whole = [leaf for leaf in self._leaves(operand) if leaf.dims == {*operand.dims}]
+        return next((leaf.dtype for leaf in sorted(whole, key=lambda leaf: not leaf.is_tiles)), operand.dtype)
 
     def _adds_up_by_product(self, call: Call) -> bool:
         from shardc.lowering.shares import is_by_product  # seldom
@@ -192,6 +206,8 @@ class Account:
             return (leaf,)
         whole = [one for one in leaves.values() if one.dims == leaf.dims]
         is_needed = self.readers.is_needed(leaf.key, grows=bool(leaves) and not whole)
+        if not is_needed and _is_widened(expr):
+            return tuple(leaves.values())
         if is_needed or (self._meets_tiles(whole, leaf.dims, behind) and self.readers.is_read_by_several(leaf.key)):
             self._placed(expr, leaf, leaves.values(), behind)
         elif len(whole) > 1 and self.readers.is_read_by_several(leaf.key):
@@ -304,6 +320,11 @@ def _types(leaves: Iterable[Leaf]) -> tuple[DType, ...]:
 def _is_in_loops(expr: Product | Call) -> bool:
     """A function of elements, or a sum: what may be part of a loop."""
     return is_of_elements(expr) or (isinstance(expr, Product) and len(expr.operands) == 1)
+
+
+def _is_widened(expr: Expr) -> bool:
+    """Whether each that reads a value makes it anew (`rounds.widens_as_it_reads`)."""
+    return isinstance(expr, Call) and widens_as_it_reads(Apply(expr.function))
 
 
 def _loop_dims(expr: Product | Call) -> frozenset[str]:

@@ -25,11 +25,18 @@ class Passes(NamedTuple):
 
 class Sources(NamedTuple):
     """The types of the arrays that are read for an operand, each as large as that one, whose own type is `own`: for
-    `A + B` those of A and B, as the sum lies nowhere; and those of the `tiles` at hand that it is computed of."""
+    `A + B` those of A and B, as the sum lies nowhere; and those of the `tiles` at hand that it is computed of. Where it
+    is gone through to sum it, what lies in memory may be of another type, `lies`: of `sum_J(f32(A))` that of A."""
 
     own: DType
     types: tuple[DType, ...]
     tiles: tuple[DType, ...] = ()
+    lies: DType | None = None
+
+    @property
+    def gone(self) -> DType:
+        """The type of what is gone through."""
+        return self.lies or self.own
 
     def bytes_of(self, size: int) -> int:
         """Of an operand of so many bytes."""
@@ -86,7 +93,9 @@ class Streams(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """How often a function goes through its operand, and of one of elements what it reads and writes, if known."""
+    """How often a function goes through its operand, which may lie in another type; and of one of elements what it
+    reads and writes, if known."""
 
     passes: Passes
     streams: Streams | None
+    lies: DType | None = None

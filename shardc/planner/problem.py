@@ -125,7 +125,8 @@ class Problem:
 
     def loops(self, call: Call) -> Loops:
         """What is known of the loops of a function."""
-        return Loops(self.passes(call), self.streams(call))
+        passes = self.passes(call)
+        return Loops(passes, self.streams(call), self.account.type_of(call.operands[0]) if any(passes) else None)
 
     def given(self, environment: Environment) -> Problem:
         """The same problem, where this is there."""

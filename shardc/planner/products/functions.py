@@ -12,7 +12,7 @@ from shardc.ir.collectives import AllReduce
 from shardc.ir.expressions import Call
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.sharding import Axes, Sharding
-from shardc.lowering.streams import Loops, Passes, Streams
+from shardc.lowering.streams import Loops, Streams
 from shardc.planner.paths.search import Search
 from shardc.rules.functions import applied, reduced_across
 
@@ -25,7 +25,7 @@ def function_of(
     own = applied(expr.function, expr.over, below, expr.dims, lie, expr.numbers)
     if own is not None and loops.streams is not None:
         return own, operand.objective.price(picoseconds(_elements_s(expr, operands, lie, own, loops.streams)), 0)
-    alone = operand.objective.price(picoseconds(_alone_s(loops.passes, operand, lie)), 0)
+    alone = operand.objective.price(picoseconds(_alone_s(loops, operand, lie)), 0)
     if own is not None:
         return own, alone
     found = reduced_across(expr.function, expr.over, below[0], expr.dims, lie[0], operand.graph.mesh)
@@ -65,10 +65,10 @@ def _elements_s(
     return alone.product_s(Amount.of(streams, 0, read, whole // math.prod(left.blocks(mesh)), expr.dtype))
 
 
-def _alone_s(passes: Passes, operand: Search, lie: Sequence[Sharding]) -> float:
+def _alone_s(loops: Loops, operand: Search, lie: Sequence[Sharding]) -> float:
     """What each device does by itself."""
-    parts = math.prod(lie[0].blocks(operand.graph.mesh)) if any(passes) else 1
-    return operand.model.alone.function_s(passes, operand.total_bytes // parts, operand.dtype)
+    parts = math.prod(lie[0].blocks(operand.graph.mesh)) if any(loops.passes) else 1
+    return operand.model.alone.function_s(loops.passes, operand.total_bytes // parts, operand.dtype, loops.lies)
 
 
 def _all_reduces(expr: Call, dims: tuple[str, ...], search: Search, lies: Sharding, axes: Axes) -> int:

@@ -125,7 +125,7 @@ class Work:
         if self.total and [*read] == [written] and self.dtype == self.leaves:
             return Amount(0, 0, 0, self.dtype)
         streams = self._streams_of(read, written)
-        dtype = self.dtype if streams is None or not any(streams.passes) else streams.read[streams.through].own
+        dtype = self.dtype if streams is None or not any(streams.passes) else streams.read[streams.through].gone
         found = Amount.of(streams, flops, read, written, dtype)
         terms = 0 if streams is None else self._terms(streams, flops, read, written)
         return found._replace(leaves=self.leaves, smallest=min(read, default=0), rounds=self.rounds, terms=terms)
@@ -145,7 +145,8 @@ class Work:
         streams = self._streams_of([each.local_bytes(mesh) for each in read], written.local_bytes(mesh))
         if streams is None:
             return [*read], [written]
-        passed = [read[streams.through]] if any(streams.passes) else []
+        through = read[streams.through]
+        passed = [replace(through, dtype=streams.read[streams.through].gone)] if any(streams.passes) else []
         taken, left = streams.in_memory(read, written)
         return [*passed, *taken], left
 

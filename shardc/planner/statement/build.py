@@ -191,7 +191,7 @@ class Builder:
     def function_cost(self, expr: Call, value: ValueNumber) -> StepCost:
         """Of what each device does of a function by itself."""
         operand = replace(self.values[value], dims=expr.operands[0].dims)
-        return costs.of_function(self.problem.model, self.problem.passes(expr), operand)
+        return costs.of_function(self.problem.model, self.problem.loops(expr), operand)
 
     def _input(self, use: Use, sharding: Sharding) -> ValueNumber:
         if use.name not in self.chosen:

@@ -10,7 +10,7 @@ from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
-from shardc.lowering.streams import Passes, Streams
+from shardc.lowering.streams import Loops, Streams
 
 
 def of_elements(model: CostModel, read: Sequence[Array], written: Array, streams: Streams) -> StepCost:
@@ -29,7 +29,9 @@ def _streamed(model: CostModel, read: Sequence[Array], written: Array, streams: 
     return StepCost(0, 0, model.alone.product_s(amount), formula)
 
 
-def of_function(model: CostModel, passes: Passes, operand: Array) -> StepCost:
-    """Of a function over dims of this array, which goes so often through it."""
-    seconds = model.alone.function_s(passes, operand.local_bytes(model.mesh), operand.dtype)
-    return StepCost(0, 0, seconds, partial(model.alone.function_formula, passes, operand)) if seconds else StepCost()
+def of_function(model: CostModel, loops: Loops, operand: Array) -> StepCost:
+    """Of a function over dims of this array."""
+    passes, lies = loops.passes, loops.lies
+    seconds = model.alone.function_s(passes, operand.local_bytes(model.mesh), operand.dtype, lies)
+    formula = partial(model.alone.function_formula, passes, operand, lies)
+    return StepCost(0, 0, seconds, formula) if seconds else StepCost()

@@ -106,7 +106,7 @@ def _priced(
     problem: Problem, expr: Product | Call, streams: Streams | None, search: Search, below: _Below, spaces: Spaces
 ) -> _Priced:
     if isinstance(expr, Call):
-        return _calls(expr, Loops(problem.passes(expr), streams), search, below, spaces)
+        return _calls(expr, problem.loops(expr)._replace(streams=streams), search, below, spaces)
     return _products(problem, expr, replace(problem.work(expr), streams=streams), search, below, spaces)
 
 
