@@ -6,13 +6,16 @@ and what comes between, is not known there.
     z = x + AllReduce_X(o · W)     x and the sum are read, and z is written; so of relu(x + AllReduce_X(o · W))
     for M { G = G + AllReduce_X(dW[M]) }      added up as it is made, and reduced after the loop
     z = AllGather_X(x · W[K, D_X])            copied at the end: from the chip if x leaves it room (`cost.crowded`)
+    s = sum_J(x ⊙ x)               a product with ones, where it stands by itself: x is read (`lowering.ones`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
+from shardc.cost.alone import Amount
 from shardc.cost.crowded import NOT, Crowded
 from shardc.cost.formulas import one_after_another
 from shardc.cost.model import CostModel
@@ -20,7 +23,9 @@ from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Apply, Block, Loop, Step, StepCost, ValueNumber
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, StepCost, ValueNumber
+from shardc.ir.sharding import Array
+from shardc.lowering.ones import by_ones
 from shardc.lowering.rounded import kept, rounded, rounded_ends
 
 
@@ -33,7 +38,20 @@ def _has_more(block: Block) -> bool:
     """Whether there is anything to price again."""
     if any(isinstance(step.op, Loop) or _written(step).if_sent is not None or _is_sent(step) for step in block.steps):
         return True
-    return any(array.dtype.name == "f32" for array in block.values)
+    return any(array.dtype.name == "f32" for array in block.values) or any(map(_is_sum, block.steps))
+
+
+def _is_sum(step: Step) -> bool:
+    return isinstance(step.op, Einsum) and len(step.operands) == 1
+
+
+def _by_ones(step: Step, read: Collection[int], values: Sequence[Array], model: CostModel) -> StepCost:
+    """Of a sum that is done by a product, which reads so much."""
+    result, arrays = values[step.result], [values[value] for value in sorted(read)]
+    sizes, dtype = [array.local_bytes(model.mesh) for array in arrays], values[step.operands[0]].dtype
+    amount = Amount(0, sum(sizes), result.local_bytes(model.mesh), dtype, leaves=result.dtype)
+    formula = partial(model.alone.memory_formula, arrays, [result], amount)
+    return replace(_written(step), time_s=model.alone.product_s(amount), spelled=formula)
 
 
 def _written(step: Step) -> StepCost:
@@ -54,6 +72,7 @@ def _in_block(
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
     sent = _sent(block.steps)
+    summed = by_ones(block, model.target)
     crowded = NOT if loop is not None else Crowded.of(block, model)
 
     def again(step: Step) -> Step:
@@ -65,6 +84,8 @@ def _in_block(
             priced = replace(step.op, body=body)
             return replace(step, op=priced, cost=loop_cost(priced))
         written = _written(step)
+        if step.results[0] in summed:
+            written = _by_ones(step, summed[step.results[0]], block.values, model)
         cost = written if _adds_up(step, loop) else _told_apart(step, written, sent)
         cost = rows.cost(step, around.cost(step, cost))
         for more in crowded.more(step, around, model):

@@ -89,8 +89,8 @@ class Plain:
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
     add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
     along `terms` one by one (`lowering.small`), and is `turned` where its second operand is given first
-    (`lowering.turned`); exponentials are added up `by_product` (`lowering.shares`); a mask is made as `wide` as a value
-    that is made of it (`lowering.masks`).
+    (`lowering.turned`); numbers are added up `by_product` (`lowering.shares`, `lowering.ones`); a mask is made as
+    `wide` as a value that is made of it (`lowering.masks`).
     """
 
     op: PlainOp

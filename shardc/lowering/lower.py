@@ -28,7 +28,6 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.dtypes import Kind
 from shardc.ir.masks import Mask
-from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
@@ -81,7 +80,7 @@ class _About(NamedTuple):
             return cls(apart)
         terms, waited = _terms(block, target)
         unasked = _unasked(block).difference(number for number, dim in terms.items() if dim is not None)
-        by_product, wide = _by_product(block, target.mesh), _wide(block, target)
+        by_product, wide = _by_product(block, target), _wide(block, target)
         twice = _twice(block, target)
         told = {number for each in (terms, twice) for number, how in each.items() if how is not None}
         turned = _turned(block, target) - told
@@ -131,12 +130,17 @@ def _terms(block: Block, target: Target) -> tuple[dict[int, str | None], frozens
     return found, waited_for(found, block)
 
 
-def _by_product(block: Block, mesh: Mesh) -> frozenset[int]:
-    if not any(isinstance(step.op, Apply) and (step.op.over or step.op.function == "exp") for step in block.steps):
-        return frozenset()
-    from shardc.lowering.shares import by_product
+def _by_product(block: Block, target: Target) -> frozenset[int]:
+    found = frozenset[int]()
+    if any(isinstance(step.op, Apply) and (step.op.over or step.op.function == "exp") for step in block.steps):
+        from shardc.lowering.shares import by_product
 
-    return by_product(block, mesh)
+        found = by_product(block, target.mesh)
+    if any(isinstance(step.op, Einsum) and len(step.operands) == 1 for step in block.steps):
+        from shardc.lowering.ones import by_ones
+
+        found |= by_ones(block, target).keys()
+    return found
 
 
 def _wide(block: Block, target: Target) -> Mapping[int, int]:

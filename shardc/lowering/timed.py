@@ -192,6 +192,22 @@ def adds_up_as_product(row: int) -> bool:
     return row >= _ROW
 
 
+_LONG = 64
+
+
+@seen(
+    "0.0.42.1",
+    "a sum of bf16 by itself took twice as long as one of what is computed, and that more than twice as long as a "
+    "product with two rows of ones: 8192 × 8192 along either dim 1,166, 624 and 220 to 240 µs on v5e, 481, 211 and 76 "
+    "to 87 on v5p; [8, 2048, 4096] along the first two, the second or the last as long. Of squares and of gelu as "
+    "long. Of 64 numbers each 357 for 1,166, of 16 720; of all to one number as long either way. Of less than a MiB "
+    "layers of LLaMA took 104 µs for 100 on v5p",
+)
+def adds_up_by_ones(size: int, summed: int, left: int) -> bool:
+    """Whether so many bytes are better added up by a product: so many numbers for each of those that are left."""
+    return size >= _MATRIX and summed >= _LONG and left > 1
+
+
 @seen(
     "0.0.42.1",
     "`x[B, T, D] · W[D, H, E]` left as an output [B, H, T, E], of 2 × 2048 × 16 × 128 and D=2048, took 320 µs on v5e "

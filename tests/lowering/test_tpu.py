@@ -111,6 +111,9 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((target("v5e", X=4),), False),
     ]),
     (timed.adds_up_as_product, [((256,), True), ((255,), False)]),
+    (timed.adds_up_by_ones, [
+        ((MIB, 64, 2), True), ((MIB - 1, 64, 2), False), ((MIB, 63, 2), False), ((MIB, 64, 1), False),
+    ]),
     (timed.reads_last_dim_second, [((V5E,), True), ((V5P,), True), ((UNNAMED,), False), ((PLAIN,), False)]),
     (timed.makes_products_again, [
         ((V5P,), True), ((V5E,), False), ((UNNAMED,), False), ((target("v5p", X=4),), False),

@@ -209,25 +209,29 @@ def exponentials(op: Apply, operand: Array, name: Expr, result: Array, target: s
     return [
         Line(HIGHEST, call("jax.lax.stop_gradient", top), ""),
         Line(target, call("jnp.exp", shifted), ""),
-        Line(TOTAL, _summed_by_ones(operand, place, made), ""),
+        Line(TOTAL, _summed_by_ones(operand, [place], made), ""),
         aligned(found, left, result.dims),
     ]
 
 
 def summed_by_product(array: Array, name: Name, result: Array) -> list[Expr]:
-    """A sum along one dim, of two equal rows: `jnp.einsum("ij,aj->ai", P, …)`, then `total[0].astype(jnp.bfloat16)`."""
-    (over,) = (dim for dim in array.dims if dim not in result.dims)
-    left = tuple(dim for dim in array.dims if dim != over)
+    """A sum along some dims, of two equal rows: `jnp.einsum("ij,aj->ai", P, …)`, then
+    `total[0].astype(jnp.bfloat16)`."""
+    over = [place for place, dim in enumerate(array.dims) if dim not in result.dims]
+    left = tuple(dim for dim in array.dims if dim in result.dims)
     total = as_type(Index(Name(""), 0), result.dtype)
-    return [_summed_by_ones(array, array.dims.index(over), name), aligned(total, left, result.dims)]
+    return [_summed_by_ones(array, over, name), aligned(total, left, result.dims)]
 
 
-def _summed_by_ones(array: Array, place: int, value: Name) -> Expr:
+def _summed_by_ones(array: Array, over: Sequence[int], value: Name) -> Expr:
     """`jnp.einsum("ij,aj->ai", P, jnp.broadcast_to(jnp.bfloat16(1), (2, P.shape[1])), …)`: each sum twice."""
     known = letters(array.dims)
-    own = "".join(known[dim] for dim in array.dims)
-    subscripts = _with_rows(f"{own},{own[place]}->{own.replace(own[place], '')}", 1)
-    one, rows = Call(type_name(array.dtype), (Const(1),)), Items((Const(2), size_of(value, place)))
+    own = [known[dim] for dim in array.dims]
+    summed = "".join(own[place] for place in over)
+    left = "".join(letter for letter in own if letter not in summed)
+    subscripts = _with_rows(f"{''.join(own)},{summed}->{left}", 1)
+    one = Call(type_name(array.dtype), (Const(1),))
+    rows = Items((Const(2), *(size_of(value, place) for place in over)))
     ones, kept = call("jnp.broadcast_to", one, rows), type_name(accumulator(array.dtype))
     return call("jnp.einsum", Const(subscripts), value, ones, preferred_element_type=kept)
 
