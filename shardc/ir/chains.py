@@ -189,6 +189,7 @@ def summed(product: Product) -> Product:
 
         sum_B(x[B, T, D] ·_T dy[B, T, F])    x ·_{B,T} dy      no array [B, D, F] is made
         sum_J(A[I, J] · B[J, K])             A ·_J B           none [I, J, K]
+        sum_K(A[I, J] ·_J B[J, K])           A ·_J sum_K(B)    none [I, K]
 
     Not of one that multiplies element by element, `sum_J(A[I, J] ⊙ B[I, J])`: that is one loop over elements.
     """
@@ -196,11 +197,18 @@ def summed(product: Product) -> Product:
     if not isinstance(below, Product) or below.local or below.dtype != product.dtype:
         return product
     meeting = [frozenset(operand.dims) for operand in below.operands]
-    if len(meeting) == 2 and frozenset(below.dims) == meeting[0] | meeting[1]:
-        own = [dims - other for dims, other in (meeting, meeting[::-1])]
-        if not all(dims.intersection(product.dims) for dims in own):
-            return product
-    return replace(below, dims=product.dims, span=product.span)
+    if len(meeting) == 2 and frozenset(below.dims) in meeting:
+        return product
+    gone = frozenset(below.dims) - frozenset(product.dims)
+    others = meeting[::-1] if len(meeting) == 2 else [gone]
+    inside = (_without(each, gone - other) for each, other in zip(below.operands, others, strict=True))
+    return replace(below, operands=tuple(inside), dims=product.dims, span=product.span)
+
+
+def _without(expr: Expr, gone: frozenset[str]) -> Expr:
+    """An expression summed over these of its dims."""
+    left = tuple(dim for dim in expr.dims if dim not in gone)
+    return expr if left == expr.dims else summed(Product((expr,), left, expr.dtype))
 
 
 def turned(chain: Chain) -> Iterator[Product]:
