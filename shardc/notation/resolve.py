@@ -66,11 +66,12 @@ def resolve(parsed: tree.Tree, options: Options, source: Source) -> Program:
         check_agreement(parsed, options.mesh, options.sizes, options.dtypes)
     mesh = options.mesh if options.mesh is not None else mesh
     check_axes(mesh)
+    by_arrays = frozenset(options.sizes).difference(sizes) if options.exact else frozenset[str]()
     sizes |= options.sizes
     stems = slips.stems(parsed, mesh, sizes)
     names = Counter(one.result.name for one in tree.statements(parsed.items))
     again = frozenset(name for name, count in names.items() if count > 1)
-    scope = Scope(mesh, sizes, options.dtype or dtype(words), options.dtypes, stems, again)
+    scope = Scope(mesh, sizes, options.dtype or dtype(words), options.dtypes, stems, again, by_arrays)
     lost = slips.lost_subscripts(parsed, mesh, sizes)
     if lost is not None:
         raise lost

@@ -46,6 +46,7 @@ class Scope:
     dtypes: Mapping[str, DType]
     stems: frozenset[str] = frozenset()  # see slips.stems
     bound_again: frozenset[str] = frozenset()  # the names that several statements bind
+    by_arrays: frozenset[str] = frozenset()  # the dims that arrays alone give a size, and no declaration
     arrays: dict[str, Known] = field(default_factory=dict)
     inputs: list[Input] = field(default_factory=list)
     spans: dict[str, Span] = field(default_factory=dict)
@@ -180,11 +181,12 @@ class Scope:
             )
         if part[0].isupper():
             raise unknown_axis(axis, span, self.mesh)
-        if part[0].isdigit() or word in self.sizes:  # no axis begins with a digit, and what has a size is a dim
+        is_said = word in self.sizes and word not in self.by_arrays
+        if part[0].isdigit() or is_said:  # no axis begins with a digit, and what is given a size is a dim
             return word, ()
-        if name in self.stems:
-            raise unknown_axis(part, span, self.mesh, f"if `{word}` is a dim, give its size: `dims {word}=…`")
         near = slips.near_axes(part, self.mesh)
+        if name in self.stems or (near is not None and word in self.by_arrays):  # of arrays no plan is read
+            raise unknown_axis(part, span, self.mesh, f"if `{word}` is a dim, give its size: `dims {word}=…`")
         if near is not None:
             self.warnings[f"`{word}` is the name of a dim, since the mesh has no axis `{part}`; it has `{near}`"] = None
         return word, ()

@@ -431,3 +431,19 @@ def test_positions_that_a_float_does_not_hold_are_named(dtype, size, held):
 
         rounded = np.arange(size).astype({"bf16": ml_dtypes.bfloat16, "f16": np.float16}[dtype]).astype(int)
         assert list(rounded[: held + 1]) == list(range(held + 1)) and rounded[held + 1] != held + 1
+
+
+@given(st.sampled_from(AXES), st.data())
+def test_where_arrays_give_the_sizes_an_axis_mistyped_everywhere_is_no_dim(axis, data):
+    """An einsum prints no plan: `A[I_dta, J] · B[J, K] → C[I_dta, K]` of whole arrays was computed on every device."""
+    mesh = Mesh.of({axis: 2, "other": 2})
+    place = data.draw(st.integers(0, len(axis) - 1))
+    word = (axis[:place] + axis[place + 1 :] if len(axis) > 3 else axis).lower()
+    assume(word and near_axes(word, mesh) is not None and word not in mesh)
+    text = f"A[I_{word}, J] · B[J, K] → C[I_{word}, K]"
+    sizes = {f"I_{word}": 8, "J": 8, "K": 8}
+    with pytest.raises(ShardcError, match="SHC201"):
+        parse(text, mesh=mesh, dims=sizes, exact=True)
+    assert parse(text, mesh=mesh, dims=sizes).dims == tuple(sizes)
+    said = parse(f"dims I_{word}=8\n{text}", mesh=mesh, dims=sizes, exact=True)
+    assert said.dims == tuple(sizes)
