@@ -12,7 +12,7 @@ its own type, as the text has it. The ones are two equal rows, since of one it w
 
 A sum stays a loop where it costs nothing: with a product's tiles, which are at hand, and beside a loop that reads as
 much and writes: of `y[B, T, F] = relu(dy)` and `sum_{B,T}(dy)` one. Of tiles that met another array it is by itself
-(`lowering.apart`): `y = x + o · W; sum_D(y ⊙ y)`.
+(`lowering.apart`): `y = x + o · W; sum_D(y ⊙ y)`. Of sums of exponentials see `lowering.shares`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Block, Einsum, Loop, Step, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
 from shardc.lowering.apart import met_apart
 from shardc.lowering.fusion import Reads, readers_of, reads
 from shardc.lowering.rounded import NARROW
@@ -33,7 +33,9 @@ from shardc.lowering.tpu import sums_what_meets_tiles
 
 def by_ones(block: Block, target: Target) -> Mapping[int, frozenset[int]]:
     """The results of a block that are added up so, and of each what is read for it."""
-    sums = [step for step in block.steps if _is_long(step, block, target.mesh)]
+    exponentials = {step.results[0] for step in block.steps if step.op == Apply("exp")}
+    every = (step for step in block.steps if _is_long(step, block, target.mesh))
+    sums = [step for step in every if step.operands[0] not in exponentials]
     if not sums:
         return {}
     around = _Around.of(block, met_apart(block) if sums_what_meets_tiles(target) else frozenset())

@@ -96,7 +96,14 @@ def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'shardc.testing' has no attribute '{name}'")
-    return getattr(import_module(home), name)
+    try:
+        return getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise ImportError(
+            f"`{name}` draws by hypothesis, which is not installed: pip install hypothesis", name=error.name
+        ) from None
 
 
 def __dir__() -> list[str]:

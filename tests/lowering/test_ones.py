@@ -39,6 +39,8 @@ TEXTS = {
     f"y = X[I, K] + {A} · {W}; C[I, K] = y ⊙ rsqrt(mean_K(square(y)) + 1e-6)": [True],
     # what a softmax leaves is at hand
     f"P = softmax_J({A}); C[J] = sum_I(P); return P, C": [False],
+    # nor exponentials: of given scores the loop takes less
+    "S[I, J_X] = softmax_J(A[I, J_X])": [False],
     "for L { C[L, I] = sum_J(A[L, I, J]) }\nreturn C": [True],
 }
 
