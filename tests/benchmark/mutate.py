@@ -2,7 +2,7 @@
 
     python tests/benchmark/mutate.py rules ir --sample 40 --seed 1        # forty mutants of each of two rooms
     python tests/benchmark/mutate.py ir --module exchange                 # every mutant of what is named so
-    python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow
+    python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow, once the tests have run
 
 A mutant has a comparison, a constant, an operator, a condition or two arguments changed; annotations, docstrings and
 messages stay. First the tests of `TESTS` run with every block noting that it was entered, so that of each test it is
@@ -304,12 +304,16 @@ def score(ended: Counter[str]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rooms", nargs="+", choices=sorted(TESTS))
-    parser.add_argument("--module", action="append", default=[])
-    parser.add_argument("--sample", type=int)
+    parser.add_argument("--module", action="append", default=[], help="of files whose name has this")
+    parser.add_argument("--sample", type=int, help="so many of each room, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--minutes", type=float, default=1e9)
-    parser.add_argument("--kept")
+    parser.add_argument(
+        "--seconds", type=float, default=20, help="of processor time, that each mutant's tests may take"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=1e9, help="for a room's mutants, after its tests have run once"
+    )
+    parser.add_argument("--kept", help="the file that keeps what that run found, which takes minutes itself")
     options = parser.parse_args()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
