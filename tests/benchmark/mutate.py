@@ -2,7 +2,7 @@
 
     python tests/benchmark/mutate.py rules ir --sample 40 --seed 1        # forty mutants of each of two rooms
     python tests/benchmark/mutate.py ir --module exchange                 # every mutant of what is named so
-    python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow, once the tests have run
+    python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow
 
 A mutant has a comparison, a constant, an operator, a condition or two arguments changed; annotations, docstrings and
 messages stay. First the tests of `TESTS` run with every block noting that it was entered, so that of each test it is
@@ -307,12 +307,8 @@ def main() -> int:
     parser.add_argument("--module", action="append", default=[], help="of files whose name has this")
     parser.add_argument("--sample", type=int, help="so many of each room, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--seconds", type=float, default=20, help="of processor time, that each mutant's tests may take"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=1e9, help="for a room's mutants, after its tests have run once"
-    )
+    parser.add_argument("--seconds", type=float, default=20, help="of processor time for a mutant's tests")
+    parser.add_argument("--minutes", type=float, default=1e9, help="for mutants, after the tests have run once")
     parser.add_argument("--kept", help="the file that keeps what that run found, which takes minutes itself")
     options = parser.parse_args()
     os.chdir(ROOT)
