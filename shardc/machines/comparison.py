@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -121,10 +121,12 @@ def report_of(
     results: Sequence[Any],
     say: Callable[[str], None] = lambda line: None,
     seed: int = 0,
+    telling: bool = True,
 ) -> RunReport:
     """Every device's shard of every result with what it must be; another shape or dtype is not equal.
 
-    `seed` is that of an unreduced input's parts.
+    `seed` is that of an unreduced input's parts. What would be equal whatever the inputs is not checkable; with
+    `telling` False nobody asks, where the results of several inputs are looked at together.
     """
     say("the NumPy reference")
     expected = simulate.reference(schedule.program, wholes)
@@ -133,7 +135,34 @@ def report_of(
         _compared(array, result, whole, limit, schedule.given_mesh)
         for array, result, whole, limit in zip(schedule.results, results, expected, limits, strict=True)
     ]
-    return RunReport(schedule.mesh.devices, tuple(reports))
+    found = RunReport(schedule.mesh.devices, tuple(reports))
+    return _told(found, schedule, wholes, expected, limits, say) if telling else found
+
+
+def _told(
+    found: RunReport,
+    schedule: Schedule,
+    wholes: Sequence[Any],
+    expected: Sequence[Any],
+    limits: Sequence[simulate.Limit],
+    say: Callable[[str], None],
+) -> RunReport:
+    """What is equal as it would be whatever the inputs is not checkable; what would be with another factor, so said."""
+    equal = [report.ok for report in found.outputs]
+    if not any(equal):
+        return found
+    say("the NumPy reference of other inputs")
+    reasons = simulate.untold(schedule, expected, limits, equal)
+    equal = [each and reason is None for each, reason in zip(equal, reasons, strict=True)]
+    remarks = simulate.unscaled(schedule, wholes, expected, limits, equal)
+    told = zip(found.outputs, reasons, remarks, strict=True)
+    return replace(found, outputs=tuple(_with_reason(*each) for each in told))
+
+
+def _with_reason(report: OutputReport, reason: str | None, remark: str | None) -> OutputReport:
+    if reason is not None:
+        return replace(report, verdict=Verdict.NOT_CHECKABLE, reason=reason)
+    return replace(report, reason="; ".join(filter(None, (report.reason, remark))) or None)
 
 
 def blocks_of(result: Any, mesh: Mesh) -> Any:

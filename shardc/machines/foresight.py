@@ -123,7 +123,8 @@ def _bytes_of(schedule: Schedule) -> int:
     placing = max((3 * _on_devices(array, mesh) for array in inputs), default=0)
     expected = 2 * sum(_WIDE * math.prod(array.shape) for array in outputs)
     rounding = expected + _most_alive(schedule, _in_numpy) if any(array.dtype.unit for array in outputs) else 0
-    return whole + max(placing, devices, results + 2 * named, results + rounding)
+    others = whole + expected // 2 if inputs else 0  # by which a result is told from a wrong one
+    return whole + max(placing, devices, results + others + 2 * named, results + rounding)
 
 
 def _on_devices(array: Array, mesh: Mesh) -> int:
@@ -174,7 +175,7 @@ def _seconds_of(schedule: Schedule, rates: Rates) -> float:
     runs = 2 * pairs_of(schedule) if any(array.dtype.unit for array in outputs) else 0
     exact = products + _EXACT_SHARE * passes
     start = _START + _PER_STEP * len(done)
-    return start + 4 * held + on_devices + (2 if runs else 1) * exact + runs * (products + passes)
+    return start + 4 * held + on_devices + (3 if runs else 2) * exact + runs * (products + passes)
 
 
 def _ends(schedule: Schedule) -> Sequence[int]:

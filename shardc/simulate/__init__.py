@@ -10,6 +10,7 @@ from shardc.simulate.reference import reference
 from shardc.simulate.samples import sample_inputs
 from shardc.simulate.steps import IllegalStep, step
 from shardc.simulate.stochastic import Coins
+from shardc.simulate.telling import Limit, unscaled, untold
 from shardc.simulate.tolerance import TOLD_APART, Allowed, Undecided, allowed, pairs_of, summed, wanted
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Allowed",
     "Coins",
     "IllegalStep",
+    "Limit",
     "ReplicaMismatch",
     "Undecided",
     "allowed",
@@ -30,5 +32,7 @@ __all__ = [
     "step",
     "summed",
     "trace",
+    "unscaled",
+    "untold",
     "wanted",
 ]

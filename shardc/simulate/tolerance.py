@@ -30,7 +30,7 @@ from shardc.simulate.stochastic import Coins
 TOLD_APART = 8  # the spread of values is at least so many times what is allowed
 RMS_FACTOR = 2.0
 ELEMENT_FACTOR = 3.0
-_FEW = 64  # elements, of which the statistics are too rough
+FEW = 64  # elements, of which the statistics are too rough
 _PAIRS, _MORE_PAIRS = 3, 16  # of runs
 _NO_SPREAD = 4  # fewer values than these are as large as they are, and no spread is asked of them
 
@@ -105,7 +105,7 @@ def _floats_decide(schedule: Schedule) -> bool:
 def pairs_of(schedule: Schedule) -> int:
     """How many pairs of runs: more where an output has few elements to take a mean over."""
     outputs = [schedule.values[number] for number in schedule.outputs]
-    return _MORE_PAIRS if any(math.prod(array.shape) < _FEW for array in outputs) else _PAIRS
+    return _MORE_PAIRS if any(math.prod(array.shape) < FEW for array in outputs) else _PAIRS
 
 
 def _run(schedule: Schedule, inputs: Mapping[int, Values], coins: Coins | None) -> Iterator[Values]:
@@ -161,7 +161,7 @@ class _Runs:
         return None if self.turned is None or not self.turned.any() else Undecided(self.turned)
 
     def allowed(self) -> Allowed:
-        pooled = math.prod(self.array.local_shape(self.mesh)) < _FEW
+        pooled = math.prod(self.array.local_shape(self.mesh)) < FEW
         mean, largest = np.mean(self.squares, axis=0), np.max(self.largest, axis=0)
         if pooled:
             mean, largest = np.full_like(mean, mean.mean()), np.full_like(largest, largest.max(initial=0))
@@ -179,8 +179,13 @@ def _of_devices(part: Part, mesh: Mesh, of: Callable[..., Values]) -> PerDevice:
 
 
 def _spreads(values: Values, axis: tuple[int, ...]) -> Values:
+    """The standard deviation of what is finite; 0 where nothing is, of which NumPy would warn."""
     fits = np.isfinite(values)
-    found: Values = np.nan_to_num(np.std(np.where(fits, values, 0), axis=axis, where=fits))
+    count = np.maximum(fits.sum(axis=axis, keepdims=True), 1)
+    with np.errstate(all="ignore"):
+        mean = np.where(fits, values, 0).sum(axis=axis, keepdims=True) / count
+        squares = np.square(np.where(fits, values - mean, 0))
+        found: Values = np.sqrt(squares.sum(axis=axis) / np.squeeze(count, axis))
     return found
 
 

@@ -58,6 +58,22 @@ def test_every_fault_is_found_in_every_program(bench, place, dtype):
     assert_all_found(bench, bench.PROGRAMS[place].name, dtype, 3)
 
 
+@pytest.mark.parametrize("text", ["C[I] = sqrt(A[I, J_X] · B[J_X] - 1000)", "C[I] = (A[I, J_X] · B[J_X]) > 1000"])
+def test_a_fault_that_nothing_could_show_is_not_called_equal(bench, text):
+    trial = bench.Trial.of(bench.Tried("dead", text, "I=64,J=64"), "f32")
+    for report in (trial.report(trial.compiled(), 0), trial.with_fault("a sum halved")):
+        assert report.verdict.value == "not checkable", report
+    assert "would be with other inputs" in str(report) or "tells nothing" in str(report)
+
+
+def test_a_factor_that_signs_do_not_show_is_said(bench):
+    """That a part is left out they do show."""
+    trial = bench.Trial.of(bench.Tried("signs", "C[I] = (A[I, J_X] · B[J_X]) > 0", "I=64,J=64"), "f32")
+    report = trial.with_fault("a sum halved")
+    assert report.ok and "a sum off by a factor would not show" in str(report)
+    assert trial.with_fault("a part left out of a sum").verdict.value == "not equal"
+
+
 def test_a_loosened_tolerance_does_not_find_them(bench, monkeypatch):
     """Of a sum that is rounded: where nothing is, nothing is allowed however loose it is."""
     monkeypatch.setattr(tolerance, "RMS_FACTOR", 100 * tolerance.RMS_FACTOR)
