@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -184,7 +185,11 @@ def run(argument: str, seed: int, seconds: int, platform: str, prove: bool, **va
     options = Options.of(values)
     found = options.plan(options.parse(argument), small=True)
     proof = proved(found, found.source(), asked=prove)
-    report = run_schedule(found.schedule, seed, seconds, streams.say, platform)
+
+    def anew(sizes: Mapping[str, int]) -> Any:
+        return options.plan(found.program.with_sizes(sizes), small=True).schedule
+
+    report = run_schedule(found.schedule, seed, seconds, streams.say, platform, anew)
     if options.json:
         fields = {"plan": json.loads(found.to_json(1)), "run": report.to_json()}
         _print_json(in_fields(fields, proof) if prove else fields)

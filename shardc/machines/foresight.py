@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -22,11 +23,15 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Done, Einsum, Loop, Schedule, Step, last_uses, single_steps
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
+from shardc.machines.smaller import smaller_sizes
 from shardc.simulate import Coins, pairs_of
+
+Planned = Callable[[Mapping[str, int]], Schedule]  # with these sizes in place of those that were given
 
 STARTED = 300_000_000  # bytes of a process with NumPy, JAX and its compiler, before any array
 MOST_SECONDS = 600.0
 _LEFT = 0.9  # of the memory that is free may be taken
+_ASIDE = 2  # as often what is advised must have room: what is free and how fast the machine is changes
 _WIDE = 8  # bytes of a NumPy element
 _COPIES = 4  # of a result, while it is rounded
 _START, _PER_STEP = 1.0, 0.04  # seconds of JAX's start, and of compiling a step
@@ -68,23 +73,53 @@ def foresee(schedule: Schedule, rates: Rates | None = None) -> Foreseen:
     return Foreseen(STARTED + _bytes_of(schedule), seconds)
 
 
-def check_room(foreseen: Foreseen, program: Program, most_seconds: float = MOST_SECONDS) -> None:
-    """SHC411 where the run would take more memory than there is, or longer than is asked for."""
-    largest = max(program.sizes, key=lambda pair: pair[1], default=("I", 1))
-    smaller = f"give smaller --dims ({largest[0]}={max(1, largest[1] // 4)}, say)"
+def check_room(
+    foreseen: Foreseen, program: Program, most_seconds: float = MOST_SECONDS, anew: Planned | None = None
+) -> None:
+    """SHC411 where the run would take more memory than there is, or longer than is asked for.
+
+    With `anew`, which plans the program with other sizes, the help names some with which it would take half of both.
+    """
     room = free_memory()
     if room is not None and foreseen.memory_bytes > _LEFT * room:
+        smaller = _smaller(program, room, (most_seconds, math.inf), anew)
         raise ShardcError(
             "SHC411",
             f"the run would take {foreseen.memory_bytes / 1e9:.1f} GB of memory; {room / 1e9:.1f} GB are free",
-            help=f"{smaller}, or a smaller mesh",
+            help=f"give {smaller}, or a smaller mesh" if smaller else "give a smaller mesh",
         )
     if foreseen.seconds > most_seconds:
+        smaller = _smaller(program, room, (most_seconds,), anew)
         raise ShardcError(
             "SHC411",
             f"the run would take {foreseen.seconds:.0f} s; at most {most_seconds:.0f} s are spent",
-            help=f"{smaller}, or allow it: --seconds {math.ceil(foreseen.seconds)}",
+            help=(f"give {smaller}, or " if smaller else "") + f"allow it: {_allowing(foreseen)}",
         )
+
+
+def _allowing(foreseen: Foreseen) -> str:
+    return f"--seconds {math.ceil(_ASIDE * foreseen.seconds)}"
+
+
+def _smaller(program: Program, room: int | None, limits: Sequence[float], anew: Planned | None) -> str:
+    """Which smaller sizes to give, by the first of these limits of seconds that any keep; nothing where none do."""
+    if anew is None:
+        return "smaller --dims"
+    for seconds in limits:
+        sizes = smaller_sizes(program, partial(_has_room, anew, room, seconds))
+        if sizes:
+            dims = ",".join(f"{dim}={size}" for dim, size in sizes.items())
+            more = f" and {_allowing(foresee(anew(sizes)))}" if seconds == math.inf else ""
+            return f"smaller --dims ({dims}, say){more}"
+    return ""
+
+
+def _has_room(anew: Planned, room: int | None, seconds: float, sizes: Mapping[str, int]) -> bool:
+    try:
+        found = foresee(anew(sizes))
+    except ShardcError:
+        return False
+    return _ASIDE * found.seconds <= seconds and (room is None or _ASIDE * found.memory_bytes <= _LEFT * room)
 
 
 def free_memory() -> int | None:

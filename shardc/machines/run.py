@@ -16,7 +16,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
 from shardc.ir.sharding import Array
 from shardc.machines.comparison import OutputReport, RunReport, Verdict, report_of
-from shardc.machines.foresight import MOST_SECONDS, check_room, foresee
+from shardc.machines.foresight import MOST_SECONDS, Planned, check_room, foresee
 from shardc.machines.platforms import SIMULATED, accelerators, in_full_precision, name_of
 from shardc.machines.progress import Progress
 
@@ -31,16 +31,18 @@ def run(
     seconds: float = MOST_SECONDS,
     say: Callable[[str], None] = lambda line: None,
     platform: str = SIMULATED,
+    anew: Planned | None = None,
 ) -> RunReport:
     """Drawn inputs through the compiled program, against the meaning on whole arrays.
 
-    SHC411 where it is foreseen to take more memory than there is, or more than so many seconds. `say` is told what
-    takes more than a second. Starts simulated devices itself, so JAX must not have started with fewer: SHC301,
-    SHC302, SHC409; of another platform as many must be there: SHC301.
+    SHC411 where it is foreseen to take more memory than there is, or more than so many seconds; `anew` plans it with
+    other sizes, so that the help names some. `say` is told what takes more than a second. Starts simulated devices
+    itself, so JAX must not have started with fewer: SHC301, SHC302, SHC409; of another platform as many must be there:
+    SHC301.
     """
     mesh = mesh_on(platform, schedule, schedule.given_mesh)
     foreseen = foresee(schedule)
-    check_room(foreseen, schedule.program, seconds)
+    check_room(foreseen, schedule.program, seconds, anew)
     with Progress(lambda line: say(f"… {line} (foreseen for the whole run: {foreseen})")) as now:
         now(f"running on {schedule.mesh.devices} {name_of(platform)}")
         wholes = simulate.sample_inputs(schedule.program, seed)
