@@ -20,6 +20,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines import tpu
 from shardc.machines.laid_out import Compiled
+from shardc.machines.moved import moved
 from shardc.machines.named import said
 from shardc.machines.stderr import caught_stderr
 
@@ -47,13 +48,16 @@ class Lowering:
 def lower(function: Any, args: Sequence[Any], onto: Any = None) -> Lowering:
     """Compiles a function for the mesh of its arguments, or for `onto`, a JAX mesh of the same axes.
 
-    Arguments are arrays or jax.ShapeDtypeStructs, in any pytree, with NamedShardings. SHC306 if none has one or if
+    Arguments are arrays or jax.ShapeDtypeStructs, in any pytree, with NamedShardings; what jax.jit was given of such
+    is moved with them. SHC306 if none has one or if
     their meshes differ, SHC308 if the function cannot be traced or compiled.
     """
     given = _jax_mesh(args)
     mesh = _concrete(given, onto)
     jitted = function if hasattr(function, "trace") else jax.jit(function)
-    placed = jax.tree.map(lambda leaf: _placed(leaf, mesh) if given is not mesh else leaf, tuple(args))
+    placed = tuple(args)
+    if given is not mesh:
+        jitted, placed = moved(jitted, mesh), jax.tree.map(lambda leaf: _placed(leaf, mesh), placed)
     with _in_force(mesh, onto), caught_stderr() as caught:
         traced = _traced(jitted, placed)
         made = tpu.compiled(_lowered(traced), mesh)
@@ -132,7 +136,10 @@ def _refuse(what: str, error: Exception) -> NoReturn:
     """SHC308, with the user's line; the error itself is the cause."""
     help = "call it under jax.jit with these arguments, which raises the same"
     if "ncompatible devices" in str(error):
-        help = "write jax.P(…) instead of a NamedSharding inside the function, so that it takes the mesh in force"
+        help = (
+            "write jax.P(…) instead of a NamedSharding of other devices, inside the function or in its out_shardings, "
+            "so that it takes the mesh in force"
+        )
     raise ShardcError("SHC308", f"{what}: {said(error)}", help=help) from error
 
 

@@ -367,6 +367,56 @@ def test_shardings_inside_that_name_other_devices():
     assert free.mesh == TWO
 
 
+def added(x, y):
+    return x.sum(0) + y
+
+
+def calling(x, y):
+    return jax.jit(added)(x, y) * 2
+
+
+def jitted_with(lies, other):
+    """Functions of two arrays that are jitted with named shardings: the rows' and the columns'."""
+    options = {"xla_cpu_enable_fast_math": True}
+    return {
+        "out": jax.jit(added, out_shardings=lies),
+        "out, some free": jax.jit(lambda x, y: {"a": x * 2, "b": (y, x)}, out_shardings={"a": other, "b": None}),
+        "in": jax.jit(added, in_shardings=(other, lies)),
+        "in and out": jax.jit(added, in_shardings=(other, lies), out_shardings=lies, donate_argnums=1),
+        "out, of what it calls": jax.jit(calling, out_shardings=lies),
+        "out, and a constant": jax.jit(lambda x, y, times: x.sum(0) * times, out_shardings=lies, static_argnums=2),
+        "out, with options": jax.jit(added, out_shardings=lies, keep_unused=True, compiler_options=options),
+    }
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("name", jitted_with(None, None))
+@pytest.mark.parametrize("explicit", [False, True])
+def test_what_jit_was_given_lies_on_the_devices_that_are_asked_for(name, explicit):
+    """`jax.jit(…, out_shardings=NamedSharding(mesh, …))` names devices that are not those of a slice."""
+    mesh = mesh_of_kind(explicit=explicit)
+    turned = jax.sharding.Mesh(mesh.devices[::-1, ::-1], mesh.axis_names)
+    lies, other = jax.NamedSharding(mesh, P("X")), jax.NamedSharding(mesh, P("Y", None))
+    function = jitted_with(lies, other)[name]
+    args = tuple(
+        jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
+        for shape, sharding in (((8, 8), other), ((8,), lies))
+    )
+    args = (*args, 3) if "constant" in name else args
+    here, there = lower(function, args), lower(function, args, turned)
+    assert there.outputs == here.outputs and there.inputs == here.inputs and there.mesh == here.mesh
+    assert there.text == here.text
+
+
+def test_what_jit_was_given_on_a_mesh_of_other_axes_is_a_coded_error_that_says_what_to_write():
+    mesh = mesh_of_kind()
+    turned = jax.sharding.Mesh(mesh.devices[::-1, ::-1], mesh.axis_names)
+    flat = jax.NamedSharding(jax.sharding.Mesh(mesh.devices.reshape(8), ("Z",)), P("Z"))
+    x = models.argument(mesh, (8, 8), "X", None)
+    error = raises("SHC308", "", jax.jit(lambda x: x, out_shardings=flat), x, onto=turned)
+    assert "jax.P" in error.help and "out_shardings" in error.help
+
+
 def test_what_a_function_prints_on_the_way_is_passed_on(capfd):
     def chatty(x):
         print("hello", file=sys.stderr)
