@@ -24,6 +24,7 @@ from shardc.simulate.samples import sample_inputs
 from shardc.simulate.tolerance import FEW, TOLD_APART, Allowed, Undecided
 
 _OTHERS = 1 << 30  # the seed of the first of the other inputs, which nobody gives
+_FEW_VALUES = 3  # as a sign has
 _DRAWS, _MORE_DRAWS = 1, 4  # of few elements more, which are alike by chance
 
 Limit = Allowed | Undecided | None
@@ -69,8 +70,8 @@ def unscaled(
     limits: Sequence[Limit],
     asked: Sequence[bool],
 ) -> list[str | None]:
-    """Of each output that is asked for, and that has two values alone, whether it is the same of inputs half as large:
-    then a factor would not show, as in `A · B > 0`.
+    """Of each output that is asked for, and that has three values at most, whether it is the same of inputs half as
+    large: then a factor would not show, as in `A · B > 0`.
 
     >>> import shardc
     >>> from shardc import simulate
@@ -80,10 +81,10 @@ def unscaled(
     ...     expected = simulate.reference(schedule.program, wholes)
     ...     print(*simulate.unscaled(schedule, wholes, expected, [None], [True]))
     None
-    its two values are the same of inputs half as large: a sum off by a factor would not show
+    of inputs half as large it is the same: a sum off by a factor would not show
     """
     places = [place for place, each in enumerate(reached(schedule.program)) if each and asked[place]]
-    places = [place for place in places if _is_of_two(expected[place])]
+    places = [place for place in places if _is_of_few(expected[place])]
     found: list[str | None] = [None] * len(expected)
     kinds = [array.dtype.kind for array in schedule.program.inputs]
     if not places or Kind.FLOAT not in kinds:
@@ -93,13 +94,18 @@ def unscaled(
     others = reference(schedule.program, halves)
     for place in places:
         if not _is_told(expected[place], others[place], limits[place]):
-            found[place] = "its two values are the same of inputs half as large: a sum off by a factor would not show"
+            found[place] = "of inputs half as large it is the same: a sum off by a factor would not show"
     return found
 
 
-def _is_of_two(values: Values) -> bool:
-    others = values[~alike(values, values.flat[0])] if values.size else values
-    return bool(others.size) and bool(alike(others, others.flat[0]).all())
+def _is_of_few(values: Values) -> bool:
+    """Whether there are two values, or three."""
+    others = values.reshape(-1)
+    for count in range(_FEW_VALUES + 1):
+        if not others.size:
+            return count > 1
+        others = others[~alike(others, others[0])]
+    return False
 
 
 def reached(program: Program) -> list[bool]:
