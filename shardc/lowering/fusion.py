@@ -19,7 +19,7 @@ from enum import Enum, auto
 from shardc.ir.digits import Reshape
 from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Op, Step, ValueNumber, operands_of
 from shardc.lowering import rounds, tpu, work
 from shardc.lowering.repeats import is_again
 
@@ -122,9 +122,14 @@ def _is_widened_again(
     memory: `S = f32(x · W); L = logsumexp_V(S)` writes bf16. An output of as many elements lies in S's place."""
     if not rounds.widens_as_it_reads(step.op) or step.result in outputs:
         return False
-    from_memory = (reader.op.facts.is_move or isinstance(reader.op, Loop | Reshape) for reader in readers)
+    from_memory = (isinstance(each.op, Loop) or _is_whole(each.op) for each in readers)
     lies_there = (by.results[0] in outputs and kinds[by.results[0]] in (Reads.ELEMENTS, Reads.SHARES) for by in readers)
     return not any(from_memory) and not any(lies_there)
+
+
+def _is_whole(op: Op) -> bool:
+    """Whether it reads an array as it lies in memory."""
+    return op.facts.is_move or isinstance(op, Reshape)
 
 
 def _sliced(steps: Sequence[Step], kinds: dict[ValueNumber, Reads], readers: dict[int, list[Step]]) -> set[int]:

@@ -97,6 +97,7 @@ def unrun(docstring):
             yield textwrap.dedent(block)
 
 
+@pytest.mark.page
 @pytest.mark.parametrize("name", MODULES)
 def test_an_example_in_python_can_be_run(name):
     assert [block for text in docstrings(source_of(name)) for block in unrun(text)] == []
@@ -137,6 +138,7 @@ def exists(name):
     return True
 
 
+@pytest.mark.page
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_name_that_is_mentioned_exists(path):
     names = {name.removesuffix("s") if not exists(name) else name for name in mentioned(path.read_text("utf-8"))}

@@ -113,6 +113,7 @@ def trespasses(room: str, text: str) -> set[str]:
     return imported(text) - ROOMS[room] - {room, "errors"}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_room_imports_only_what_is_behind_it(path):
     assert trespasses(room_of(path), path.read_text(encoding="utf-8")) == set()

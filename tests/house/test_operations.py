@@ -43,6 +43,7 @@ ALONE = {
     ),
     "cost/together.py": ({"AllGather"}, "of what is done in chunks it alone is no product"),
     "lowering/together.py": ({"AllReduce"}, "it alone may be of maxima"),
+    "planner/program/sliced.py": ({"Slice"}, "it alone takes a part of what lies there"),
     "planner/program/scattered.py": ({"AllReduce", "Slice"}, "these two, in this order, are a ReduceScatter"),
     "lowering/buffers.py": ({"AllToAll"}, "the same as of copies, below"),
     "lowering/copies.py": ({"AllToAll"}, "it alone takes pieces of one dim to another as they lie in a block"),
@@ -114,6 +115,7 @@ def faults(name, text):
     return found + [f"default after {sorted(kinds)}" for kinds in open_ended(name, tree) if name not in DEFAULTS]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_list_of_operations_and_no_default_branch(path):
     assert faults(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) == []
