@@ -21,6 +21,7 @@ from shardc.lowering.held import (
     MOST_BROUGHT,
     blocks_that_come,
     blocks_that_go,
+    cut_in_memory,
     held_as_one,
     held_by_two_rings,
 )
@@ -145,7 +146,7 @@ def _in_blocks(schedule: Schedule, group: Together, steps: Sequence[Step]) -> In
         at_once=at_once,
         in_all=count,
         made=left // count if is_put else left // result.dtype.bytes * _F32,
-        cut=size(move.operands[0]) * (count - 1) // count if group.how is How.CHUNKS else 0,
+        cut=cut_in_memory(size(move.operands[0]), count) if group.how is How.CHUNKS else 0,
         brought=tuple(
             min(size(value), MOST_BROUGHT)
             for value in product.operands

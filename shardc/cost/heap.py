@@ -9,7 +9,9 @@ gap while the second lives (libtpu 0.0.42.1; what it reports of temporaries coun
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shardc.cost.on_chip import Life, on_chip
 from shardc.lowering import tpu
@@ -66,6 +68,14 @@ class Heap:
         self._gaps = [*kept, (start, end)]
 
 
+class _Order(NamedTuple):
+    """That a buffer is taken, or given back, and when."""
+
+    at: int
+    takes: bool
+    number: int
+
+
 @dataclass(slots=True)
 class Buffers:
     """Buffers as they come and go; where each lies is found once all are known.
@@ -87,6 +97,7 @@ class Buffers:
     _first: set[int] = field(default_factory=set)
     _near: dict[int, bool] = field(default_factory=dict)  # of each that is written or read whether it may lie there
     _outputs: dict[int, int] = field(default_factory=dict)  # of each output when it is written
+    _over: dict[int, int] = field(default_factory=dict)  # of what is written over another in memory, that
 
     def take(self, size: int, apart: bool = False) -> int:
         """A buffer of so many bytes; its number. One `apart` lies in no output."""
@@ -95,6 +106,15 @@ class Buffers:
         self._sizes.append(size)
         self._orders.append((True, len(self._sizes) - 1))
         return len(self._sizes) - 1
+
+    def take_over(self, number: int) -> int:
+        """A buffer as large as another, which is given back: in its place if both lie in memory."""
+        if not self.room:
+            return number
+        found = self.take(self._sizes[number], number in self._apart)
+        self._over[found] = number
+        self.give_back(number)
+        return found
 
     def brings(self, size: int, before_all: bool = False) -> int:
         """A copy on the chip of what lies in memory, for which others have less room there; its number. What is brought
@@ -108,9 +128,9 @@ class Buffers:
     def give_back(self, number: int) -> None:
         self._orders.append((False, number))
 
-    def stays_in_memory(self, *numbers: int) -> None:
+    def stays_in_memory(self, *numbers: int, even_small: bool = False) -> None:
         """The buffers never lie on the chip, but for small ones."""
-        self._in_memory.update(number for number in numbers if tpu.off_chip(self._sizes[number]))
+        self._in_memory.update(number for number in numbers if even_small or tpu.off_chip(self._sizes[number]))
 
     def may_be_near(self, number: int, is_near: bool) -> None:
         """Whether what writes to the buffer or reads it allows that; all have to."""
@@ -129,9 +149,6 @@ class Buffers:
         """Whether it stands for an argument's buffer."""
         return number is not None and not self._sizes[number]
 
-    def fits_on_chip(self, number: int) -> bool:
-        return self._sizes[number] <= self.room
-
     def is_apart(self, number: int) -> bool:
         return number in self._apart
 
@@ -146,10 +163,8 @@ class Buffers:
     @property
     def temporaries(self) -> tuple[int, ...]:
         """The bytes of each buffer that is there when the heap reaches farthest; the last is what lies between them."""
-        elsewhere, heap, found, there = self._elsewhere(), Heap(), dict[int, int](), list[int]()
-        for takes, number in self._orders:
-            if number in elsewhere:
-                continue
+        orders, heap, found, there = self._in_heap(), Heap(), dict[int, int](), list[int]()
+        for _, takes, number in orders:
             if takes:
                 reached = heap.size
                 found[number] = heap.take(self._sizes[number])
@@ -157,14 +172,14 @@ class Buffers:
             else:
                 heap.give_back(found.pop(number))
         size = heap.size
-        if self.or_largest_first and (least := self._largest_first(elsewhere)) < size:
-            size, there = least, self._most_at_once(elsewhere)
+        if self.or_largest_first and (least := self._largest_first(orders)) < size:
+            size, there = least, self._most_at_once(orders)
         sizes = [self._sizes[number] for number in there]
         return (*sizes, size - sum(sizes))
 
-    def _largest_first(self, elsewhere: set[int]) -> int:
+    def _largest_first(self, orders: Sequence[_Order]) -> int:
         """How far buffers reach that are placed so, each in the smallest gap that is free all the time it lives."""
-        spans = {number: span for number, span in self._spans().items() if number not in elsewhere}
+        spans = self._spans(orders)
         placed: list[tuple[int, int, int, int]] = []
         for number in sorted(spans, key=lambda each: (-self._sizes[each], spans[each])):
             size = -(-self._sizes[number] // _ALIGNMENT) * _ALIGNMENT
@@ -178,36 +193,55 @@ class Buffers:
             placed.append((place, place + size, start, end))
         return max((high for _, high, _, _ in placed), default=0)
 
-    def _most_at_once(self, elsewhere: set[int]) -> list[int]:
+    def _most_at_once(self, orders: Sequence[_Order]) -> list[int]:
         """The buffers that are there when most bytes are."""
         there, most, found = list[int](), 0, list[int]()
-        for takes, number in self._orders:
-            if number in elsewhere:
-                continue
+        for _, takes, number in orders:
             there = [*there, number] if takes else [each for each in there if each != number]
             if sum(self._sizes[each] for each in there) > most:
                 most, found = sum(self._sizes[each] for each in there), there
         return found
 
-    def _elsewhere(self) -> set[int]:
-        """What lies on the chip, and in outputs."""
-        spans = self._spans()
+    def _in_heap(self) -> list[_Order]:
+        """Of what lies neither on the chip nor in outputs."""
+        orders = [_Order(at, takes, number) for at, (takes, number) in enumerate(self._orders)]
+        kept = self._on_chip(self._spans(orders))
+        orders, lies = self._in_place([order for order in orders if order.number not in kept])
+        written = dict[int, int]()
+        for output, at in self._outputs.items():
+            lying = lies.get(output, output)
+            written[lying] = min(at, self._orders.index((True, lying)))
+        within = self._within_outputs(self._spans(orders), written)
+        return [order for order in orders if order.number not in within]
+
+    def _on_chip(self, spans: Mapping[int, tuple[int, int]]) -> set[int]:
         if self.in_loop:
             self._in_memory.update(number for number in spans if lies_in_memory_in_trips(self._sizes[number]))
         may_lie_there = spans.keys() - self._outputs.keys() - self._in_memory
         lives = {number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}
         if self.near and not self.in_loop:
             lives = {number: life for number, life in lives.items() if self._near.get(number)}
-        kept = on_chip(lives, self.room or (0 if self.in_loop else self.near), self._first)
-        kept |= self._brought
-        return kept | self._within_outputs({number: span for number, span in spans.items() if number not in kept})
+        return on_chip(lives, self.room or (0 if self.in_loop else self.near), self._first) | self._brought
 
-    def _within_outputs(self, spans: dict[int, tuple[int, int]]) -> set[int]:
+    def _in_place(self, orders: Iterable[_Order]) -> tuple[list[_Order], dict[int, int]]:
+        """One buffer of those in memory of which one is written over the other, the first; and where the others lie."""
+        lies, taken, left, found = dict[int, int](), set[int](), set[int](), list[_Order]()
+        for order in orders:
+            over = self._over.get(order.number)
+            if order.takes and over in taken:
+                lies[order.number] = lies.get(over, over)
+                left.add(over)
+            elif order.takes or order.number not in left:
+                found.append(order._replace(number=lies.get(order.number, order.number)))
+            taken.add(order.number)
+        return found, lies
+
+    def _within_outputs(self, spans: Mapping[int, tuple[int, int]], written: Mapping[int, int]) -> set[int]:
         """The outputs, and what lies in them before they are written: in the smallest that has room, of equals in the
         one that is written last."""
-        outputs = sorted(self._outputs, key=lambda number: (self._sizes[number], -self._outputs[number]))
-        room = {number: [(self._outputs[number], len(self._orders))] for number in outputs}
-        within = set(self._outputs)
+        outputs = sorted(written, key=lambda number: (self._sizes[number], -written[number]))
+        room = {number: [(written[number], len(self._orders))] for number in outputs}
+        within = set(written)
         for number in sorted(spans, key=lambda n: -self._sizes[n]):
             if number in within or number in self._apart:
                 continue
@@ -219,9 +253,9 @@ class Buffers:
                     break
         return within
 
-    def _spans(self) -> dict[int, tuple[int, int]]:
+    def _spans(self, orders: Iterable[_Order]) -> dict[int, tuple[int, int]]:
         """From when to when each buffer lives."""
         found: dict[int, tuple[int, int]] = {}
-        for at, (takes, number) in enumerate(self._orders):
+        for at, takes, number in orders:
             found[number] = (at, len(self._orders)) if takes else (found[number][0], at)
         return found

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.cost import trips
+from shardc.cost.brought import Brought
 from shardc.cost.grouped import Groups, InBlocks
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside
-from shardc.cost.on_chip import brought_early
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
@@ -60,14 +60,11 @@ class Walk:
             each = self.groups.blocks.get(step.results[0])
             if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
                 self.laid[step.result] = self.heap.take(self.sizes[step.result])
-        argument = None if self.loop is not None else brought_early(self.schedule.block, self.sizes, self.heap.room)
-        early = {} if argument is None else {argument: self.heap.brings(self.sizes[argument], before_all=True)}
-        for step in steps:
+        brought = Brought.of(self.schedule.block, steps, self.last, self.inside, self.sizes, self.heap)
+        for place, step in enumerate(steps):
+            brought.before(place)
             self._step(step, self.forms[step.results])
-            for value in [value for value in early if self.last[value] is step]:
-                self.heap.give_back(early.pop(value))
-        if argument is not None and self.copied_late:
-            self.heap.brings(self.sizes[argument], before_all=True)  # for the next time that the program runs
+            brought.after(place)
         for step, gathered in self.copied_late:
             self._output(step)
             self.heap.give_back(gathered)
@@ -90,7 +87,7 @@ class Walk:
             return self._leave(step, self.heap.take(self.sizes[step.result], apart=True))
         reused = None if turns or self._is_laid_in_tiles(step) else self._reused(step)
         if reused is not None:
-            held = self.held.pop(reused)
+            held = self._taken_over(reused)
             if self._becomes_output(step):
                 self.heap.becomes_output(held)
             return self._leave(step, held)
@@ -126,7 +123,7 @@ class Walk:
                 self.heap.give_back(number)
         else:
             cut = self.heap.take(each.cut, apart=True)
-            self.heap.stays_in_memory(cut)
+            self.heap.stays_in_memory(cut, even_small=True)
             goes_on = (step, each.move) in zip(self.steps, self.steps[1:], strict=False)
             first, *others = (self.heap.take(each.block, apart=True) for _ in range(each.blocks(goes_on)))
             self.beside[step.result] = [*brought, cut, *others]
@@ -287,13 +284,19 @@ class Walk:
         self.might_lie_in_place |= found is not None
         return None
 
+    def _taken_over(self, value: int) -> int:
+        found = self.heap.take_over(before := self.held.pop(value))
+        for among in (self.by_products, self.in_other_tiles):
+            among |= {found} if before in among else set()
+        return found
+
     def _lies_apart(self, value: int, is_output: bool) -> bool:
         """Whether nothing comes to lie over a value: no output over a collective's, or where a product left it so."""
         held, block = self.held[value], self.schedule.block
         if not is_output or self.heap.is_apart(held) or held not in self.by_products:
             return self.heap.is_apart(held) if is_output else self.heap.is_output(held)
         is_tiled = self.inside.is_read_in_tiles(value, self.steps, self.users, block)
-        return not may_become_output(is_tiled or held in self.in_other_tiles, self.heap.fits_on_chip(held))
+        return not may_become_output(is_tiled or held in self.in_other_tiles)
 
     def _is_turned(self, step: Step) -> bool:
         if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):
@@ -310,9 +313,6 @@ class Walk:
         (operand,) = next(step.operands for step in self.steps if step.results == (value,))
         local = self.schedule.values[operand].local_shape(self.schedule.mesh)
         return tpu.is_turned_by_gather(local, form.dim)
-
-    def _is_output(self, step: Step) -> bool:
-        return step.result in self.schedule.outputs
 
     def _becomes_output(self, step: Step) -> bool:
         return self._is_at_last(step.result)
@@ -340,7 +340,7 @@ class Walk:
 
     def _is_copied_late(self, step: Step) -> bool:
         """Whether an output that a step leaves elsewhere is copied to its place after all other steps."""
-        if self.loop is not None or not self._is_output(step):
+        if self.loop is not None or step.result not in self.schedule.outputs:
             return False
         return copied_at_the_end(step.op.facts.kind, buffers.lies_as_it_arrived(step.op, self._blocks(step)))
 

@@ -35,6 +35,17 @@ def held_as_one(how: How, ends_in: Kind, size: int, is_read: bool, target: Targe
 
 @seen(
     "0.0.42.1",
+    "on v5e eight pieces of 1 to 8 MiB, of an argument, of functions of it, of a softmax or a norm, were cut before "
+    "any was gathered, and lay in memory, however small: all but the one that was gathered first, and another where "
+    "the output would be (1.02 to 1.04 of what is taken are promised)",
+)
+def cut_in_memory(size: int, pieces: int) -> int:
+    """Bytes in memory of an array of so many that is cut to pieces, to be gathered one by one before a product."""
+    return size * (pieces - 1) // pieces
+
+
+@seen(
+    "0.0.42.1",
     "of two rings on v5e nothing was in memory where their sum in f32 and two blocks of each operand were 80 MiB; of "
     "more, the sum, and of four blocks of 32 MiB one; all where a block had 64 MiB, or the sum 256. Where an operand "
     "has blocks of several of the other, one of its blocks more. Of 17 products all memory is within a tenth for 15; "
@@ -47,6 +58,20 @@ def held_by_two_rings(blocks: tuple[int, int], summed: int, is_cut: bool, target
         return 0
     left = of_both if max(blocks) > _BRINGS or summed > room else max(0, of_both - room)
     return summed + left + (blocks[1] if is_cut else 0)
+
+
+@seen(
+    "0.0.42.1",
+    "on v5e W of 64 MiB, which the first of three products read, was given up after it, and there again as the last "
+    "one began, that leaves 64, 8 or 2 MiB: what that read, of 64 MiB, lay in memory, and of 32 on the chip. Of a "
+    "feed-forward block one result of 32 MiB lay there, beside two others that the last product read and left to a "
+    "ReduceScatter. Behind a product of 64 MiB, which lay on the chip, functions of it took that long: W came beside "
+    "the last of them, which moves 128",
+)
+def comes_beside(moved: int, size: int) -> bool:
+    """Whether an argument of so many bytes, brought early and given up, comes again, for the next time that the program
+    runs, beside functions that read and write so many; else beside the last product."""
+    return moved >= size * 2
 
 
 @seen("0.0.42.1", "of rings on v5e of 2, 4 and 16 devices one, three and four blocks came at once")
@@ -107,10 +132,10 @@ def lies_in_place(is_batched: bool) -> bool:
     "up over devices along V, and scores of attention with heads; on v5e what fits on the chip was there for whom "
     "reads it, and W that was gathered was not",
 )
-def may_become_output(is_tiled: bool, fits_on_chip: bool) -> bool:
+def may_become_output(is_tiled: bool) -> bool:
     """Whether what a product left may be overwritten by an output that is made of it, element by element: not where it
     has batches, another product reads it, or what is added up of it is sent, whose tiles are others."""
-    return not is_tiled and not fits_on_chip
+    return not is_tiled
 
 
 @seen(

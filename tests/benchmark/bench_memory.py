@@ -34,6 +34,7 @@ ON = (("v5e:2x4", "X=4,Y=2"), ("v5e:4x4", "X=4,Y=4"), ("v5e:2x4", "X=8,Y=1"), ("
 OF = ((16384, 8192, 16384), (32768, 4096, 16384), (16384, 16384, 8192))
 UNARY = ("relu", "gelu", "silu", "exp", "tanh", "square", "neg")
 BINARY = ("+", "-", "⊙", "/")
+SIZES = (1024, 2048, 4096, 8192)
 
 
 def examples() -> Iterator[tuple[str, str, list[str]]]:
@@ -90,6 +91,50 @@ def chains(count: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
         yield f"chain {number}", "\n".join([*lines, end.format(held[-1])]), ["X", "Y"]
 
 
+def products(count: int, seed: int) -> Iterator[tuple[str, str, dict[str, int]]]:
+    """A name, a text and a mesh: one to three products, functions, softmaxes or norms of what they read, each array
+    split anew, so that either operand is gathered or sent; and outputs from the middle."""
+    drawn = random.Random(f"products {seed}")
+    for number in range(count):
+        sizes = {dim: drawn.choice(SIZES) * (4 if dim == "I" else 1) for dim in "IJKL"}
+        read, split, ends = "x", _split(drawn, "IJ"), dict[str, None]()
+        lines, given = list[str](), f"x[{split}]"
+        for place in range(drawn.randint(1, 3)):
+            dim, after = "JKL"[place], "KLJ"[place]
+            before, held = _before_product(drawn, given, read, dim, split, f"a{place}")
+            read, split = f"y{place}", _split(drawn, f"I{after}")
+            lines += [*before, f"{read}[{split}] = {held} · W{place}[{_split(drawn, dim + after)}]"]
+            given = read
+            ends |= {read: None} if drawn.random() < 0.25 else {}
+        dims = ", ".join(f"{dim}={size}" for dim, size in sizes.items() if any(dim in line for line in lines))
+        text = "\n".join((f"dims {dims}", *lines, f"return {', '.join(ends | {read: None})}"))
+        yield f"products {number}", text, dict(zip("XY", drawn.choice(((4, 2), (2, 4))), strict=True))
+
+
+def _split(drawn: random.Random, dims: str) -> str:
+    """Two dims, each split over an axis or over none."""
+    axes = drawn.choice(("X ", " X", "XY", "YX", "Y ", " Y"))
+    return ", ".join(f"{dim}_{axis}".removesuffix("_ ") for dim, axis in zip(dims, axes, strict=True))
+
+
+def _before_product(
+    drawn: random.Random, given: str, read: str, dim: str, split: str, name: str
+) -> tuple[list[str], str]:
+    """Statements, and what they lead to: an array as it is, functions of it, its softmax or its norm."""
+    match drawn.randrange(6):
+        case 0 | 1:
+            return [], given
+        case 2:
+            return [f"{name} = {drawn.choice(UNARY)}({given})"], name
+        case 3:
+            return [f"{name} = silu({given}) ⊙ {read}"], name
+        case 4:
+            return [f"{name} = softmax_{dim}({given})"], name
+        case _:
+            rows = f"n{name}[{split.partition(',')[0]}] = rsqrt(sum_{dim}(square({given})))"
+            return [rows, f"{name} = {read} ⊙ n{name}"], name
+
+
 def as_one() -> Iterator[list[object]]:
     """Where something is done as one."""
     for name, text in AS_ONE:
@@ -108,9 +153,10 @@ def of_plan(plan: shardc.Plan) -> list[object]:
     return [promised, compiled, promised / compiled, ""]
 
 
-def row(name: str, text: str, axes: list[str], topology: str, backward: bool = False) -> list[object]:
+def row(name: str, text: str, axes: list[str] | dict[str, int], topology: str, backward: bool = False) -> list[object]:
     try:
-        program = shardc.parse(text, mesh=sizes_on(topology, axes), topology=topology)
+        mesh = axes if isinstance(axes, dict) else sizes_on(topology, axes)
+        program = shardc.parse(text, mesh=mesh, topology=topology)
         return [name, topology, *of_plan(shardc.plan(shardc.grad(program, whole=True) if backward else program))]
     except shardc.ShardcError as error:
         return [name, topology, None, None, None, error.code]

@@ -124,6 +124,37 @@ def test_what_is_done_as_one_is_in_memory_by_hand(text, contracted, mebibytes):
     assert mebibytes * 2**20 <= found <= mebibytes * 2**20 + 2**17
 
 
+BROUGHT = "h[B_X, F] = x[B_X, D] · W[D, F]; g[B_X, D] = h · V[F, D]; "
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "sizes", "mebibytes"),
+    [
+        (BROUGHT + "y[B_X, F] = g · U[D, F]; return y", (65536, 4096, 8192), 64),  # g, beside x or W again
+        (BROUGHT + "y[B_X, F] = g · U[D, F]; return y", (32768, 4096, 8192), 0),  # of half the size
+        (BROUGHT + "z = g - max_D(g); y = z / sum_B(z); return y", (65536, 4096, 8192), 128),  # h; g is on the chip
+        ("h[B_X, F_Y] = x[B_X, D_Y] · W[D, F_Y]; y[B_X, D_Y] = silu(h) ⊙ h · V[F_Y, D] + x", (16384, 4096, 8192), 32),
+        ("y[B_X, F_Y] = relu(x[B_X, D_Y]) · W[D, F_Y]", (16384, 4096, 4096), 14),  # seven pieces of eight
+    ],
+)
+def test_what_finds_no_room_beside_what_is_brought_for_the_next_time_is_in_memory(text, sizes, mebibytes):
+    """As compiled: `test_what_is_brought_again_is_promised_room`, for v5e:2x4."""
+    mesh = "X=4,Y=2" if "_Y" in text else "X=8"
+    plan = shardc.plan(text, mesh=mesh, topology="v5e:2x4", dims=dict(zip("BDF", sizes, strict=True)), dtype="bf16")
+    assert mebibytes <= allocation(plan.schedule).temporary_bytes / 2**20 <= mebibytes + 0.4
+
+
+@pytest.mark.instant
+def test_what_is_written_over_another_in_memory_has_its_own_place_on_the_chip():
+    """Of two of 64, one over the other, the second finds no room on a chip of 96 beside the first, and has none of its
+    own in memory where that lies there."""
+    for size, taken in ((48 * MIB, 0), (64 * MIB, 64 * MIB), (128 * MIB, 128 * MIB)):
+        buffers = Buffers(96 * MIB)
+        buffers.give_back(buffers.take_over(buffers.take(size)))
+        assert buffers.temporary_bytes == taken
+
+
 @pytest.mark.parametrize(
     ("text", "forms"),
     [

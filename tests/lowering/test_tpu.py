@@ -165,7 +165,9 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (held.blocks_that_come, [((2,), 1), ((4,), 3), ((16,), 4)]),
     (held.blocks_that_go, [((2,), 2), ((4,), 5), ((16,), 13)]),
     (held.lies_in_place, [((False,), True), ((True,), False)]),
-    (held.may_become_output, [((False, False), True), ((True, False), False), ((False, True), False)]),
+    (held.may_become_output, [((False,), True), ((True,), False)]),
+    (held.cut_in_memory, [((16 * MIB, 8), 14 * MIB), ((8 * MIB, 2), 4 * MIB)]),
+    (held.comes_beside, [((128 * MIB, 64 * MIB), True), ((128 * MIB - 1, 64 * MIB), False)]),
     (
         held.copied_at_the_end,
         [
