@@ -30,14 +30,21 @@ from shardc.cost.depth import depth_first, most_at_once
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside, Readers
-from shardc.cost.scheduled import Rings, may_be_hidden, orders_early, orders_of_least
+from shardc.cost.scheduled import Rings, may_be_hidden, orders_early, orders_of_least, permutes_first
 from shardc.cost.walk import Walk
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, every_step
 from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
 from shardc.lowering.fusion import fused, readers_of
-from shardc.lowering.held import adds_up_apart, may_place_largest_first, near_functions, takes_depth_first
+from shardc.lowering.held import (
+    adds_up_apart,
+    begins_permutes_early,
+    may_place_largest_first,
+    near_functions,
+    takes_depth_first,
+)
 from shardc.lowering.lower import lower
 from shardc.lowering.rounded import as_kept
 from shardc.lowering.turned import laid_in_tiles
@@ -92,7 +99,12 @@ def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop |
     apart = [walks.walk(way, in_place=False) for way in tried]
     taken = [each.temporaries() for each in apart]
     least = min(range(len(taken)), key=lambda place: sum(taken[place]))
-    return walks.walk(tried[least]).temporaries() if apart[least].might_lie_in_place else taken[least]
+    found = walks.walk(tried[least]).temporaries() if apart[least].might_lie_in_place else taken[least]
+    if loop is not None or not begins_permutes_early(lowering.target):
+        return found
+    steps, given = tried[least].steps, schedule.block.inputs
+    early = walks.ways([permutes_first(steps, given, goes_on) for goes_on in (True, False)], again)
+    return max([found, *(walks.walk(way).temporaries() for way in early if way != tried[least])], key=sum)
 
 
 class _Way(NamedTuple):
@@ -145,8 +157,10 @@ class _Walks:
     def walk(self, way: _Way, in_place: bool = True) -> Walk:
         """What is computed with a product may lie `in_place` of an operand."""
         target = self.lowering.target
-        heap = Buffers(self.room, self.loop is not None, may_place_largest_first(target), near_functions(target))
         steps, users, inside = way
+        sends_whole = any(step.op.facts.kind is Kind.PERMUTE and step.op.facts.is_named for step in steps)
+        by_size = may_place_largest_first(sends_whole, target)
+        heap = Buffers(self.room, self.loop is not None, by_size, near_functions(target))
         has_products = any(isinstance(step.op, Einsum) for step in steps)
         given = self.schedule, self.forms, self.sizes, steps, self.groups, self.of_trip, users, inside, has_products
         apart = adds_up_apart(target)

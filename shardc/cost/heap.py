@@ -149,6 +149,9 @@ class Buffers:
         """Whether it stands for an argument's buffer."""
         return number is not None and not self._sizes[number]
 
+    def fits_twice_on_chip(self, number: int) -> bool:
+        return 2 * self._sizes[number] <= self.room
+
     def is_apart(self, number: int) -> bool:
         return number in self._apart
 

@@ -9,7 +9,7 @@ Where dV and its ReduceScatter are done as a ring, all of its partial products c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardc.ir.operations import Kind
@@ -115,6 +115,30 @@ def _moves_first(
         found.append(step)
         there.update(step.results)
     return tuple(found)
+
+
+def permutes_first(steps: Iterable[Step], inputs: Iterable[int], goes_on: bool) -> tuple[Step, ...]:
+    """The same order, but for permutes, with the slices that they read, each as soon as what it reads is there; then
+    collectives that read what they left, if it `goes_on`, or those that do not, while none has been read."""
+    left, there, waits, found = [*steps], {*inputs}, set[int](), list[Step]()
+    sends = set[int](value for step in left if step.op.facts.kind is Kind.PERMUTE for value in step.operands)
+    while left:
+        ready = [step for step in left if there.issuperset(step.operands)]
+        step = min(ready, key=lambda step: _turn_of_permute(step, sends, waits, goes_on))
+        left.remove(step)
+        found.append(step)
+        there.update(step.results)
+        waits.difference_update(step.operands)
+        waits.update(step.results if step.op.facts.kind is Kind.PERMUTE else ())
+    return tuple(found)
+
+
+def _turn_of_permute(step: Step, sends: set[int], waits: set[int], goes_on: bool) -> tuple[bool, bool, bool]:
+    """A permute, then what is cut for one, then a collective beside it or behind it."""
+    kind = step.op.facts.kind
+    is_cut_for_it = kind is Kind.SLICE and _are(step, sends)
+    comes_next = step.is_collective and bool(waits) and waits.isdisjoint(step.operands) is not goes_on
+    return kind is not Kind.PERMUTE, not is_cut_for_it, not comes_next
 
 
 def _turn(step: Step, *before: set[int]) -> tuple[bool, ...]:

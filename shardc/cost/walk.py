@@ -19,7 +19,7 @@ from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave,
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
 from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, reads
-from shardc.lowering.held import copied_at_the_end, lies_in_memory_in_trips, may_become_output
+from shardc.lowering.held import copied_at_the_end, lies_in_memory_in_trips, may_become_output, shares_place
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Walk:
             return self._leave(step, self.heap.take(self.sizes[step.result], apart=True))
         reused = None if turns or self._is_laid_in_tiles(step) else self._reused(step)
         if reused is not None:
-            held = self._taken_over(reused)
+            held = self._taken_over(reused, step)
             if self._becomes_output(step):
                 self.heap.becomes_output(held)
             return self._leave(step, held)
@@ -284,19 +284,21 @@ class Walk:
         self.might_lie_in_place |= found is not None
         return None
 
-    def _taken_over(self, value: int) -> int:
-        found = self.heap.take_over(before := self.held.pop(value))
+    def _taken_over(self, value: int, step: Step) -> int:
+        over_product = (before := self.held.pop(value)) in self.by_products or step.result not in self.inside.loops
+        shared = shares_place(over_product, self.heap.fits_twice_on_chip(before), self.sizes[value])
+        found = before if shared else self.heap.take_over(before)
         for among in (self.by_products, self.in_other_tiles):
             among |= {found} if before in among else set()
         return found
 
     def _lies_apart(self, value: int, is_output: bool) -> bool:
         """Whether nothing comes to lie over a value: no output over a collective's, or where a product left it so."""
-        held, block = self.held[value], self.schedule.block
+        held = self.held[value]
         if not is_output or self.heap.is_apart(held) or held not in self.by_products:
             return self.heap.is_apart(held) if is_output else self.heap.is_output(held)
-        is_tiled = self.inside.is_read_in_tiles(value, self.steps, self.users, block)
-        return not may_become_output(is_tiled or held in self.in_other_tiles)
+        is_tiled = self.inside.is_read_in_tiles(value, self.steps, self.users, self.schedule.block)
+        return not may_become_output(is_tiled or held in self.in_other_tiles, self.heap.fits_twice_on_chip(held))
 
     def _is_turned(self, step: Step) -> bool:
         if step.op.facts.kind is Kind.SLICE and self._becomes_output(step):
@@ -335,7 +337,8 @@ class Walk:
     def _is_renamed_by(self, step: Step) -> bool:
         """Whether a step leaves what it reads where it lies."""
         if isinstance(step.op, Reshape):
-            return not self._is_copied(step)
+            before, after = (self.schedule.values[number] for number in (step.operands[0], step.result))
+            return not copies_to_reshape(before, after, self.schedule.mesh)
         return is_turn(step, self.schedule.values) and lies_alike(step, self.schedule.values, self.schedule.mesh)
 
     def _is_copied_late(self, step: Step) -> bool:
@@ -343,8 +346,3 @@ class Walk:
         if self.loop is not None or step.result not in self.schedule.outputs:
             return False
         return copied_at_the_end(step.op.facts.kind, buffers.lies_as_it_arrived(step.op, self._blocks(step)))
-
-    def _is_copied(self, step: Step) -> bool:
-        """Of a Reshape: whether it lies in other tiles after."""
-        before, after = (self.schedule.values[number] for number in (step.operands[0], step.result))
-        return copies_to_reshape(before, after, self.schedule.mesh)

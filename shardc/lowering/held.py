@@ -127,26 +127,49 @@ def lies_in_place(is_batched: bool) -> bool:
 
 @seen(
     "0.0.42.1",
+    "on v5e what was computed with a product, and added to an array of 32 MiB that had been gathered, had a place of "
+    "its own on the chip, and a third array of that size none; an output over a product of 64 MiB, which was on the "
+    "chip, lay in its own. Of latent_attention and gated, with arrays of up to 16 MiB, one place for both is nearer",
+)
+def shares_place(is_over_product: bool, fits_twice: bool, size: int) -> bool:
+    """Whether what is written over another array has its place on the chip too; in memory it has."""
+    return fits_twice and (is_over_product or not tpu.off_chip(size))
+
+
+@seen(
+    "0.0.42.1",
     "`S = x · W; P = softmax_V(S)`, `S - max_N(S)`, `S ⊙ sum_V(S)`, or `S ⊙ R` of two products, of two and three dims "
     "and in whatever order, took no memory beside P, on v5e and v5p; what another product read did, what was added "
     "up over devices along V, and scores of attention with heads; on v5e what fits on the chip was there for whom "
     "reads it, and W that was gathered was not",
 )
-def may_become_output(is_tiled: bool) -> bool:
+def may_become_output(is_tiled: bool, fits_twice: bool) -> bool:
     """Whether what a product left may be overwritten by an output that is made of it, element by element: not where it
     has batches, another product reads it, or what is added up of it is sent, whose tiles are others."""
-    return not is_tiled
+    return not is_tiled and not fits_twice
 
 
 @seen(
     "0.0.42.1",
     "on v5p fsdp with its gradients takes 1,342 MB, which the largest first reach, and in order of time 1,410; zero_1, "
     "zero_2, llama_layer and rotary are nearer so by up to a tenth, and none is above. On v5e hybrid_sharding takes "
-    "more than is reached so",
+    "more than is reached so; nor was it where a block is permuted and gathered: 48 MiB for 40, of blocks of 8 and 32",
 )
-def may_place_largest_first(target: Target) -> bool:
-    """Whether temporaries are placed by their sizes, where they reach less far so than in order of time."""
-    return not tpu.moves_early(target)
+def may_place_largest_first(sends_whole: bool, target: Target) -> bool:
+    """Whether temporaries are placed by their sizes, where they reach less far so than in order of time: not where
+    permutes send whole blocks."""
+    return not sends_whole and not tpu.moves_early(target)
+
+
+@seen(
+    "0.0.42.1",
+    "on v5p permutes of two operands, A and B, of 2 MiB each, began both before A was gathered: 12 MiB were taken, 10 "
+    "are needed in turn. So did those of the weights of a second product before the first one's were gathered, 72 "
+    "of 48, and of a third product, whose gather followed them there, 20 of 16",
+)
+def begins_permutes_early(target: Target) -> bool:
+    """Whether permutes are begun as soon as what they send is there, whatever else could be done first."""
+    return target.generation == "v5p"
 
 
 @seen(

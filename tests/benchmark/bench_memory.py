@@ -1,9 +1,9 @@
 """The memory that a plan promises over what its compiled program takes: `python tests/benchmark/bench_memory.py`.
 
 Every example of `examples/` on three slices of TPUs, at its own sizes and with every dim four times as large; and
-chains of functions, drawn from a seed. With `--gradients` the examples alone, 32 times as large, each forward and
-backward as one; with `--as-one` products that are done as one with collectives, on v5e. Needs libtpu. Below 1 a
-promise is broken. Some of small arrays on v5p still are: copies that the compiler makes of these are not all known.
+chains of functions, drawn from a seed. With `--products` drawn products, with functions, softmaxes and norms between;
+with `--gradients` the examples alone, 32 times as large, each forward and backward as one; with `--as-one` products
+that are done as one with collectives, on v5e. Needs libtpu. Below 1 a promise is broken. Some of small arrays on v5p still are: copies that the compiler makes of these are not all known.
 What is compiled is counted as it lies in memory (`machines/laid_out.py`).
 """
 
@@ -170,9 +170,13 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--gradients", action="store_true")
     parser.add_argument("--as-one", action="store_true")
+    parser.add_argument("--products", type=int, help="so many drawn programs of products alone")
     asked = parser.parse_args()
-    every = list(examples())
-    if asked.gradients:
+    every: list[tuple[str, str, list[str] | dict[str, int]]] = list(examples())
+    if asked.products:
+        every = [(name, f"dtype bf16\n{text}", mesh) for name, text, mesh in products(asked.products, asked.seed)]
+        asked.topology = asked.topology or [SLICES[0], SLICES[2]]
+    elif asked.gradients:
         every = [(name, larger(text, 32), axes) for name, text, axes in every]
     else:
         every += [(f"{name}, 4 times", larger(text, 4), axes) for name, text, axes in every]

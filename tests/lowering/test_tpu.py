@@ -165,8 +165,13 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (held.blocks_that_come, [((2,), 1), ((4,), 3), ((16,), 4)]),
     (held.blocks_that_go, [((2,), 2), ((4,), 5), ((16,), 13)]),
     (held.lies_in_place, [((False,), True), ((True,), False)]),
-    (held.may_become_output, [((False,), True), ((True,), False)]),
+    (held.may_become_output, [((False, False), True), ((True, False), False), ((False, True), False)]),
     (held.cut_in_memory, [((16 * MIB, 8), 14 * MIB), ((8 * MIB, 2), 4 * MIB)]),
+    (held.begins_permutes_early, [((V5P,), True), ((V5E,), False), ((UNNAMED,), False)]),
+    (held.shares_place, [
+        ((True, True, 17 * MIB), True), ((True, False, 17 * MIB), False), ((False, True, 16 * MIB), True),
+        ((False, True, 17 * MIB), False),
+    ]),
     (held.comes_beside, [((128 * MIB, 64 * MIB), True), ((128 * MIB - 1, 64 * MIB), False)]),
     (
         held.copied_at_the_end,
@@ -218,7 +223,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (tpu.on_chip, [((V5E,), 96 * MIB), ((V5P,), 0)]),
     (tpu.moves_early, [((V5E,), True), ((V5P,), False)]),
-    (held.may_place_largest_first, [((V5E,), False), ((V5P,), True)]),
+    (held.may_place_largest_first, [((False, V5E), False), ((False, V5P), True), ((True, V5P), False)]),
     (held.adds_up_apart, [((V5E,), True), ((V5P,), False)]),
     (held.takes_depth_first, [((44, 46), True), ((46, 46), False), ((48, 40), False)]),
     (held.lies_in_memory_in_trips, [((48 * MIB,), False), ((64 * MIB,), True)]),
