@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
@@ -59,22 +59,29 @@ def _is_long(step: Step, block: Block, mesh: Mesh) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Around:
     block: Block
-    made: Mapping[int, Step]
     readers: Mapping[int, list[Step]]
     kinds: Mapping[int, Reads]
-    apart: frozenset[int]  # what is summed by itself after it was computed with tiles
-    leaves: dict[int, frozenset[int]] = field(default_factory=dict)
+    leaves: Mapping[int, frozenset[int]]  # what as large a value is computed of, element by element; else it itself
 
     @classmethod
     def of(cls, block: Block, apart: frozenset[int]) -> _Around:
-        single = [step for step in block.steps if not isinstance(step.op, Loop)]
-        made, kinds = dict[int, Step](), dict[int, Reads]()
-        for step in single:
-            made[step.result], kinds[step.result] = step, reads(step, block)
-        return cls(block, made, readers_of(block.steps), kinds, apart)
+        """`apart` is what is summed by itself after it was computed with tiles."""
+        kinds, leaves = dict[int, Reads](), dict[int, frozenset[int]]()
+        for step in block.steps:
+            if isinstance(step.op, Loop):
+                continue
+            value, rank = step.result, len(block.values[step.result].dims)
+            kinds[value] = reads(step, block)
+            if kinds[value] is Reads.ELEMENTS and not step.op.facts.is_move and value not in apart:
+                whole = (each for each in step.operands if len(block.values[each].dims) == rank)
+                leaves[value] = frozenset[int]().union(*(leaves.get(each, {each}) for each in whole))
+        return cls(block, readers_of(block.steps), kinds, leaves)
 
     def read(self, step: Step) -> frozenset[int]:
         return self._leaves(step.operands[0])
+
+    def _leaves(self, value: int) -> frozenset[int]:
+        return self.leaves.get(value, frozenset({value}))
 
     def is_alone(self, step: Step) -> bool:
         """Whether no tiles are at hand, and no other loop that reads some of it, and writes."""
@@ -88,20 +95,6 @@ class _Around:
             if kind is Reads.ELEMENTS and len(self.block.values[result].dims) == rank and result not in after
         )
         return not any(self._is_written(result) and not read.isdisjoint(self._leaves(result)) for result in beside)
-
-    def _leaves(self, value: int) -> frozenset[int]:
-        """What as large a value is computed of, element by element: itself, if it is not."""
-        if value not in self.leaves:
-            found, step = set[int](), self.made.get(value)
-            lies = step is None or self.kinds[value] is not Reads.ELEMENTS or step.op.facts.is_move
-            if step is None or lies or value in self.apart:
-                found.add(value)
-            else:
-                rank = len(self.block.values[value].dims)
-                for operand in step.operands:
-                    found |= self._leaves(operand) if len(self.block.values[operand].dims) == rank else set()
-            self.leaves[value] = frozenset(found)
-        return self.leaves[value]
 
     def _is_written(self, value: int) -> bool:
         """Whether it lies in memory: an output, or what is moved, or read as a whole."""

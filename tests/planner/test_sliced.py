@@ -80,6 +80,15 @@ def test_what_lies_in_memory_is_sliced_as_it_is(text):
     assert len(functions) == 1 and any(step.op == "Slice" for step in steps)
 
 
+def test_what_loops_leave_is_sliced_as_it_is():
+    """A loop leaves several values, of which each is cut."""
+    text = "for L {\n    H[L, N_X, V] = a[L, N_X, V] + 1\n    G[L, N_X, V] = relu(a)\n}\n"
+    text += "s[L, N_XY] = sum_V(H); t[L, N_XY] = sum_V(G); y[L, N_X, V] = H ⊙ s + G ⊙ t\nreturn y"
+    found = shardc.plan(text, dims={"N": 16, "V": 32, "L": 3}, dtype="bf16", **ASKED)
+    assert any(step.op == "Slice" for step in found.steps)
+    assert_means_the_program(found.schedule)
+
+
 @pytest.mark.tpu
 @pytest.mark.parametrize(
     "first, topology",

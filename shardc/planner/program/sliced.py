@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from shardc.ir.collectives import Slice, apply
 from shardc.ir.mesh import Mesh
@@ -60,38 +60,38 @@ class _Around:
     block: Block
     made: Mapping[ValueNumber, Step]
     readers: Mapping[int, list[Step]]
-    kinds: dict[ValueNumber, Reads] = field(default_factory=dict)
+    kinds: Mapping[ValueNumber, Reads]
+    tiles: frozenset[ValueNumber]  # what is a product's, or computed with its tiles, as large as these
 
     @classmethod
     def of(cls, block: Block) -> _Around:
-        return cls(block, {value: step for step in block.steps for value in step.results}, readers_of(block.steps))
+        made, kinds, tiles = dict[ValueNumber, Step](), dict[ValueNumber, Reads](), set[ValueNumber]()
+        for step in block.steps:
+            made |= dict.fromkeys(step.results, step)
+            if isinstance(step.op, Loop):
+                continue
+            value, kind, rank = step.result, reads(step, block), len(block.values[step.result].dims)
+            whole = {each for each in step.operands if len(block.values[each].dims) >= rank}
+            passes = kind is Reads.ELEMENTS and not step.op.facts.is_move and value not in block.outputs
+            kinds[value] = kind
+            tiles |= {value} if kind is Reads.PRODUCT or (passes and not tiles.isdisjoint(whole)) else set()
+        return cls(block, made, readers_of(block.steps), kinds, frozenset(tiles))
 
     def is_computed(self, step: Step) -> bool:
         """Whether what a step leaves is computed of elements by each that reads it, and of no product's tiles."""
-        if self._kind(step) is not Reads.ELEMENTS or step.op.facts.is_move or not step.operands or is_again(step.op):
+        if isinstance(step.op, Loop) or step.op.facts.is_move or not step.operands or is_again(step.op):
+            return False
+        if self.kinds[step.result] is not Reads.ELEMENTS:
             return False
         if step.result in self.block.outputs or any(map(self._is_from_memory, self.readers[step.result])):
             return False
-        return not any(self._has_tiles(value, step.result) for value in step.operands)
+        rank = len(self.block.values[step.result].dims)
+        return not any(len(self.block.values[each].dims) >= rank for each in self.tiles.intersection(step.operands))
 
     def _is_from_memory(self, reader: Step) -> bool:
         if isinstance(reader.op, Loop) or reader.op.facts.kind is Kind.SLICE:
             return isinstance(reader.op, Loop)
-        return self._kind(reader) in (Reads.MEMORY, Reads.SHARES)
-
-    def _has_tiles(self, value: ValueNumber, computed: ValueNumber) -> bool:
-        """Whether a value, as large as what is computed of it, is a product's or is computed with its tiles."""
-        step, rank = self.made.get(value), len(self.block.values[computed].dims)
-        if step is None or isinstance(step.op, Loop) or len(self.block.values[value].dims) < rank:
-            return False
-        if self._kind(step) is Reads.ELEMENTS and not step.op.facts.is_move and value not in self.block.outputs:
-            return any(self._has_tiles(below, value) for below in step.operands)
-        return self._kind(step) is Reads.PRODUCT
-
-    def _kind(self, step: Step) -> Reads:
-        if step.result not in self.kinds:
-            self.kinds[step.result] = reads(step, self.block)
-        return self.kinds[step.result]
+        return self.kinds[reader.result] in (Reads.MEMORY, Reads.SHARES)
 
 
 @dataclass(frozen=True, slots=True)
