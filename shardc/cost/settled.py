@@ -11,22 +11,23 @@ and what comes between, is not known there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
 from shardc.cost.alone import Amount
 from shardc.cost.crowded import NOT, Crowded
-from shardc.cost.formulas import one_after_another
+from shardc.cost.formulas import longer, one_after_another
 from shardc.cost.model import CostModel
 from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, StepCost, ValueNumber
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.ones import by_ones
 from shardc.lowering.rounded import kept, rounded, rounded_ends
+from shardc.lowering.timed import by_ones_takes
 
 
 def settled_block(block: Block, dims: Collection[str], model: CostModel) -> Block:
@@ -48,10 +49,16 @@ def _is_sum(step: Step) -> bool:
 def _by_ones(step: Step, read: Collection[int], values: Sequence[Array], model: CostModel) -> StepCost:
     """Of a sum that is done by a product, which reads so much."""
     result, arrays = values[step.result], [values[value] for value in sorted(read)]
-    sizes, dtype = [array.local_bytes(model.mesh) for array in arrays], values[step.operands[0]].dtype
+    (summed,), sizes = operands_of(step, values), [array.local_bytes(model.mesh) for array in arrays]
+    times, dtype = by_ones_takes(summed.dims[-1] not in result.dims), summed.dtype
     amount = Amount(0, sum(sizes), result.local_bytes(model.mesh), dtype, leaves=result.dtype)
     formula = partial(model.alone.memory_formula, arrays, [result], amount)
-    return replace(_written(step), time_s=model.alone.product_s(amount), spelled=formula)
+    spelled = formula if times == 1 else partial(_longer, formula, times)
+    return replace(_written(step), time_s=model.alone.product_s(amount) * times, spelled=spelled)
+
+
+def _longer(formula: Callable[[], str], times: float) -> str:
+    return longer(formula(), times)
 
 
 def _written(step: Step) -> StepCost:

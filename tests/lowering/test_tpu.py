@@ -111,6 +111,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((target("v5e", X=4),), False),
     ]),
     (timed.adds_up_as_product, [((256,), True), ((255,), False)]),
+    (timed.by_ones_takes, [((True,), 1.1), ((False,), 1.0)]),
     (timed.adds_up_by_ones, [
         ((MIB, 64, 2), True), ((MIB - 1, 64, 2), False), ((MIB, 63, 2), False), ((MIB, 64, 1), False),
     ]),
