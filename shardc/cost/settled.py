@@ -90,10 +90,11 @@ def _in_block(
             body = _in_block(step.op.body, Rows.of(step.op, model), inside, model, dims, step.op)
             priced = replace(step.op, body=body)
             return replace(step, op=priced, cost=loop_cost(priced))
-        written = _written(step)
+        written = cost = _written(step)
         if step.results[0] in summed:
-            written = _by_ones(step, summed[step.results[0]], block.values, model)
-        cost = written if _adds_up(step, loop) else _told_apart(step, written, sent)
+            cost = _by_ones(step, summed[step.results[0]], block.values, model)
+        elif not _adds_up(step, loop):
+            cost = _told_apart(step, written, sent)
         cost = rows.cost(step, around.cost(step, cost))
         for more in crowded.more(step, around, model):
             cost = one_after_another(cost, more)

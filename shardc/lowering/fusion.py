@@ -12,7 +12,7 @@ product at most, and what is made of nothing (a mask, positions along a dim) is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -60,6 +60,16 @@ def _product(step: Step, block: Block) -> Reads:
     return Reads.PRODUCT if len(dims) > 1 and dims[0] - dims[1] and dims[1] - dims[0] else Reads.SUMS
 
 
+def kinds_of(block: Block, steps: Iterable[Step]) -> dict[ValueNumber, Reads]:
+    """How each of these steps of a block reads, by its result; loops are left out."""
+    return {step.result: reads(step, block) for step in steps if not isinstance(step.op, Loop)}
+
+
+def needs_whole(reader: Step, kinds: Mapping[ValueNumber, Reads]) -> bool:
+    """Whether it reads an array that lies in memory, and not as that is computed."""
+    return isinstance(reader.op, Loop) or kinds[reader.result] in (Reads.MEMORY, Reads.SHARES)
+
+
 def is_batched(step: Step, block: Block) -> bool:
     """Whether a product's operands and its result have a dim in common."""
     one, other, *_ = (set(array.dims) for array in operands_of(step, block.values))
@@ -87,7 +97,7 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
     """What of some steps of a block has no buffer. What products alone read is computed in each, if it is not more work
     than `again`."""
     single = [step for step in steps if not isinstance(step.op, Loop)]
-    kinds = {step.result: reads(step, block) for step in single}
+    kinds = kinds_of(block, single)
     free = _made_of_nothing(single, kinds)
     readers = readers_of(steps)
     loop_of, products, inside = dict[int, int](), set[int](), dict[int, tuple[int, ...]]()

@@ -18,13 +18,13 @@ much and writes: of `y[B, T, F] = relu(dy)` and `sum_{B,T}(dy)` one. Of tiles th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.lowering.apart import met_apart
-from shardc.lowering.fusion import Reads, readers_of, reads
+from shardc.lowering.fusion import Reads, kinds_of, needs_whole, readers_of
 from shardc.lowering.rounded import NARROW
 from shardc.lowering.target import Target
 from shardc.lowering.timed import adds_up_by_ones
@@ -60,18 +60,17 @@ def _is_long(step: Step, block: Block, mesh: Mesh) -> bool:
 class _Around:
     block: Block
     readers: Mapping[int, list[Step]]
-    kinds: Mapping[int, Reads]
+    kinds: Mapping[ValueNumber, Reads]
     leaves: Mapping[int, frozenset[int]]  # what as large a value is computed of, element by element; else it itself
 
     @classmethod
     def of(cls, block: Block, apart: frozenset[int]) -> _Around:
         """`apart` is what is summed by itself after it was computed with tiles."""
-        kinds, leaves = dict[int, Reads](), dict[int, frozenset[int]]()
+        kinds, leaves = kinds_of(block, block.steps), dict[int, frozenset[int]]()
         for step in block.steps:
             if isinstance(step.op, Loop):
                 continue
             value, rank = step.result, len(block.values[step.result].dims)
-            kinds[value] = reads(step, block)
             if kinds[value] is Reads.ELEMENTS and not step.op.facts.is_move and value not in apart:
                 whole = (each for each in step.operands if len(block.values[each].dims) == rank)
                 leaves[value] = frozenset[int]().union(*(leaves.get(each, {each}) for each in whole))
@@ -86,7 +85,7 @@ class _Around:
     def is_alone(self, step: Step) -> bool:
         """Whether no tiles are at hand, and no other loop that reads some of it, and writes."""
         (value,), read = step.operands, self.read(step)
-        if any(self.kinds.get(leaf) in (Reads.PRODUCT, Reads.SHARES) for leaf in read):
+        if any(leaf in read for leaf, kind in self.kinds.items() if kind in (Reads.PRODUCT, Reads.SHARES)):
             return False
         after, rank = self._after(step), len(self.block.values[value].dims)
         beside = (
@@ -98,18 +97,13 @@ class _Around:
 
     def _is_written(self, value: int) -> bool:
         """Whether it lies in memory: an output, or what is moved, or read as a whole."""
-        return value in self.block.outputs or any(self._is_whole(reader) for reader in self.readers.get(value, ()))
-
-    def _is_whole(self, reader: Step) -> bool:
-        return isinstance(reader.op, Loop) or self.kinds[reader.result] in (Reads.MEMORY, Reads.SHARES)
+        return value in self.block.outputs or any(
+            needs_whole(reader, self.kinds) for reader in self.readers.get(value, ())
+        )
 
     def _after(self, step: Step) -> set[int]:
         """What waits for a step."""
         found = set[int](step.results)
-        for each in self._behind(step):
+        for each in self.block.steps:
             found |= set(each.results) if not found.isdisjoint(each.operands) else set()
         return found
-
-    def _behind(self, step: Step) -> Iterator[Step]:
-        place = next(place for place, each in enumerate(self.block.steps) if each is step)
-        return iter(self.block.steps[place + 1 :])

@@ -49,8 +49,8 @@ def lower(function: Any, args: Sequence[Any], onto: Any = None) -> Lowering:
     """Compiles a function for the mesh of its arguments, or for `onto`, a JAX mesh of the same axes.
 
     Arguments are arrays or jax.ShapeDtypeStructs, in any pytree, with NamedShardings; what jax.jit was given of such
-    is moved with them. SHC306 if none has one or if
-    their meshes differ, SHC308 if the function cannot be traced or compiled.
+    is moved with them. SHC306 if none has one or if their meshes differ, SHC308 if the function cannot be
+    traced or compiled.
     """
     given = _jax_mesh(args)
     mesh = _concrete(given, onto)

@@ -19,7 +19,7 @@ from shardc.ir.collectives import Slice, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Loop, Step, StepCost, ValueNumber
-from shardc.lowering.fusion import Reads, readers_of, reads
+from shardc.lowering.fusion import Reads, kinds_of, needs_whole, readers_of
 from shardc.lowering.repeats import is_again
 
 
@@ -65,15 +65,14 @@ class _Around:
 
     @classmethod
     def of(cls, block: Block) -> _Around:
-        made, kinds, tiles = dict[ValueNumber, Step](), dict[ValueNumber, Reads](), set[ValueNumber]()
+        made, kinds, tiles = dict[ValueNumber, Step](), kinds_of(block, block.steps), set[ValueNumber]()
         for step in block.steps:
             made |= dict.fromkeys(step.results, step)
             if isinstance(step.op, Loop):
                 continue
-            value, kind, rank = step.result, reads(step, block), len(block.values[step.result].dims)
+            value, kind, rank = step.result, kinds[step.result], len(block.values[step.result].dims)
             whole = {each for each in step.operands if len(block.values[each].dims) >= rank}
             passes = kind is Reads.ELEMENTS and not step.op.facts.is_move and value not in block.outputs
-            kinds[value] = kind
             tiles |= {value} if kind is Reads.PRODUCT or (passes and not tiles.isdisjoint(whole)) else set()
         return cls(block, made, readers_of(block.steps), kinds, frozenset(tiles))
 
@@ -83,15 +82,12 @@ class _Around:
             return False
         if self.kinds[step.result] is not Reads.ELEMENTS:
             return False
-        if step.result in self.block.outputs or any(map(self._is_from_memory, self.readers[step.result])):
+        if step.result in self.block.outputs or any(
+            needs_whole(each, self.kinds) for each in self.readers[step.result]
+        ):
             return False
         rank = len(self.block.values[step.result].dims)
         return not any(len(self.block.values[each].dims) >= rank for each in self.tiles.intersection(step.operands))
-
-    def _is_from_memory(self, reader: Step) -> bool:
-        if isinstance(reader.op, Loop) or reader.op.facts.kind is Kind.SLICE:
-            return isinstance(reader.op, Loop)
-        return self.kinds[reader.result] in (Reads.MEMORY, Reads.SHARES)
 
 
 @dataclass(frozen=True, slots=True)
