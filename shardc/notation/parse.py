@@ -16,6 +16,7 @@ from shardc.notation.declared import declared
 from shardc.notation.paste import taken_off
 from shardc.notation.resolve import Options, given, resolve
 from shardc.notation.scan import scan, source_of
+from shardc.notation.slips import unused_sizes
 from shardc.notation.unnamed import with_names
 
 _FIRST = "write a statement: `A[I, J] · B[J, K] → C[I, K]`"
@@ -98,6 +99,16 @@ def _used_first(parsed: tree.Tree) -> Iterator[str]:
                 met.add(array.name)
                 yield array.name
         met.add(statement.result.name)
+
+
+def declared_in_vain(text: str, program: Program) -> Iterator[str]:
+    """A warning for each size that a program's text declares, of a dim that none of its arrays has.
+
+    >>> program = parse("dims I=8, Q=4\\nmesh X=2\\nA[I_X] → A[I]")
+    >>> print(*declared_in_vain("dims I=8, Q=4\\nmesh X=2\\nA[I_X] → A[I]", program))
+    no array has a dim `Q`, and its size 4 is not used
+    """
+    return unused_sizes(declared(_tree(source_of(text, "<expression>")))[1], program)
 
 
 def parse_tree(text: str, name: str = "<expression>") -> tree.Tree:

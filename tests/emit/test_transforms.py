@@ -1,6 +1,7 @@
 """shardc.einsum, shardc.reshard and plan.compile() inside ordinary JAX: jit, grad, vmap, Explicit and Auto axes."""
 
 import itertools
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -456,3 +457,14 @@ def test_local_shapes_and_indices_are_those_foreseen():
         block = array.sharding.block_of(place, mesh)
         starts = [index * size for index, size in zip(block, shard.data.shape, strict=True)]
         assert [part.start or 0 for part in shard.index] == starts
+
+
+@pytest.mark.parametrize(("declared", "unused"), [("dims Q=4, I=8", "`Q`, and its size 4"), ("dims I=8", None)])
+def test_a_size_that_nothing_uses_is_named_once_where_it_is_called(declared, unused):
+    text, x = f"{declared}\nA[I, J] → B[I_X, J]", jnp.ones((8, 8))
+    with jax.set_mesh(jax.make_mesh((4,), ("X",))), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        jax.jit(lambda x: shardc.einsum(text, x))(x)
+        shardc.einsum(text, x)
+    assert [str(each.message) for each in told] == ([f"no array has a dim {unused} is not used"] if unused else [])
+    assert all(each.filename == __file__ for each in told)

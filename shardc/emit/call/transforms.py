@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -25,7 +26,7 @@ from shardc.ir.plan import Schedule
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Sharding, spell
 from shardc.ir.weak import types_met
-from shardc.notation import by_itself, inputs_of, parse
+from shardc.notation import by_itself, declared_in_vain, inputs_of, parse
 
 check_jax()
 
@@ -107,6 +108,8 @@ def _einsum(
     text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...], planner: Planner[Planned]
 ) -> CompiledProgram:
     program, _ = _program(text, here, shapes, dtypes)
+    for warning in declared_in_vain(text, program):
+        warnings.warn(warning, stacklevel=4)  # of the line that calls `shardc.einsum`
     placed, names = by_place(program)
     written = _Written(placed, program)
     schedule = named(_shared(written, here, planner), program, names)
