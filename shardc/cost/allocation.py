@@ -21,12 +21,12 @@ Temporaries share a heap in order of time (`cost.heap`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from shardc.cost.depth import depth_first, most_at_once
+from shardc.cost.depth import depth_first
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside, Readers
@@ -37,10 +37,11 @@ from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, eve
 from shardc.lowering import tpu, work
 from shardc.lowering.buffers import size_of
 from shardc.lowering.forms import Form, Lowering
-from shardc.lowering.fusion import fused, readers_of
+from shardc.lowering.fusion import readers_of
 from shardc.lowering.held import (
     adds_up_apart,
     begins_permutes_early,
+    is_taken_step_by_step,
     may_place_largest_first,
     near_functions,
     takes_depth_first,
@@ -90,21 +91,28 @@ def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop |
         }
         tried = walks.ways(orders_early(schedule.block, waits, Rings.of(schedule)), again)
         return max((walks.walk(way).temporaries() for way in tried), key=sum)
-    computed = fused(schedule.block, schedule.steps, max(again)).inside
-    lies = {value: 0 if value in computed else size for value, size in enumerate(walks.sizes)}
-    tried = walks.ways(orders_of_least(schedule.block, lies), again)  # the compiler chooses, then finds places
-    deep = walks.ways([depth_first(schedule.block, tried[0].inside, walks.sizes)], again)[0]
-    if takes_depth_first(walks.most_at_once(deep), min(map(walks.most_at_once, tried))):
-        return walks.walk(deep).temporaries()
-    apart = [walks.walk(way, in_place=False) for way in tried]
-    taken = [each.temporaries() for each in apart]
-    least = min(range(len(taken)), key=lambda place: sum(taken[place]))
-    found = walks.walk(tried[least]).temporaries() if apart[least].might_lie_in_place else taken[least]
     if loop is not None or not begins_permutes_early(lowering.target):
-        return found
-    steps, given = tried[least].steps, schedule.block.inputs
+        return _of_least(walks, again).temporaries
+    found = _of_least(walks, again)
+    steps, given = found.way.steps, schedule.block.inputs
     early = walks.ways([permutes_first(steps, given, goes_on) for goes_on in (True, False)], again)
-    return max([found, *(walks.walk(way).temporaries() for way in early if way != tried[least])], key=sum)
+    return max([found.temporaries, *(walks.taken(way).temporaries for way in early if way != found.way)], key=sum)
+
+
+def _of_least(walks: _Walks, again: Sequence[int]) -> _Taken:
+    """What is taken where nothing is begun early: the compiler chooses an order of least memory, then finds places."""
+    block = walks.schedule.block
+    inside = walks.ways([block.steps], [max(again)])[0].inside
+    greedy, *others = (walks.taken(way) for way in walks.ways(orders_of_least(block, inside, walks.sizes), again))
+    (deep,) = (walks.taken(way) for way in walks.ways([depth_first(block, inside, walks.sizes)], again[:1]))
+    most = min(each.most_bytes for each in (greedy, *others))
+    if takes_depth_first(deep.most_bytes, most):
+        return deep
+    least = min((greedy, *others), key=lambda each: sum(walks.walk(each.way, in_place=False).temporaries()))
+    sends = any(step.op.facts.kind is Kind.PERMUTE for step in block.steps)
+    if not sends and is_taken_step_by_step(greedy.most_bytes, most):
+        return max(least, greedy, key=lambda each: sum(each.temporaries))
+    return least
 
 
 class _Way(NamedTuple):
@@ -113,6 +121,14 @@ class _Way(NamedTuple):
     steps: tuple[Step, ...]
     readers: Readers
     inside: Inside
+
+
+class _Taken(NamedTuple):
+    """What a way takes: of each temporary buffer, and of all that is there at once, outputs too."""
+
+    way: _Way
+    temporaries: tuple[int, ...]
+    most_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +167,9 @@ class _Walks:
                 found += [] if way in found else [way]
         return found
 
-    def most_at_once(self, way: _Way) -> int:
-        return most_at_once(self.schedule.block, way.steps, way.inside, self.sizes)
+    def taken(self, way: _Way) -> _Taken:
+        walk = self.walk(way)
+        return _Taken(way, walk.temporaries(), walk.heap.most_bytes)
 
     def walk(self, way: _Way, in_place: bool = True) -> Walk:
         """What is computed with a product may lie `in_place` of an operand."""

@@ -1,4 +1,4 @@
-"""The order in which a compiler goes through a block from its end, and what is there at once in an order.
+"""The order in which a compiler goes through a block from its end.
 
     q = n · Wq; k = n · Wk; s = q · k; y = s · Wo; dq = ds · k; dk = ds · q; dWo = dy · s; dWq = dq · n
 
@@ -32,20 +32,7 @@ def depth_first(block: Block, inside: Inside, sizes: Sequence[int]) -> tuple[Ste
 
     order = _post_order(in_turn(nodes.ends), {node: in_turn(read) for node, read in nodes.reads.items()})
     assert order is not None, "there was one"
-    return tuple(_with_inside(block, inside, (step for node in order for step in nodes.steps[node])))
-
-
-def most_at_once(block: Block, steps: Iterable[Step], inside: Inside, sizes: Sequence[int]) -> int:
-    """The bytes of what is there when most are, where each lies by itself from its making to its last reader."""
-    lying = [(step, inside.lying(step.operands)) for step in steps if not inside.has(step)]
-    last = {value: place for place, (_, read) in enumerate(lying) for value in read}
-    ends, there, most = {*block.outputs}, 0, 0
-    for place, (step, read) in enumerate(lying):
-        there += sum(sizes[value] for value in step.results if value in last or value in ends)
-        most = max(most, there)
-        gone = (value for value in read if last[value] == place)
-        there -= sum(sizes[value] for value in gone if value not in ends and value not in block.inputs)
-    return most
+    return tuple(with_inside(block, inside, (step for node in order for step in nodes.steps[node])))
 
 
 class _Behind(NamedTuple):
@@ -117,7 +104,7 @@ def _post_order(ends: Iterable[Hashable], reads: Mapping[Hashable, Sequence[Hash
     return [*found]
 
 
-def _with_inside(block: Block, inside: Inside, order: Iterable[Step]) -> Iterator[Step]:
+def with_inside(block: Block, inside: Inside, order: Iterable[Step]) -> Iterator[Step]:
     """These steps, each behind those that are computed where it reads them, as far as none was before."""
     made = {value: step for step in block.steps if inside.has(step) for value in step.results}
     done = set[int]()

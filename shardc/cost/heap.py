@@ -1,7 +1,8 @@
 """Memory as a compiler hands it out: in order of time, each buffer into the smallest gap that holds it; or, where that
 reaches less far, the largest first, as the compiler for v5p was seen to take it.
 
-Before an output is written its own buffer lies idle, and holds others: the largest first, in the smallest output. What
+Before an output is written its own buffer lies idle, and holds others: the largest first, of equals as the text has
+them, in the smallest output, of equals in the last (so XLA assigns buffers). What
 a program takes is how far the heap reaches, gaps included: 4 of three buffers of 1, 1 and 2 where the last fits in no
 gap while the second lives (libtpu 0.0.42.1; what it reports of temporaries counts gaps once more,
 `machines/laid_out.py`).
@@ -89,8 +90,10 @@ class Buffers:
     in_loop: bool = False
     or_largest_first: bool = False  # if the heap then reaches less far than in order of time
     near: int = 0  # bytes of what functions alone write, and no collective reads, on a chip without such room
+    place: int = 0  # of the step that takes buffers, in the order of the text that is compiled
     _orders: list[tuple[bool, int]] = field(default_factory=list)  # taken or given back, and which, in order of time
     _sizes: list[int] = field(default_factory=list)
+    _places: list[int] = field(default_factory=list)
     _apart: set[int] = field(default_factory=set)
     _in_memory: set[int] = field(default_factory=set)
     _brought: set[int] = field(default_factory=set)
@@ -98,20 +101,22 @@ class Buffers:
     _near: dict[int, bool] = field(default_factory=dict)  # of each that is written or read whether it may lie there
     _outputs: dict[int, int] = field(default_factory=dict)  # of each output when it is written
     _over: dict[int, int] = field(default_factory=dict)  # of what is written over another in memory, that
+    _stays: set[int] = field(default_factory=set)  # those that lie in no output unless that does
 
     def take(self, size: int, apart: bool = False) -> int:
         """A buffer of so many bytes; its number. One `apart` lies in no output."""
         if apart:
             self._apart.add(len(self._sizes))
         self._sizes.append(size)
+        self._places.append(self.place)
         self._orders.append((True, len(self._sizes) - 1))
         return len(self._sizes) - 1
 
-    def take_over(self, number: int) -> int:
-        """A buffer as large as another, which is given back: in its place if both lie in memory."""
-        if not self.room:
-            return number
+    def take_over(self, number: int, stays: bool = False) -> int:
+        """A buffer as large as another, which is given back: in its place if both lie in memory, and in no output if it
+        `stays` there."""
         found = self.take(self._sizes[number], number in self._apart)
+        self._stays |= {found} if stays else set()
         self._over[found] = number
         self.give_back(number)
         return found
@@ -180,6 +185,12 @@ class Buffers:
         sizes = [self._sizes[number] for number in there]
         return (*sizes, size - sum(sizes))
 
+    @property
+    def most_bytes(self) -> int:
+        """The bytes of all buffers, outputs too, when most are there."""
+        orders = self._in_place(_Order(at, takes, number) for at, (takes, number) in enumerate(self._orders))
+        return sum(self._sizes[number] for number in self._most_at_once(orders))
+
     def _largest_first(self, orders: Sequence[_Order]) -> int:
         """How far buffers reach that are placed so, each in the smallest gap that is free all the time it lives."""
         spans = self._spans(orders)
@@ -209,13 +220,9 @@ class Buffers:
         """Of what lies neither on the chip nor in outputs."""
         orders = [_Order(at, takes, number) for at, (takes, number) in enumerate(self._orders)]
         kept = self._on_chip(self._spans(orders))
-        orders, lies = self._in_place([order for order in orders if order.number not in kept])
-        written = dict[int, int]()
-        for output, at in self._outputs.items():
-            lying = lies.get(output, output)
-            written[lying] = min(at, self._orders.index((True, lying)))
-        within = self._within_outputs(self._spans(orders), written)
-        return [order for order in orders if order.number not in within]
+        spans = {number: span for number, span in self._spans(orders).items() if number not in kept}
+        within = self._within_outputs(spans)
+        return self._in_place([order for order in orders if order.number not in kept and order.number not in within])
 
     def _on_chip(self, spans: Mapping[int, tuple[int, int]]) -> set[int]:
         if self.in_loop:
@@ -226,8 +233,8 @@ class Buffers:
             lives = {number: life for number, life in lives.items() if self._near.get(number)}
         return on_chip(lives, self.room or (0 if self.in_loop else self.near), self._first) | self._brought
 
-    def _in_place(self, orders: Iterable[_Order]) -> tuple[list[_Order], dict[int, int]]:
-        """One buffer of those in memory of which one is written over the other, the first; and where the others lie."""
+    def _in_place(self, orders: Iterable[_Order]) -> list[_Order]:
+        """One buffer of those of which one is written over the other, the first."""
         lies, taken, left, found = dict[int, int](), set[int](), set[int](), list[_Order]()
         for order in orders:
             over = self._over.get(order.number)
@@ -237,24 +244,41 @@ class Buffers:
             elif order.takes or order.number not in left:
                 found.append(order._replace(number=lies.get(order.number, order.number)))
             taken.add(order.number)
-        return found, lies
+        return found
 
-    def _within_outputs(self, spans: Mapping[int, tuple[int, int]], written: Mapping[int, int]) -> set[int]:
-        """The outputs, and what lies in them before they are written: in the smallest that has room, of equals in the
-        one that is written last."""
-        outputs = sorted(written, key=lambda number: (self._sizes[number], -written[number]))
-        room = {number: [(written[number], len(self._orders))] for number in outputs}
-        within = set(written)
-        for number in sorted(spans, key=lambda n: -self._sizes[n]):
+    def _within_outputs(self, spans: Mapping[int, tuple[int, int]]) -> set[int]:
+        """The outputs, and what lies in them before they are written, the largest first: where that lies over which it
+        is written, else in the smallest that has room, of equals in the one that comes last."""
+        outputs = sorted(self._outputs, key=lambda number: (self._sizes[number], -self._places[number], -number))
+        holds: dict[int, list[tuple[int, int, int]]] = {
+            number: [(self._outputs[number], len(self._orders), number)] for number in outputs
+        }
+        within = {number: number for number in outputs}
+        for number in sorted(spans, key=lambda each: (-self._sizes[each], self._places[each], each)):
             if number in within or number in self._apart:
                 continue
-            start, end = spans[number]
-            for output, taken in room.items():
-                if self._sizes[number] <= self._sizes[output] and all(end <= a or b <= start for a, b in taken):
-                    taken.append((start, end))
-                    within.add(number)
+            over = within.get(self._over.get(number, -1))
+            if over is None and number in self._stays:
+                continue
+            for output in outputs if over is None else [over, *outputs]:
+                if self._sizes[number] <= self._sizes[output] and self._is_free(number, spans, holds[output]):
+                    holds[output].append((*spans[number], number))
+                    within[number] = output
                     break
-        return within
+        return set(within)
+
+    def _is_free(
+        self, number: int, spans: Mapping[int, tuple[int, int]], holds: Iterable[tuple[int, int, int]]
+    ) -> bool:
+        """Whether nothing else lies there while a buffer lives: what is written over another is there as that ends."""
+        start, end = spans[number]
+
+        def is_beside(low: int, high: int, other: int) -> bool:
+            comes_behind = self._over.get(number) == other and high == start + 1
+            comes_before = self._over.get(other) == number and end == low + 1
+            return end <= low or high <= start or comes_behind or comes_before
+
+        return all(is_beside(*each) for each in holds)
 
     def _spans(self, orders: Iterable[_Order]) -> dict[int, tuple[int, int]]:
         """From when to when each buffer lives."""

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shardc.cost.depth import with_inside
+from shardc.cost.inside import Inside
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, How, Schedule, Step, ValueNumber
 
@@ -36,8 +38,8 @@ def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: 
 
     `waits` has of what a repeated gather leaves the value that it waits for: it is no earlier.
     """
-    yield _operands_first(block, 1)
-    yield _operands_first(block, -1)
+    yield operands_first(block, 1)
+    yield operands_first(block, -1)
     yield _moves_first(block, waits, Rings(), set())
     if rings.end:
         yield _moves_first(block, waits, rings, set(rings.begin))
@@ -45,16 +47,16 @@ def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: 
         yield _moves_first(block, waits, rings, {*rings.begin, *_leading_to(block.steps, _gathered(block))})
 
 
-def orders_of_least(block: Block, lies: Mapping[int, int]) -> Iterator[tuple[Step, ...]]:
+def orders_of_least(block: Block, inside: Inside, sizes: Sequence[int]) -> Iterator[tuple[Step, ...]]:
     """Whatever leaves least in memory first, which of equals is taken; each product's first operand made first, or its
-    last. What an AllGather leaves for the caller alone is gathered last. `lies` has the bytes that each value takes."""
+    last. What an AllGather leaves for the caller alone is gathered last. `sizes` has the bytes of each value."""
     read = {value for step in block.steps for value in step.operands}
     last = (_gathered(block) & {*block.outputs}) - read
-    for steps in (_least_first(block, lies), _operands_first(block, 1), _operands_first(block, -1)):
+    for steps in (_least_first(block, inside, sizes), operands_first(block, 1), operands_first(block, -1)):
         yield tuple(sorted(steps, key=lambda step: _are(step, last)))
 
 
-def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
+def operands_first(block: Block, turn: int) -> tuple[Step, ...]:
     made = {value: place for place, step in enumerate(block.steps) for value in step.results}
     found: dict[int, Step] = {}
     pending = [(number, False) for number in reversed(block.outputs)]
@@ -71,32 +73,34 @@ def _operands_first(block: Block, turn: int) -> tuple[Step, ...]:
     return tuple(found.values())
 
 
-def _least_first(block: Block, lies: Mapping[int, int]) -> tuple[Step, ...]:
+def _least_first(block: Block, inside: Inside, sizes: Sequence[int]) -> tuple[Step, ...]:
     """Of the steps whose operands are there the one that gives back most, less what it makes; of equals the one that
     most steps read; of these the one that became so last, where inputs are there one by one, the last of them first."""
-    read = Counter(value for step in block.steps for value in set(step.operands)) + Counter(block.outputs)
+    left = [step for step in block.steps if not inside.has(step)]
+    reads = {step.results: [ValueNumber(value) for value in inside.lying(step.operands)] for step in left}
+    read = Counter(value for values in reads.values() for value in values) + Counter(block.outputs)
     waiting, ends = Counter(read), {*block.inputs, *block.outputs}
-    left, there, found = list(block.steps), set[int](block.inputs), list[Step]()
+    there, found = set[int](block.inputs), list[Step]()
     gains = dict[tuple[int, ...], tuple[int, int, int]]()  # of each step that is ready, its readers, and since when
     places = {value: -place for place, value in enumerate(block.inputs)}
 
     def gained(step: Step) -> int:
-        freed = sum(lies[value] for value in set(step.operands) - ends if waiting[value] == 1)
-        return freed - sum(lies[value] for value in step.results)
+        freed = sum(sizes[value] for value in reads[step.results] if value not in ends and waiting[value] == 1)
+        return freed - sum(sizes[value] for value in step.results)
 
     while left:
-        ready = [step for step in left if there.issuperset(step.operands)]
+        ready = [step for step in left if there.issuperset(reads[step.results])]
         for step in ready:
             known, gain = gains.get(step.results), gained(step)
             if known is None or known[0] != gain:
-                since = len(found) or max((places[value] for value in step.operands), default=-len(places))
+                since = len(found) or max((places[value] for value in reads[step.results]), default=-len(places))
                 gains[step.results] = gain, sum(read[value] for value in step.results), since
         step = max(reversed(ready), key=lambda step: gains[step.results])
         left.remove(step)
         found.append(step)
         there.update(step.results)
-        waiting.subtract(set(step.operands))
-    return tuple(found)
+        waiting.subtract(reads[step.results])
+    return tuple(with_inside(block, inside, found))
 
 
 def _moves_first(
@@ -104,7 +108,7 @@ def _moves_first(
 ) -> tuple[Step, ...]:
     """Of the steps whose operands are there a collective that is no sum, then one that makes what comes first, then one
     that leads to a collective, then the first. What ends a ring comes last."""
-    wanted = {step.results for step in _operands_first(block, 1)}
+    wanted = {step.results for step in operands_first(block, 1)}
     left = [step for step in block.steps if step.results in wanted]
     leads = _leading_to(left, {value for step in left if step.is_collective for value in step.results})
     there, found = set[int](block.inputs), list[Step]()

@@ -11,6 +11,7 @@ from shardc.cost.brought import Brought
 from shardc.cost.grouped import Groups, InBlocks
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside
+from shardc.cost.scheduled import operands_first
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
@@ -47,7 +48,6 @@ class Walk:
     last: dict[int, Step] = field(default_factory=dict)
     copied_late: list[tuple[Step, int]] = field(default_factory=list)  # outputs, and the buffers they were gathered to
     in_place: bool = True  # whether what is computed with a product may lie in the place of what it reads by elements
-    might_lie_in_place: bool = False  # whether something would have
     at_last: dict[int, bool] = field(default_factory=dict)  # whether values become outputs, as far as that is known
     adds_up_apart: bool = False  # whether sums beside a gather have buffers of their own
     awaited: set[int] = field(default_factory=set)  # what was gathered, and nothing has read yet
@@ -61,11 +61,14 @@ class Walk:
             if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
                 self.laid[step.result] = self.heap.take(self.sizes[step.result])
         brought = Brought.of(self.schedule.block, steps, self.last, self.inside, self.sizes, self.heap)
+        places = {step.results: place for place, step in enumerate(operands_first(self.schedule.block, 1))}
         for place, step in enumerate(steps):
+            self.heap.place = places.get(step.results, len(places))
             brought.before(place)
             self._step(step, self.forms[step.results])
             brought.after(place)
         for step, gathered in self.copied_late:
+            self.heap.place = places[step.results]
             self._output(step)
             self.heap.give_back(gathered)
         for value in self.schedule.outputs:  # what is passed on is copied at the end
@@ -213,9 +216,10 @@ class Walk:
             return self._leave(step, self._output(step) if is_own else self.heap.take(size, apart=True))
         del self.held[operand]
         self.by_products.discard(held)
+        found = self.heap.take_over(held)
         if is_own:
-            self.heap.becomes_output(held)
-        self._leave(step, held)
+            self.heap.becomes_output(found)
+        self._leave(step, found)
 
     def _is_added_to(self, step: Step) -> bool:
         """Whether a trip leaves it in the place of what came from the trip before, of which it is made."""
@@ -279,15 +283,12 @@ class Walk:
         free = (each for each in self._read(step) if each in read and each in self.held and self.last[each] is step)
         alike = (each for each in free if self.sizes[each] == self.sizes[value])
         found = next((each for each in alike if not self._lies_apart(each, is_output)), None)
-        if value not in self.inside.loops or self.in_place:
-            return found
-        self.might_lie_in_place |= found is not None
-        return None
+        return found if value not in self.inside.loops or self.in_place else None
 
     def _taken_over(self, value: int, step: Step) -> int:
         over_product = (before := self.held.pop(value)) in self.by_products or step.result not in self.inside.loops
         shared = shares_place(over_product, self.heap.fits_twice_on_chip(before), self.sizes[value])
-        found = before if shared else self.heap.take_over(before)
+        found = before if shared else self.heap.take_over(before, stays=step.result not in self.inside.loops)
         for among in (self.by_products, self.in_other_tiles):
             among |= {found} if before in among else set()
         return found

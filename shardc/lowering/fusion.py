@@ -96,7 +96,7 @@ class Fused:
 def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
     """What of some steps of a block has no buffer. What products alone read is computed in each, if it is not more work
     than `again`."""
-    single = [step for step in steps if not isinstance(step.op, Loop)]
+    single = [step for step in _last_operands_first(block, steps) if not isinstance(step.op, Loop)]
     kinds = kinds_of(block, single)
     free = _made_of_nothing(single, kinds)
     readers = readers_of(steps)
@@ -123,6 +123,26 @@ def fused(block: Block, steps: Sequence[Step], again: int = 0) -> Fused:
         loop_of[value] = loop
         products |= {loop} if kind is Reads.PRODUCT else set()
     return Fused(inside, frozenset(products))
+
+
+def _last_operands_first(block: Block, steps: Sequence[Step]) -> list[Step]:
+    """These steps in an order that does not depend on theirs, each behind what it reads.
+
+    y = a · b + relu(c · d)      c · d, then a · b: gone through from its end, the first operand's product is met first,
+                                 and computed with the sum (libtpu 0.0.42.1, whichever of them is written first)
+    """
+    made = {value: step for step in steps for value in step.results}
+    found, pending = dict[tuple[int, ...], Step](), [(value, False) for value in reversed(block.outputs)]
+    while pending:
+        value, is_ready = pending.pop()
+        step = made.get(value)
+        if step is None or step.results in found:
+            continue
+        if is_ready:
+            found[step.results] = step
+        else:
+            pending += [(value, True), *((operand, False) for operand in step.operands)]
+    return [*(step for step in steps if step.results not in found), *found.values()]
 
 
 def _is_widened_again(

@@ -186,6 +186,18 @@ def takes_depth_first(most: int, otherwise: int) -> bool:
 
 @seen(
     "0.0.42.1",
+    "on v5p of `x · W + 2 ⊙ (x · A) · M`, all sharded, with its gradients each order has 117 MB there at once, and the "
+    "one of steps that leave least was compiled: 67 MB of temporaries were taken, of 34 in another. So of layer_norm "
+    "with its gradients, and of cross entropy. Where a permute is on its way what is there was not so",
+)
+def is_taken_step_by_step(most: int, least: int) -> bool:
+    """Whether each step may be the one that leaves least when it is its turn, where so many bytes are there at once so,
+    and no more than so many less in another order."""
+    return most * 200 <= least * 201
+
+
+@seen(
+    "0.0.42.1",
     "on v5p `a ⊙ b + c ⊙ d`, which two products read, took no memory of 2 to 44 MiB, and of 48 all; of llama_layer "
     "with its gradients three arrays of 8 MiB that functions leave were on the chip, of what products and collectives "
     "leave none from its making on, nor was a sum that an AllGather read. Of more than 16 MiB at once not all was: of "

@@ -18,8 +18,6 @@ BLOCKS = sorted((Path(__file__).parents[1] / "benchmark" / "blocks").glob("*.sha
 FOUND = {
     ("gated", "v5e:2x4"): 1.16,
     ("lora", "v5e:2x4"): 1.20,
-    ("lora", "v5p:2x2x2"): 0.86,  # 34 MB of temporaries are promised, and 67 taken: not mended
-    ("layer_norm", "v5p:2x2x2"): 1.12,
 }
 # Of time, replayed over priced: of one head on a device products compute shares as they read, and none are written.
 QUICKER = {("context_parallel", "v5p:2x2x2"): 0.80}

@@ -311,6 +311,59 @@ def test_of_equal_outputs_the_one_that_is_written_last_is_taken_first():
     assert buffers.temporary_bytes == 512
 
 
+@pytest.mark.parametrize(("lives_on", "temporary"), [(False, 0), (True, 512)])
+def test_what_is_written_over_another_is_placed_for_itself(lives_on, temporary):
+    """Both lie in an output until it is written; where the second is read after that, it is a temporary alone."""
+    buffers = Buffers()
+    after = buffers.take_over(buffers.take(512))
+    if not lives_on:
+        buffers.give_back(after)
+    buffers.becomes_output(buffers.take(512))
+    assert buffers.temporary_bytes == temporary
+
+
+@pytest.mark.parametrize(("stays", "temporary"), [(False, 512), (True, 1024)])
+def test_a_function_of_elements_stays_with_what_it_is_made_of(stays, temporary):
+    """The first is no output's; what is written over it may lie in one, and leave its place to another, or stay."""
+    buffers = Buffers()
+    first = buffers.take(512, apart=True)
+    after = buffers.take_over(first, stays)
+    buffers._apart.discard(after)
+    other = buffers.take(512, apart=True)
+    for number in (after, other):
+        buffers.give_back(number)
+    buffers.becomes_output(buffers.take(512))
+    assert buffers.temporary_bytes == temporary
+
+
+def test_what_comes_first_in_the_text_chooses_first_and_takes_the_output_that_comes_last():
+    """Two of one size, of which the second would find room in either output, the first in the last alone."""
+    for places, temporary in (((0, 1), 0), ((1, 0), 512)):
+        buffers = Buffers()
+        buffers.place = places[0]
+        early = buffers.take(512)
+        buffers.place = places[1]
+        late = buffers.take(512)
+        buffers.place = 2
+        buffers.give_back(late)
+        buffers.becomes_output(buffers.take(512))
+        buffers.give_back(early)
+        buffers.place = 3
+        buffers.becomes_output(buffers.take(512))
+        assert buffers.temporary_bytes == temporary
+
+
+def test_so_much_is_there_at_once_with_outputs_and_one_buffer_where_two_lie_in_one_place():
+    buffers = Buffers()
+    first = buffers.take(1024)
+    second = buffers.take_over(first)
+    buffers.becomes_output(buffers.take(2048))
+    assert buffers.most_bytes == 3072
+    buffers.give_back(second)
+    buffers.take(512)
+    assert buffers.most_bytes == 3072
+
+
 def test_a_buffer_that_lives_while_an_output_is_written_does_not_lie_in_it():
     for ends_before, temporary in ((True, 0), (False, 1024)):
         buffers = Buffers()

@@ -1,11 +1,11 @@
-"""The order of a block gone through from its end, and what is there at once."""
+"""The order of a block gone through from its end."""
 
 from pathlib import Path
 
 import pytest
 
 import shardc
-from shardc.cost.depth import depth_first, most_at_once
+from shardc.cost.depth import depth_first
 from shardc.cost.inside import Inside
 from shardc.lowering.buffers import size_of
 from shardc.lowering.fusion import readers_of
@@ -67,18 +67,3 @@ def test_all_reduces_that_wait_for_one_another_are_taken_one_by_one():
     text = "g[D, F] = AllReduce(x[B_X, D] ·_B y[B_X, F]); s[D, F] = AllReduce(x ·_B (x ·_D g)); return s"
     block, steps, _, _ = ordered(planned(text))
     assert [step.name for step in steps].count("AllReduce") == 2 and names(block, steps)[-1] == "s"
-
-
-@pytest.mark.parametrize(
-    ("text", "arrays"),
-    [
-        ("a[B_X, F] = softmax_F(x[B_X, F]); b = softmax_F(a); c = softmax_F(b); return c", 2),  # a and b, b and c
-        ("a[B_X, F] = softmax_F(x[B_X, F]); b = softmax_F(a); c = softmax_F(b) - a; return c", 3),  # a stays
-        ("a[B_X, F] = softmax_F(x[B_X, F]); b = softmax_F(a); c = softmax_F(b); return a, c", 3),  # to the end
-        ("a[B_X, F] = exp(x[B_X, F]); c = softmax_F(neg(a)) - x; return c", 2),  # a is computed as it is read
-    ],
-)
-def test_so_many_bytes_are_there_at_once_by_hand(text, arrays):
-    block, steps, inside, sizes = ordered(planned(text))
-    one = sizes[block.outputs[0]]
-    assert most_at_once(block, block.steps, inside, sizes) == most_at_once(block, steps, inside, sizes) == arrays * one

@@ -3,8 +3,10 @@
 import pytest
 
 import shardc
+from shardc.cost.inside import Inside
 from shardc.cost.scheduled import Rings, orders_early, orders_of_least
 from shardc.ir.mesh import Mesh
+from shardc.lowering.fusion import readers_of
 
 FEED_FORWARD = "Tmp[B_X, F] = In[B_X, D] · Win[D_X, F]; Out[B_X, D] = relu(Tmp) · Wout[F, D_X]"
 SIZES = {"B": 16384, "D": 8192, "F": 32768}
@@ -16,14 +18,16 @@ def block():
     return shardc.plan(shardc.grad(program, whole=True)).schedule.block
 
 
-def sizes_of(block):
-    return {value: array.local_bytes(Mesh.of({"X": 8})) for value, array in enumerate(block.values)}
+def of_least(block):
+    """With what is computed where it is read, and so makes no array."""
+    sizes = [array.local_bytes(Mesh.of({"X": 8})) for array in block.values]
+    return list(orders_of_least(block, Inside.of(block, block.steps, readers_of(block.steps), 12, ()), sizes))
 
 
 def test_every_order_makes_what_it_reads_before(block):
-    early, of_least = list(orders_early(block, {}, Rings())), list(orders_of_least(block, sizes_of(block)))
-    assert len(early) == len(of_least) == 3
-    for steps in (*early, *of_least):
+    early, least = list(orders_early(block, {}, Rings())), of_least(block)
+    assert len(early) == len(least) == 3
+    for steps in (*early, *least):
         there = set(block.inputs)
         for step in steps:
             assert there.issuperset(step.operands)
@@ -35,7 +39,7 @@ def test_weights_are_gathered_first_and_outputs_come_last(block):
     *_, steps = orders_early(block, {}, Rings())
     assert [step.name for step in steps[:2]] == ["AllGather", "AllGather"]
     assert all(set(step.results) <= set(block.outputs) for step in steps[-2:])
-    _, plain, turned = orders_of_least(block, sizes_of(block))
+    _, plain, turned = of_least(block)
     assert plain[-1].name == turned[-1].name == "ReduceScatter"
 
 
@@ -46,7 +50,7 @@ def test_what_leaves_least_in_memory_comes_first():
     text += "; e[D, F] = x · a; g[D, F] = x · b; return c, d, e, g"
     program = shardc.parse(text, mesh={"X": 8}, dims={"B": 64, "D": 4, "F": 64}, dtype="bf16")
     block = shardc.plan(program, idle="keep").schedule.block
-    steps, *_ = orders_of_least(block, sizes_of(block))
+    steps, *_ = of_least(block)
     names = [block.values[step.result].name for step in steps]
     assert not names.index("a") < names.index("b") < max(names.index("c"), names.index("e"))
     assert not names.index("b") < names.index("a") < max(names.index("d"), names.index("g"))
@@ -57,9 +61,18 @@ def test_of_equals_what_most_steps_read_comes_first():
     text = "a[B, F] = x[B, D] · W[D, F]; e[B, F] = a ⊙ a; g[B, F] = exp(a); c[B, F] = g ⊙ a; d[B, F] = g - c"
     program = shardc.parse(text + "; return e, d", mesh={"X": 8}, dims={"B": 64, "D": 4, "F": 64}, dtype="bf16")
     block = shardc.plan(program, idle="keep").schedule.block
-    steps, *_ = orders_of_least(block, sizes_of(block))
+    steps, *_ = of_least(block)
     names = [block.values[step.result].name for step in steps]
     assert names.index("a") < names.index("g") < names.index("e")
+
+
+def test_what_is_computed_where_it_is_read_gives_back_what_that_reads():
+    """`x · W` is computed with the sum: it gives back `p · M`, and so comes before `q`, which gives back nothing."""
+    text = "s[B, F] = x[B, D] · W[D, F] + p[B, R] · M[R, F]; q[B, F] = softmax_F(y[B, F]); return q, s"
+    program = shardc.parse(text, mesh={"X": 8}, dims={"B": 64, "D": 4, "F": 64, "R": 4}, dtype="bf16")
+    block = shardc.plan(program, idle="keep").schedule.block
+    steps, *_ = of_least(block)
+    assert [block.values[step.result].name for step in steps][-1] == "q"
 
 
 def test_what_waits_for_a_value_comes_after_it(block):

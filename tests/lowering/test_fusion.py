@@ -217,8 +217,10 @@ FUSED = {
     "y = relu(A[I, J]); s[I] = sum_J(y); t[J] = sum_I(y); return s, t": ("", ""),
     "y = relu(A[I, J]); s[I] = sum_J(y); z = y ⊙ s; return z": ("", ""),
     "y = relu(A[I, J]); z = y ⊙ D[I, J]; w = y + D; return z, w": ("", ""),
-    f"{PRODUCT}; u[I, J] = C[I, K] · E[K, J]; y = x + u; return y": ("u", "x y"),
-    f"{PRODUCT}; u[I, J] = C[I, K] · E[K, J]; y = x + u; z = relu(y); return z": ("u y", "x z"),
+    f"{PRODUCT}; u[I, J] = C[I, K] · E[K, J]; y = x + u; return y": ("x", "u y"),
+    f"u[I, J] = C[I, K] · E[K, J]; {PRODUCT}; y = x + u; return y": ("x", "u y"),
+    f"{PRODUCT}; u[I, J] = C[I, K] · E[K, J]; y = relu(u) ⊙ x; return y": ("u y_1", "x y"),
+    f"{PRODUCT}; u[I, J] = C[I, K] · E[K, J]; y = x + u; z = relu(y); return z": ("x y", "u z"),
     "m = where(index_I >= index_J, 1, 0); y = m ⊙ A[I, J]; z = m + B[I, J]; s = sum_J(y); t = sum_J(z); return s, t": (
         "m_2 m_3 m_1 m y z",
         "",

@@ -226,6 +226,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (tpu.moves_early, [((V5E,), True), ((V5P,), False)]),
     (held.may_place_largest_first, [((False, V5E), False), ((False, V5P), True), ((True, V5P), False)]),
     (held.adds_up_apart, [((V5E,), True), ((V5P,), False)]),
+    (held.is_taken_step_by_step, [((200, 200), True), ((201, 200), True), ((202, 200), False)]),
     (held.takes_depth_first, [((44, 46), True), ((46, 46), False), ((48, 40), False)]),
     (held.lies_in_memory_in_trips, [((48 * MIB,), False), ((64 * MIB,), True)]),
     (held.near_functions, [((V5P,), 16 * MIB), ((V5E,), 0), ((UNNAMED,), 0)]),
