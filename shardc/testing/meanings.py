@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardc import api, simulate
+from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.planner.program import sizes as chosen
 from shardc.results import Plan
 from shardc.simulate.layout import close
+from shardc.testing.edges import Edge
 from shardc.testing.rewrites import axes_in
 from shardc.testing.saying import element
 from shardc.testing.values import Seen
@@ -24,8 +26,9 @@ Meant: TypeAlias = str | Program | Plan
 _SIZES = (2, 3, 4)  # of dims without one, in turn
 
 
-def unlike(one: Meant, other: Meant, seed: int, seen: Seen) -> str | None:
-    """Where two programs or plans mean something else; None if nowhere. `seen` is told of all that is compared."""
+def unlike(one: Meant, other: Meant, seed: int, seen: Seen, edge: Edge | None = None) -> str | None:
+    """Where two programs or plans mean something else, on these inputs; None if nowhere. `seen` is told of all that is
+    compared."""
     sides = _sides(one, other)
     at = _where(*sides)
     names = [list(side.inputs) for side in sides]
@@ -34,7 +37,10 @@ def unlike(one: Meant, other: Meant, seed: int, seen: Seen) -> str | None:
     for name, shape in sides[0].inputs.items():
         if sides[1].inputs[name] != shape:
             return f"{at}: the inputs differ: {name} has the shape {shape}, and {sides[1].inputs[name]} in the other"
-    wholes = dict(zip(names[0], simulate.sample_inputs(sides[0].program, seed), strict=True))
+    inputs = _inputs(sides[0], seed, edge)
+    if inputs is None:
+        return None
+    wholes = dict(zip(names[0], inputs, strict=True))
     try:
         found, wanted = (side.results([wholes[name] for name in side.inputs]) for side in sides)
     except (simulate.IllegalStep, simulate.ReplicaMismatch) as error:
@@ -42,11 +48,18 @@ def unlike(one: Meant, other: Meant, seed: int, seen: Seen) -> str | None:
     if len(found) != len(wanted):
         return f"{at}: {len(found)} outputs, and {len(wanted)} in the other"
     for number, pair in enumerate(zip(found, wanted, strict=True)):
-        wrong = _apart(sides, number, *pair)
+        wrong = _apart(sides, number, *pair, edge)
         if wrong is not None:
-            return f"{at}: {wrong}"
+            return f"{at}: {wrong}" if edge is None else f"{at}: {wrong}, {edge}"
         seen.add(number, pair[0])
     return None
+
+
+def _inputs(side: _Side, seed: int, edge: Edge | None) -> Sequence[Any] | None:
+    if edge is None:
+        return simulate.sample_inputs(side.program, seed)
+    shapes = side.inputs
+    return edge.inputs([(shapes[array.name], array.dtype) for array in side.program.inputs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,11 @@ class _Side:
         if self.plan is not None:
             return [array.name for array in self.arrays]
         return [self.program.results[number].name for number in self.program.outputs]
+
+    @property
+    def dtypes(self) -> list[DType]:
+        """Of the outputs."""
+        return [self.program.results[number].dtype for number in self.program.outputs]
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -120,12 +138,12 @@ def _where(*sides: _Side) -> str:
     return f"on mesh {mesh}; {spelled}" if mesh else f"with {spelled}"
 
 
-def _apart(sides: Sequence[_Side], number: int, found: Any, wanted: Any) -> str | None:
+def _apart(sides: Sequence[_Side], number: int, found: Any, wanted: Any, edge: Edge | None) -> str | None:
     """How an output differs: at which element of which device, where there is a plan."""
     name = sides[0].outputs[number]
     if found.shape != wanted.shape:
         return f"{name} has the shape {found.shape}, and {wanted.shape} in the other"
-    wrong = ~close(found, wanted)
+    wrong = ~close(found, wanted) if edge is None else edge.apart(found, wanted, sides[0].dtypes[number])
     if not wrong.any():
         return None
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))

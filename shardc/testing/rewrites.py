@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from shardc.errors import ShardcError
 from shardc.ir.mesh import MAX_DEVICES, Mesh
-from shardc.testing.differences import Difference, difference
+from shardc.testing.differences import Difference, difference, difference_at_edges
 from shardc.testing.refusals import count_of, mesh_of
 from shardc.testing.saying import lines
 from shardc.testing.sides import INTEGERS, FunctionSide, Moves, MovesSide, Refused, Side, TextSide, dtype_in, spelled
@@ -58,7 +58,8 @@ def assert_rewrite(
     names, alone = _axes_given(mesh)
     sides = _sides(before, after, inputs, names)
     seen = Seen()
-    found = next(differences(*sides, max_size, seen), None) if alone is None else difference(*sides, alone, seen)
+    every = meshes_of(sides[0].axes(), max_size, _limit(*sides)) if alone is None else [alone]
+    found = next(differences(*sides, every, seen), None)
     if found is not None:
         raise AssertionError(f"{found}{lines(before=sides[0], after=sides[1])}")
     seen.check()
@@ -79,10 +80,12 @@ def _axes_given(mesh: object) -> tuple[tuple[str, ...], Mesh | None]:
             raise ShardcError("SHC001", f"a mesh is not {mesh!r}", help='give names of axes, or {"X": 4}')
 
 
-def differences(before: Side, after: Side, max_size: int, seen: Seen) -> Iterator[Difference]:
-    """One for each mesh on which the sides differ, the smallest first."""
-    for mesh in meshes_of(before.axes(), max_size, _limit(before, after)):
+def differences(before: Side, after: Side, meshes: Sequence[Mesh], seen: Seen) -> Iterator[Difference]:
+    """One for each mesh on which the sides differ. On the first they are also given 0, ties and large numbers."""
+    for number, mesh in enumerate(meshes):
         found = difference(before, after, mesh, seen)
+        if found is None and not number:
+            found = difference_at_edges(before, after, mesh, seen)
         if found is not None:
             yield found
 
@@ -209,6 +212,9 @@ def conditions(
     every = meshes_of(sides[0].axes(), max_size, _limit(*sides))
     seen = Seen()
     holds = {mesh: difference(*sides, mesh, seen) is None for mesh in every}
+    agree = [mesh for mesh, held in holds.items() if held]
+    if agree and difference_at_edges(*sides, agree[0], seen):  # of values, not of meshes: asked on each
+        holds |= {mesh: difference_at_edges(*sides, mesh, seen) is None for mesh in agree}
     if all(holds.values()):
         seen.check()
     return shortest(holds)
@@ -220,7 +226,7 @@ def holds_on(before: Given, after: Given, sizes: Mapping[str, int], *, inputs: S
     if mesh is None:
         raise ShardcError("SHC001", f"sizes are not {sizes!r}", help='give {"X": 2, "Y": 2}')
     seen = Seen()
-    differs = difference(*_sides(before, after, inputs, names), mesh, seen)
+    differs = next(differences(*_sides(before, after, inputs, names), [mesh], seen), None)
     if differs is None:
         seen.check()
     return differs is None

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
@@ -23,16 +24,17 @@ from shardc.errors import ShardcError
 from shardc.ir.collectives import AllToAll, Move, apply
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove, ToDims, require
+from shardc.ir.plan import Schedule
 from shardc.ir.program import Program
 from shardc.ir.sharding import Array
 from shardc.planner.program.sizes import unit_of
-from shardc.results import Plan
 from shardc.testing.refusals import check_move
 from shardc.testing.saying import name_of
 
 Values: TypeAlias = NDArray[Any]
 Held: TypeAlias = tuple[Array, Values]  # an array, and what every device holds of it
 
+_PLANS = 64  # that are kept
 INTEGERS = "int32"  # the type of an array where no text says one
 _DTYPE = re.compile(r"(?:^|[;\n])\s*dtype\s+(\w+)")
 
@@ -41,6 +43,20 @@ def dtype_in(text: str) -> str | None:
     """The type that a text says all its arrays have that have none of their own."""
     found = _DTYPE.search(text)
     return found[1] if found else None
+
+
+_WIDEST = {
+    **dict.fromkeys(("int8", "int16", "int32"), "int64"),
+    **dict.fromkeys(("uint8", "uint16", "uint32"), "uint64"),
+    **dict.fromkeys(("f8_e4m3fn", "f8_e5m2", "bf16", "f16", "f32"), "f64"),
+    "c64": "c128",
+}
+_TYPED = re.compile(rf"(:\s*|\bdtype\s+)({'|'.join(_WIDEST)})\b")
+
+
+def _widened(text: str) -> str:
+    """A text whose arrays have the widest types. A cast is not a type: what it does is meant."""
+    return _TYPED.sub(lambda found: found[1] + _WIDEST[found[2]], text)
 
 
 def spelled(array: Array) -> str:
@@ -106,6 +122,10 @@ class Side(Protocol):
 
     def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]: ...
 
+    def wider(self) -> Side:
+        """The same of the widest types of each kind, in which less overflows and rounds."""
+        ...
+
 
 @dataclass(frozen=True)
 class TextSide:
@@ -127,21 +147,31 @@ class TextSide:
 
     @_refusals()
     def inputs(self, mesh: Mesh, sizes: dict[str, int]) -> tuple[Array, ...]:
-        schedule = self._plan(mesh, sizes).schedule
+        schedule = self._schedule(mesh, sizes)
         return tuple(schedule.given(number) for number in schedule.inputs)
 
     @_refusals()
     def run(self, mesh: Mesh, sizes: dict[str, int], wholes: Sequence[Values], seed: int) -> tuple[Held, ...]:
-        schedule = self._plan(mesh, sizes).schedule
+        schedule = self._schedule(mesh, sizes)
         blocks = simulate.run(schedule, wholes, seed)
         return tuple((schedule.values[n], held) for n, held in zip(schedule.outputs, blocks, strict=True))
+
+    def wider(self) -> Side:
+        return replace(self, text=_widened(self.text), dtype=_WIDEST.get(self.dtype, self.dtype))
 
     def _program(self, mesh: Mesh) -> Program:
         return api.parse(self.text, mesh=mesh, dtype=dtype_in(self.text) or self.dtype)
 
-    def _plan(self, mesh: Mesh, sizes: dict[str, int]) -> Plan:
-        program = self._program(mesh)
-        return api.planned(program.with_sizes({d: sizes[d] for d in program.dims}), objective="bytes", may_cut=False)
+    def _schedule(self, mesh: Mesh, sizes: dict[str, int]) -> Schedule:
+        return _planned(self, mesh, tuple(sizes.items()))
+
+
+@lru_cache(maxsize=_PLANS)
+def _planned(side: TextSide, mesh: Mesh, sizes: tuple[tuple[str, int], ...]) -> Schedule:
+    """A text is run on many inputs, and planned once."""
+    program = side._program(mesh)
+    kept = {dim: size for dim, size in sizes if dim in program.dims}
+    return api.planned(program.with_sizes(kept), objective="bytes", may_cut=False).schedule
 
 
 @dataclass(frozen=True)
@@ -177,6 +207,11 @@ class MovesSide:
         for move, before, after in zip(self.given.moves, ways, ways[1:], strict=False):
             held = simulate.step(move, (held,), (before,), after, mesh)
         return ((ways[-1], held),)
+
+    def wider(self) -> Side:
+        return replace(
+            self, given=Moves(_widened(self.given.source), *self.given.moves), dtype=_WIDEST.get(self.dtype, self.dtype)
+        )
 
     def _program(self, mesh: Mesh) -> Program:
         return api.parse(f"{self.given.source} → {self.given.source}", mesh=mesh, dtype=self.dtype)
@@ -243,6 +278,9 @@ class FunctionSide:
         from shardc.testing.on_devices import held_by_devices
 
         return held_by_devices(self.function, self.inputs(mesh, sizes), wholes, mesh, seed)
+
+    def wider(self) -> Side:
+        return replace(self, given=tuple(map(_widened, self.given)), dtype=_WIDEST.get(self.dtype, self.dtype))
 
     def _program(self, mesh: Mesh) -> Program:
         return api.parse("; ".join(f"{array} → {array}" for array in self.given), mesh=mesh, dtype=self.dtype)
