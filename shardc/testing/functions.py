@@ -68,16 +68,14 @@ def assert_matches_reference(
     ...     return jax.shard_map(local, in_specs=(jax.P(None, "X"), jax.P("X")), out_specs=jax.P("X"))(a, b)
     >>> assert_matches_reference(matmul, "A[I, J_X] · B[J_X, K] → C[I_X, K]")
     """
-    _check_function(function)
-    if not isinstance(program, str | Program):
-        raise ShardcError("SHC001", f"{program!r} is no program", help=f'give "{_A_PROGRAM}"')
+    _check_given(function, program)
     count_of("the seed", seed, 0, _SEEDS)
     if isinstance(program, Program) and any(given is not None for given in (mesh, dims, dtype)):
         raise ShardcError("SHC001", "a program has its mesh, its sizes and its type", help="give text, or the program")
     once, seen = _traced_once(function), Seen()
     for number, (schedule, draws) in enumerate(_schedules(program, mesh, dims, dtype, _devices())):
-        tried = _inputs(seed, draws, () if number else EDGES)  # of edges the smallest mesh tells as much as others
-        found = (_mismatch(once, schedule, given, seen, edge) for given, edge in tried)
+        edges = () if number else EDGES  # the smallest mesh tells as much as others
+        found = (_mismatch(once, schedule, given, seen, edge) for given, edge in _inputs(seed, draws, edges))
         wrong = next((each for each in found if each is not None), None)
         if wrong is not None:
             at = where(schedule.given_mesh, dict(schedule.program.sizes))
@@ -90,9 +88,11 @@ def _inputs(seed: int, draws: int, edges: Sequence[Edge]) -> list[tuple[int, Edg
     return [*(((seed + more) % _SEEDS, None) for more in range(draws)), *((seed, edge) for edge in edges)]
 
 
-def _check_function(given: object) -> None:
-    if not callable(given):
-        raise ShardcError("SHC001", f"{given!r} is no function", help="give one of JAX arrays")
+def _check_given(function: object, program: object) -> None:
+    if not callable(function):
+        raise ShardcError("SHC001", f"{function!r} is no function", help="give one of JAX arrays")
+    if not isinstance(program, str | Program):
+        raise ShardcError("SHC001", f"{program!r} is no program", help=f'give "{_A_PROGRAM}"')
 
 
 def assert_equivalent(one: str | Program | Plan, other: str | Program | Plan, *, seed: int = 0) -> None:
