@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from shardc.testing.drawn_loops import backward_programs, loops
     from shardc.testing.functions import assert_equivalent, assert_matches_reference
     from shardc.testing.identities import IDENTITIES, Identity
-    from shardc.testing.laws import LAWS, SHARDY, Law, counterexample, found_when
+    from shardc.testing.laws import LAWS, Law, counterexample, found_when
     from shardc.testing.mixed import mixed_programs
     from shardc.testing.models import assert_cost_model
     from shardc.testing.modules import assert_same_module
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shardc.testing.partial import partial_programs
     from shardc.testing.rewrites import assert_rewrite, conditions, holds_on
     from shardc.testing.sequences import Path, chips, paths
+    from shardc.testing.shardy import SHARDY, SHARDY_PATTERNS, Canonicalization
     from shardc.testing.sides import Moves
     from shardc.testing.strategies import Case, Reshard, matmuls, meshes, programs, reshards, shardings
     from shardc.testing.transposes import TRANSPOSES, is_transpose
@@ -28,7 +29,7 @@ _HOMES = {
     "shardc.testing.checkers": ("assert_equal_on_every_device", "assert_schedule_legal"),
     "shardc.testing.functions": ("assert_equivalent", "assert_matches_reference"),
     "shardc.testing.identities": ("IDENTITIES", "Identity"),
-    "shardc.testing.laws": ("LAWS", "SHARDY", "Law", "counterexample", "found_when"),
+    "shardc.testing.laws": ("LAWS", "Law", "counterexample", "found_when"),
     "shardc.testing.drawn_loops": ("backward_programs", "loops"),
     "shardc.testing.mixed": ("mixed_programs",),
     "shardc.testing.models": ("assert_cost_model",),
@@ -40,6 +41,7 @@ _HOMES = {
     "shardc.testing.sequences": ("Path", "chips", "paths"),
     "shardc.testing.rewrites": ("assert_rewrite", "conditions", "holds_on"),
     "shardc.testing.sides": ("Moves",),
+    "shardc.testing.shardy": ("SHARDY", "SHARDY_PATTERNS", "Canonicalization"),
     "shardc.testing.strategies": ("Case", "Reshard", "matmuls", "meshes", "programs", "reshards", "shardings"),
     "shardc.testing.transposes": ("TRANSPOSES", "is_transpose"),
 }
@@ -49,7 +51,9 @@ __all__ = [
     "IDENTITIES",
     "LAWS",
     "SHARDY",
+    "SHARDY_PATTERNS",
     "TRANSPOSES",
+    "Canonicalization",
     "Case",
     "Identity",
     "Law",

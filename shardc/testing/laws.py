@@ -1,6 +1,6 @@
 """A library of laws of collectives, as data: each a pair of sequences of moves that leave the same.
 
-`p`, `q` and `r` stand for groups of axes, `d`, `e` and `f` for dims (`letters`). A law says what its right side is
+`p`, `q`, `r` and `s` stand for groups of axes, `d`, `e` and `f` for dims (`letters`). A law says what its right side is
 wherever its left side is legal and its condition holds; `counterexample` goes through every sharding of a rank on small
 meshes, every group and every dim. `found_when` finds the condition from nothing but the two sides.
 
@@ -8,14 +8,14 @@ meshes, every group and every dim. `found_when` finds the condition from nothing
     AllReduce_p; Slice_p(d)         =  ReduceScatter_p(d)       A[I]{U_p} → A[I] → A[I_p]
 
 Sources: the chapter on sharded matrices (AllReduce = ReduceScatter; AllGather; AllToAll), what the Shardy dialect
-rewrites when it canonicalizes (`SHARDY` names its patterns). The transposes of JAX's collectives are in `transposes`,
+rewrites when it canonicalizes (`shardy` has its cases). The transposes of JAX's collectives are in `transposes`,
 identities with products and functions in `identities`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import combinations, permutations, product
@@ -30,7 +30,7 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Array, Sharding
-from shardc.testing.letters import DIMS, GROUPS, Groups, Lies, Sizes, after, names_of, read
+from shardc.testing.letters import DIMS, GROUPS, Groups, LawMove, Lies, Sizes, after, names_of, read
 from shardc.testing.oracles import all_shardings
 from shardc.testing.refusals import count_of, meshes_given
 
@@ -165,25 +165,6 @@ LAWS = (
     Law("Mask_p; Mask_q", "Mask_pq"),
 )
 
-# What the Shardy dialect rewrites when it canonicalizes, by the names of its patterns. Of an AllToAll that nothing
-# uses, of equal reshards and of a manual computation's unused inputs there is nothing to prove of values; that a
-# reshard of a reshard is the last one is so of all moves: what they leave is said by the sharding that they lead to.
-SHARDY: dict[str, tuple[str, ...]] = {
-    "AllGatherNoop": ("AllGather_p(d)",),
-    "AllSliceNoop": ("Slice_p(d)",),
-    "AllReduceNoop": ("AllReduce_p",),
-    "CollectivePermuteNoop": ("CollectivePermute_pq(d)",),
-    "ReduceScatterNoop": ("ReduceScatter_p(d)",),
-    "AllSliceOfAllGather": ("AllGather_p(d); Slice_p(d)", "JointGather_pq(d,e); Slice_p(d); Slice_q(e)"),
-    "AllReduceOfReplicatedToUnreduced": ("Mask_p; AllReduce_p",),
-    "AllReduceOfShardedToUnreduced": ("Spread_p(d); AllReduce_p",),
-    "AllToAllFusion": ("AllToAll_p(d,e); AllToAll_q(d,f)", "AllToAll_p(d,e); AllToAll_q(f,e)"),
-    "ReduceScatterFusion": (
-        *("AllReduce_p; Slice_p(d)", "AllReduce_p; Slice_pq(d)", "AllReduce_pq; Slice_p(d); Slice_q(e)"),
-        "AllReduce_pq; Slice_pr(d); Slice_q(e)",
-    ),
-}
-
 MESHES = (
     *(Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 2, "Y": 3}), Mesh.of({"X": 1, "Y": 2})),
     Mesh.of({"X": 2, "Y": 2, "Z": 2}),
@@ -260,7 +241,7 @@ class LawCase:
 
 
 def cases(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
-    """Every sharding, group and dim for which the left side is legal. Of three groups each is of one axis."""
+    """Every sharding, group and dim for which the left side is legal. Of three groups and more each is of one axis."""
     names = names_of(law.before, law.after)
     rank, longest = max(rank, sum(name not in GROUPS for name in names)), 1 if "r" in names else 2
     for mesh in meshes:
@@ -269,29 +250,39 @@ def cases(law: Law, meshes: Sequence[Mesh], rank: int) -> Iterator[LawCase]:
         groups = [some for n in range(1, longest + 1) for some in permutations(mesh.names, n)]
         every = list(all_shardings(mesh, rank))
         for values in product(*(groups if name in GROUPS else range(rank) for name in names)):
-            chosen = dict(zip(names, values, strict=True))
-            for sharding in every:
-                yield from _case(law, sharding, mesh, chosen)
+            chosen: dict[str, Any] = dict(zip(names, values, strict=True))
+            named = {name: axes for name, axes in chosen.items() if name in GROUPS}
+            dims = {name: dim for name, dim in chosen.items() if name not in GROUPS}
+            sides = [_read(side, named, dims) for side in (law.before, law.after)]
+            for sharding in every if sides[0] is not None else ():
+                yield from _case(sides, sharding, mesh, named, dims)
 
 
-def _case(law: Law, sharding: Sharding, mesh: Mesh, chosen: Mapping[str, Any]) -> Iterator[LawCase]:
-    groups = {name: axes for name, axes in chosen.items() if name in GROUPS}
-    dims = {name: dim for name, dim in chosen.items() if name not in GROUPS}
+def _read(side: str, groups: Groups, dims: Sizes) -> tuple[LawMove, ...] | None:
+    try:
+        return read(side, groups, dims)
+    except IllegalMove:
+        return None
+
+
+def _case(
+    sides: Sequence[tuple[LawMove, ...] | None], sharding: Sharding, mesh: Mesh, groups: Groups, dims: Sizes
+) -> Iterator[LawCase]:
     rank = sharding.rank
     size = -(-_SIZES[rank] // mesh.devices) * mesh.devices
     array = Array("A", ("I", "J", "K")[:rank], (size,) * rank, sharding, DTYPES["int32"])
-    wanted = _left(array, law.before, groups, dims, mesh)
+    wanted = _left(array, sides[0], mesh)
     if wanted is not None:
-        found = _left(array, law.after, groups, dims, mesh)
+        found = _left(array, sides[1], mesh)
         yield LawCase(array, mesh, groups, dims, found is not None and _same(found, wanted, mesh))
 
 
-def _left(array: Array, side: str, groups: Groups, dims: Sizes, mesh: Mesh) -> Lies | None:
+def _left(array: Array, moves: tuple[LawMove, ...] | None, mesh: Mesh) -> Lies | None:
     """What a side leaves; None where it is not legal, or a dim not shared out evenly."""
-    if not array.sharding.divides(array.shape, mesh):
+    if moves is None or not array.sharding.divides(array.shape, mesh):
         return None
     try:
-        return after(array, read(side, groups, dims), partial(_laid_out, array, mesh), mesh)
+        return after(array, moves, partial(_laid_out, array, mesh), mesh)
     except IllegalMove:
         return None
 

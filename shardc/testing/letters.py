@@ -1,6 +1,6 @@
 """Moves with letters in the place of axes and dims, as laws say them: `AllGather_p(d)`, `JointScatter_pq(d,e)`.
 
-`p`, `q`, `r` are groups of axes, `d`, `e`, `f` dims. Beside the moves of `ir` there is one that no plan has, the
+`p`, `q`, `r`, `s` are groups of axes, `d`, `e`, `f` dims. Beside the moves of `ir` there is one that no plan has, the
 derivative of a Slice: `Spread_p(d)`, A[I_p] → A[I]{U_p}, of partial sums in which each device has its own block.
 """
 
@@ -36,7 +36,7 @@ from shardc.ir.sharding import SUM, Array, Axes, Sharding
 
 Groups: TypeAlias = Mapping[str, Axes]
 Sizes: TypeAlias = Mapping[str, int]
-GROUPS, DIMS = "pqr", "def"
+GROUPS, DIMS = "pqrs", "def"
 _MOVE = re.compile(rf"([A-Za-z]+)_([{GROUPS}]+)(?:\(([{DIMS}](?:,[{DIMS}])*)\))?")
 _KNOWN = (
     "AllGather_p(d), Slice_p(d), ReduceScatter_p(d), AllReduce_p, AllToAll_p(d,e), CollectivePermute_pq(d), "
