@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +57,11 @@ def difference_at_edges(before: Side, after: Side, mesh: Mesh, seen: Seen) -> Di
     units = _units(before, after, mesh)
     least = _ALONE if len(units) == 1 else _BESIDE
     sizes = {dim: unit * -(-least // unit) for dim, unit in units.items()}
-    for edge in EDGES:
-        what = _differs_at(edge, before, after, mesh, sizes, seen)
-        if what is not None and _is_no_overflow(edge, before, after, mesh, sizes):
-            return Difference(mesh, sizes, f"{what}, {edge}")
+    with suppress(Refused):  # what is legal of few elements may not be of more
+        for edge in EDGES:
+            what = _differs_at(edge, before, after, mesh, sizes, seen)
+            if what is not None and _is_no_overflow(edge, before, after, mesh, sizes):
+                return Difference(mesh, sizes, f"{what}, {edge}")
     return None
 
 

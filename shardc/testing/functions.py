@@ -21,7 +21,7 @@ from shardc.machines.comparison import OutputReport, Verdict, blocks_of, report_
 from shardc.planner.program import sizes
 from shardc.results import Plan
 from shardc.testing.edges import EDGES, FEW_EDGES, Edge
-from shardc.testing.meanings import unlike
+from shardc.testing.meanings import overflows, unlike
 from shardc.testing.refusals import count_of
 from shardc.testing.rewrites import axes_in, meshes_of
 from shardc.testing.saying import element, lines, name_of, where
@@ -139,7 +139,7 @@ def _mismatch(function: Callable[..., Any], schedule: Schedule, seed: int, seen:
     mesh, inputs = schedule.given_mesh, [schedule.given(number) for number in schedule.inputs]
     devices = simulated_mesh(schedule, mesh)
     wholes = simulate.sample_inputs(schedule.program, seed) if edge is None else edge.inputs(_taken(inputs))
-    if wholes is None:
+    if wholes is None or (edge is not None and overflows(schedule.program, wholes, edge)):
         return None
     with in_64_bits(at_ends(schedule)):
         found = called(function, placed(schedule, wholes, devices, seed), devices, inputs, mesh)

@@ -54,7 +54,7 @@ _WIDEST = {
 _TYPED = re.compile(rf"(:\s*|\bdtype\s+)({'|'.join(_WIDEST)})\b")
 
 
-def _widened(text: str) -> str:
+def widened(text: str) -> str:
     """A text whose arrays have the widest types. A cast is not a type: what it does is meant."""
     return _TYPED.sub(lambda found: found[1] + _WIDEST[found[2]], text)
 
@@ -157,7 +157,7 @@ class TextSide:
         return tuple((schedule.values[n], held) for n, held in zip(schedule.outputs, blocks, strict=True))
 
     def wider(self) -> Side:
-        return replace(self, text=_widened(self.text), dtype=_WIDEST.get(self.dtype, self.dtype))
+        return replace(self, text=widened(self.text), dtype=_WIDEST.get(self.dtype, self.dtype))
 
     def _program(self, mesh: Mesh) -> Program:
         return api.parse(self.text, mesh=mesh, dtype=dtype_in(self.text) or self.dtype)
@@ -210,7 +210,7 @@ class MovesSide:
 
     def wider(self) -> Side:
         return replace(
-            self, given=Moves(_widened(self.given.source), *self.given.moves), dtype=_WIDEST.get(self.dtype, self.dtype)
+            self, given=Moves(widened(self.given.source), *self.given.moves), dtype=_WIDEST.get(self.dtype, self.dtype)
         )
 
     def _program(self, mesh: Mesh) -> Program:
@@ -280,7 +280,7 @@ class FunctionSide:
         return held_by_devices(self.function, self.inputs(mesh, sizes), wholes, mesh, seed)
 
     def wider(self) -> Side:
-        return replace(self, given=tuple(map(_widened, self.given)), dtype=_WIDEST.get(self.dtype, self.dtype))
+        return replace(self, given=tuple(map(widened, self.given)), dtype=_WIDEST.get(self.dtype, self.dtype))
 
     def _program(self, mesh: Mesh) -> Program:
         return api.parse("; ".join(f"{array} → {array}" for array in self.given), mesh=mesh, dtype=self.dtype)

@@ -39,6 +39,7 @@ RIGHT = {  # two expressions that are the same, but for what rounds, overflows o
     "exp that overflows": ("exp(A[I_X]) / exp(A[I_X])", "exp(A[I_X]) * exp(0 - A[I_X])"),
     "a sigmoid": ("sigmoid(A[I_X])", "1 / (1 + exp(0 - A[I_X]))"),
     "a cube": ("A[I_X] * A[I_X] * A[I_X]", "A[I_X] * square(A[I_X])"),
+    "cubes of which a type has few": ("relu(A[I_X] * A[I_X] * A[I_X])", "A[I_X] * A[I_X] * relu(A[I_X])"),
     "relu": ("relu(A[I_X])", "maximum(A[I_X], 0)"),
     "which is more": ("where(A[I_X] >= B[I_X], A[I_X], B[I_X])", "maximum(A[I_X], B[I_X])"),
     "its size": ("abs(A[I_X])", "maximum(A[I_X], 0 - A[I_X])"),
@@ -131,6 +132,13 @@ def test_a_right_function_is_left_alone(name, kind):
     function, text = RIGHT_FUNCTIONS[name]
     result = "B[]" if name.startswith("the mean") else "B[I_X]" if "I_X" in text else "B[I]"
     assert_matches_reference(function, f"{result} = {text}", dtype=kind, mesh={"X": 1})
+
+
+@pytest.mark.devices
+def test_a_program_that_overflows_is_no_measure_of_a_function():
+    one, other = RIGHT["cubes of which a type has few"]
+    assert_matches_reference(lambda a: a * a * jax.nn.relu(a), f"C[I_X] = {one}", dtype="int32")
+    assert_matches_reference(lambda a: jax.nn.relu(a * a * a), f"C[I_X] = {other}", dtype="int32")
 
 
 @pytest.mark.devices
