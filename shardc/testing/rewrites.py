@@ -42,7 +42,8 @@ def assert_rewrite(
     ("A[I_X, J]", …). Axes are the one-letter subscripts, and those of a mesh that a text declares; others are named by
     `mesh`, which with sizes ({"X": 4}) is the only mesh that is tried. Inputs of two texts are paired by name, if they
     have the same names. They hold whole numbers, no two alike (of a narrow type in all of several draws), and partial
-    sums of them; comparison is exact. The smallest mesh on which they differ is reported.
+    sums of them; comparison is exact. On the smallest mesh they also hold 0, 1, −1, ties and large numbers. The
+    smallest mesh on which they differ is reported.
 
     Raises AssertionError with the mesh, the sizes, the device, the element and both values.
 

@@ -1,8 +1,9 @@
 """What the Shardy dialect's canonicalizer does, case by case, each with the law by which it is right.
 
-`SHARDY` has the 38 cases that the dialect's own tests name: 23 of collectives and 15 of reshards. Where the dialect
-leaves the operations as they are, `kept`, the condition under which the tempting rewrite would hold is found all the
-same. `SHARDY_PATTERNS` are the patterns behind collectives, those of partial sums and exchanges among them.
+`SHARDY` has 38 cases of the dialect's own tests, by the names that they have there: 23 of collectives and 15 of
+reshards. Where the dialect leaves the operations as they are, `kept`, the condition under which the tempting rewrite
+would hold is found all the same. The dialect has grown since: `SHARDY_PATTERNS` are the patterns behind collectives,
+those of partial sums and exchanges among them, each with its laws.
 
 A reshard is said by moves that lead there, as what moves leave is said by the sharding that they lead to. A part of an
 axis is an axis of the finer mesh, where r = 8 is three of 2, and a reshape is of digits, which are dims here: the axes
