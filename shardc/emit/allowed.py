@@ -81,7 +81,8 @@ TABLE, PAIRS = TABLES = ("table", "pairs")
 # The function of a loop, and what it takes and leaves.
 TRIP, CARRIED, ROWS = SCANNED = ("trip", "carried", "rows")
 # What the emitted code of a program with axes cut names, beside its arrays.
-BORDER = frozenset({"refined", "mesh", "fine", "mapped", "results"})
+REFINED, FINE = ("refined", "fine")
+BORDER = frozenset({REFINED, "mesh", FINE, "mapped", "results"})
 # The functions of a program that takes partial sums.
 STEPS, APART, TOGETHER = PARTED = ("steps", "apart", "together")
 # And of one that leaves what is equal on devices, and of a type that cannot say so.
@@ -98,7 +99,8 @@ TAKEN = MODULE.union(LOOPED, SCANNED, EXPONENTIALS, keyword.kwlist, keyword.soft
 
 _FUNCTIONS = (
     ["program"],
-    ["refined", "program"],
+    [REFINED, "program"],
+    [REFINED, ALIKE, "program"],
     [STEPS, "program"],
     [*PARTED, "program"],
     [STEPS, ALIKE, "program"],

@@ -324,13 +324,15 @@ def apply(move: Move, before: Sharding, mesh: Mesh) -> Sharding:
 
 
 def uneven_exchange(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:
-    """The one to a sharding by these axes; None where nothing moves, or it is too long to be written."""
+    """The one to a sharding by these axes; None where nothing moves, or it is too long to be written. Whole blocks go
+    in one round whatever the mesh, by no tables."""
     from shardc.ir.uneven import timetable  # few plans have a finer mesh
 
-    found, ideal = timetable(before.dims, dims, mesh), in_one_round(before, dims, mesh)
-    if found is None or ideal is None:
-        return None
-    return replace(ideal, rounds=tuple(each.count for each in found.rounds))
+    ideal = in_one_round(before, dims, mesh)
+    if ideal is None or ideal.of_whole_blocks:
+        return ideal
+    found = timetable(before.dims, dims, mesh)
+    return None if found is None else replace(ideal, rounds=tuple(each.count for each in found.rounds))
 
 
 def in_one_round(before: Sharding, dims: tuple[Axes, ...], mesh: Mesh) -> UnevenExchange | None:

@@ -14,6 +14,7 @@ from shardc.emit.call.placing import spec_of
 from shardc.emit.call.program import CompiledProgram
 from shardc.emit.text.source import source
 from shardc.errors import ShardcError
+from shardc.ir import uneven
 from shardc.ir.collectives import UnevenExchange, uneven_exchange
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.expressions import Pattern, Use
@@ -24,6 +25,7 @@ from shardc.ir.program import Input, Program, Statement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.lowering.flow import untyped_along
 from shardc.machines.run import run
+from shardc.proving import Verdict, prove
 from shardc.rules.placements import placements
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
@@ -124,6 +126,26 @@ def test_some_results_are_equal_where_their_type_varies():
     assert along == (frozenset(), frozenset())
     kinds = {any(untyped_along(exchanged(*case).block)) for case in drawn(1, 6)}
     assert kinds == {True, False}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])
+def test_what_is_equal_and_cannot_say_so_is_left_where_axes_are_cut_too(kind, monkeypatch):
+    """`A[I_X] → A[I_W]` over X0·X1 of X, where no exchange is short enough: block, gradient, text and proof."""
+    monkeypatch.setattr(uneven, "MAX_NUMBERS", 2)
+    plan = shardc.plan("A[I_X] → A[I_W]", mesh="W=2,X=4", dims="I=4", dtype="f32", chip="v5p", objective="bytes")
+    schedule = plan.schedule
+    assert schedule.by is not None and untyped_along(schedule.block)[schedule.outputs[0]]
+    assert prove(schedule, source(schedule, "v5p")).verdict is Verdict.PROVED
+    whole = np.arange(4, dtype=np.float32)
+    mesh = jax.make_mesh((2, 4), ("W", "X"), axis_types=(kind,) * 2)
+    with jax.set_mesh(mesh):
+        x, w = (jax.device_put(whole, jax.NamedSharding(mesh, jax.P(axis))) for axis in "XW")
+        program = CompiledProgram(schedule)
+        shards_equal(program(x), whole)
+        gradient = jax.jit(jax.grad(lambda v: (program(v) * program(v) * w).sum()))(x)
+        assert gradient.sharding.is_equivalent_to(jax.NamedSharding(mesh, jax.P("X")), 1)
+        shards_equal(gradient, 2 * whole * whole, ulps=2)
+    assert not called_otherwise(schedule, source(schedule, "v5p"), mesh)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=["explicit", "auto"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from shardc.emit.allowed import FINE
 from shardc.emit.call.applied import defined, do, evaluate, per_device, returned
 from shardc.emit.call.inside import with_own_gradient
 from shardc.emit.call.refined import on_given_mesh
@@ -45,15 +46,15 @@ def on_steps_mesh(schedule: Schedule, scopes: bool = False, mesh: Any = None) ->
     if mesh is None and jax.sharding.get_abstract_mesh().manual_axes and not (around or _has_parts(schedule)):
         return with_own_gradient(steps, ins, outs, names)
     mapped: Callable[..., Any] = jax.shard_map(steps, mesh=mesh, in_specs=ins, out_specs=outs, axis_names=names)
-    return _within(around, described, mapped) if around else mapped
+    return _within(around, described, mapped, mesh) if around else mapped
 
 
-def _within(around: Border, described: Body, mapped: Callable[..., Any]) -> Callable[..., Any]:
-    """The steps, between the lines before and after them."""
+def _within(around: Border, described: Body, mapped: Callable[..., Any], mesh: Any) -> Callable[..., Any]:
+    """The steps, between the lines before and after them, which are of this mesh where axes are cut."""
 
     def program(*arrays: Any) -> Any:
         variables: dict[str, Any] = {name: defined(names, result) for name, names, result in helpers(around)}
-        variables |= dict(zip(described.parameters, arrays, strict=True))
+        variables |= {FINE: mesh, **dict(zip(described.parameters, arrays, strict=True))}
         for line in around.before:
             do(line, variables)
         found = mapped(*(variables[name] for name in described.parameters))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardc.emit.allowed import ALIKE, APART, MAPPED, TOGETHER
+from shardc.emit.allowed import ALIKE, APART, FINE, MAPPED, TOGETHER
 from shardc.emit.exprs import Call, Const, Expr, Items, Line, Name, call, names_in
 from shardc.emit.steps.spec import apart, blocks, left, spec
 from shardc.ir.mesh import Mesh
@@ -62,11 +62,11 @@ def border(schedule: Schedule, parameters: tuple[str, ...], results: tuple[str, 
         for name, array in outs.items()
         if array.sharding != left(array.sharding, mesh)
     )
+    assert schedule.by is None or not (before or after), "axes are cut where no partial sums come in or go out"
     untyped = untyped_along(schedule.block)
     for name, value in zip(results, schedule.outputs, strict=True):
         if untyped[value]:
-            after += _alike(name, values[value], mesh.ordered(untyped[value]), mesh)
-    assert schedule.by is None or not (before or after), "axes are cut where no partial sums come in or go out"
+            after += _alike(name, values[value], mesh.ordered(untyped[value]), schedule)
     return Border(before, after)
 
 
@@ -83,11 +83,13 @@ def helpers(around: Border) -> tuple[tuple[str, tuple[str, ...], Expr], ...]:
     return (*parted, (ALIKE, (_EQUAL,), call("jnp.squeeze", Name(_EQUAL), axis=Const(0)))) if named else parted
 
 
-def _alike(name: str, array: Array, untyped: Axes, mesh: Mesh) -> tuple[Line, ...]:
+def _alike(name: str, array: Array, untyped: Axes, schedule: Schedule) -> tuple[Line, ...]:
     """One of the blocks that are equal along these axes."""
+    mesh = schedule.mesh
     mapped = call(
         "jax.shard_map",
         Name(ALIKE),
+        **({} if schedule.by is None else {"mesh": Name(FINE)}),
         in_specs=spec(blocks(array.sharding, untyped), mesh),
         out_specs=spec(array.sharding, mesh),
         check_vma=Name("False"),

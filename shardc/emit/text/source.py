@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from shardc.emit.allowed import LARGEST, STEPS, check_source
+from shardc.emit.allowed import LARGEST, REFINED, STEPS, check_source
 from shardc.emit.exprs import Call as CallExpr
 from shardc.emit.exprs import Expr, Keyword, Name, lines_of, names_in
 from shardc.emit.steps import extremes
@@ -35,9 +35,11 @@ def source(schedule: Schedule, chip: str) -> str:
         *block(described.code),
         *lay_out_return(described.results),
     ]
+    lines += _helpers(around)
     if schedule.by is not None:
-        lines += ["", "", *program_lines(schedule, schedule.by, described.parameters)]
-    lines += _program_around(around, described) if around else []
+        lines += ["", "", *program_lines(schedule, schedule.by, described, around)]
+    elif around:
+        lines += _program_around(around, described)
     return check_source("\n".join(lines) + "\n")
 
 
@@ -97,15 +99,19 @@ def _imports(bodies: Sequence[Body], schedule: Schedule) -> list[str]:
 
 def _name(schedule: Schedule, around: Border) -> str:
     """Of the function that holds the steps."""
-    return STEPS if around else "program" if schedule.by is None else "refined"
+    return REFINED if schedule.by is not None else STEPS if around else "program"
 
 
-def _program_around(around: Border, described: Body) -> list[str]:
-    """`program`, which takes and leaves partial sums, and what it calls: see `partial_sums`."""
+def _helpers(around: Border) -> list[str]:
     lines = list[str]()
     for name, names, result in helpers(around):
         lines += ["", "", f"def {name}({', '.join(names)}):", *lay_out(result, 4, "return ", "")]
-    lines += ["", "", "@jax.jit", *_signature("program", described.parameters)]
+    return lines
+
+
+def _program_around(around: Border, described: Body) -> list[str]:
+    """`program`, which takes and leaves partial sums, and calls what does: see `partial_sums`."""
+    lines = ["", "", "@jax.jit", *_signature("program", described.parameters)]
     lines += [text for line in around.before for text in written(line)]
     called = CallExpr(Name(STEPS), tuple(map(Name, described.parameters)))
     if not around.after:
