@@ -94,10 +94,20 @@ def cells(parts: tuple[Tail, ...]) -> Cells:
 def timetable(before: tuple[Axes, ...], after: tuple[Axes, ...], mesh: Mesh) -> Timetable | None:
     """The rounds between two shardings; None where nothing moves, or that takes too many numbers to write."""
     parts = tails(before, after, mesh)
-    found, devices = cells(parts), mesh.product(moved(parts, mesh))
-    if not found.asked or devices * (found.asked + math.prod(found.wanted)) > MAX_NUMBERS:
+    if not is_short(parts, mesh):
         return None
     return _timetable(parts, mesh)
+
+
+def is_short(parts: tuple[Tail, ...], mesh: Mesh) -> bool:
+    """Whether something moves, and that is short enough to be written."""
+    return cells(parts).asked > 0 and numbers(parts, mesh) <= MAX_NUMBERS
+
+
+def numbers(parts: tuple[Tail, ...], mesh: Mesh) -> int:
+    """How many numbers the tables of an exchange have, by the tails of its dims."""
+    found = cells(parts)
+    return mesh.product(moved(parts, mesh)) * (found.asked + math.prod(found.wanted))
 
 
 @lru_cache(maxsize=256)

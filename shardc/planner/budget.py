@@ -24,6 +24,7 @@ MOVE = 9  # to find a move from a sharding
 EDGE = 1  # to take it, once found
 NODE = 12  # to settle a sharding
 ROUTE = 130  # to work out a route
+UNEQUAL = 6000  # the same with one exchange in unequal pieces, of some hundred ways
 WAY = 14  # to find a local product
 BOUND = 5  # to bound what one costs
 APPLIED = 10  # to apply a function to what its operands' strategies leave

@@ -69,6 +69,7 @@ class Method(Enum):
     SEARCH = "search"  # A* over all moves
     ROUTES = "routes"  # the closed routes of `rules.routes`, and few of a product's ways: no search
     ROUTES_IN_DIGITS = "routes in digits"  # these, held against a search over the moves in digits
+    UNEQUAL_ROUTES = "unequal routes"  # and those of `rules.unequal`
 
 
 @dataclass(frozen=True, slots=True)

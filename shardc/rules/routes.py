@@ -111,7 +111,7 @@ def _summed(source: Layout, scattered: Layout, reduced: Axes, mesh: Mesh) -> Rou
 def _regathered(source: Layout, target: Layout) -> Route:
     """Gather whatever is not as in the target, slice the rest of it."""
     left = tuple(_front(old, new) for old, new in zip(source, target, strict=True))
-    return (*_gathered(added(left, source)), *(Slice(axes, dim) for dim, axes in added(left, target)))
+    return (*gathered(added(left, source)), *(Slice(axes, dim) for dim, axes in added(left, target)))
 
 
 @lru_cache(maxsize=16384)
@@ -296,11 +296,11 @@ def _ops(
         return None
     slices = [Slice(axes, dim) for dim, axes in added(source, sliced)]
     scatters = scattered(added(sliced, reduced))
-    gathers = _gathered(added(target, exchanged))
+    gathers = gathered(added(target, exchanged))
     return (*slices, *scatters, *([move] if move is not None else []), *gathers)
 
 
-def _gathered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:
+def gathered(parts: tuple[tuple[int, Axes], ...]) -> list[Move]:
     """The one move that gathers the axes of these dims, if there are any."""
     return [JointGather(parts)] if len(parts) > 1 else [AllGather(axes, dim) for dim, axes in parts]
 

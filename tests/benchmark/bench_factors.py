@@ -26,6 +26,7 @@ from shardc.rules.placements import placements
 
 F32 = DTYPES["f32"]
 MESHES = ((2, 3), (2, 4), (2, 3, 4), (4, 6), (6, 10), (4, 6, 5), (12, 8), (12, 18), (2, 12, 3), (4, 4, 6))
+LARGE = ((6, 4, 9), (6, 10, 15), (12, 18, 5), (8, 9, 10))  # on which an exchange may be too long to be written
 
 
 def reshard(mesh: Mesh, source: Sharding, target: Sharding, tight: bool) -> Program:
@@ -44,7 +45,7 @@ def planned(program: Program, objective: Objective = Objective.BYTES) -> Planned
 
 def main(count: int) -> None:
     rows = []
-    for sizes in MESHES:
+    for sizes in (*MESHES, *LARGE):
         mesh = Mesh.of(zip("WXYZ", sizes, strict=False))
         for tight in (True, False):
             chosen, ratios, seconds, worst = random.Random(20), [], 0.0, ""

@@ -20,7 +20,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.exchange import received_to_add
 from shardc.ir.sharding import Axes, Sharding, ShardingNumber
 from shardc.lowering.scatters import LocalBlock, depends_on_share
-from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, Meter, Spent
+from shardc.planner.budget import EDGE, MOVE, NODE, ROUTE, UNEQUAL, Meter, Spent
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
 from shardc.planner.paths.graph import CostedRoute, Edge, Graph, Remaining, edge_costs, sharding_graph
 from shardc.planner.paths.run import Arrival, Paths, Run, Successor
@@ -236,15 +236,20 @@ class Search:
         if (number, goal) not in self._closed:
             source, target = self.graph.shardings[number], self.graph.shardings[goal]
             routes = [None if number == goal else self.route(number, goal)]
-            for moves in (*plainly(source, target, self.graph.mesh), *self._aligned(source, target)):
+            for moves in (*plainly(source, target, self.graph.mesh), *self._further(source, target)):
                 found = self._costs.along(number, moves)
                 price = None if found is None else self._price_along(number, found)
                 routes.append(None if price is None else (price, moves))
             self._closed[number, goal] = min(filter(None, routes), key=operator.itemgetter(0), default=None)
         return self._closed[number, goal]
 
-    def _aligned(self, source: Sharding, target: Sharding) -> Iterator[Route]:
-        """The routes in the digits that both have, where there are any."""
+    def _further(self, source: Sharding, target: Sharding) -> Iterator[Route]:
+        """The routes in digits that both have, if there are any; and in unequal pieces, if these are asked for."""
+        if self.options.method is Method.UNEQUAL_ROUTES:
+            from shardc.rules.unequal import in_unequal_pieces  # few plans do
+
+            self._meter.spend(UNEQUAL)
+            yield from in_unequal_pieces(source, target, self.shape, self.graph.mesh, self.graph.pool)
         mesh, split = self.graph.mesh, aligned(source, target, self.shape, self.graph.mesh)
         if not any(split.sizes):
             return
@@ -282,16 +287,12 @@ class Search:
             found = None if goal is None else self.closed(seed, goal)
             if goal is not None and found is not None and start + found[0] < price.get(goal, start + found[0] + 1):
                 price[goal], last[goal] = start + found[0], (seed, found[1]) if found[1] else None
-        if (
-            self.options.method is Method.ROUTES_IN_DIGITS
-            and goal is not None
-            and len(seeds) == 1
-            and goal not in seeds
-        ):
-            ((seed, start),) = seeds.items()
-            better = self.deeper(seed, goal, price.get(goal, start) - start - 1)
-            if better is not None:
-                price[goal], last[goal] = start + better[0], (seed, better[1])
+        if goal is None or goal in seeds or len(seeds) != 1 or self.options.method is not Method.ROUTES_IN_DIGITS:
+            return Paths(price, last)
+        ((seed, start),) = seeds.items()
+        better = self.deeper(seed, goal, price.get(goal, start) - start - 1)
+        if better is not None:
+            price[goal], last[goal] = start + better[0], (seed, better[1])
         return Paths(price, last)
 
     def reductions(

@@ -27,8 +27,9 @@ from shardc.planner.budget import CUT, Budget
 from shardc.planner.idle import is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused, computed, may_gain
-from shardc.planner.program.directly import directly
+from shardc.planner.program.directly import Directly, directly
 from shardc.planner.program.memory import FEW, Left, Limited
+from shardc.planner.program.shorter import meshes_to_exchange_on
 from shardc.rules.placements import count_placements
 from shardc.rules.routes import route
 
@@ -80,10 +81,12 @@ class Finer:
                 best = self._tried(best, by, Method.ROUTES_IN_DIGITS)
         directly_done = directly(self.whole, self.model, self.planning.objective)
         best = self._in_pieces(best, directly_done.planned)
+        if directly_done.unwritten and not self.planning.is_typed:  # types do not say where its blocks are equal
+            best = self._in_shorter_pieces(best, factors)
         if best.planned is None:
             assert refused is not None
             return Refused(min(refused.smallest, *best.peaks)) if best.peaks else refused
-        return self._telling(self._plainer(best.planned, best.budget), directly_done.unwritten)
+        return self._telling(self._plainer(best.planned, best.budget), directly_done)
 
     def _in_pieces(self, best: _Best, found: PlannedProgram | None) -> _Best:
         """Or moves as one exchange in unequal pieces, on the mesh as it is: no axis is cut for what costs as much."""
@@ -95,10 +98,18 @@ class Finer:
             return replace(best, peaks=(*best.peaks, found.cost.peak_bytes))
         return replace(best, planned=found) if found.measure(self.planning.objective) < best.limit else best
 
-    def _telling(self, planned: PlannedProgram, unwritten: int) -> PlannedProgram:
+    def _in_shorter_pieces(self, best: _Best, factors: Sequence[Refinement]) -> _Best:
+        """Or with one exchange in pieces that is short enough, and moves beside it: on a finer mesh, where axes are cut
+        as these need it, or on the mesh as it is."""
+        for by in meshes_to_exchange_on(self.whole, factors):
+            if self.planning.objective is not Objective.BYTES or not self._is_at_bound(best):
+                best = self._tried(best, by, Method.UNEQUAL_ROUTES)
+        return best
+
+    def _telling(self, planned: PlannedProgram, done: Directly) -> PlannedProgram:
         """The plan, which says so where an exchange that is too long to be written would be clearly better."""
         objective, spent = self.planning.objective, planned.measure(self.planning.objective)
-        exchanged = self.whole.measure(objective) - unwritten
+        unwritten, exchanged = done.unwritten, (done.planned or self.whole).measure(objective) - done.unwritten
         if not unwritten or exchanged >= objective.clearly_less(spent):
             return planned
         from shardc.ir.uneven import MAX_NUMBERS  # few plans say so
@@ -125,9 +136,10 @@ class Finer:
         )
         return [*dict.fromkeys([*found, *more[0]])] if needed else found
 
-    def _tried(self, best: _Best, by: Refinement, method: Method = Method.SEARCH) -> _Best:
-        """The plan on a finer mesh, if it keeps the memory limit and costs less than the best so far."""
-        finer = self.model.refined(by)
+    def _tried(self, best: _Best, by: Refinement | None, method: Method = Method.SEARCH) -> _Best:
+        """The plan on a finer mesh, or on the mesh as it is, if it keeps the memory limit and costs less than the best
+        so far."""
+        finer = self.model if by is None else self.model.refined(by)
         if finer is None:
             return best
         program = self._on(by)
@@ -137,24 +149,30 @@ class Finer:
             every = islice(every, FEW if best.planned is None else 1)
         return self._bettered(replace(best, budget=budget), every, by)
 
-    def _on(self, by: Refinement) -> Program:
+    def _on(self, by: Refinement | None) -> Program:
         """The program on a finer mesh, its inputs and outputs where the plan has them."""
         schedule = self.whole.schedule
+        if by is None:
+            return schedule.program
         inputs, outputs = ([schedule.values[n].sharding for n in ends] for ends in (schedule.inputs, schedule.outputs))
         return refined(schedule.program, by, inputs, outputs)
 
-    def _bettered(self, best: _Best, every: Iterable[PlannedProgram], by: Refinement) -> _Best:
+    def _bettered(self, best: _Best, every: Iterable[PlannedProgram], by: Refinement | None) -> _Best:
         """The first of these plans that keeps the memory limit, if it costs less than the best so far."""
         peaks = best.peaks
         for found in every:
             if self.memory is not None and found.cost.peak_bytes > self.memory:
                 peaks = (*peaks, found.cost.peak_bytes)
             elif found.measure(self.planning.objective) < best.limit:
-                placed = replace(found.schedule, by=by)
-                notes = dict.fromkeys((*self.whole.notes, *found.notes, str(by)))
-                planned = replace(found, schedule=placed, notes=tuple(notes), whole=self.whole.schedule)
+                planned = found if by is None else self._placed(found, by)
                 return _Best(planned, self._below(planned), best.budget, peaks)
         return replace(best, peaks=peaks)
+
+    def _placed(self, found: PlannedProgram, by: Refinement) -> PlannedProgram:
+        """A plan on a finer mesh, told as that."""
+        notes = dict.fromkeys((*self.whole.notes, *found.notes, str(by)))
+        placed = replace(found.schedule, by=by)
+        return replace(found, schedule=placed, notes=tuple(notes), whole=self.whole.schedule)
 
     def _together(self, best: _Best, cuts: Sequence[Refinement]) -> _Best:
         """All statements planned together, on the mesh whose cuts are worth it for them in turn. By bytes on the first
