@@ -18,10 +18,11 @@ from itertools import product
 from typing import Any
 
 import mutate
+import seen
 from best_known import Entry, found
 from cache_keys import one_apart
 from four_ways import drawn as by_strategy
-from mutants import compiled, pairs, parsed, put
+from mutants import compiled, functions, pairs, parsed, put
 from same_plans import MESHES as PLAIN
 from same_plans import golden
 from same_plans import programs as random_programs
@@ -228,7 +229,8 @@ def _noting() -> set[str]:
     builtins.REACHED = reached  # type: ignore[attr-defined]
     for path in (path for room in mutate.TESTS for path in mutate.modules(room, [])):
         importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+    every = functions()
     for path in (path for room in mutate.TESTS for path in mutate.modules(room, [])):
-        noting = put(dict(pairs(compiled(parsed(path), path), compiled(mutate.noting(path), path))), path)
-        assert noting or not mutate.blocks(path), f"{path}: its functions are not found; is PYTHONPATH set?"
+        noting = put(dict(pairs(compiled(parsed(path), path), compiled(seen.noting(path), path))), path, every)
+        assert noting or not seen.blocks(path), f"{path}: its functions are not found; is PYTHONPATH set?"
     return reached

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -21,8 +22,11 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
     ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.Pow: ast.Mult, ast.Div: ast.Mult,
 }  # fmt: skip
+# Two arguments of which none is the first, by what the function is: the other way round it leaves the same.
+_ALIKE = ("math.lcm", "math.gcd", "lcm", "gcd", "np.minimum", "np.maximum", "np.add")
 _CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 Change = Callable[[Any], None]
+Functions = dict[str, list[FunctionType]]  # of each file
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,9 @@ class Mutant:
         """Whether what changes is done while the module is loaded, as a table is, so that no function says it."""
         return any(_is_loading(was) for was, now in _paired(self) if _without_functions(was) != _without_functions(now))
 
-    def put_in_place(self) -> None:
+    def put_in_place(self, among: Functions) -> None:
         """The changed functions, in this process, for good."""
-        put({was: now for was, now in _paired(self) if was != now}, self.path)
+        put({was: now for was, now in _paired(self) if was != now}, self.path, among)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.kind}: {self.was}"
@@ -93,10 +97,18 @@ def _without_functions(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(part for part in code.co_consts if not isinstance(part, CodeType)))
 
 
-def put(codes: dict[CodeType, CodeType], path: Path) -> int:
+def functions() -> Functions:
+    """Those that there are now, of each file. To look for them takes as long as a quick test."""
+    found = defaultdict[str, list[FunctionType]](list)
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            found[each.__code__.co_filename].append(each)
+    return found
+
+
+def put(codes: dict[CodeType, CodeType], path: Path, among: Functions) -> int:
     """Codes of a module in the place of others, in each function that is there; and how many there are."""
-    every = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
-    here = [function for function in every if function.__code__.co_filename == str(ROOT / path)]
+    here = among.get(str(ROOT / path), [])
     for function in here:
         function.__code__ = codes.get(function.__code__, function.__code__)
     return len(here)
@@ -114,7 +126,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def _left_out(node: ast.AST) -> Iterator[ast.AST]:
-    """Annotations, decorators, docstrings, messages, types, and what is asserted."""
+    """Annotations, decorators, docstrings, messages, types, what is asserted, and what is loaded for types alone."""
     parts: list[ast.AST | None] = []
     match node:
         case ast.FunctionDef():
@@ -127,7 +139,7 @@ def _left_out(node: ast.AST) -> Iterator[ast.AST]:
             parts = [node.annotation]
         case ast.Raise() | ast.Assert() | ast.JoinedStr():
             parts = [node]
-        case ast.Expr(value=ast.Constant()):
+        case ast.Expr(value=ast.Constant()) | ast.If(test=ast.Name("TYPE_CHECKING"), orelse=[]):
             parts = [node]
         case ast.keyword(arg="strict" | "maxsize" | "repr"):
             parts = [node]
@@ -153,8 +165,12 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
             yield "condition", _set("test", lambda old: ast.UnaryOp(ast.Not(), old))
         case ast.Call(func=ast.Name(id=name)) if name in _CALLED:
             yield "function", _set("func", lambda _: ast.Name(_CALLED[name], ast.Load()))
-        case ast.Call(args=[first, second, *_]) if ast.dump(first) != ast.dump(second):
+        case ast.Call(args=[first, second, *_]) if ast.dump(first) != ast.dump(second) and not _is_alike(node):
             yield "arguments", _set("args", lambda old: [old[1], old[0], *old[2:]])
+
+
+def _is_alike(node: ast.Call) -> bool:
+    return len(node.args) == 2 and not node.keywords and ast.unparse(node.func) in _ALIKE
 
 
 def _set(field: str, value: Callable[[Any], Any]) -> Change:
