@@ -45,7 +45,7 @@ from typing import Any
 import hypothesis
 import pytest
 from mutants import ROOT, Mutant, compiled, functions, mutants, pairs, parsed, put
-from seen import IN_FULL, Seen, Test, add, blocks, caches, forget, in_turn, noting, of_use, read, sum_of
+from seen import IN_FULL, Seen, Test, add, blocks, caches, forget, in_turn, noting, of_use, read, sum_of, test_of
 
 SHARED = ("grammar", "tests", "examples", "pyproject.toml", "README.md")
 ON_DEVICES = ("emit",)  # folders whose tests on simulated devices are taken too: there is little else
@@ -135,7 +135,10 @@ class Tried:
         kept, names = self.options.kept, self.of_room(room)
         known = read(kept)
         left = in_turn([name for name in names if name not in known], (IN_FULL, f"tests/{room}/"))
-        left.sort(key=lambda name: name.partition("[")[0] in {test.partition("[")[0] for test in known})
+        taken = {test_of(name): test.seconds for name, test in known.items()}
+        left.sort(
+            key=lambda name: taken.get(test_of(name), -1)
+        )  # further cases of what was quick before those of others
         while left and time.monotonic() - start < 30 * self.options.minutes:
             forked(functools.partial(self.note, left, start), 36_000)
             known = read(kept)

@@ -54,14 +54,17 @@ def add(kept: Path, test: Test) -> None:
         file.write(json.dumps(asdict(test)) + "\n")
 
 
+def test_of(name: str) -> str:
+    return name.partition("[")[0]
+
+
 def in_turn(names: Sequence[str], sooner: tuple[str, ...]) -> list[str]:
     """First one case of each test, then a second, so that where it ends early all have come as far."""
     cases: dict[str, int] = defaultdict(int)
     ranked = list[tuple[int, bool, str]]()
     for name in names:
-        test = name.partition("[")[0]
-        ranked.append((cases[test], not name.startswith(sooner), name))
-        cases[test] += 1
+        ranked.append((cases[test_of(name)], not name.startswith(sooner), name))
+        cases[test_of(name)] += 1
     return [name for *_, name in sorted(ranked, key=lambda each: each[:2])]
 
 

@@ -17,6 +17,7 @@ from shardc.lowering.tiles import tiled_bytes
 from shardc.lowering.together import candidates
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("shape", "itemsize", "bytes_"),
     [
@@ -69,6 +70,7 @@ def test_the_largest_choose_their_place_on_the_chip_first():
 MIB = 2**20
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("in_loop", "pinned", "size", "taken"),
     [
@@ -88,6 +90,7 @@ def test_large_pieces_that_loops_take_and_leave_are_never_on_the_chip(in_loop, p
     assert buffers.temporary_bytes == taken
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("in_loop", "writers", "size", "taken"),
     [
@@ -108,6 +111,7 @@ def test_on_a_chip_with_little_room_lies_what_functions_alone_write(in_loop, wri
     assert buffers.temporary_bytes == taken
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "contracted", "mebibytes"),
     [
@@ -411,6 +415,7 @@ def is_temporary(schedule, size, collectives=4):
     return allocation(schedule).temporary_bytes - size in [BESIDE * count for count in range(collectives + 1)]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "temporary"),
     [
@@ -430,6 +435,7 @@ def test_buffers_by_hand(text, temporary):
     assert is_temporary(shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, idle="keep").schedule, temporary * MEGA)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dims", "pieces"),
     [
@@ -448,6 +454,7 @@ def test_pieces_on_their_way(text, dims, pieces):
     assert is_temporary(schedule, pieces * block // step.op.rounds, step.op.rounds + 1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("mesh", "topology", "dtype", "temporary"),
     [

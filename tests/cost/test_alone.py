@@ -20,6 +20,7 @@ def planned(text, topology="v5e:2x2", dims=SIZES, **options):
     return shardc.plan(text, mesh={"X": 2, "Y": 2}, dims=dims, topology=topology, idle="keep", **options)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("chip", MEASURED)
 def test_a_measured_device_is_no_faster_than_its_data_sheet(chip):
     """But in f32, which the compiler multiplies in fewer passes than twice as many."""
@@ -43,6 +44,7 @@ def test_more_work_takes_no_less_time(chip, dtype, work, data):
         assert alone.seconds(*less, dtype) <= alone.seconds(*work, dtype)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["A[I_X, J] → A[I, J]", "A[I, J_X] · B[J_X, K] → C[I_X, K]", "A[I_X, J] → A[I, J_X]"])
 def test_without_a_slice_and_by_the_book_nothing_is_measured(text):
     by_book, named = planned(text, formula="book"), planned(text, overlap="off")  # step by step, as the bare plan
@@ -227,6 +229,7 @@ def of_shares(text, sizes, dtype):
     return shardc.plan(text, mesh="X=8", dims=dict(zip("IJ", sizes, strict=True)), topology="v5e:2x4", dtype=dtype)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "sizes", "dtype", "is_cut_out"), SHARES)
 def test_a_share_is_cut_out_by_itself_where_its_rows_are_no_whole_tiles(text, sizes, dtype, is_cut_out):
     share, reader = of_shares(text, sizes, dtype).steps

@@ -71,6 +71,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["id"])
 def test_the_books_answer(entry):
     answer = ANSWERS.get(entry["id"], time_of)(entry["inputs"])

@@ -17,6 +17,7 @@ ONE_MOVE = [  # a move, and of how many devices a block before it, a block after
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("count", [2, 4, 8])
 @pytest.mark.parametrize("name", ["v5e", "v5p", "H100"])
 @pytest.mark.parametrize(("move", "lies", "summed"), ONE_MOVE, ids=[move.facts.name for move, _, _ in ONE_MOVE])

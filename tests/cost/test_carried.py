@@ -62,6 +62,7 @@ def test_the_busiest_link_takes_as_long_as_the_move_is_priced(case, hardware, ob
     assert_as_priced(plan)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("topology", ["v5p:4x4x4", "v5e:8x8", "v5e:16x4"])
 def test_so_it_does_where_axes_share_links(topology):
     counts = [

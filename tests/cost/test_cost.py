@@ -31,6 +31,7 @@ MESH = Mesh.of({"X": 4, "Y": 2})
 BEFORE = Sharding.of([["X", "Y"], []])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("move", "before", "expected"),
     [
@@ -227,6 +228,7 @@ def test_a_chip_from_a_file(tmp_path):
     assert plan.cost.time_s == pytest.approx(3 * 10**8 / 2e11)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -449,6 +451,7 @@ def test_so_is_that_of_rounds_of_pieces(before, after, brings):
     assert told / taken == pytest.approx(1, rel=1e-6)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("key", sorted(chips._COUNTS))
 def test_a_count_of_a_chip_has_at_most_six_digits(key):
     assert chips._fault(key, 0) is None and chips._fault(key, 10**6 - 1) is None

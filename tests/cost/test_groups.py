@@ -34,6 +34,7 @@ def model_of(name, shape, axes):
     return LinkModel.of(Mesh.of(axes), chip(name), layout)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("case", SLICES, ids=str)
 def test_a_group_is_priced_by_its_devices_as_by_its_axes(case):
     model = model_of(*case)
@@ -48,6 +49,7 @@ def test_a_group_is_priced_by_its_devices_as_by_its_axes(case):
                 assert by_devices.latency_s == pytest.approx(by_axes.latency_s, rel=1e-12, abs=0)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("name", "shape", "count"), [("v5e", (4, 4), 16), ("v5e", (2, 4), 8), ("H100", None, 16)])
 def test_no_group_of_a_part_of_an_axis_takes_longer_than_the_part(name, shape, count):
     """Where an axis walks round a slice, some groups lie on a line and others round a corner."""
@@ -70,6 +72,7 @@ def test_groups_of_other_sizes_are_each_priced():
     assert [level.width.value for level in found[0]] == [chip("H100").link_bandwidth, chip("H100").dcn_bandwidth]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("name", "shape", "axes", "links"),
     [

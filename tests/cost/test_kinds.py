@@ -101,6 +101,7 @@ LOOPS = [
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", LOOPS)
 def test_a_value_is_made_of_the_inputs_that_change_it(text):
     """Of a loop's, also by way of the trips before, as NumPy has it when one input after another is changed."""

@@ -79,6 +79,7 @@ def test_a_map_wins():
     assert [laid.place(device) for device in range(16)] == [(x, y) for x in range(4) for y in range(4)]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("name", "sizes", "closed"),
     [

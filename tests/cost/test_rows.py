@@ -59,6 +59,7 @@ def test_what_no_step_leaves_is_read_and_written_beside_what_reads_it_or_the_fir
     assert relu.endswith(kept) and other.endswith(kept)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [DOWN, CUT, SUMMED, KEPT])
 def test_where_no_slice_is_named_nothing_is_known_of_rows(text):
     for plan in (planned(text, None, chip="v5e"), planned(text, formula="book")):

@@ -26,6 +26,7 @@ def timed(*steps):
     return replace(plan.schedule, block=replace(plan.schedule.block, steps=made))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("steps", "seconds"),
     [
@@ -81,6 +82,7 @@ def test_steps_outside_of_groups_come_one_after_another():
     assert time_together(schedule, MODEL) == pytest.approx(5 + 9.7 + 4 + 2)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1", None])
 def test_an_axis_of_one_device_adds_to_no_price(topology):
     with_one, without = (

@@ -63,6 +63,7 @@ def test_a_pair_sends_the_block_that_its_taker_wants(mesh):
     assert looked_at > 3
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("topology,mesh", SLICES)
 def test_no_permute_takes_less_than_the_search_bounds_it_by(topology, mesh):
     model = planned("A[I] → A[I]", mesh, topology, {"I": 4096})._model

@@ -17,6 +17,7 @@ def test_the_loop_that_we_write_is_allowed():
     assert check_source(module(LOOP)) == module(LOOP)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "body",
     [
@@ -40,6 +41,7 @@ def test_other_loops_are_refused(body):
     assert error.value.code == "SHC900"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", ["turn", "place", "piece", "joined"])
 @pytest.mark.parametrize("text", ["A[I_X, J_Y] → A[I_YX, J]", "A[I_X, J_Y] → A[I, J]"])
 def test_an_array_does_not_take_the_names_of_a_loop(text, name):

@@ -76,11 +76,13 @@ def test_of_two_types_it_is_jnp_einsum():
     assert traced(einsum, "ij,jk->ik", None, types) == traced(jnp.einsum, "ij,jk->ik", None, types)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("spec", ["ij,jk->ik", "bij,kjb->bki", "i,j->ji"])
 def test_products_of_two_arrays_are_one_dot(spec):
     assert _contraction(spec) is not None
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("spec", ["ij->ji", "ij,jk,kl->il", "ij,k->k", "ii,ij->j"])
 def test_others_are_left_to_jnp_einsum(spec):
     assert _contraction(spec) is None

@@ -18,6 +18,7 @@ from shardc.proving.prove import prove
 from shardc.testing import partial_programs
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("width", "lines"), [(87, 1), (88, 1), (89, 4)])
 def test_a_return_is_split_where_the_formatter_splits_it(width, lines):
     names = ("A" * 30, "B" * (width - len("    return , ") - 30))
@@ -42,6 +43,7 @@ NAMED = [  # a program, and what its module names beside its variables and what 
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "asked", "beside"), NAMED, ids=[text for text, *_ in NAMED])
 def test_only_what_a_module_has_is_taken(text, asked, beside):
     schedule = shardc.plan(text, dims=dict.fromkeys("IJK", 96), objective="bytes", **asked).schedule
@@ -113,6 +115,7 @@ def test_what_is_left_to_xla_as_a_whole_names_no_collective():
     assert "shard_map" in source(schedule, "v5e") and "auto_axes" not in source(schedule, "v5e")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("count", [1, 26, 27, 52])
 def test_as_many_dims_meet_in_a_product_as_there_are_letters(count):
     dims = tuple(f"D{number}" for number in range(count))

@@ -28,6 +28,7 @@ def test_the_first_stands_for_all(axes):
         assert bundle.refined(coarse) == fine
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("dim", [("S", "X", "T"), ("T", "S"), ("T",)])
 def test_axes_that_do_not_stand_together_are_not_one(dim):
     assert Bundle(MESH, ("S", "T")).coarsened(Sharding((dim,))) is None

@@ -32,6 +32,7 @@ def arrays(sizes, names):
     return [Array("A", names, sizes, each, DTYPES["f32"]) for each in every if each.divides(sizes, MESH)]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("upper", [1, 2, 4])
 def test_digits_are_those_of_a_dim_where_each_device_holds_the_same_in_the_same_order(upper):
     """Of two digits of any sizes, of a dim of eight elements: as many, cut as it is said, and none from elsewhere."""
@@ -49,6 +50,7 @@ def test_digits_are_partial_sums_over_the_same_axes():
         assert (reshape_law(whole, split, ((2,),), MESH) is None) == is_same
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("taken", ["I0", "I1", "I2", "I3", "I", "J0", "Id1"])
 def test_digits_have_the_names_of_their_dim_unless_one_of_these_is_taken(taken):
     """`Id1` is, if they were to be called so."""

@@ -81,6 +81,7 @@ def test_it_gives_what_it_says(row):
     assert (row.gives is Gives.ASKED) == (row.name in CASTS) and (row.gives is Gives.FLOAT) == (row.name == "div")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", OVER_DIMS)
 def test_over_a_dim_it_leaves_what_it_says(row):
     """Its dims; what two parts give of which it says how they are one; and so many AllReduces where it is sharded."""
@@ -108,12 +109,14 @@ def test_positions_are_of_no_array_and_whole():
 GELU = [(-2.0, -0.0454023059), (-1.0, -0.1588080094), (0.5, 0.3457140098), (1.0, 0.8411919906), (3.0, 2.9963626079)]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("x", "y"), GELU)
 def test_gelu_is_that_of_its_paper(x, y):
     """NumPy has none, so that it is nobody else's: a cube that is a square is 0.06 off at 3."""
     assert FUNCTIONS["gelu"].numpy(np, np.float64(x)) == pytest.approx(y, abs=1e-9)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("dtype", ["f32", "int32", "bf16"])
 def test_again_takes_any_type_that_computes(dtype):
     assert shardc.parse(f"B[I_X] = again(A: {dtype}[I_X])", mesh={"X": 2}).results[0].dtype.name == dtype

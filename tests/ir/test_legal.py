@@ -163,6 +163,7 @@ def test_each_check_of_a_schedule_finds_its_fault(check, schedule, reason):
     assert found == [str(fault) for fault in SCHEDULE[check](schedule)], "another check found it first"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("program", "reason"), PROGRAMS.values(), ids=PROGRAMS)
 def test_each_check_of_a_program_finds_its_fault(program, reason):
     assert any(reason in str(fault) for fault in faults_of(program))

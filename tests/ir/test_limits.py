@@ -34,6 +34,7 @@ LIMITS = {  # of each a text and a mesh of so many, how many there may be, and t
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("made", "most", "code"), LIMITS.values(), ids=LIMITS)
 def test_as_much_as_there_may_be_is_taken_and_one_more_is_refused(made, most, code):
     text, mesh = made(most)
@@ -44,6 +45,7 @@ def test_as_much_as_there_may_be_is_taken_and_one_more_is_refused(made, most, co
     assert caught.value.code == code
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("_", "most", "code"), LIMITS.values(), ids=LIMITS)
 def test_a_limit_is_what_help_says_that_it_is(_, most, code):
     stated = re.findall(r"at most ([\d,]+)(?:\^(\d+))?( KiB)?", MEANINGS[code].why)

@@ -22,6 +22,7 @@ def under(text, stem):
     return re.sub(r"\b[A-HT]\b", lambda found: f"{stem}{found[0]}", text)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TEXTS)
 def test_programs_that_differ_in_names_alone_are_one_and_others_are_not(text):
     one, other = (by_place(shardc.parse(under(text, stem), **ASKED)) for stem in ("x", "y_"))

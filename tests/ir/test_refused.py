@@ -68,6 +68,7 @@ def reasons_written(*names):
                     yield reason
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("reason", BY_HAND)
 def test_what_no_rule_makes_is_refused(reason):
     move, sharding = BY_HAND[reason]

@@ -22,6 +22,7 @@ OF_NUMBERS = [
 VALUES = ["0", "1", "2", "0.25", "3", "0.7", "100", "1000", "1e-3", "4", "inf"]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", OF_NUMBERS, ids=lambda row: row.name)
 def test_a_function_of_numbers_is_numpys(row):
     """Whole and exact where it can be, and else the nearest float; what is no number is refused."""
@@ -66,6 +67,7 @@ def test_a_type_is_what_jax_has_by_its_name(row):
         assert row.unit == (float(jnp.finfo(dtype).eps) / 2 if row.kind is Kind.FLOAT else 0)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("row", [row for row in DTYPES.values() if not row.moves], ids=str)
 def test_a_type_holds_what_numpys_does(row):
     """Integers up to both ends and none beyond; of floats it is not asked."""

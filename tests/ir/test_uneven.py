@@ -101,6 +101,7 @@ def test_one_worked_by_hand():
     assert received[2] == received[3] == 2 and 0 not in received and 5 not in received
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "change",
     [{"rounds": (6,)}, {"rounds": (1,) * 6}, {"cells": 5}, {"axes": ("Y",)}, {"dims": (("X",), ("Y",))}],

@@ -59,6 +59,7 @@ UNNAMED = {
 CUTS = {DirectExchange, UnevenExchange, Slice}  # of whose calls what goes, or stays, is a part that is taken first
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("kind", get_args(Move), ids=lambda kind: kind.__name__)
 def test_a_move_is_called_as_the_notation_calls_it(kind):
     facts = kind.facts
@@ -82,6 +83,7 @@ def test_there_is_arithmetic_of_real_numbers_of_whole_bytes_and_of_the_two_f8_th
     assert row.moves == (not computes)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dims"),
     [
@@ -96,6 +98,7 @@ def test_the_dims_of_a_program_are_those_of_inputs_then_those_that_statements_na
     assert shardc.parse(text, dims=dict.fromkeys(dims.split(), 2)).dims == tuple(dims.split())
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "is_same"),
     [
@@ -147,6 +150,7 @@ def test_the_same_steps_each_by_itself_are_neither_done_as_one_nor_left_to_xla()
     assert schedule.blocking is schedule
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("axes", "said", "parts", "next_"),
     [

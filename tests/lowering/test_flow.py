@@ -26,6 +26,7 @@ def schedule_of(text, mesh="X=2,Y=3"):
     return shardc.plan(text, mesh=mesh, dims=SIZES, idle="keep", objective="bytes").schedule
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", LOOPS)
 def test_what_a_loop_carries_is_equal_wherever_it_can_be(text):
     """Before it, and at the end of each trip: it has one type from trip to trip."""
@@ -58,6 +59,7 @@ EQUAL = {  # a value of the program that is gathered, and along which axes it mu
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", EQUAL)
 def test_a_gather_has_to_leave_equal_values_where_something_that_is_equal_is_made_of_it(text):
     schedule, (name, axes) = schedule_of(text), EQUAL[text]
@@ -74,6 +76,7 @@ GROUPED = {  # a program, its mesh, and whether its products may be done as one 
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", GROUPED)
 def test_products_are_done_as_one_where_no_partial_sums_come_or_go_and_all_has_a_type(text):
     schedule = schedule_of(text)

@@ -150,6 +150,7 @@ def test_an_order_that_multiplies_elements_of_smaller_arrays_is_written():
     assert spelt(account_of(program).streams(outer)) == "11w"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [text for text in CASES if ";" in text])
 def test_where_statements_end_changes_nothing(text):
     """Each operation in a statement of its own, and the same copied to another name, which is no array of its own."""
@@ -170,6 +171,7 @@ def under_other_dims(expr, names):
     return replace(expr, operands=tuple(under_other_dims(below, names) for below in expr.operands), **dims, **over)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [text for text in CASES if ";" in text])
 def test_what_dims_are_called_changes_nothing(text):
     """`T[I, J] = …; C[M, N] = relu(T[M, N])`: each statement has names of its own for all dims, as `K[B, S, E] =

@@ -30,6 +30,7 @@ def along(blocks, pairs, places):
     return found
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("is_first", [True, False], ids=["many first", "few first"])
 @pytest.mark.parametrize(("rounds", "within"), SIZES)
 def test_every_block_meets_its_own_on_every_device(rounds, within, is_first):
@@ -71,6 +72,7 @@ TOGETHER = {  # two gathers and their product, and whether they are two rings
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TOGETHER)
 def test_operands_over_an_axis_each_that_fit_one_another_are_two_rings(text):
     program = shardc.parse(text, mesh=MESH, dims=dict.fromkeys("BIJK", 96))

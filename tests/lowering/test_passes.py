@@ -28,6 +28,7 @@ CASES = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", CASES)
 def test_a_function_goes_through_its_operand_as_often_as_it_is_compiled(text):
     """As `tests/cost/test_alone.py` sees it compiled."""

@@ -77,6 +77,7 @@ def test_what_waits_for_what() -> None:
     assert not repeats(kept.schedule.block) and "barrier" not in kept.source()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_price_is_of_each(times: int) -> None:
     """Each gather is of the whole again: as many as are written, whether the text writes a name or an operand."""
@@ -99,6 +100,7 @@ TWO_GATHERED = "A[I_X, J] = AllGather_Y(A[I_X, J_Y]); B[J, K_Y] = AllGather_X(B[
 BOTH_GATHERED = f"{TWO_GATHERED}; C[I_X, K_Y] = A · B; {TWO_GATHERED}; D[I_X, K_Y] = relu(A · B)"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "form", "how"),
     [
@@ -171,6 +173,7 @@ WAITING = [
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("lines, wait", WAITING)
 def test_it_waits_for_the_first_value_that_may_be_equal_where_its_own_has_to_be(
     lines: list[str], wait: str | None

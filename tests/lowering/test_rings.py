@@ -38,6 +38,7 @@ def rings(text, mesh):
     return [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.RING]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("mesh", "ways"),
     [("X=2,Y=2", [(0, 1, 3, 2), (0, 1, 2, 3)]), ("X=4,Y=1", [(0, 1, 2, 3)]), ("X=8,Y=4", [])],

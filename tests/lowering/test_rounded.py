@@ -98,6 +98,7 @@ BY_THE_TEXT = {  # the arrays that products read, directly or by what leaves the
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", BY_THE_TEXT)
 def test_a_search_goes_by_what_the_text_says_that_products_read(text):
     program = shardc.parse(text, mesh=MESH, dims=SIZES, dtype="f32")

@@ -30,6 +30,7 @@ def only(parts, local, dtype, target):
     return found
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("share", "dtype", "wanted"),
     [
@@ -62,6 +63,7 @@ def test_the_form_is_by_share_and_dtype(share, dtype, wanted):
     assert form(share, dtype, "H100:16") is Along.PLAIN
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("share", "dtype", "wanted"),
     [
@@ -79,6 +81,7 @@ def test_where_no_slice_is_named_none_is_exchanged_or_turned(share, dtype, wante
     assert form(share, dtype, None) is wanted
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("mesh", "topology", "axes", "wanted"),
     [
@@ -103,6 +106,7 @@ def test_the_rounds_are_by_slice(mesh, topology, axes, wanted):
     assert (other.along, other.rounds) == (Along.PLAIN, wanted)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("mesh", "topology", "parts", "wanted"),
     [
@@ -164,6 +168,7 @@ def test_dims_of_one_element_change_no_form(share, ones, dtype, data):
     assert found.left_out == (() if found.along is Along.EXCHANGED else left_out)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("ones", [(0,), (1,), (2,), (0, 1), (0, 2), (0, 3), (1, 2), (0, 1, 2)])
 def test_without_dims_of_one_element_it_is_along_the_same_dim(ones):
     """Of whole tiles along either dim: `[1, 1024, 1, 1024]` along its second as `[1024, 1024]` along the first."""
@@ -178,6 +183,7 @@ def test_without_dims_of_one_element_it_is_along_the_same_dim(ones):
         assert found.without_ones == only(((dim, ("X",)),), tuple(sizes), "bf16", over)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("share", "wanted"),
     [((4096, 64), Along.TURNED_APART), ((4096, 32), Along.TURNED_APART), ((4096, 48), Along.TURNED)],
@@ -188,6 +194,7 @@ def test_shares_of_few_lanes_are_turned_and_told_apart(share, wanted):
     assert only(((1, ("X",)),), local, "bf16", target("X=4,Y=4", "v5e:4x4")).along is wanted
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("share", "dim", "wanted"),
     [
@@ -232,6 +239,7 @@ def test_whether_a_form_depends_on_the_share_is_known_before(slice_, shape, dtyp
         assert (found.rounds, found.is_exchanged, found.left_out) == (plain.rounds, plain.is_exchanged, ())
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("shape", "dtype", "depends"),
     [

@@ -63,6 +63,7 @@ def test_a_product_of_many_small_matrices_is_added_up_term_by_term(text, dim):
     assert dim in terms(planned(text)) if dim else set(terms(planned(text))) == {None}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("dims", "is_so"),
     [
@@ -82,6 +83,7 @@ def test_how_many_and_how_small(dims, is_so):
     assert terms(planned(MANY, dims)) == ["C" if is_so else None]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("dims", "is_so"),
     [
@@ -96,6 +98,7 @@ def test_of_many_rows_where_the_last_dim_tells_matrices_apart(dims, is_so):
     assert terms(planned(ROTATION, dims)) == ["C" if is_so else None]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("options", "is_so"),
     [
@@ -121,6 +124,7 @@ def test_what_a_product_reads_is_waited_for():
     assert (form.terms, form.apart) == ("C", False)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("given", [(7, 3, 5, 2), (1, 8, 8, 8), (300, 2, 9, 4)])
 def test_the_sizes_of_matrices_follow_from_numbers(given):
     count, rows, summed, columns = given

@@ -50,6 +50,7 @@ ROWS = [  # a reshard, its mesh, slice and dims, and whether a digit's elements 
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "mesh", "topology", "dims", "as_rows"), ROWS)
 def test_a_digit_that_is_gathered_along_the_last_dim_is_rows_of_the_digit_above(text, mesh, topology, dims, as_rows):
     schedule = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, objective="bytes", idle="keep").schedule

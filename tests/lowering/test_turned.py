@@ -68,6 +68,7 @@ TEXTS = (
 )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TEXTS)
 def test_what_is_turned_means_the_program(text):
     plan = planned(text, SMALL, dtype="f32")
@@ -145,6 +146,7 @@ def test_what_is_added_up_lies_so_before_and_what_is_scattered_after(to, copied)
     assert [str(schedule.values[value]) for value in found] == [copied]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -183,6 +185,7 @@ def test_outputs_are_compiled_as_promised(text, copied, topology):
     assert 0.82 <= plan.cost.time_s / found.timeline.step_s <= 1.15
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("heads", "dim"), [(32, None), (64, "H"), (128, "H")])
 def test_chunks_are_whole_tiles(heads, dim):
     """They were of 16 numbers of each head: 4.7 times as slow as was priced, and four times as slow as none."""

@@ -31,6 +31,7 @@ def unasked(plan):
     return [plan.schedule.values[number].name for number in found]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", CASES)
 def test_a_product_that_exchanges_alone_read_names_no_type(text):
     assert unasked(planned(text, idle="keep", overlap="off")) == CASES[text]

@@ -22,6 +22,7 @@ def twice(plan):
     return [form.twice for form in forms if isinstance(getattr(form, "op", None), Einsum)]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "vector"),
     [
@@ -51,6 +52,7 @@ def test_a_matrix_that_is_computed_as_it_is_read_is_part_of_the_loop():
     assert "W_pass" not in planned("w[N] = A[N, M] · v[M]").steps[-1].formula
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("options", "vector"),
     [
@@ -77,6 +79,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_is_read_twice_is_proved_and_a_bug_in_it_is_seen(name):
     plan = planned(TEXTS[name], dims=LARGE | {"L": 3, "N": 2048, "M": 2048})

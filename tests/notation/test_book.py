@@ -46,6 +46,7 @@ def test_an_accepted_expression_has_its_cases_and_the_books_plan(entry, objectiv
             assert sorted(choice) in found
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("entry", BAD, ids=lambda entry: entry["text"])
 def test_a_refused_expression_has_a_code_and_a_remedy(entry):
     with pytest.raises(ShardcError) as caught:

@@ -235,16 +235,19 @@ def test_syntax_exits_3(text: str) -> None:
     assert refused(text).exit_code == SYNTAX
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [row[0] for row in SEMANTIC_ERRORS])
 def test_semantics_exits_4(text: str) -> None:
     assert refused(text).exit_code == SEMANTICS
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [row[0] for row in LIMIT_ERRORS])
 def test_limits_exit_6(text: str) -> None:
     assert refused(text).exit_code == LIMIT
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "message", "remedy"),
     [
@@ -347,6 +350,7 @@ def test_columns_after_a_mark_and_a_carriage_return(text: str) -> None:
     assert "\r" not in error.render()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("size", "code"),
     [
@@ -363,6 +367,7 @@ def test_sizes_from_a_caller(size: int, code: str) -> None:
     assert caught.value.code == code
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["", "X", "X=", "X=4,", "X=4;Y=2", "X=04", "=4", "X=4 Y=2", "Х=4", "X=4_0"])
 def test_malformed_options(text: str) -> None:
     for read in (parse_mesh, parse_dims):
@@ -371,6 +376,7 @@ def test_malformed_options(text: str) -> None:
         assert caught.value.code == "SHC001"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "code"), [("X=0", "SHC203"), ("X=2,X=2", "SHC203"), ("X=1.5", "SHC203"), ("X=" + "9" * 9999, "SHC407")]
 )
@@ -380,6 +386,7 @@ def test_impossible_meshes(text: str, code: str) -> None:
     assert caught.value.code == code
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "code"), [("I=0", "SHC209"), ("I=-3", "SHC209"), ("I=4,I=8", "SHC206")])
 def test_impossible_dims(text: str, code: str) -> None:
     with pytest.raises(ShardcError) as caught:
@@ -401,6 +408,7 @@ def test_controls_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in ShardcError("SHC106", "", span=Span(source, 1, 2)).render()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("refused", "told", "instead"),
     [

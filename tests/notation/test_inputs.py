@@ -45,6 +45,7 @@ def test_inputs_of_what_the_books_write():
         same(each["text"], Mesh.of(each["mesh"]))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.shard")), ids=lambda path: path.stem)
 def test_inputs_of_the_examples(path):
     text = path.read_text(encoding="utf-8")
@@ -54,6 +55,7 @@ def test_inputs_of_the_examples(path):
 XY = Mesh.of({"X": 4, "Y": 2})
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -69,6 +71,7 @@ def test_inputs_where_names_are_used_again(text):
     same(text, XY)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["A[IX, J] → A[I, J]", "A[I_Z, J] → A[I, J]", "A[I_X, J_X] → A[I, J]", "A → B[I]"])
 def test_what_is_wrong_with_an_input_is_told_as_the_whole_reading_tells_it(text):
     raised = []

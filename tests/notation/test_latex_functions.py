@@ -5,6 +5,7 @@ import pytest
 from shardc.notation import parse_tree
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("latex", "plain"),
     [

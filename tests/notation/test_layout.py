@@ -65,6 +65,7 @@ def test_comments_inside_brackets_and_loops() -> None:
     )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_are_formatted(path: Path) -> None:
     assert formatted(path.read_text(encoding="utf-8")) == path.read_text(encoding="utf-8")

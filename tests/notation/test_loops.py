@@ -68,6 +68,7 @@ def test_a_name_may_be_bound_several_times_in_a_trip():
     assert loop_of("x = x[B_X, D] + relu(x)\nx = x + exp(x)").carried == ("x",)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -117,6 +118,7 @@ def test_what_a_loop_binds_for_nothing_is_refused():
     assert error.code == "SHC226" and "stack what the trips leave, `y[L, B]`" in str(error)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "after",
     [
@@ -154,6 +156,7 @@ def test_loops_of_one_dim_do_not_nest():
     assert refused("for L { x[B] = relu(x[B]) }").code == "SHC226"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text", ["for L {", "for L x = y", "for { x[B] = y[B] }", "for L { mesh X=4 }", "for L { x[B] = y[B]"]
 )
@@ -190,6 +193,7 @@ def test_what_an_inner_loop_makes_is_stacked_where_it_is_used_after_both():
 RUNNING = "s[B] = a[L, B]\nfor M {{ {} }}"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "inner",
     ["s = s + b[M, B]; H[L, M, B] = relu(s)", "x[B] = x ⊙ s; s = s + b[M, B]", "t = s ⊙ x[B]; x = t; s = s + b[M, B]"],

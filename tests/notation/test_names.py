@@ -109,6 +109,7 @@ def test_an_array_times_itself_against_einsum(text: str, letters: str, shape: tu
     assert plan.prove().holds
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "code", "message", "place"),
     [
@@ -236,6 +237,7 @@ def test_such_names_run_as_source_and_as_callable(names: tuple[str, ...]) -> Non
 # --- arrays without a name, and return
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "inputs", "outputs"),
     [
@@ -276,6 +278,7 @@ def test_return_leaves_out_what_it_does_not_name() -> None:
     assert shardc.plan("A[I_X] → B[I]; A → C[I_X]; return C", mesh={"X": 2}).steps == ()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "code", "place", "help"),
     [

@@ -43,6 +43,7 @@ def test_the_books_spellings(entry: dict[str, object], sized: bool) -> None:
     assert parse(print_program(program)) == program
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -75,6 +76,7 @@ def test_spellings_are_one_tree(one: str, other: str) -> None:
     assert parse_tree(one) == parse_tree(other)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("dim", "name", "axes"),
     [
@@ -120,6 +122,7 @@ def test_without_a_label_a_later_operand_keeps_a_dim() -> None:
     assert outer.operands[0].dims == ("I", "J", "K")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "inner", "outer"),
     [
@@ -141,6 +144,7 @@ def test_a_product_on_the_right_in_parentheses() -> None:
     assert found.operands[1].dims == ("J", "L")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text", ["A[I, J] → B[J, I]", "relu(A[I, J]) → B[J, I]", "A[I, J] + B[J, I] → C[J, I]", "-A[I, J] → B[J, I]"]
 )
@@ -170,6 +174,7 @@ def test_the_smaller_side_may_stand_left() -> None:
     assert isinstance(expr, Call) and expr.dims == ("I", "K")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "axes", "dim"),
     [
@@ -210,6 +215,7 @@ def test_options_override_declarations() -> None:
     assert parse(print_program(given)) == given
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [
@@ -226,6 +232,7 @@ def test_types(text: str, dtype: str) -> None:
     assert parse(print_program(program)) == program
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [

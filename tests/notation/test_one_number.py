@@ -15,6 +15,7 @@ def types(text):
     return {each.name: (each.dims, each.dtype.name) for each in every_statement(program)}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dims", "dtype"),
     [
@@ -32,6 +33,7 @@ def test_its_dims_and_its_type_are_those_that_are_said(text, dims, dtype):
     assert types(text)["h"] == (dims, dtype)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "code", "told"),
     [
@@ -100,6 +102,7 @@ def test_a_name_changes_no_type(numbers, way, dtype):
     assert {here, *named} == {here} and str(here) == dtype
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [

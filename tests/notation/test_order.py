@@ -21,6 +21,7 @@ def all_of(expr):
         yield from all_of(each)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dims"),
     [

@@ -48,6 +48,7 @@ def test_a_line_of_the_books(entry: dict[str, str]) -> None:
         parse(entry["suggestion"], mesh=MESH)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("pasted", "plain"),
     [
@@ -91,6 +92,7 @@ def test_what_surrounds_a_formula_is_no_part_of_it(pasted: str, plain: str) -> N
     assert parse_tree(pasted).items == parse_tree(plain).items
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -221,6 +223,7 @@ def test_the_books_algorithm_pasted_whole() -> None:
     assert sum("is left out" in note for note in plan.notes) == 2
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("call", ["maximum(D, D)", "maximum (D, D)", "where (D > 0, D, D)", "sum_I (D)"])
 def test_what_a_function_takes_is_no_remark(call):
     text = f"D[I] = A[I]\nC = {call}" if "sum" in call else f"D[I] = A[I]\nC[I] = {call}"

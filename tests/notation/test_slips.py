@@ -120,6 +120,7 @@ def test_a_size_that_nothing_takes_is_named(drawn, dim, size, data):
         assert any(f"`{slip}`" in line or line.startswith("SHC") for line in lines), lines
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "axes", "code", "help"),
     [
@@ -146,6 +147,7 @@ def test_a_subscript_beside_its_dim_is_an_axis_or_an_error(text, axes, code, hel
     assert caught.value.help.startswith(help), caught.value.help
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -158,6 +160,7 @@ def test_a_name_stays_a_name(text, names):
     assert parse(text, mesh=Mesh.of({"X": 2})).inputs[0].dims == names
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("part", "axes", "near"),
     [
@@ -176,6 +179,7 @@ def test_what_is_nearly_an_axis(part, axes, near):
     assert near_axes(part, Mesh.of(dict.fromkeys(axes.split(), 2))) == near
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -215,6 +219,7 @@ def test_the_plan_carries_the_warnings():
 ARRAYS = {"dims": {"I": 8, "J": 4}, "dtypes": {"A": "f32"}, "mesh": Mesh.of({"X": 2, "Y": 2})}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("declared", "code"),
     [
@@ -270,6 +275,7 @@ def test_what_is_gathered_in_vain_is_named_and_its_remedy_moves_no_more(text, as
     assert moved[1] <= moved[0]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -292,6 +298,7 @@ REPEATED = [  # what sums, whether the first dim of both, and what is repeated a
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text, said, kept", REPEATED, ids=[text for text, *_ in REPEATED])
 def test_what_is_summed_and_then_repeated_is_named(text, said, kept):
     """It was meant element by element, and no shape says that it is not."""
@@ -299,11 +306,13 @@ def test_what_is_summed_and_then_repeated_is_named(text, said, kept):
     assert said in warning and kept in warning and "`·_D`" in warning
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [text for text, *_ in REPEATED])
 def test_what_is_summed_by_name_and_then_repeated_is_meant(text):
     assert not parse(text.replace(" * ", " ·_D "), mesh=Mesh.of({"X": 2})).warnings
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -324,6 +333,7 @@ SCALED = SCORES.replace("q[B_X, T, H, E] · k[B_X, S, H, E]", "q[B_X, T, H, E] �
 MASKED = SCALED.replace("softmax_S(", "softmax_S(where(index_T >= index_S, ").replace("|E|)", "|E|), -inf)")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("scores", [SCORES, SCALED, MASKED])
 def test_a_batch_that_a_result_without_brackets_sums_is_named(scores):
     """The scores of all sequences and heads are added up, and no shape says so: to name E in |E| says nothing of it."""
@@ -332,6 +342,7 @@ def test_a_batch_that_a_result_without_brackets_sums_is_named(scores):
     assert "`·_{B,H,E}`" in warning
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -346,6 +357,7 @@ def test_what_a_result_sums_as_meant_is_not_named(text):
     assert not [warning for warning in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums" in warning]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "warns"),
     [
@@ -387,6 +399,7 @@ def test_a_product_below_a_function_that_keeps_what_it_would_sum_is_named(text, 
     assert not none
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -402,6 +415,7 @@ def test_a_product_that_keeps_what_it_should_is_not_named(text):
     assert not [each for each in parse(text, mesh=Mesh.of({"X": 2})).warnings if "sums nothing" in each]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -417,6 +431,7 @@ def test_a_dim_that_a_product_sums_of_one_operand_alone_is_named(text, told):
     assert len(found) == bool(told) and all(told in each for each in found)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("dtype", "size", "held"), [("bf16", 258, 256), ("f16", 2050, 2048), ("bf16", 257, None), ("int32", 65536, None)]
 )

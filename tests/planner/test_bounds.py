@@ -78,6 +78,7 @@ def test_no_plan_gets_below_the_bound_whatever_is_left_in_parts(case):
     assert 0 <= plan.bound.wire_bytes <= plan.cost.wire_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("total", "bytes_"), [(16, 16), (18, 0), (4, 4)])
 def test_sums_over_two_of_four_devices_are_received_by_all_where_they_share_the_bytes_evenly(total, bytes_):
     """One other's part of each of the sums, and these for three more devices: 2 + 4 - 2 quarters of all."""
@@ -240,6 +241,7 @@ def both(text, mesh, dtype="bf16", **sizes):
     return plan.bound.wire_bytes, plan.cost.wire_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -281,6 +283,7 @@ def test_counting_products_by_hand():
     assert by_products(matmul) <= 3 * volume ** (2 / 3) - 3 * 64  # what Al Daas and others prove for sent or received
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -328,6 +331,7 @@ if __name__ == "__main__":
         print(f"≤ {edge}: {number}")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text", ["A[I, J]{U_XY} → A[I_X, J_Y]", "A[I_Y, J]{U_X} → A[I_Y, J]", "A[I, J]{U_XY} → A[I, J]"]
 )

@@ -364,6 +364,7 @@ def test_both_sides_may_use_a_dim_name_of_their_own():
     assert_simulates(plan.schedule)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -413,6 +414,7 @@ CHAINS = ["A[I, J] · B[J, K] · C[K, L] · D[L, M] → R[I, M]", "A[I] · B[I] 
 APART = ["A[I] · B[J] · C[I] · D[J] → R[I, J]", "A[I] · B[J] · C[K] · D[L] · E[L, M] → R[I, J, K, M]"]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", CHAINS + APART)
 def test_the_parts_of_a_chain_are_those_that_may_be_made(text):
     """By the definition, of every set of operands."""
@@ -458,6 +460,7 @@ def test_a_pair_that_nobody_wrote_is_searched_if_it_is_no_wider_than_the_widest_
     assert all(_can_afford(as_one, chain, pair) for pair in wide)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("sizes", "is_searched"),
     [

@@ -252,6 +252,7 @@ def test_a_bound_is_the_price_of_the_route_and_never_above_it(case, random):
                     assert least == price - task.problem.objective.price(0, 0, steps=len(moves))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("axes", "each"), [(1, 1), (3, 1), (4, 8), (5, 64)])
 def test_ways_in_digits_are_counted_by_axes_and_looked_for_while_some_are_left(axes, each, monkeypatch):
     """Of 2 · 3 choices of where operand and result lie; of an equal product no more."""

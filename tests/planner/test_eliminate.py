@@ -113,6 +113,7 @@ def test_the_likely_states_are_those_that_halving_finds_where_each_time_all_are_
     assert [own.tolist() for own in found.kept] == [own.tolist() for own in every.with_at_most(low).kept]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("most", "kept"), [(1, [[0], [0]]), (2, [[0, 1], [0]]), (3, [[0, 1], [0]])])
 def test_as_many_states_are_likely_as_there_may_be(most, kept):
     above = (np.array([0.0, 1.0]), np.array([0.0, 4.0]))

@@ -165,6 +165,7 @@ def test_an_exchange_between_any_two_arrangements(sizes, rank):
 XY = Mesh.of({"X": 2, "Y": 4})
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "move, before",
     [
@@ -254,6 +255,7 @@ def test_digits_stay_on_their_devices_and_join_again(case):
     assert len(digits_of(before.dims, split)) == len(names) == len(set(names))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "op, before",
     [
@@ -309,6 +311,7 @@ def test_digits_are_in_the_table_and_formulas_are_of_dims():
     assert plan.cost.wire_bytes == plan.bound.wire_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("axes", "rank"), [(axes, rank) for axes in range(2, 6) for rank in range(1, 5)])
 def test_all_permutes_and_pieces_are_offered_where_there_are_few_and_none_where_there_are_many(axes, rank):
     """Of as many as there are ways to put the axes on the dims, each in every order."""

@@ -135,6 +135,7 @@ def test_no_axis_need_be_named_to_be_used(text):
     assert_naming_an_axis_gains_nothing(text)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("word", ["Keep", "", "kept", 1])
 def test_another_word_is_a_coded_error(word):
     with pytest.raises(shardc.ShardcError) as caught:
@@ -142,6 +143,7 @@ def test_another_word_is_a_coded_error(word):
     assert caught.value.code == "SHC001" and "idle" in caught.value.message and "keep" in caught.value.help
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("pool", "apart", "together"),
     [("XST", 1, "ST"), ("ST", 1, "ST"), ("XS", 1, ""), ("S", 1, ""), ("XST", 10**6, "")],

@@ -76,6 +76,7 @@ TEXTS = (
 )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("objective", Objective)
 def test_strategies_of_functions_are_those_found_anew_each_time(text, objective, monkeypatch):

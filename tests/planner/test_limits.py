@@ -357,6 +357,7 @@ def spelled(sharding):
     return spell(tuple("IJ"[: sharding.rank]), sharding)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text, mesh, dims, most",
     [
@@ -371,6 +372,7 @@ def test_common_factors_of_axes_are_axes_too(text, mesh, dims, most):
     assert_means_the_program(plan.schedule)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text, mesh, dims, deep",
     [

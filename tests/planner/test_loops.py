@@ -332,6 +332,7 @@ def test_weights_of_a_recurrence_are_brought_once():
     assert free.wire_bytes <= told.wire_bytes and free.time_s <= 1.001 * told.time_s
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "statement",
     [

@@ -82,6 +82,7 @@ def as_one(move, before, mesh):
     )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_from_every_sharding_there_are_all_legal_moves_each_once(mesh):
     for before in shardings(mesh):
@@ -91,6 +92,7 @@ def test_from_every_sharding_there_are_all_legal_moves_each_once(mesh):
         assert len(set(found)) == len(found) and set(found) == wanted, (before, set(found) ^ wanted)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_only_axes_of_the_pool_are_sliced_or_kept_in_one_copy(mesh):
     for before, pool in itertools.product(shardings(mesh), ((), ("X",), ("Y",), mesh.names)):

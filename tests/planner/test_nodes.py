@@ -78,6 +78,7 @@ def test_to_stay_costs_nothing_and_to_move_elsewhere_is_not_had(problem, nodes):
     assert (nodes.factors[0].table == np.where(np.eye(len(one.places), dtype=bool), 0, NEVER)).all()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("times", [(1, 1), (3, 1), (1, 5)])
 def test_a_move_is_from_the_cheapest_source_each_done_so_often(problem, nodes, times):
     entity = array(problem, nodes, "IJ")
@@ -138,6 +139,7 @@ def test_strategies_are_listed_the_cheapest_first_and_the_plans_own_before_all(f
     assert statement().led_by(own, None).cheapest(count) == (own, *(each for each in others if each != own))[:count]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("nodes_of", [(0, 1, 0), (0, 0), (1, 0, 1, 0), (0, 1)])
 def test_of_a_node_that_a_table_has_twice_it_is_the_diagonal(nodes, nodes_of):
     """As where what a loop carries is moved to the place that it lay at, among others."""

@@ -236,6 +236,7 @@ def test_what_is_noted_of_any_plan_is_noted():
     assert notes == ["note: of 0", "note: of all", *(f"note: of {n}" for n in range(1, len(views)))]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("points", [0, -1, 1.5, True, "4", None])
 def test_a_front_of_no_points_is_refused(points):
     with pytest.raises(ShardcError, match="SHC001"):
@@ -290,6 +291,7 @@ def test_the_json_has_what_the_plans_have(command):
     assert limited["steps"] == found["points"][2]["steps"]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("arguments", "status", "code"),
     [

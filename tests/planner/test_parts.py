@@ -47,6 +47,7 @@ from meaning import assert_means_the_program
 from test_whole import model_of, parsed
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("price", "bound", "ratio"), [(6, 4, 1.5), (4, 4, 1.0), (0, 0, 1.0), (5, 0, None)])
 def test_a_gap_is_price_over_bound_and_unknown_where_none_is_proved(price, bound, ratio):
     gap = Gap("S", price, bound)
@@ -61,6 +62,7 @@ def test_an_open_dim_lies_on_no_axis_or_on_all_that_are_left():
     assert fitted(pattern, Sharding.of([["Y"], ["X", "Z"], []])) == Sharding.of([["X"], ["Z"], []])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("middle", "bytes_"), [(1, 128), (2, 128), (64, 4096)])
 def test_what_is_summed_limits_the_rank_of_a_product_and_its_bound(middle, bytes_):
     """All of S on each of two devices, that have half of A's rows and half of C's: half of A · B is 32 · 64 numbers of
@@ -174,6 +176,7 @@ def test_without_a_search_a_plan_means_the_program_and_costs_no_less(case, objec
     assert_means_the_program(routed.schedule)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -249,6 +252,7 @@ def test_without_a_search_what_lies_alike_is_not_moved(data, text):
     assert found.cost.wire_bytes == 0
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("dims", "shape", "copies"), [("abJ", (2, 4, 8), [0]), ("abJ", (1, 4, 8), []), ("aJb", (2, 8, 4), [])]
 )

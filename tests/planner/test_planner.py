@@ -402,6 +402,7 @@ def test_sizes_that_no_machine_has_are_refused():
     assert "\n" not in refused("SHC407", "A[I_X] → A[I]", mesh={"X": 10**5000}).message
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("option", "value", "code"),
     [

@@ -111,6 +111,7 @@ def test_the_note_of_a_function_is_of_both_ends():
     assert found.value.note == "its inputs and outputs alone are 4096 bytes on each device"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "held"),
     [

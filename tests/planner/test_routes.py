@@ -32,6 +32,7 @@ def end_of(found, source, mesh):
     return source
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_a_route_leads_from_one_to_the_other(mesh):
     known = 0
@@ -45,6 +46,7 @@ def test_a_route_leads_from_one_to_the_other(mesh):
     assert known > 100
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_it_is_in_digits_where_it_is_said_to_be_and_goes_by_the_shape_where_it_is_said_to(mesh):
     of_shape = 0
@@ -57,6 +59,7 @@ def test_it_is_in_digits_where_it_is_said_to_be_and_goes_by_the_shape_where_it_i
     assert of_shape
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_there_are_plain_routes_unless_sums_are_wanted_that_do_not_arrive(mesh):
     for source, target in pairs(mesh):
@@ -67,6 +70,7 @@ def gathered(found):
     return sum(len(op.axes) for op in found if isinstance(op, AllGather | JointGather))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_blocks_change_devices_first_where_less_is_to_be_gathered_then(mesh):
     """`A[I_X, J_Y] → A[I_Y, J_Z]`: permute `A[I_Y, J_X]`, then gather X, slice Z: one axis in the place of two."""

@@ -64,6 +64,7 @@ def test_a_move_saves_no_more_than_it_costs(case):
             assert search.bound(source, goal) <= search.price(source, edge) + search.bound(edge.target, goal)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("source", "goal"),
     [(("Z", "X", ""), ("Y", "X", "")), (("Z", "X", ""), ("", "ZX", "Y")), (("", "Z", "YX"), ("", "YZ", ""))],
@@ -211,6 +212,7 @@ def test_plans_with_axes_as_one_compute_the_reference():
 BESIDE = ("X=4,Y=4,Z=4", "X=2,Y=4,Z=8", "X=2,Y=3,Z=4")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", BESIDE)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_reshard_by_time_is_slower_than_the_one_by_bytes(mesh, seed):

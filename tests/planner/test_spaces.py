@@ -91,6 +91,7 @@ def test_axes_are_at_home_where_they_are_written_and_on_dims_that_stand_for_thes
     assert Sharding.of([["Y", "X"], []]) in own.within(("M", "M")).more
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("axes", range(4, 9))
 def test_the_more_axes_the_fewer_strays(axes):
     mesh = {f"A{number}": 2 for number in range(axes)}

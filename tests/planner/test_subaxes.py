@@ -192,6 +192,7 @@ def test_plans_on_refined_meshes_are_legal_and_mean_the_program_on_every_device(
 # What the links cost
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("mesh", "layout", "name"), HARDWARE)
 def test_all_parts_of_an_axis_cost_what_the_axis_costs(mesh, layout, name):
     """And every formula evaluates to its number, those of parts as well."""
@@ -349,6 +350,7 @@ def test_a_plan_is_the_plain_one_or_cheaper(case, objective):
         assert found.schedule.given(number).sharding == coarse.schedule.values[same].sharding
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "mesh"),
     [
@@ -459,6 +461,7 @@ def test_the_source_says_where_the_fine_mesh_comes_from():
     assert [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)] == ["refined", "program"]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", ["fine", "refined", "mapped", "results"])
 def test_an_array_does_not_take_the_names_of_the_border(name):
     text = GRID.replace("A[", f"{name}[")
@@ -466,6 +469,7 @@ def test_an_array_does_not_take_the_names_of_the_border(name):
     assert f"def program({name}, B)" in shardc.plan(text, mesh={"X": 2}, objective="bytes").source()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("old", "new"),
     [

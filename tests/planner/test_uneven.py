@@ -140,6 +140,7 @@ def test_a_memory_limit_is_kept():
     assert planned(*case, memory=free.cost.peak_bytes).cost.wire_bytes == free.bound_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", ["time", "bytes"])
 @pytest.mark.parametrize(
     "text, op",

@@ -162,6 +162,7 @@ CHAINS = [
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text, rules", CHAINS)
 def test_in_a_chain_a_move_is_told_by_the_product_that_it_is_for(text, rules):
     plan = shardc.plan(text, mesh={"X": 4}, dims=dict.fromkeys("IJKL", 512))

@@ -140,6 +140,7 @@ def test_only_chains_of_more_orders_than_tables_go_through_are_joined_beside_the
     assert len(joined(parsed(SEVEN[1], mesh, DIMS), with_short=False).program.statements) == 1
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text", ["C[I, K] = A[I, J_X] · B[J, K_Y]", "C[I] = sum_J(A[I, J_X])", "C[B, K] = A[B_X, J] · D[B, K, J_Y]"]
 )

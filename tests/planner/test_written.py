@@ -49,6 +49,7 @@ RULES = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "steps"), RULES.items(), ids=str)
 def test_a_statement_as_the_books_do_it(text, steps):
     plan = shardc.plan(text, mesh={"X": 2, "Y": 2}, dims={d: n for d, n in DIMS.items() if d in text})
@@ -103,6 +104,7 @@ def test_the_table_and_the_json_say_what_it_costs():
     assert '"as_written": {\n  "wire_bytes": 6291456' in plan.to_json()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("own", "kept", "met"),
     [

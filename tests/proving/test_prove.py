@@ -234,6 +234,7 @@ FORMED = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", FORMED)
 def test_a_bug_in_a_form_is_seen(name, monkeypatch):
     text, mesh, options, change = FORMED[name]
@@ -374,6 +375,7 @@ def test_what_cannot_be_proved_is_refused_where_it_is_asked_for_and_said_where_n
     assert said("plan", *PRODUCT, "--prove", "--passes")[0] == 2
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("command", ["emit", "run", "plan"])
 def test_a_wrong_text_never_leaves(command, monkeypatch):
     monkeypatch.setattr(calls.local, "letters", lambda dims: dict(zip(dims, "iji", strict=False)))
@@ -408,6 +410,7 @@ def test_every_reduction_over_a_sharded_dim_is_proved(name, mesh):
         assert found.holds, (left, right, str(found))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", ["bf16", "f16", "f32", "f64", "f8_e4m3fn", "f8_e5m2"])
 def test_the_lowest_number_of_a_type_is_below_every_symbol_and_no_other_is(name):
     lowest, items = DTYPES[name].lowest, symbols(0, (32,))

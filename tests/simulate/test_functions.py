@@ -136,6 +136,7 @@ def test_linear_ones_pass_partial_sums_on(text: str, after: str) -> None:
     assert len(reductions) == (0 if "U" in after else 1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -154,6 +155,7 @@ def test_others_refuse_them(text: str) -> None:
     assert caught.value.code == "SHC212"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [
@@ -182,6 +184,7 @@ def test_types_are_those_of_jax(text: str, dtype: str) -> None:
     assert str(shardc.parse(text).statements[-1].dtype) == dtype
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "number"),
     [
@@ -204,6 +207,7 @@ def test_numbers_are_folded_exactly(text: str, number: float) -> None:
     assert found == number and type(found) is type(number)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "code", "held_by"),
     [
@@ -241,6 +245,7 @@ def test_a_size_too_large_for_the_type() -> None:
     assert caught.value.code == "SHC214" and "4096" in caught.value.message
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [

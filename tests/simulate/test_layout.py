@@ -137,6 +137,7 @@ def test_blocks_of_the_wrong_shape_and_unreduced_expectations_are_refused():
         expected_blocks(whole((4, 6)), array(Sharding.of(["X", ""], "Y"), (4, 6)), XY)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "value, dtype, code",
     [

@@ -68,6 +68,7 @@ def test_every_reduction_in_every_sharding(name: str, lies: Sharding, over: str,
     check(f"{first}; {spelled('E', left, result)} = {after}")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", ["logsumexp", "softmax", "max"])
 @pytest.mark.parametrize("lies", ["A[I, J_X]", "A[I_Y, J_X]", "A[I, J_YX]", "A[I_XY, J]"])
 def test_masked_rows(name: str, lies: str) -> None:
@@ -98,6 +99,7 @@ def test_rows_beside_what_is_infinite(given: list[float]) -> None:
     assert np.allclose(found.astype(np.float32), wanted, rtol=1e-6, equal_nan=True)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("name", "reductions"), [("sum", 1), ("mean", 1), ("max", 1), ("min", 1), ("logsumexp", 2), ("softmax", 2)]
 )

@@ -76,6 +76,7 @@ def mlp(mesh, dtype="f32"):
     return schedule(meant, inputs, steps, [9])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("sizes", [{"X": 2, "Y": 4}, {"X": 4, "Y": 2}, {"X": 3, "Y": 2, "Z": 2}], ids=str)
 @pytest.mark.parametrize("dtype", ["f32", "int32"])
 def test_a_schedule_is_equal_to_the_reference_on_every_device(sizes, dtype):
@@ -256,6 +257,7 @@ def test_samples_are_a_few_units_of_a_power_of_two_and_never_one_value():
     assert all(len(np.unique(sample_inputs(tiny, seed)[0])) == 2 for seed in range(40))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("over", ["E", "T"])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("function", ["max", "min"])
@@ -269,6 +271,7 @@ def test_no_two_samples_tie_along_a_dim_whose_largest_is_looked_for(function, dt
         assert np.abs(np.mean(sample)) < 1 and np.std(sample) > 0.3
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f8_e4m3fn", "int32", "uint8", "bool", "c64"])
 def test_a_sample_of_one_value_is_not_0(dtype):
     """Of a gradient that is multiplied by dLoss[] nothing is compared where that is 0."""
@@ -276,6 +279,7 @@ def test_a_sample_of_one_value_is_not_0(dtype):
     assert all(sample.all() for seed in range(40) for sample in sample_inputs(meant, seed))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("function, positive", [("log", True), ("rsqrt", True), ("exp", False), ("relu", False)])
 def test_samples_are_positive_under_a_root_and_no_further(function, positive):
     expr = Call(function, (use("A", "IJ"),), ("I", "J"), DTYPES["f32"])
@@ -297,6 +301,7 @@ def test_samples_under_a_root_of_squares_keep_both_signs():
     assert sample.min() < 0 < sample.max()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize("inner", [2, 64, 4096])
 def test_samples_make_products_of_about_1(inner, dtype):

@@ -94,6 +94,7 @@ def arbitrary(before, mesh, shape, seed=0):
     return np.random.default_rng(seed).integers(-1000, 1000, size=mesh.sizes + local)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("before", [s for s in all_shardings(XY, 2)], ids=lambda s: spell("IJ", s))
 def test_every_move_on_two_axes_is_what_the_devices_do(before):
     blocks = arbitrary(before, XY, (64, 128))
@@ -101,6 +102,7 @@ def test_every_move_on_two_axes_is_what_the_devices_do(before):
         check(move, blocks, before, XY, (64, 128))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("axes", [("X",), ("Y",), ("X", "Y"), ("Y", "X")])
 def test_of_copies_one_is_kept_among_zeros(axes):
     """The sum over the devices is the copy; a mask that every device, or none, leaves as it is would give another."""
@@ -154,6 +156,7 @@ def test_a_permute_carries_the_parts_of_an_unreduced_value():
     np.testing.assert_array_equal(gather(moved, array(after), XYZ), whole)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "axes, dims",
     [(("X",), (("Y", "X"), ())), (("X", "Y"), (("X",), ("Y",))), (("X", "Z"), (("X", "Z"), ()))],
@@ -181,6 +184,7 @@ def local_einsum(subscripts, *operands, mesh):
     return {d: np.einsum(subscripts, *(operand[d] for operand in operands)) for d in devices(mesh)}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "left, right, result, subscripts",
     [
@@ -211,6 +215,7 @@ def test_a_local_product_is_an_einsum_on_each_device(left, right, result, subscr
         np.testing.assert_array_equal(found[device], expected)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("result, subscripts", [("I", "ij->i"), ("JI", "ij->ji"), ("", "ij->")])
 def test_an_einsum_of_one_operand_sums_and_transposes(result, subscripts):
     sizes = {"I": 4, "J": 6}

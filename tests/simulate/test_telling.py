@@ -117,6 +117,7 @@ def test_of_few_values_it_is_said_that_no_factor_would_show(text, is_said):
     assert output.verdict is Verdict.EQUAL and ("off by a factor" in (output.reason or "")) is is_said, output
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "goes_in"),
     [

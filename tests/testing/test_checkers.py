@@ -191,23 +191,27 @@ IMPOSSIBLE = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_plan_passes(name):
     assert_schedule_legal(RIGHT[name])
     assert computes_the_reference(RIGHT[name])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", {**WRONG, **IMPOSSIBLE})
 def test_a_wrong_plan_is_not_legal(name):
     with pytest.raises(AssertionError):
         assert_schedule_legal({**WRONG, **IMPOSSIBLE}[name])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", [name for name in WRONG if name not in UNSEEN])
 def test_a_wrong_plan_computes_something_else(name):
     assert not computes_the_reference(WRONG[name])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_an_impossible_plan_does_not_run(name):
     with pytest.raises(IllegalStep):
@@ -264,6 +268,7 @@ def copies(sharding, dtype="f32", shape=(12, 24)):
     return array, whole, scatter(whole, array, MESH).copy()
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("dtype", ["f32", "int32"])
 @pytest.mark.parametrize("device", [(0, 0), (1, 2), (0, 1)])
 def test_one_wrong_element_on_one_device_is_named(dtype, device):
@@ -298,6 +303,7 @@ def test_large_integers_are_compared_exactly():
         assert_equal_on_every_device(blocks, whole, array, MESH)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "value, other", [(np.nan, 0.0), (np.inf, -np.inf), (np.inf, 1e30), (0.0, np.nan), (1.0, np.inf)]
 )
@@ -311,6 +317,7 @@ def test_what_is_not_finite_is_so_in_both(value, other):
         assert_equal_on_every_device(blocks, whole, array, MESH, 0.1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("bound", [np.inf, np.nan, 1e6, "a seventh", "one element"])
 def test_a_bound_that_tells_nothing_is_refused(bound):
     """Also where the blocks are right."""
@@ -353,6 +360,7 @@ def test_blocks_of_another_shape_are_not_equal():
 IJ, JK, IK = ("I", "J"), ("J", "K"), ("I", "K")
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "a, b, left",
     [
@@ -379,6 +387,7 @@ def test_the_law_of_sums_and_of_missing_dims():
     assert "dim L" in str(product_law((IJ,), (s("X", "Y"),), ("L",)))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "name, over, dims, operands, result, left",
     [

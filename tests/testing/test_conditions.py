@@ -119,6 +119,7 @@ FORBIDDEN = {  # what shardings do not allow
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_shardings_do_not_allow_never_holds(name):
     code, text = FORBIDDEN[name]

@@ -44,6 +44,7 @@ def test_permutes_go_where_local_shapes_stay():
     assert {m.dims for m in all_moves(s("XY", ""), MESH) if isinstance(m, CollectivePermute)} == {(("Y", "X"), ())}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "source, target, cost",
     [
@@ -106,6 +107,7 @@ def test_the_oracle_is_a_metric_on_reduced_shardings():
 SIZES = {"I": 16, "J": 32, "K": 64}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "a, b, c, cost",
     [

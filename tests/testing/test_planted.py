@@ -282,6 +282,7 @@ EQUIVALENTS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", EQUIVALENTS)
 def test_between_programs(name):
     one, other = EQUIVALENTS[name]
@@ -309,6 +310,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_plan_with_a_wrong_step_is_found(name):
     move, said = PLANTED[name]

@@ -123,6 +123,7 @@ FILES = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", FILES)
 def test_files_and_flags(name, tmp_path):
     words, status = FILES[name]

@@ -80,6 +80,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("before", "after"), WRONG)
 def test_a_wrong_rewrite_is_found_on_at_most_two_by_two_and_four_elements(before, after):
     said = failure(assert_rewrite, before, after)
@@ -95,6 +96,7 @@ def test_the_device_the_element_and_both_values_are_named():
     assert "device (X=0, Y=1) at (0,) of A[I_YX]: 3 before, -2 after" in said
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("before", "after", "when"),
     [
@@ -210,6 +212,7 @@ def test_a_law_holds_on_every_small_mesh(law):
     assert found_when(law.before, law.after) == law.when
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -357,6 +360,7 @@ def scaled(kind, times):
     return lambda model, move, size: model.rate(move).seconds(size) * (times if isinstance(move, kind) else 1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("wrong", "law"),
     [

@@ -74,6 +74,7 @@ BOOLS = {  # two functions of true and false that are not the same
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", BOOLS)
 def test_functions_of_true_and_false_are_told_apart(name):
     before, after = BOOLS[name]

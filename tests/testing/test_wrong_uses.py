@@ -54,6 +54,7 @@ X2, PRODUCT = Mesh.of({"X": 2}), "A[I_X, J] · B[J, K] → C[I_X, K]"
 DOUBLED, ONCE = "B[I] = A[I_X] * 2", "B[I] = AllGather_X(A[I_X])"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "axes"),
     [
@@ -170,6 +171,7 @@ MODULE = """module attributes {mhlo.num_partitions = 2 : i32} {
 }"""
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_prove_nothing_is_refused(name):
     with pytest.raises(ShardcError) as caught:
@@ -177,6 +179,7 @@ def test_what_would_prove_nothing_is_refused(name):
     assert caught.value.help
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("found", [None, "1", True, float("nan")])
 def test_a_price_that_is_no_number_is_named(found):
     with pytest.raises(AssertionError, match=r"a price is .*(NaN|'1'|None|True)"):
@@ -240,6 +243,7 @@ NO_DIMS = {  # what is given, the move, what it lacks
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", NO_DIMS)
 def test_a_move_along_what_is_not_there_is_illegal_and_says_of_what(name):
     source, move, lacks = NO_DIMS[name]
@@ -274,6 +278,7 @@ RAISING = {  # a use, and what the note says
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", RAISING)
 def test_an_exception_of_a_users_function_is_noted_with_its_mesh_and_sizes(name):
     use, note = RAISING[name]
@@ -312,6 +317,7 @@ ODD = {  # a strategy, and what its refusal says
 ONCE_ONLY = settings(max_examples=1, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", ODD)
 def test_what_no_strategy_can_draw_is_refused(name):
     made, said = ODD[name]
