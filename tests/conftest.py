@@ -6,7 +6,8 @@ Tests marked `exhaustive` go through a whole space, or draw much more than their
 JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither.
 
 Of one test's many cases a run takes some, spread over all of them, and of a law's examples a part: CI more of them
-than `pytest` alone. Of those marked `instant` it takes each. `--every-case` takes all, and those marked `long`.
+than `pytest` alone. Of those marked `instant` it takes each case, and every example. `--every-case` takes all,
+and those marked `long`.
 """
 
 import functools
@@ -83,7 +84,8 @@ def compiles(item):
 
 def draw_part(items, part):
     """Hypothesis lets a test's settings be made once; what it keeps of them is replaced here."""
-    for law in {item.obj for item in items if hasattr(item.obj, "hypothesis")}:
+    drawn = [item for item in items if hasattr(item.obj, "hypothesis") and not item.get_closest_marker("instant")]
+    for law in {item.obj for item in drawn}:
         kept = getattr(law, "_hypothesis_internal_use_settings", None)
         if kept is not None and kept.max_examples > FEW:
             law._hypothesis_internal_use_settings = settings(kept, max_examples=max(FEW, int(kept.max_examples * part)))

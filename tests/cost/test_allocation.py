@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -49,6 +49,7 @@ def test_buffers_of_1_2_and_4_reach_7():
 _LIVES = st.builds(lambda size, start, length: Life(size, start, start + length), *[st.integers(1, 9)] * 3)
 
 
+@pytest.mark.instant
 @given(st.lists(_LIVES, max_size=12), st.integers(0, 20))
 def test_what_is_on_the_chip_fits_there_at_any_time_and_what_is_alone_and_fits_is_there(lives, room):
     kept = on_chip(dict(enumerate(lives)), room)
@@ -216,6 +217,7 @@ def room_of(taken):
     return [(start, end) for start, end in pairwise(edges) if end > start and not taken[start]]
 
 
+@pytest.mark.instant
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 7)), max_size=60))
 def test_a_buffer_takes_the_smallest_gap_that_holds_it_else_the_end(orders):
     """Beside a plain model: a row of units, each taken or free, that grows. Of gaps alike one may choose any."""
@@ -255,6 +257,9 @@ def drawn(orders, buffers):
     return spans
 
 
+@pytest.mark.instant
+@settings(max_examples=100)
+@example([(True, 1), (True, 2), (True, 2), (False, 1), (True, 1), (True, 2)])  # a gap that is filled to its end
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 7)), max_size=40))
 def test_the_largest_first_reach_as_far_as_a_row_of_units_says(orders):
     """Each in the smallest run of units that nothing has while it lives, else behind all that lives with it."""
@@ -394,6 +399,7 @@ def test_an_output_holds_others_before_it_is_written_but_not_what_collectives_le
         assert buffers.temporary_bytes == temporary
 
 
+@pytest.mark.instant
 @given(st.lists(st.tuples(st.integers(0, 5000), st.booleans()), min_size=1, max_size=20), st.data())
 def test_what_is_apart_lies_in_no_output(sizes, data):
     buffers, alive, most = Buffers(), [], 0
@@ -494,6 +500,7 @@ def test_pieces_of_thin_blocks_by_hand(text, temporary):
     assert is_temporary(schedule, temporary * MEGA, 1)
 
 
+@pytest.mark.instant
 @given(st.sampled_from(["A[I_X, J_Y] → A[I, J]", "A[I_XY, J] → A[I, J_X]", "A[I_X, J] · B[J_Y, K] → C[I, K_X]"]))
 def test_the_compiler_never_needs_less_than_the_values_do(text):
     plan = shardc.plan(text, mesh={"X": 2, "Y": 4}, dims={"I": 2048, "J": 4096, "K": 2048})

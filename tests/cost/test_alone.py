@@ -33,6 +33,7 @@ def test_a_measured_device_is_no_faster_than_its_data_sheet(chip):
         assert moving.largest < moving.computed and moving.write < 1.05 * moving.read and moving.bare > 0
 
 
+@pytest.mark.instant
 @given(
     st.sampled_from(MEASURED), st.sampled_from([*DTYPES.values()]), st.tuples(*[st.integers(0, 2**50)] * 3), st.data()
 )

@@ -48,6 +48,7 @@ def assert_as_priced(plan):
     return count
 
 
+@pytest.mark.instant
 @settings(max_examples=60)
 @given(
     strategies.reshards(max_axes=3, max_size=5),
@@ -72,6 +73,7 @@ def test_so_it_does_where_axes_share_links(topology):
     assert all(counts)
 
 
+@pytest.mark.instant
 @given(strategies.reshards(max_axes=3, max_size=4, unreduced=False))
 @example(Reshard(Mesh.of({"X": 2, "Y": 4}), (16, 16), Sharding.of([("X",), ()]), Sharding.of([("Y",), ()])))
 def test_an_exchange_in_uneven_pieces_carries_what_it_brings(case):

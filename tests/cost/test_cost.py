@@ -339,6 +339,7 @@ def test_rows_that_lie_along_another_dim_are_turned_at_the_price_of_reading_and_
     assert evaluate(turned.formula, plan.symbols) == pytest.approx(turned.time_s, rel=1e-6) != 0
 
 
+@pytest.mark.instant
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(
@@ -360,6 +361,7 @@ def test_time_is_monotone_in_bytes_and_not_increasing_in_bandwidth(move, row, on
     assert LinkModel.of(mesh, faster).rate(move).time_ps(one) <= rate.time_ps(one)
 
 
+@pytest.mark.instant
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(list(CHIPS.values())), st.integers(1, 2**30), st.integers(1, 17), st.integers(1, 17))
 def test_an_all_reduce_is_at_most_a_scatter_and_a_gather(row, blocks, x, y):

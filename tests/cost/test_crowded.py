@@ -3,6 +3,7 @@
 import pytest
 
 import shardc
+from shardc.cost.trips import fits_on_chip
 from shardc.machines import tpu
 
 GATHERED = "C[T, D_Y] = A[T, K] · W[K, D_Y]; E[T, D] = C"
@@ -53,3 +54,14 @@ def test_the_compiler_takes_so_long_and_so_much(text, width):
     found = plan.verify()
     assert 0.88 <= found.replayed.step_s / plan.cost.time_s <= 1.1
     assert found.predicted_memory.total_bytes == pytest.approx(found.compiled_memory.total_bytes, rel=0.02)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("size", "fixed", "rows", "trips"),
+    [(100, [], [], 2), (70, [10, 30], [], 2), (75, [], [40, 60], 4), (45, [10, 30], [40, 60], 4), (67, [], [101], 3)],
+)
+def test_a_trip_has_its_own_the_largest_that_is_fixed_and_its_part_of_the_rows(size, fixed, rows, trips):
+    """All that there is room for, and not a byte more."""
+    assert fits_on_chip(size, fixed, rows, trips, 100)
+    assert not fits_on_chip(size + 1, fixed, rows, trips, 100)

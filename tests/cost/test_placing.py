@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def slices(draw):
     return shape, wraps, [*sizes, left]
 
 
+@pytest.mark.instant
 @example(((3, 8, 8), (False, False, False), [2, 16, 6]))  # where a whole axis is no piece
 @given(slices())
 def test_no_placement_is_better(case):

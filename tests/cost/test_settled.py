@@ -58,10 +58,14 @@ def test_what_tiles_meet_may_be_gathered_and_the_product_waits_for_it(topology):
     assert plan.cost.time_s == pytest.approx(sum(step.time_s for step in plan.steps))
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize("of_each", ["M, ", ""])
 @pytest.mark.parametrize(("more", "is_whole"), [("", False), ("; R[M, D, F_Y] = G", True)])
-def test_what_a_loop_only_adds_up_is_added_where_it_is_made(more, is_whole):
-    """The compiler reduces it after the loop; what is read in each trip it cannot."""
-    text = "for M {{ dW[D, F_Y] = A[M, B_X, D] ·_B H[M, B_X, F_Y]; G[D, F_Y] = G[D, F_Y] + dW" + more + " }}; return G"
+def test_what_a_loop_only_adds_up_is_added_where_it_is_made(more, is_whole, of_each):
+    """The compiler reduces it after the loop; what is read in each trip it cannot. So it is with an operand of each
+    trip, and with one that stays."""
+    text = f"dW[D, F_Y] = A[M, B_X, D] ·_B H[{of_each}B_X, F_Y]; G[D, F_Y] = G[D, F_Y] + dW"
+    text = "for M {{ " + text + more + " }}; return G"
     text += ", R" if more else ""
     plan = planned((), text, dims={"M": 4, "B": 4096, "D": 2048, "F": 4096})
     (step,) = (step for _, block in every_block(plan.schedule.block) for step in block.steps if step.op == Apply("add"))

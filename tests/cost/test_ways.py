@@ -110,6 +110,7 @@ def test_what_a_share_is_cut_out_for_is_copied_but_for_a_product():
     assert all(step.time_s == 0 for step in read.steps if step.op == "Slice")
 
 
+@pytest.mark.instant
 @settings(max_examples=60)
 @given(data=st.data())
 def test_what_comes_to_a_chip_and_what_leaves_it_differ_by_what_it_takes_and_sends(data):

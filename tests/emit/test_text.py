@@ -27,6 +27,7 @@ def test_a_return_is_split_where_the_formatter_splits_it(width, lines):
     assert max(map(len, found)) <= 88 and (lines > 1 or len(found[0]) == width)
 
 
+@pytest.mark.instant
 @settings(max_examples=8)
 @given(partial_programs())
 def test_every_level_is_four_spaces_in(case):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def same(left, right):
     np.testing.assert_array_equal(left[0], right[0])
 
 
+@pytest.mark.instant
 @SETTINGS
 @given(laid_out())
 def test_law_6_local_shape_times_axis_sizes_is_the_global_shape(case):
@@ -90,6 +92,7 @@ def test_law_7_no_axis_twice_after_any_moves(case, data):
         sharding = apply(data.draw(st.sampled_from(choices)), sharding, mesh)
 
 
+@pytest.mark.instant
 @SETTINGS
 @given(laid_out(rank=st.integers(1, 2), sharded=1), st.data())
 def test_law_10_every_move_is_the_identity_on_the_whole_array(case, data):
@@ -100,6 +103,7 @@ def test_law_10_every_move_is_the_identity_on_the_whole_array(case, data):
     assert_equal_on_every_device(blocks, numbered(shape), array(after, shape), mesh)
 
 
+@pytest.mark.instant
 @SETTINGS
 @given(laid_out(unreduced=1), st.data())
 def test_law_11_all_reduce_is_reduce_scatter_then_all_gather(case, data):
@@ -122,6 +126,7 @@ def test_law_12_all_gather_then_slice_is_the_identity(case, data):
     same((start, sharding), do([AllGather(axes, dim), Slice(axes, dim)], start, sharding, mesh, shape))
 
 
+@pytest.mark.instant
 @SETTINGS
 @given(laid_out(sharded=1, rank=st.integers(2, 3)), st.data())
 def test_law_13_all_to_all_and_its_inverse_are_the_identity(case, data):
@@ -172,6 +177,7 @@ def test_law_16_the_order_of_axes_matters_wherever_both_exceed_1():
             assert np.array_equal(*orders) == (min(x, y) == 1)
 
 
+@pytest.mark.instant
 @SETTINGS
 @given(laid_out(), st.integers(0, 3), st.data())
 def test_law_17_an_axis_of_size_1_may_be_removed(case, place, data):

@@ -23,6 +23,7 @@ def links(sizes, one, other):
     return found
 
 
+@pytest.mark.instant
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda sizes: 2 <= math.prod(sizes) <= 64))
 def test_the_way_goes_once_through_every_device_from_neighbour_to_neighbour(sizes):
     way = way_round(sizes)

@@ -128,6 +128,7 @@ def test_of_several_dims_over_a_whole_slice_the_one_over_most_links_is_first(mes
     assert [stage.dims for stage in found] == rounds
 
 
+@pytest.mark.instant
 @given(
     st.sampled_from([CUBE, PLANE, ("X=64", "v5p:4x4x4"), ("X=16", "v5p:2x2x4"), ("X=8,Y=8", None)]),
     st.data(),
@@ -146,6 +147,7 @@ def test_the_rounds_together_share_out_among_all(slice_, data, dtype, share):
         assert found.along is Along.EXCHANGED or slice_[1] is None
 
 
+@pytest.mark.instant
 @given(
     st.lists(st.sampled_from([8, 16, 32, 100, 128, 512]), min_size=1, max_size=3),
     st.lists(st.integers(0, 3), min_size=1, max_size=2),
@@ -214,6 +216,7 @@ def test_along_a_dim_between_others_none_is_plain(share, dim, wanted):
     assert only(((dim, ("X",)),), local, "bf16", target("X=4,Y=4", "v5p:2x2x4")).along is wanted
 
 
+@pytest.mark.instant
 @given(
     st.sampled_from([PLANE, CUBE, ("X=8,Y=2", "v5p:4x4x1"), ("X=4,Y=4", "H100:16"), ("X=8,Y=8", None)]),
     st.lists(st.sampled_from([1, 4, 5, 16, 64, 256, 512, 1024, 4096, 16384]), min_size=1, max_size=5),

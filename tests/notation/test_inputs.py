@@ -29,12 +29,14 @@ def same(text, mesh):
     assert found == [(array.name, array.dims, array.pattern, array.span) for array in whole]
 
 
+@pytest.mark.instant
 @given(matmuls(), programs())
 def test_inputs_of_random_programs(product, several):
     for case in (product, several):
         same(case.text, case.mesh)
 
 
+@pytest.mark.instant
 @given(reshards())
 def test_inputs_of_random_reshards(case):
     same(case.text, case.mesh)

@@ -47,6 +47,7 @@ def test_the_program_and_its_comments_stay(text: str) -> None:
     assert "\n\n\n" not in once and once.endswith("\n") and once.strip() == once[:-1]
 
 
+@pytest.mark.instant
 @given(texts, st.data())
 def test_a_comment_stays_with_its_statement(text: str, data: st.DataObject) -> None:
     """One that nobody else has, behind a statement, is behind its canonical spelling."""

@@ -206,6 +206,7 @@ FAULTY = {
 }
 
 
+@pytest.mark.instant
 @given(st.lists(st.sampled_from(sorted(FAULTY)), min_size=1, max_size=8))
 def test_every_fault_is_told_whatever_else_is_wrong(codes: list[str]) -> None:
     """No statement uses what another binds; that a dim has the name of an array is no use of it."""
@@ -243,6 +244,7 @@ def test_every_span_holds_what_it_names(drawn: tree.Tree) -> None:
 RENAMED = ["A[I_X, J] · B[J, K] → C[I_X, K]", "sum_J(A[I, J_X]) → C[I]"]
 
 
+@pytest.mark.instant
 @LAWS
 @given(st.permutations(["I", "J", "K", "Q"]), st.sampled_from(RENAMED))
 def test_renaming_dims_renames_the_program_and_nothing_else(order: list[str], text: str) -> None:
@@ -279,6 +281,7 @@ def test_many_dims_take_linear_time() -> None:
     assert time.perf_counter() - start < 10
 
 
+@pytest.mark.instant
 @LAWS
 @given(
     st.sampled_from(

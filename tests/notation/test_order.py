@@ -39,6 +39,7 @@ def test_the_order_is_that_of_an_array(text, dims):
     assert "".join(order_of(text).dims) == dims
 
 
+@pytest.mark.instant
 @settings(max_examples=20)
 @given(st.permutations("BTV"), st.permutations("BTV"), st.sampled_from(["+", "⊙", "maximum"]))
 def test_what_has_all_dims_has_them_in_one_order_below_an_array_of_them(order, other, function):
@@ -64,6 +65,7 @@ MADE = [
 ]
 
 
+@pytest.mark.instant
 @settings(max_examples=30, deadline=None)
 @given(st.permutations("BTV"), st.sampled_from(MADE))
 def test_what_a_statement_makes_of_a_product_is_made_in_its_own_order(order, made):

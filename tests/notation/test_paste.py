@@ -134,6 +134,7 @@ WRITTEN = st.tuples(
 )
 
 
+@pytest.mark.instant
 @given(st.lists(WRITTEN, min_size=1, max_size=3), st.sampled_from(["", " (twelve layers)."]), st.booleans())
 def test_a_loop_on_one_line_is_read_as_on_several(body: list[tuple[str, str, str]], after: str, nested: bool) -> None:
     """Numbers, remarks and stops stand in it as elsewhere: what is a remark on a line of its own is one in the loop."""

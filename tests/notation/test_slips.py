@@ -76,6 +76,7 @@ def silent(text, axes):
     return [line for line in said(text, axes) if "shards nothing over mesh axis" not in line] == []
 
 
+@pytest.mark.instant
 @settings(LAWS, max_examples=60)
 @given(programs())
 def test_a_legal_program_is_met_with_silence(drawn):
@@ -384,6 +385,7 @@ EXPERTS = "h = {}(x[E_X, C, D] ·{label} W[E_X, D, F]) ⊙ (x ·{label} U[E_X, D
 ATTENTION = "y[B_X, T, H, D] = {}(softmax_S(q[B_X, T, H, D] ·{label} k[B_X, S, H, D] / sqrt(|D|))) · v[B_X, S, H, D]"
 
 
+@pytest.mark.instant
 @settings(LAWS, max_examples=25)
 @given(st.sampled_from([MLP, GATED, BARE, EXPERTS, ATTENTION]), st.sampled_from(["relu", "gelu", "silu", "2 ⊙ ", ""]))
 def test_a_product_below_a_function_that_keeps_what_it_would_sum_is_named(text, function):
@@ -448,6 +450,7 @@ def test_positions_that_a_float_does_not_hold_are_named(dtype, size, held):
         assert list(rounded[: held + 1]) == list(range(held + 1)) and rounded[held + 1] != held + 1
 
 
+@pytest.mark.instant
 @given(st.sampled_from(AXES), st.data())
 def test_where_arrays_give_the_sizes_an_axis_mistyped_everywhere_is_no_dim(axis, data):
     """An einsum prints no plan: `A[I_dta, J] · B[J, K] → C[I_dta, K]` of whole arrays was computed on every device."""

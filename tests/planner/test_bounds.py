@@ -214,6 +214,7 @@ def test_the_counts_are_ranks(rows, columns, inner, data):
     assert filled((rows, columns), mine, (left, right)) == rank(derivative(a, b, free_a, free_b, everything))
 
 
+@pytest.mark.instant
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(MESHES), st.data())
 def test_what_a_group_keeps_has_the_block_of_each_of_its_devices(sizes, data):

@@ -1,5 +1,6 @@
 """What is best at each of many prices: lines, of which the least is asked for at few of them."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ def asked(lines):
     return [*changes(best, PRICES, lambda one, other: one == other)], powers
 
 
+@pytest.mark.instant
 @given(LINES)
 def test_each_change_is_found_in_order_and_no_price_is_asked_for_twice(lines):
     found, powers = asked(lines)

@@ -186,6 +186,7 @@ def test_what_is_met_by_more_than_sixty_four_nodes_of_one_state_is_minimised():
     assert easier(sizes, factors).price == least(sizes, factors)
 
 
+@pytest.mark.instant
 @settings(deadline=None)
 @given(sums())
 @example(([1, 1], [Factor((n,), np.array([NEVER])) for n in (0, 1)]))

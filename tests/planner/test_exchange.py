@@ -123,6 +123,7 @@ def test_four_dims_over_five_axes_too(dims):
     assert_means_the_array(found.schedule)
 
 
+@pytest.mark.instant
 @FEW
 @given(pairs())
 def test_what_is_needed_is_counted_device_by_device(case):
@@ -238,6 +239,7 @@ def splits(draw):
     return mesh, shape, sharding, Reshape(tuple(sizes), joins=False)
 
 
+@pytest.mark.instant
 @FEW
 @given(splits())
 def test_digits_stay_on_their_devices_and_join_again(case):
@@ -333,6 +335,7 @@ def test_placements_and_arrangements_are_as_many_as_are_counted():
         assert count_placements(axes, rank) == len(list(placements(tuple(names), rank)))
 
 
+@pytest.mark.instant
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.booleans()), max_size=5))
 def test_of_exchanges_the_one_that_saves_most_is_taken_and_what_cannot_be_written_is_told(every):
     """Of each what it saves at best, what it does save, and whether it can be written."""
@@ -352,6 +355,7 @@ def test_of_exchanges_the_one_that_saves_most_is_taken_and_what_cannot_be_writte
     assert unwritten == max(0, lost - saved)
 
 
+@pytest.mark.instant
 @given(st.lists(st.sampled_from([2, 3, 4, 6]), max_size=4), st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]))
 @example([4], 6)
 @example([2, 3, 2], 12)

@@ -55,6 +55,7 @@ def test_the_rate_of_each_move_is_that_of_what_is_emitted_for_it(array):
             assert graph.shardings[target] == move.leaves(before)
 
 
+@pytest.mark.instant
 @given(st.data(), st.integers(0, 4), st.integers(0, 4))
 def test_tables_close_as_by_way_of_every_sharding_in_turn(data, whole, others):
     size = whole + others

@@ -125,6 +125,7 @@ def test_the_triangle_inequality(case, name, objective):
     assert whole <= by(objective, first) + by(objective, rest) + 1e-11 * (objective is Objective.TIME)
 
 
+@pytest.mark.instant
 @settings(max_examples=40)
 @given(st.integers(1, 16), st.integers(1, 2**30), st.sampled_from(["ring", "line", "one-way"]))
 def test_an_axis_of_one_costs_nothing(size, count, shape):

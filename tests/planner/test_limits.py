@@ -336,6 +336,7 @@ def check_budget(case, units):
 # --- where sizes of axes share factors
 
 
+@pytest.mark.instant
 @settings(max_examples=30, deadline=None)
 @given(reshards(max_axes=2, max_size=6, max_rank=2), st.sampled_from(list(Objective)))
 def test_cut_axes_are_no_dearer_than_whole_ones_and_mean_the_same(case, objective):

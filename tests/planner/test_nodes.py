@@ -94,6 +94,7 @@ def test_a_move_is_from_the_cheapest_source_each_done_so_often(problem, nodes, t
         assert factor.table[at] == min(*ways, NEVER)
 
 
+@pytest.mark.instant
 @given(st.lists(st.integers(0, NEVER), min_size=1, max_size=4), st.integers(1, 1 << 20))
 def test_what_is_repeated_costs_so_often_as_much_or_what_cannot_be(prices, times):
     found = repeated(np.array(prices, dtype=np.int64), times)
@@ -121,6 +122,7 @@ def few():
         yield 3
 
 
+@pytest.mark.instant
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.booleans(), st.integers(0, 8), st.data())
 def test_strategies_are_listed_the_cheapest_first_and_the_plans_own_before_all(few, prices, shared, count, data):
     """Those of a statement that uses an array twice are found in another order."""

@@ -162,6 +162,7 @@ def test_under_a_limit_below_the_plans_peak_each_statement_is_leaner_or_all_is_r
     assert found and peaks == sorted(peaks, reverse=True) and wires == sorted(wires)
 
 
+@pytest.mark.instant
 @settings(max_examples=10)
 @given(matmuls(max_axes=2), st.sampled_from(Objective))
 @example(  # of one axis after another neither gains
@@ -193,6 +194,7 @@ def test_without_a_search_functions_and_open_shardings_are_planned_too(text):
     assert_means_the_program(found.schedule)
 
 
+@pytest.mark.instant
 @settings(max_examples=20)
 @given(st.data(), st.booleans())
 def test_few_ways_are_the_cheapest_of_all_that_were_looked_at(data, is_open):
@@ -221,6 +223,7 @@ def test_few_ways_are_the_cheapest_of_all_that_were_looked_at(data, is_open):
     assert all(price == seen[way] for way, price in found)
 
 
+@pytest.mark.instant
 @settings(max_examples=25)
 @given(st.data(), st.sampled_from(("sum", "max", "softmax", "logsumexp", "relu")), st.sampled_from(Objective))
 def test_what_a_search_adds_up_is_what_its_steps_are_priced(data, function, objective):
@@ -240,6 +243,7 @@ def test_what_a_search_adds_up_is_what_its_steps_are_priced(data, function, obje
     assert own[1] == steps[1] and abs(own[0] - steps[0]) <= len(planned.schedule.steps)  # each a picosecond up or down
 
 
+@pytest.mark.instant
 @settings(max_examples=20)
 @given(st.data(), st.sampled_from(("A{0} + B{0}", "where(A{0} > 0, B{0}, C{0})", "softmax_K(A{0} - B{0})")))
 def test_without_a_search_what_lies_alike_is_not_moved(data, text):

@@ -84,6 +84,7 @@ def test_a_reshard_is_as_cheap_as_the_shortest_path(case):
     assert_simulates(found.schedule)
 
 
+@pytest.mark.instant
 @settings(max_examples=25, deadline=None)
 @given(reshards(max_axes=3, max_size=3, max_rank=2))
 def test_a_reshard_on_three_axes_is_as_cheap_as_the_shortest_path(case):
@@ -136,6 +137,7 @@ def test_every_alternative_means_the_program_and_costs_no_less(case):
         assert_simulates(schedule)
 
 
+@pytest.mark.instant
 @FEW
 @given(reshards(max_axes=2))
 def test_a_reshard_to_the_same_sharding_is_an_empty_plan(case):

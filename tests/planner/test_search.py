@@ -54,6 +54,7 @@ def test_no_path_is_cheaper_than_its_floor(case):
     assert search.bound(source, goal) <= search.paths({source: 0}, goal).price.get(goal, math.inf)
 
 
+@pytest.mark.instant
 @settings(max_examples=100)
 @given(searches())
 def test_a_move_saves_no_more_than_it_costs(case):
@@ -263,6 +264,7 @@ def test_what_moves_over_an_idle_axis_is_the_reference(text):
     assert_equal_on_every_device(blocks, wanted, plan.schedule.values[plan.schedule.outputs[0]], plan.schedule.mesh)
 
 
+@pytest.mark.instant
 @settings(max_examples=60)
 @given(st.sampled_from(list(Objective)), st.data())
 def test_what_a_search_found_a_price_to_be_above_bounds_it(objective, data):

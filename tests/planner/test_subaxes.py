@@ -116,6 +116,7 @@ def all_shardings(mesh):
 # What refining keeps
 
 
+@pytest.mark.instant
 @given(cut_meshes(), st.data())
 def test_a_sharding_of_whole_axes_gives_every_device_the_same_block(by, data):
     sharding = data.draw(shardings(by.coarse, 2))
@@ -127,6 +128,7 @@ def test_a_sharding_of_whole_axes_gives_every_device_the_same_block(by, data):
         assert sharding.block_of(coarse, by.coarse) == finer.block_of(fine, by.fine)
 
 
+@pytest.mark.instant
 @given(cut_meshes(), st.data())
 def test_a_sharding_is_of_whole_axes_or_is_none(by, data):
     """Of all shardings on the fine mesh those are whole that some sharding on the coarse mesh becomes."""

@@ -68,6 +68,7 @@ def test_a_reshard_brings_what_the_busiest_device_needs(case):
     assert_means_the_array(found)
 
 
+@pytest.mark.instant
 @settings(max_examples=40, deadline=None)
 @given(reshards())
 def test_by_time_it_is_taken_where_it_is_faster(case):

@@ -56,6 +56,7 @@ def check_left_alone(program):
         plan = once
 
 
+@pytest.mark.instant
 @settings(max_examples=15, deadline=None)
 @given(programs())
 def test_to_add_a_statement_leaves_the_plan_before_as_it_is(case):
@@ -136,6 +137,7 @@ def case_by_hand(axis, given, result):
     return 4 if len(set(shards)) == 2 else 1
 
 
+@pytest.mark.instant
 @settings(max_examples=40, deadline=None)
 @given(matmuls(), st.sampled_from(["time", "bytes"]))
 def test_the_case_of_a_rule_is_that_of_an_axis_of_its_move(case, objective):

@@ -148,6 +148,7 @@ def test_no_choice_of_what_a_loop_leaves_free_is_cheaper_over_more(case, objecti
     assert_no_choice_is_cheaper(case, objective)
 
 
+@pytest.mark.instant
 @settings(max_examples=15, deadline=None)
 @given(st.data(), st.sampled_from(Objective), st.sampled_from([1, 3, 8]))
 def test_in_turn_a_loop_is_chosen_by_what_it_costs(data, objective, trips):

@@ -68,6 +68,7 @@ def test_as_written_is_the_program(case):
     assert_means_the_program(found)
 
 
+@pytest.mark.instant
 @settings(max_examples=60)
 @given(st.data())
 def test_what_a_pattern_asks_for_has_each_axis_once_and_keeps_what_it_may(data):

@@ -83,6 +83,7 @@ def test_copies_that_differ_are_found_and_named():
     assert issubclass(ReplicaMismatch, ValueError)
 
 
+@pytest.mark.instant
 @settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-30, 1.0, 1e30]))
 def test_copies_added_up_in_other_orders_are_copies(seed, size):
@@ -153,6 +154,7 @@ def test_wrong_arguments_are_coded_errors(value, dtype, code):
     assert caught.value.code == code and caught.value.help
 
 
+@pytest.mark.instant
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_gather_undoes_scatter(data):

@@ -34,6 +34,7 @@ NUMBERS = st.floats(-1e30, 1e30) | st.floats(-4, 4) | st.integers(-300, 300).map
 # Coins
 
 
+@pytest.mark.instant
 @settings(max_examples=200)
 @given(NUMBERS, st.sampled_from(FLOATS))
 @example(65519.0, "f16")
@@ -224,6 +225,7 @@ def test_what_is_routed_to_the_largest_is_checkable(text, dtype):
 # Sums that are exact in any order
 
 
+@pytest.mark.instant
 @given(st.integers(-40, 40), st.lists(st.integers(-300, 300), min_size=1, max_size=200))
 def test_the_quantum_is_the_largest_power_of_two_that_divides_all(power, numbers):
     found = quantum_of(np.array(numbers) * 2.0**power)
@@ -233,6 +235,7 @@ def test_the_quantum_is_the_largest_power_of_two_that_divides_all(power, numbers
     assert quantum_of(np.array([*numbers, math.nan])) == quantum_of(np.array([math.inf, *numbers])) == 0
 
 
+@pytest.mark.instant
 @given(st.sampled_from(["f32", "bf16", "f16"]), st.integers(1, 40), st.integers(1, 1 << 13), st.integers(0, 5))
 @example("f32", 32, (1 << 24) // 32, 0)
 @example("f32", 32, (1 << 24) // 32 + 1, 0)

@@ -92,6 +92,7 @@ def test_programs_are_valid(case):
     assert "{U" not in case.text
 
 
+@pytest.mark.instant
 @SETTINGS
 @given(reshards())
 def test_reshards_are_valid(case):
@@ -101,6 +102,7 @@ def test_reshards_are_valid(case):
     assert case.dims == dict(zip("IJK", case.shape, strict=False))
 
 
+@pytest.mark.instant
 @SETTINGS
 @given(st.data())
 def test_meshes_and_shardings_keep_to_what_is_asked(data):
