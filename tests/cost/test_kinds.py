@@ -330,11 +330,18 @@ def test_the_arrays_of_an_update(name):
     [
         "C = A[I_X] + B[I_X]",
         "y[B_X, D] = x[B_X, D] + b[D]; z = relu(y); return y, z",
-        "s[D, F] = a[D, E] · b[E, F]; W_new = W[D, F] - s ⊙ g[D, F]",
     ],
 )
 def test_a_plan_of_a_sum_is_no_update(text):
-    assert shardc.plan(text, mesh={"X": 4}, dims={"I": 8, "B": 8, "D": 8, "E": 8, "F": 8}).memory is None
+    assert shardc.plan(text, mesh={"X": 4}, dims={"I": 8, "B": 8, "D": 8}).memory is None
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("updated", ["W - s ⊙ g", "W - 0.01 ⊙ (g + s)", "W - 0.01 ⊙ g ⊙ s"])
+def test_a_program_with_a_product_that_sums_is_no_update(updated):
+    text = f"s[D, F] = a[D, E] · b[E, F]; W_new = {updated.replace('W', 'W[D, F]').replace('g', 'g[D, F]')}"
+    plan = shardc.plan(text, mesh={"X": 4}, dims={"D": 8, "E": 8, "F": 8}, dtype="f32")
+    assert kinds_told(plan.schedule.block) is None
 
 
 RECURRENT = """
