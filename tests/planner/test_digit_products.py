@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import shardc
 from shardc.api import parse
 from shardc.cost import LinkModel, chip
-from shardc.ir.collectives import CollectivePermute, DirectExchange
+from shardc.ir.collectives import CollectivePermute, DirectExchange, Slice, apply
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.expressions import operands
 from shardc.ir.mesh import Mesh
@@ -23,7 +23,7 @@ from shardc.planner.digits.products import _Task
 from shardc.planner.problem import Problem
 from shardc.planner.whole import digits as whole_digits
 from shardc.planner.whole import plan as whole_plan
-from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims
+from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims, reductions
 from shardc.rules.placements import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal
@@ -199,6 +199,37 @@ def test_digits_seen_as_one():
     array = Array("A", ("I0", "I1", "I2", "J"), (2, 2, 16, 8), Sharding((("X",), (), ("Z",), ("Y",))), DTYPES["bf16"])
     whole = Digits({"I": (2, 2), "J": ()}).joined(array, ("I", "J"))
     assert str(whole) == "A[I_XZ, J_Y]" and whole.shape == (64, 8)
+
+
+@st.composite
+def summed(draw):
+    """What a product left, with partial sums, and where it is wanted, on two places."""
+    axes = draw(st.permutations("XYZ"))
+    homes = [draw(st.sampled_from((0, 1, "summed", "free"))) for _ in axes]
+    left = [tuple(axis for axis, home in zip(axes, homes, strict=True) if home == place) for place in (0, 1)]
+    sums = frozenset(axis for axis, home in zip(axes, homes, strict=True) if home == "summed")
+    goal = draw(st.sampled_from(SHARDINGS))
+    return Sharding(tuple(left), sums), goal, draw(st.sampled_from(([], [0], [1], [0, 1])))
+
+
+@pytest.mark.instant
+@settings(max_examples=100)
+@given(summed())
+def test_sums_are_made_in_every_sensible_place_with_what_takes_no_part_sliced_first(case):
+    left, goal, rests = case
+    ways = list(reductions(left, goal, rests, Mesh.of(dict.fromkeys("XYZ", 2))))
+    assert len(ways) == len(set(ways)) and (ways or not {*goal.sharded} >= left.unreduced)
+    for way in ways:
+        lies, kinds = left, [isinstance(move, Slice) for move in way]
+        for move in way:
+            lies = apply(move, lies, Mesh.of(dict.fromkeys("XYZ", 2)))
+        assert not lies.unreduced and kinds == sorted(kinds, reverse=True)
+        for place, (old, here, wanted) in enumerate(zip(left.dims, lies.dims, goal.dims, strict=True)):
+            behind = wanted[len(old) :] if wanted[: len(old)] == old else ()
+            free = tuple(itertools.takewhile(lambda axis: axis not in left.used, behind))
+            added = here[len(old) + len(free) :]
+            assert here[: len(old) + len(free)] == old + free and {*added} <= left.unreduced
+            assert all(axis in wanted or place in rests for axis in added)
 
 
 @pytest.mark.parametrize("text", ["A[I_X, J]{U_Y} · B[J, K] → C[I, K]", "A[I, J_X] · B[J_X, K] → C[I, K]{U_X}"])
