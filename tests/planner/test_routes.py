@@ -1,15 +1,17 @@
 """Closed routes: each leads where it should, in digits where it is said to, and by shape only where it is said to."""
 
 import itertools
+import math
 
 import pytest
 
 from shardc.ir.collectives import AllGather, JointGather, UnevenExchange, apply
 from shardc.ir.digits import Reshape, reshaped
+from shardc.ir.exchange import Tail, pieces
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding
 from shardc.rules.placements import placements
-from shardc.rules.routes import depends_on_shape, needs_digits, plainly, route
+from shardc.rules.routes import _pieces, depends_on_shape, needs_digits, plainly, route
 
 MESHES = [Mesh.of({"X": 2, "Y": 2, "Z": 2}), Mesh.of({"X": 2, "Y": 4}), Mesh.of({"X": 2, "Y": 3, "Z": 4})]
 LARGE, UNEVEN = (48, 48), (12, 8)
@@ -79,3 +81,13 @@ def test_blocks_change_devices_first_where_less_is_to_be_gathered_then(mesh):
         plain, *others = plainly(source, target, mesh)
         less += sum(gathered(other) < gathered(plain) for other in others)
     assert less > 10
+
+
+@pytest.mark.instant
+def test_pieces_are_counted_as_an_exchange_counts_them():
+    """Of all blocks of three dims, as many after as before."""
+    counts = list(itertools.product((1, 2, 3, 4, 6), repeat=3))
+    for held, wanted in itertools.product(counts, repeat=2):
+        if math.prod(held) == math.prod(wanted):
+            parts = tuple(Tail((), (), *each) for each in zip(held, wanted, strict=True))
+            assert _pieces(held, wanted) == (pieces(parts) or 0)
