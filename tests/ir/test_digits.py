@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from shardc.ir.digits import Reshape, names_after
+from shardc.ir.digits import Reshape, names_after, places_of, size_at
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.laws import reshape_law
 from shardc.ir.mesh import Mesh
@@ -58,3 +58,13 @@ def test_digits_have_the_names_of_their_dim_unless_one_of_these_is_taken(taken):
     stem = "Id" if taken in ("I0", "I1", "I2") else "I"
     assert names_after(split, ("I", "J"), (taken,)) == (*(f"{stem}{number}" for number in range(3)), "J")
     assert names_after(split, ("I", "J"), ("I2", "Id2"))[:3] == ("Idd0", "Idd1", "Idd2")
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("sizes", itertools.product([(), (2,), (3, 2)], repeat=2), ids=str)
+def test_an_array_in_digits_has_at_each_place_what_a_reshape_has_there(sizes):
+    """The sizes that are told, and of each dim the rest."""
+    shape, split = (12, 18), Reshape(sizes, joins=False)
+    found = [size_at(place, shape) for place in places_of(split)]
+    rests = [size // int(np.prod(digits)) for size, digits in zip(shape, sizes, strict=True)]
+    assert found == [each for digits, rest in zip(sizes, rests, strict=True) for each in (*digits, rest)]
