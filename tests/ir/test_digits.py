@@ -61,7 +61,7 @@ def test_digits_have_the_names_of_their_dim_unless_one_of_these_is_taken(taken):
 
 
 @pytest.mark.instant
-@pytest.mark.parametrize("sizes", itertools.product([(), (2,), (3, 2)], repeat=2), ids=str)
+@pytest.mark.parametrize("sizes", list(itertools.product([(), (2,), (3, 2)], repeat=2)), ids=str)
 def test_an_array_in_digits_has_at_each_place_what_a_reshape_has_there(sizes):
     """The sizes that are told, and of each dim the rest."""
     shape, split = (12, 18), Reshape(sizes, joins=False)
