@@ -19,7 +19,7 @@ from shardc.cost.model import CostModel
 from shardc.ir.dtypes import multiplied
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
-from shardc.lowering.timed import waits_near
+from shardc.lowering.timed import product_waits_near, waits_near
 
 # Of what reading and writing a sum takes: replayed on v5e, all of it in eight trips, and 0.4 of it in sixteen.
 _APART = 0.5
@@ -49,7 +49,7 @@ def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near:
     )
     waits = cost.by_memory or not cost.flops
     if near and waits:
-        times = waits_near(model.target)
+        times = _near(cost, taken, model)
         part = replace(part, time_s=part.time_s * times, spelled=partial(_part, cost, trips, times))
         return one_after_another(part, _read(taken.far, model)) if taken.far else part
     sums = [] if taken.sum is None else [taken.sum]
@@ -72,6 +72,15 @@ def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near:
         return part
     spelled = partial(_again, taken.whole, sums, again, more / reading, model)
     return one_after_another(part, StepCost(time_s=more, spelled=spelled))
+
+
+def _near(cost: StepCost, taken: Taken, model: CostModel) -> float:
+    """How much of its time a step takes on the chip."""
+    if not cost.flops:
+        return waits_near(model.target)
+    less = taken.left.local_bytes(model.mesh) < sum(array.local_bytes(model.mesh) for array in taken.cut)
+    kind = multiplied(array.dtype for array in (*taken.cut, *taken.whole))
+    return product_waits_near(model.alone.product_s(Amount(cost.flops, 0, 0, kind)) / cost.time_s, less, model.target)
 
 
 def _read(arrays: Sequence[Array], model: CostModel) -> StepCost:

@@ -31,19 +31,33 @@ def writes_after(target: Target) -> bool:
     return target.generation == "v5p" and target.names_slice
 
 
-_NEAR = 0.6  # of the time of steps that wait for memory
+_NEAR = 0.3  # of the time of steps that wait for memory
+_LEFT_NEAR, _READ_NEAR = (0.76, 0.45), (0.3, 0.6)  # of a product's time, and of what its operations take of it
 
 
 @seen(
     "0.0.42.1",
-    "in loops over chunks on v5e scores of 64 MiB and less lay on the chip, and attention took 0.58 to 0.7 of its "
-    "time: of 4 × 2048 tokens, 8 heads of 128, the product that leaves scores 865 µs in eight trips and 1,407 at once, "
-    "the sum of exponentials 112 and 450, the product that reads them 240 and 528. Not between a "
-    "product and a largest or a softmax alone, nor of elements. On v5p 1.0 to 1.2",
+    "in loops over chunks on v5e scores of 64 MiB and less lay on the chip: the sum of their exponentials, 440 µs at "
+    "once, took 107 to 151. Not between a product and a largest or a softmax alone, nor of elements. On v5p 1.0 to 1.2",
 )
 def waits_near(target: Target) -> float:
-    """How much of its time a step takes whose arrays lie on the chip and not in memory."""
+    """How much of its time a step takes, no product, whose arrays lie on the chip and not in memory."""
     return _NEAR if target.generation == "v5e" and target.names_slice else 1.0
+
+
+@seen(
+    "0.0.42.1",
+    "there of 16384 × 8192 scores of heads of 64, 128, 256 and 512, in four trips, the product that leaves them took "
+    "1,073, 1,003 to 1,056, 1,085 to 1,176 and 1,323 µs, of 1,200 to 1,370 at once, and that which reads them 212, 229 "
+    "to 276, 364 to 432 and 718, of 470 to 740; in sixteen trips up to a tenth more. All steps together are priced "
+    "0.95 to 1.01 of what is replayed",
+)
+def product_waits_near(computing: float, leaves_less: bool, target: Target) -> float:
+    """How much of its time a product takes whose arrays lie on the chip: of that its operations take a share."""
+    if target.generation != "v5e" or not target.names_slice:
+        return 1.0
+    moving, operations = _READ_NEAR if leaves_less else _LEFT_NEAR
+    return min(1.05, moving + operations * computing)
 
 
 _STAYS = 112 * 2**20

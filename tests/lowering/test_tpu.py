@@ -128,7 +128,11 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.reads_vectors_twice, [((MIB,), True), ((MIB - 1,), False)]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.stays_near, [((112 * MIB,), True), ((112 * MIB + 1,), False)]),
-    (timed.waits_near, [((V5E,), 0.6), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
+    (timed.waits_near, [((V5E,), 0.3), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
+    (
+        timed.product_waits_near,
+        [((0.2, False, V5E), 0.85), ((0.9, False, V5E), 1.05), ((0.5, True, V5E), 0.6), ((0.2, True, V5P), 1.0)],
+    ),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (tpu.is_brought_early, [((64 * MIB, 112 * MIB), True), ((128 * MIB, 112 * MIB), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),
