@@ -14,6 +14,7 @@ from bench_memory import named, sizes_on
 pytestmark = [pytest.mark.tpu, pytest.mark.exhaustive, pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")]
 
 BLOCKS = sorted((Path(__file__).parents[1] / "benchmark" / "blocks").glob("*.shard"))
+LONG = ("latent_attention", "window_attention")  # half a minute each
 # Of memory, promised over compiled, where it is not within a tenth: what was found (libtpu 0.0.42.1).
 FOUND = {
     ("gated", "v5e:2x4"): 1.16,
@@ -24,7 +25,9 @@ QUICKER = {("context_parallel", "v5p:2x2x2"): 0.80}
 
 
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
-@pytest.mark.parametrize("path", BLOCKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=pytest.mark.long if path.stem in LONG else (), id=path.stem) for path in BLOCKS]
+)
 def test_a_block_is_compiled_as_planned_priced_and_promised(path, topology):
     """A collective more, an array more that is held, or a pass more over the largest array, is outside, but for what
     was found."""

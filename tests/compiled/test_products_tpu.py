@@ -74,7 +74,7 @@ def test_permutes_of_two_operands_are_there_at_once():
 
 @EXHAUSTIVE
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
-@pytest.mark.parametrize("place", range(16))
+@pytest.mark.parametrize("place", [pytest.param(0, marks=pytest.mark.long), *range(1, 16)])
 def test_drawn_products_are_promised_what_they_take(place, topology):
     _, text, mesh = [*products(16, 0)][place]
     found = ratio(f"dtype bf16\n{text}", mesh, topology)
