@@ -22,7 +22,7 @@ Temporaries share a heap in order of time (`cost.heap`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -102,7 +102,7 @@ def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop |
 def _of_least(walks: _Walks, again: Sequence[int]) -> _Taken:
     """What is taken where nothing is begun early: the compiler chooses an order of least memory, then finds places."""
     block = walks.schedule.block
-    inside = walks.ways([block.steps], [max(again)])[0].inside
+    inside = walks.inside(max(again))
     greedy, *others = (walks.taken(way) for way in walks.ways(orders_of_least(block, inside, walks.sizes), again))
     (deep,) = (walks.taken(way) for way in walks.ways([depth_first(block, inside, walks.sizes)], again[:1]))
     most = min(each.most_bytes for each in (greedy, *others))
@@ -116,10 +116,9 @@ def _of_least(walks: _Walks, again: Sequence[int]) -> _Taken:
 
 
 class _Way(NamedTuple):
-    """An order of a block's steps, and what has no buffer where they are taken so."""
+    """An order of a block's steps, and what has no buffer."""
 
     steps: tuple[Step, ...]
-    readers: Readers
     inside: Inside
 
 
@@ -144,6 +143,8 @@ class _Walks:
     groups: Groups
     of_trip: Callable[[Loop, Lowering], tuple[int, ...]]
     in_tiles: frozenset[ValueNumber]
+    readers: Readers
+    insides: dict[int, Inside] = field(default_factory=dict)  # by how much work products do again
 
     @classmethod
     def of(cls, schedule: Schedule, lowering: Lowering, room: int, loop: Loop | None) -> _Walks:
@@ -154,18 +155,24 @@ class _Walks:
         in_tiles = frozenset[ValueNumber]()
         if loop is None:  # of what a trip leaves nothing is known
             in_tiles = laid_in_tiles(schedule.steps, schedule.outputs, schedule.values, schedule.mesh)
-        return cls(schedule, lowering, room, loop, sizes, forms, Groups.of(schedule), of_trip, in_tiles)
+        readers = readers_of(schedule.steps)
+        return cls(schedule, lowering, room, loop, sizes, forms, Groups.of(schedule), of_trip, in_tiles, readers)
 
     def ways(self, orders: Iterable[tuple[Step, ...]], again: Iterable[int]) -> list[_Way]:
         """Each order, with products that do so much work of what they read, each for itself; none twice."""
         found = list[_Way]()
         for steps in orders:
-            readers = readers_of(steps)
             for most in again:
-                inside = Inside.of(self.schedule.block, steps, readers, most, self.groups.stored)
-                way = _Way(steps, readers, inside)
+                way = _Way(steps, self.inside(most))
                 found += [] if way in found else [way]
         return found
+
+    def inside(self, again: int) -> Inside:
+        """What has no buffer, in whichever order."""
+        if again not in self.insides:
+            block = self.schedule.block
+            self.insides[again] = Inside.of(block, block.steps, self.readers, again, self.groups.stored)
+        return self.insides[again]
 
     def taken(self, way: _Way) -> _Taken:
         walk = self.walk(way)
@@ -174,12 +181,22 @@ class _Walks:
     def walk(self, way: _Way, in_place: bool = True) -> Walk:
         """What is computed with a product may lie `in_place` of an operand."""
         target = self.lowering.target
-        steps, users, inside = way
+        steps, inside = way
         sends_whole = any(step.op.facts.kind is Kind.PERMUTE and step.op.facts.is_named for step in steps)
         by_size = may_place_largest_first(sends_whole, target)
         heap = Buffers(self.room, self.loop is not None, by_size, near_functions(target))
         has_products = any(isinstance(step.op, Einsum) for step in steps)
-        given = self.schedule, self.forms, self.sizes, steps, self.groups, self.of_trip, users, inside, has_products
+        given = (
+            self.schedule,
+            self.forms,
+            self.sizes,
+            steps,
+            self.groups,
+            self.of_trip,
+            self.readers,
+            inside,
+            has_products,
+        )
         apart = adds_up_apart(target)
         return Walk(*given, self.in_tiles, loop=self.loop, heap=heap, in_place=in_place, adds_up_apart=apart)
 

@@ -209,11 +209,15 @@ class Buffers:
 
     def _most_at_once(self, orders: Sequence[_Order]) -> list[int]:
         """The buffers that are there when most bytes are."""
-        there, most, found = list[int](), 0, list[int]()
+        there, now, most, found = dict[int, None](), 0, 0, list[int]()
         for _, takes, number in orders:
-            there = [*there, number] if takes else [each for each in there if each != number]
-            if sum(self._sizes[each] for each in there) > most:
-                most, found = sum(self._sizes[each] for each in there), there
+            now += self._sizes[number] if takes else -self._sizes[number]
+            if takes:
+                there[number] = None
+            else:
+                del there[number]
+            if now > most:
+                most, found = now, [*there]
         return found
 
     def _in_heap(self) -> list[_Order]:
