@@ -27,7 +27,7 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
 FEW, MANY, VERY_MANY = 4, 8, 24  # of more cases than so many one in so many is taken: below
-DRAWN_QUICK, DRAWN_LONG = 1 / 8, 1 / 6  # of a law's examples
+DRAWN_QUICK, DRAWN_LONG = 1 / 12, 1 / 8  # of a law's examples
 DRAWN = 30  # examples of a law that does not say how many; hypothesis draws 100 of its own accord
 settings.register_profile("repeated", deadline=None, max_examples=DRAWN, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=DRAWN)
@@ -77,13 +77,13 @@ def test_of(item):
 def one_in_quick(item, cases):
     if item.get_closest_marker("instant"):
         return 1
-    return 15 if compiles(item) else 8 if cases > VERY_MANY else 5 if cases > MANY else 3
+    return 30 if compiles(item) else 16 if cases > VERY_MANY else 10 if cases > MANY else 6
 
 
 def one_in_long(item, cases):
     if any(item.get_closest_marker(name) for name in ("instant", "page")):
         return 1
-    return 12 if compiles(item) else 5 if cases > VERY_MANY else 3 if cases > MANY else 2 if cases > FEW else 1
+    return 12 if compiles(item) else 10 if cases > VERY_MANY else 6 if cases > MANY else 2 if cases > FEW else 1
 
 
 def compiles(item):
