@@ -6,7 +6,7 @@ Tests marked `exhaustive` go through a whole space, or draw much more than their
 JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither.
 
 Of one test's many cases a run takes some, spread over all of them, and of a law's examples a part: CI more of them
-than `pytest` alone, which of tests that compile for devices takes every other one. Of those marked `instant` it takes
+than `pytest` alone, which of tests that compile for devices takes one in three. Of those marked `instant` it takes
 each case, and every example. `--every-case` takes all, and those marked `long`.
 """
 
@@ -45,17 +45,17 @@ def pytest_collection_modifyitems(config, items):
     exhaustive = config.getoption("--exhaustive")
     out = ("long",) if exhaustive else ("long", "exhaustive")
     left = [item for item in items if not any(item.get_closest_marker(name) for name in out)]
-    left = left if exhaustive else without_every_other(left)
+    left = left if exhaustive else one_test_in_three(left)
     taken = set(taken_of(left, one_in_long if exhaustive else one_in_quick))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
     items[:] = [item for item in items if item.nodeid in taken]
     draw_part(items, DRAWN_LONG if exhaustive else DRAWN_QUICK)
 
 
-def without_every_other(items):
-    """Of tests that compile for devices, which take most of the time, every other one is CI's alone."""
+def one_test_in_three(items):
+    """Of tests that compile for devices, which take most of the time, two of three are CI's alone."""
     tests = list(dict.fromkeys(test_of(item) for item in items if compiles(item)))
-    out = set(tests[1::2])
+    out = {*tests} - {*tests[::3]}
     return [item for item in items if test_of(item) not in out]
 
 
