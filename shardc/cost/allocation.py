@@ -30,7 +30,7 @@ from shardc.cost.depth import depth_first
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside, Readers
-from shardc.cost.scheduled import Rings, may_be_hidden, orders_early, orders_of_least, permutes_first
+from shardc.cost.scheduled import Rings, may_be_hidden, operands_first, orders_early, orders_of_least, permutes_first
 from shardc.cost.walk import Walk
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, ValueNumber, every_step
@@ -144,6 +144,7 @@ class _Walks:
     of_trip: Callable[[Loop, Lowering], tuple[int, ...]]
     in_tiles: frozenset[ValueNumber]
     readers: Readers
+    places: dict[tuple[int, ...], int]  # of the results of each step, in the order of the text
     insides: dict[int, Inside] = field(default_factory=dict)  # by how much work products do again
 
     @classmethod
@@ -156,7 +157,11 @@ class _Walks:
         if loop is None:  # of what a trip leaves nothing is known
             in_tiles = laid_in_tiles(schedule.steps, schedule.outputs, schedule.values, schedule.mesh)
         readers = readers_of(schedule.steps)
-        return cls(schedule, lowering, room, loop, sizes, forms, Groups.of(schedule), of_trip, in_tiles, readers)
+        places: dict[tuple[int, ...], int] = {
+            step.results: place for place, step in enumerate(operands_first(schedule.block, 1))
+        }
+        groups = Groups.of(schedule)
+        return cls(schedule, lowering, room, loop, sizes, forms, groups, of_trip, in_tiles, readers, places)
 
     def ways(self, orders: Iterable[tuple[Step, ...]], again: Iterable[int]) -> list[_Way]:
         """Each order, with products that do so much work of what they read, each for itself; none twice."""
@@ -198,7 +203,8 @@ class _Walks:
             has_products,
         )
         apart = adds_up_apart(target)
-        return Walk(*given, self.in_tiles, loop=self.loop, heap=heap, in_place=in_place, adds_up_apart=apart)
+        where = (self.in_tiles, self.places)
+        return Walk(*given, *where, loop=self.loop, heap=heap, in_place=in_place, adds_up_apart=apart)
 
 
 def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], tuple[int, ...]]:

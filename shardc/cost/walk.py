@@ -11,7 +11,6 @@ from shardc.cost.brought import Brought
 from shardc.cost.grouped import Groups, InBlocks
 from shardc.cost.heap import Buffers
 from shardc.cost.inside import Inside
-from shardc.cost.scheduled import operands_first
 from shardc.ir.digits import Reshape
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
@@ -37,6 +36,7 @@ class Walk:
     inside: Inside
     has_products: bool
     in_tiles: frozenset[ValueNumber]  # what is copied to lie in an output's tiles
+    places: Mapping[tuple[int, ...], int]  # of the results of each step, in the order of the text
     loop: Loop | None = None  # of which these are the steps of a trip
     heap: Buffers = field(default_factory=Buffers)
     held: dict[int, int] = field(default_factory=dict)  # the buffer of each value that has one
@@ -61,14 +61,13 @@ class Walk:
             if each is not None and each.is_ring and each.puts_together(step) and not self._becomes_output(step):
                 self.laid[step.result] = self.heap.take(self.sizes[step.result])
         brought = Brought.of(self.schedule.block, steps, self.last, self.inside, self.sizes, self.heap)
-        places = {step.results: place for place, step in enumerate(operands_first(self.schedule.block, 1))}
         for place, step in enumerate(steps):
-            self.heap.place = places.get(step.results, len(places))
+            self.heap.place = self.places.get(step.results, len(self.places))
             brought.before(place)
             self._step(step, self.forms[step.results])
             brought.after(place)
         for step, gathered in self.copied_late:
-            self.heap.place = places[step.results]
+            self.heap.place = self.places[step.results]
             self._output(step)
             self.heap.give_back(gathered)
         for value in self.schedule.outputs:  # what is passed on is copied at the end

@@ -42,7 +42,11 @@ _LEFT_NEAR, _READ_NEAR = (0.76, 0.45), (0.3, 0.6)  # of a product's time, and of
 )
 def waits_near(target: Target) -> float:
     """How much of its time a step takes, no product, whose arrays lie on the chip and not in memory."""
-    return _NEAR if target.generation == "v5e" and target.names_slice else 1.0
+    return _NEAR if _has_near(target) else 1.0
+
+
+def _has_near(target: Target) -> bool:
+    return target.generation == "v5e" and target.names_slice
 
 
 @seen(
@@ -54,7 +58,7 @@ def waits_near(target: Target) -> float:
 )
 def product_waits_near(computing: float, leaves_less: bool, target: Target) -> float:
     """How much of its time a product takes whose arrays lie on the chip: of that its operations take a share."""
-    if target.generation != "v5e" or not target.names_slice:
+    if not _has_near(target):
         return 1.0
     moving, operations = _READ_NEAR if leaves_less else _LEFT_NEAR
     return min(1.05, moving + operations * computing)

@@ -3,33 +3,32 @@ it."""
 
 import math
 import random
+import sys
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
-from shardc.cost import LinkModel, chip
 from shardc.emit import source
 from shardc.ir import uneven
 from shardc.ir.collectives import UnevenExchange
-from shardc.ir.dtypes import DTYPES
 from shardc.ir.exchange import tails
-from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Input, Program, Statement
-from shardc.ir.sharding import Sharding, spell
-from shardc.planner import Objective, plan_with_subaxes
+from shardc.ir.sharding import Sharding
+from shardc.planner import Objective
 from shardc.proving import Verdict, prove
 from shardc.rules.placements import placements
 from shardc.rules.routes import route
 from shardc.rules.unequal import in_unequal_pieces
-from shardc.simulate import run, sample_inputs
-from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, needed_bytes
+from shardc.testing import needed_bytes
 
-INT = DTYPES["int32"]
+sys.path.insert(0, str(Path(__file__).parent))
+from reshards import INT, assert_means_the_array, planned
+
 LARGE = [(6, 10, 15), (6, 4, 9), (12, 18, 5), (4, 9, 10), (8, 9, 10)]
 SMALL = [(2, 3), (2, 4), (4, 6), (2, 3, 2), (6, 4), (2, 6), (2, 2, 3)]
 
@@ -57,23 +56,6 @@ def drawn(seed, ranks=(1, 2, 3)):
         found = pair(*chosen.choice(every), chosen)
         if too_long(*found):
             yield found
-
-
-def planned(mesh, shape, source, target, objective=Objective.BYTES):
-    dims = ("I", "J", "K")[: len(shape)]
-    before, after = Pattern.exactly(source), Pattern.exactly(target)
-    text = f"A{spell(dims, source)} → A{spell(dims, target)}"
-    statement = Statement("A", dims, after, Use("A", dims, before, INT), INT, text)
-    inputs = (Input("A", dims, before, INT),)
-    program = Program(mesh, tuple(zip(dims, shape, strict=True)), INT, inputs, (statement,))
-    return plan_with_subaxes(program, LinkModel.of(mesh, chip("v5p")), objective)
-
-
-def assert_means_the_array(found):
-    assert_schedule_legal(found.schedule)
-    (whole,) = sample_inputs(found.schedule.program)
-    (blocks,) = run(found.schedule, [whole])
-    assert_equal_on_every_device(blocks, whole, found.schedule.values[found.schedule.outputs[0]], found.schedule.mesh)
 
 
 def assert_proved(found):

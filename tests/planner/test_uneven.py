@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,21 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
-from shardc.cost import LinkModel, chip
 from shardc.cost.formulas import evaluate
 from shardc.ir.collectives import UnevenExchange
-from shardc.ir.dtypes import DTYPES
-from shardc.ir.expressions import Pattern, Use
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Input, Program, Statement
-from shardc.ir.sharding import Sharding, spell
+from shardc.ir.sharding import Sharding
 from shardc.ir.uneven import timetable
-from shardc.planner import Objective, plan_with_subaxes
+from shardc.planner import Objective
 from shardc.rules.placements import placements
-from shardc.simulate import run, sample_inputs
-from shardc.testing import assert_equal_on_every_device, assert_schedule_legal, needed_bytes
+from shardc.testing import needed_bytes
 
-INT = DTYPES["int32"]
+sys.path.insert(0, str(Path(__file__).parent))
+from reshards import INT, assert_means_the_array, planned
+
 SIZES = [(2, 3), (2, 3, 4), (4, 6), (6, 4), (3, 4, 2), (12, 18), (4, 4, 6), (4, 6, 5), (10, 6)]
 
 
@@ -36,23 +35,6 @@ def reshards(draw):
     times = draw(st.sampled_from([1, 1, 2, 3]))
     shape = tuple(times * math.lcm(*pair) for pair in zip(source.blocks(mesh), target.blocks(mesh), strict=True))
     return mesh, shape, source, target
-
-
-def planned(mesh, shape, source, target, objective=Objective.BYTES, memory=None):
-    dims = ("I", "J", "K")[: len(shape)]
-    before, after = Pattern.exactly(source), Pattern.exactly(target)
-    text = f"A{spell(dims, source)} → A{spell(dims, target)}"
-    statement = Statement("A", dims, after, Use("A", dims, before, INT), INT, text)
-    inputs = (Input("A", dims, before, INT),)
-    program = Program(mesh, tuple(zip(dims, shape, strict=True)), INT, inputs, (statement,))
-    return plan_with_subaxes(program, LinkModel.of(mesh, chip("v5p")), objective, memory)
-
-
-def assert_means_the_array(found):
-    assert_schedule_legal(found.schedule)
-    (whole,) = sample_inputs(found.schedule.program)
-    (blocks,) = run(found.schedule, [whole])
-    assert_equal_on_every_device(blocks, whole, found.schedule.values[found.schedule.outputs[0]], found.schedule.mesh)
 
 
 @settings(max_examples=60, deadline=None)
