@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from shardc.cost.on_chip import Life, on_chip
 from shardc.lowering import tpu
-from shardc.lowering.held import lies_in_memory_in_trips
+from shardc.lowering.held import lies_in_memory_in_trips, taken_by_brought
 
 _ALIGNMENT = 512
 
@@ -235,6 +235,8 @@ class Buffers:
         lives = {number: Life(self._sizes[number], *spans[number]) for number in may_lie_there}
         if self.near and not self.in_loop:
             lives = {number: life for number, life in lives.items() if self._near.get(number)}
+        for number in self._first & lives.keys():
+            lives[number] = lives[number]._replace(size=taken_by_brought(self._sizes[number]))
         return on_chip(lives, self.room or (0 if self.in_loop else self.near), self._first) | self._brought
 
     def _in_place(self, orders: Iterable[_Order]) -> list[_Order]:

@@ -134,6 +134,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         [((0.2, False, V5E), 0.85), ((0.9, False, V5E), 1.05), ((0.5, True, V5E), 0.6), ((0.2, True, V5P), 1.0)],
     ),
     (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (held.taken_by_brought, [((4 * MIB,), 0), ((64 * MIB,), 60 * MIB)]),
     (tpu.is_brought_early, [((64 * MIB, 112 * MIB), True), ((128 * MIB, 112 * MIB), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),
     (tpu.pieces_off_chip, [((4, 8 * MIB, False), 0), ((4, 8 * MIB, True), 3), ((8, 8 * MIB, False), 4)]),
