@@ -15,6 +15,7 @@ from typing import NamedTuple
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Einsum, Loop
 from shardc.lowering import tpu
+from shardc.lowering.fusion import Reads, reads
 
 
 class Life(NamedTuple):
@@ -27,10 +28,11 @@ class Life(NamedTuple):
 
 def brought_early(block: Block, sizes: Sequence[int] | Mapping[int, int], room: int) -> int | None:
     """The argument that is brought to the chip before a program starts, if one is: the largest that a product reads, or
-    of which it reads a share."""
+    of which it reads a share. One of elements reads what it multiplies where that lies."""
     steps = [step for step in block.steps if not isinstance(step.op, Loop)]
     shared = {step.result: step.operands[0] for step in steps if step.op.facts.kind is Kind.SLICE}
-    products = (step for step in steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
+    pairs = (step for step in steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
+    products = (step for step in pairs if reads(step, block) is not Reads.ELEMENTS)
     read = {shared.get(value, value) for step in products for value in step.operands}
     fits = [value for value in read.intersection(block.inputs) if tpu.is_brought_early(sizes[value], room)]
     return min(fits, key=lambda value: (-sizes[value], value), default=None)

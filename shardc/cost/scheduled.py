@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from shardc.cost.depth import with_inside
 from shardc.cost.inside import Inside
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, How, Schedule, Step, ValueNumber
+from shardc.ir.plan import Block, How, Loop, Schedule, Step, ValueNumber
+from shardc.lowering.fusion import Reads, reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +108,27 @@ def _moves_first(
     block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: Rings, first: set[int]
 ) -> tuple[Step, ...]:
     """Of the steps whose operands are there a collective that is no sum, then one that makes what comes first, then one
-    that leads to a collective, then the first. What ends a ring comes last."""
+    that leads to a collective, then the first. What ends a ring comes last. One gather is under way at a time: another
+    begins when a product has been done beside it, or what it left is read."""
     wanted = {step.results for step in operands_first(block, 1)}
     left = [step for step in block.steps if step.results in wanted]
     leads = _leading_to(left, {value for step in left if step.is_collective for value in step.results})
-    there, found = set[int](block.inputs), list[Step]()
+    there, found, sent = set[int](block.inputs), list[Step](), set[int]()
+
+    def turn(step: Step) -> tuple[bool, ...]:
+        has_to_wait = bool(sent) and step.op.facts.kind is Kind.GATHER
+        return has_to_wait, _are(step, rings.end), *_turn(step, first, leads)
+
     while left:
         ready = [step for step in left if there.issuperset(step.operands) and there.issuperset(_waits(step, waits))]
-        step = min(ready, key=lambda step: (_are(step, rings.end), *_turn(step, first, leads)))
+        step = min(ready, key=turn)
+        if not sent.isdisjoint(step.operands):  # what was gathered is there: another gather may begin beside this
+            sent = set()
+            step = min(ready, key=turn)
+        if step.op.facts.kind is Kind.GATHER:
+            sent = {*step.results}
+        elif isinstance(step.op, Loop) or reads(step, block) is Reads.PRODUCT:
+            sent = set()
         left.remove(step)
         found.append(step)
         there.update(step.results)

@@ -4,6 +4,7 @@ import pytest
 
 import shardc
 from shardc.cost.inside import Inside
+from shardc.cost.on_chip import brought_early
 from shardc.cost.scheduled import Rings, orders_early, orders_of_least
 from shardc.ir.mesh import Mesh
 from shardc.lowering.fusion import readers_of
@@ -73,6 +74,24 @@ def test_what_is_computed_where_it_is_read_gives_back_what_that_reads():
     block = shardc.plan(program, idle="keep").schedule.block
     steps, *_ = of_least(block)
     assert [block.values[step.result].name for step in steps][-1] == "q"
+
+
+def test_one_gather_is_under_way_at_a_time():
+    """As compiled for v5e: W, V beside `x · W`, then U beside `h · V`; all three first would be held all along."""
+    text = "h[B_X, F] = x[B_X, D] · W[D_X, F]; g[B_X, D] = h · V[F_X, D]; y[B_X, F] = g · U[D_X, F]; return y"
+    program = shardc.parse(text, mesh={"X": 8}, dims={"B": 65536, "D": 4096, "F": 8192}, topology="v5e:2x4")
+    *_, steps = orders_early(shardc.plan(program).schedule.block, {}, Rings())
+    names = [step.name for step in steps]
+    assert names == ["AllGather", "AllGather", "Einsum", "AllGather", "Einsum", "Einsum"]
+
+
+def test_what_is_multiplied_by_elements_is_not_brought_early():
+    """`x ⊙ r` reads x where it lies; of what products read W is the largest."""
+    text = "n[B, D] = x[B, D] ⊙ r[B]; y[B, F] = n · W[D, F]; return y"
+    program = shardc.parse(text, mesh={"X": 8}, dims={"B": 4096, "D": 1024, "F": 1024}, topology="v5e:2x4")
+    block = shardc.plan(program, idle="keep").schedule.block
+    sizes = [array.local_bytes(Mesh.of({"X": 8})) for array in block.values]
+    assert block.values[brought_early(block, sizes, 2**27)].name == "W"
 
 
 def test_what_waits_for_a_value_comes_after_it(block):
