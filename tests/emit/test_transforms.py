@@ -238,11 +238,6 @@ def test_arrays_on_other_devices_are_refused():
         refused("SHC305", shardc.plan(TEXT, **PLAN).compile(), away, W)
 
 
-def test_compile_under_jit_needs_a_mesh():
-    program = shardc.plan(TEXT, **PLAN).compile()
-    refused("SHC306", jax.jit(lambda x, w: program(x, w)), X, W)
-
-
 @pytest.mark.parametrize("number", [0.5, 3, -2.5, True])
 def test_pythons_numbers_are_of_the_types_that_jax_gives_them(mesh, number):
     x, text = put(X, "X", "Y"), "a[] ⊙ In[B_X, D_Y] → Out[B_X, D_Y]"

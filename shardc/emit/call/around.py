@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
@@ -28,19 +29,28 @@ _MAPPED_WHY = "vmap runs over it, since the mapped dim is sharded over it; name 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """`free` has the axes of a plan, in order; `taken` the others of the `whole`, and why each cannot be named."""
+    """`free` has the axes of a plan, in order; `taken` the others of the `whole`, and why each cannot be named.
+
+    Where `jax.set_mesh` has set no mesh (`is_set`), its `devices` are known here or nowhere."""
 
     free: Mesh
     explicit: frozenset[str]
     whole: Mesh
     taken: tuple[tuple[str, str], ...] = ()
     is_mapped: bool = False  # inside a shard_map
+    is_set: bool = True
+    devices: jax.sharding.Mesh | None = None
 
     @property
     def is_joining(self) -> bool:
         """Whether XLA:CPU compiles what is called, which joins moves of its own along Auto axes with a program's."""
         device = jax.sharding.get_abstract_mesh().abstract_device
         return self.has_auto and device is not None and device.platform == "cpu"
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether a plan may cut axes: it takes all of the mesh, and its devices."""
+        return not self.taken and (self.is_set or self.devices is not None)
 
     @property
     def has_auto(self) -> bool:
@@ -54,15 +64,20 @@ class Around:
 
     def typed(self, sharding: Sharding) -> Sharding:
         """What of a sharding JAX's types say."""
-        return self._only(sharding, self.explicit)
+        return self.along(sharding, self.explicit)
 
     def untyped(self, sharding: Sharding) -> Sharding:
         """What of it is for XLA to keep."""
-        return self._only(sharding, frozenset(self.free.names) - self.explicit)
+        return self.along(sharding, frozenset(self.free.names) - self.explicit)
+
+    def along(self, sharding: Sharding, axes: frozenset[str]) -> Sharding:
+        """What of it is along these axes."""
+        kept = tuple(tuple(axis for axis in dim if axis in axes) for dim in sharding.dims)
+        return Sharding(kept, sharding.unreduced & axes)
 
     def cutting(self, sharding: Sharding) -> Sharding:
         """Without axes of one device, which cut nothing."""
-        return self._only(sharding, frozenset(name for name, size in self.whole.axes if size > 1))
+        return self.along(sharding, frozenset(name for name, size in self.whole.axes if size > 1))
 
     def check_typed(self, sharding: Sharding, what: str) -> None:
         """SHC305 for a result under a transformation whose type would not hold XLA to it."""
@@ -88,10 +103,6 @@ class Around:
             help=f"make {named} Explicit, as jax.make_mesh does, or reduce `{array.name}` in the program",
         )
 
-    def _only(self, sharding: Sharding, axes: frozenset[str]) -> Sharding:
-        kept = tuple(tuple(axis for axis in dim if axis in axes) for dim in sharding.dims)
-        return Sharding(kept, sharding.unreduced & axes)
-
     def check_free(self, named: Iterable[str], what: str) -> None:
         """SHC201 if an axis is named that is not free, or not of the mesh."""
         why = dict(self.taken)
@@ -103,11 +114,15 @@ class Around:
             )
 
 
-def around(arrays: Iterable[Any]) -> Around:
+def around(arrays: Iterable[Any], is_set: bool = True, devices: jax.sharding.Mesh | None = None) -> Around:
     """What surrounds a call with these arrays; SHC306 if no mesh is set, or no axis of it is free."""
     current = jax.sharding.get_abstract_mesh()
     if current.empty:
-        raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …")
+        raise ShardcError(
+            "SHC306",
+            "no mesh is set, and no array lies on one",
+            help="with jax.set_mesh(mesh): …, around jax.jit; or jax.device_put(array, jax.NamedSharding(mesh, spec))",
+        )
     for name in current.axis_names:
         check_name(name, "axis")
     kinds = dict(zip(current.axis_names, current.axis_types, strict=True))
@@ -120,7 +135,8 @@ def around(arrays: Iterable[Any]) -> Around:
     if not free.axes:
         help = "call it outside" if _MANUAL in kinds.values() else "shard the mapped dim over fewer axes"
         raise ShardcError("SHC306", "no axis of the mesh is free here: arrays are local already", help=help)
-    return Around(free, explicit.difference(taken), whole, tuple(taken.items()), _MANUAL in kinds.values())
+    mapped = _MANUAL in kinds.values()
+    return Around(free, explicit.difference(taken), whole, tuple(taken.items()), mapped, is_set, devices)
 
 
 def _mapped(names: frozenset[str]) -> frozenset[str]:
@@ -162,3 +178,21 @@ def filled(typed: Sharding, untyped: Sharding, shape: tuple[int, ...], mesh: Mes
     for size, known, more in zip(shape, typed.dims, untyped.dims, strict=True):
         dims.append(known + more if size % mesh.product(known + more) == 0 else known)
     return Sharding(tuple(dims), typed.unreduced)
+
+
+def is_same_mesh(one: Any, other: Any) -> bool:
+    """Whether two meshes have the same axes, and of two with devices the same, in the same order; of whatever kinds."""
+    if tuple(one.shape.items()) != tuple(other.shape.items()):
+        return False
+    both = isinstance(one, jax.sharding.Mesh) and isinstance(other, jax.sharding.Mesh)
+    return not both or bool(np.array_equal(one.devices, other.devices))
+
+
+def told(mesh: Any, beside: Any) -> str:
+    """A mesh, as it is told apart from another: its axes, or its devices where those are the same."""
+    axes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "of no axes"
+    if tuple(mesh.shape.items()) != tuple(beside.shape.items()):
+        return axes
+    ids = [device.id for device in mesh.devices.flat]
+    shown = ", ".join(map(str, ids[:8])) + (", …" if len(ids) > 8 else "")
+    return f"{axes} of the devices {shown}"

@@ -18,14 +18,16 @@ from shardc.emit.steps.spec import in_specs, out_specs
 from shardc.ir.plan import Schedule
 
 
-def function(schedule: Schedule, scopes: bool = False) -> Callable[..., Any]:
-    """The program as a function of global arrays, on the mesh of `jax.set_mesh`; not jitted.
+def function(schedule: Schedule, scopes: bool = False, mesh: jax.sharding.Mesh | None = None) -> Callable[..., Any]:
+    """The program as a function of global arrays, on the mesh in force, which is `mesh` where it is known; not jitted.
 
     With `scopes` the operations of step 2 are named `step2` for the compiler.
     """
     if schedule.by is None:
         return on_steps_mesh(schedule, scopes)
-    whole: Callable[..., Any] = on_given_mesh(schedule, schedule.by, lambda mesh: on_steps_mesh(schedule, scopes, mesh))
+    whole: Callable[..., Any] = on_given_mesh(
+        schedule, schedule.by, lambda fine: on_steps_mesh(schedule, scopes, fine), mesh
+    )
     return whole
 
 

@@ -23,12 +23,13 @@ from shardc.emit.call.gradient import Halves, with_gradient
 
 @dataclass(frozen=True, eq=False)  # each is itself alone; without slots, since JAX refers to it weakly
 class Equation:
-    """`types` are those of what the program leaves, `halves` its gradient's."""
+    """On a mesh; `types` are those of what the program leaves, `halves` its gradient's."""
 
     text: str
     program: Callable[..., Any]
     halves: Callable[[], Halves]
     types: tuple[jax.ShapeDtypeStruct, ...]
+    mesh: jax.sharding.AbstractMesh
 
     @cached_property
     def whole(self) -> Callable[..., Any]:
@@ -39,7 +40,7 @@ class Equation:
     @cached_property
     def called(self) -> Callable[..., Any]:
         """With its gradient."""
-        found: Callable[..., Any] = jax.jit(with_gradient(self.program, self.halves))
+        found: Callable[..., Any] = jax.jit(with_gradient(self.program, self.halves, self.mesh))
         return found
 
     def __call__(self, *arrays: Any) -> Any:
@@ -73,7 +74,15 @@ def _opened(*arrays: Any, program: Equation) -> Sequence[Any]:
 
 
 def _changed(arrays: Sequence[Any], changes: Sequence[Any], *, program: Equation) -> tuple[Any, Any]:
-    found, change = jax.jvp(program.called, tuple(arrays), tuple(map(ad.instantiate_zeros, changes)))
+    """Of what changes alone: zeros of the others would be made at once, for which JAX wants a mesh to be set."""
+    moving = [place for place, change in enumerate(changes) if type(change) is not ad.Zero]
+
+    def of_moving(*some: Any) -> Any:
+        replaced = dict(zip(moving, some, strict=True))
+        return program.called(*(replaced.get(place, array) for place, array in enumerate(arrays)))
+
+    moved = tuple(arrays[place] for place in moving), tuple(changes[place] for place in moving)
+    found, change = jax.jvp(of_moving, *moved)
     return _several(program, found), _several(program, change)
 
 

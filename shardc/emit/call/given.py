@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from numpy.typing import NDArray
 
 from shardc.emit.call import placing
-from shardc.emit.call.around import Around
+from shardc.emit.call.around import Around, is_same_mesh, told
+from shardc.emit.call.entered import Entered, entered, mesh_of_arrays, on_mesh
 from shardc.errors import ShardcError
 from shardc.ir.sharding import Sharding
 from shardc.simulate.arguments import as_numpy
@@ -80,20 +81,24 @@ def _is_of_python(given: Any) -> bool:
     )
 
 
-def mesh_named_by(spec: Any, array: Any) -> AbstractContextManager[Any]:
-    """Where no mesh is in force, that of a NamedSharding; where one is, SHC306 unless it is the same."""
-    if not isinstance(spec, jax.NamedSharding):
-        return nullcontext()
-    current, named = jax.sharding.get_abstract_mesh(), spec.mesh
-    if current.empty and placing.is_traced(array):
-        found: AbstractContextManager[Any] = jax.sharding.use_abstract_mesh(named.abstract_mesh)
-        return found
-    if current.empty and isinstance(named, jax.sharding.Mesh):
-        in_force: AbstractContextManager[Any] = jax.set_mesh(named)
-        return in_force
+def mesh_named_by(spec: Any, array: Any) -> AbstractContextManager[Entered]:
+    """Where no mesh is in force, that of a NamedSharding, else the array's; SHC306 unless these are the same."""
+    named = spec.mesh if isinstance(spec, jax.NamedSharding) else None
+    current = jax.sharding.get_abstract_mesh()
+    if named is None or named.empty:
+        return entered([array])
     if not current.empty:
         placing.check_same_mesh(named, current, "the sharding asked for is on")
-    return nullcontext()
+        return entered([array])
+    theirs = mesh_of_arrays([array])
+    if theirs is not None and not is_same_mesh(theirs, named):
+        raise ShardcError(
+            "SHC306",
+            f"the sharding asked for is on a mesh {told(named, theirs)}; the array lies on {told(theirs, named)}",
+            help="jax.device_put it on the mesh of the sharding",
+        )
+    has_devices = isinstance(named, jax.sharding.Mesh) or placing.is_traced(array)
+    return on_mesh(named) if has_devices else entered([array])
 
 
 def target_of(given: Any, rank: int, here: Around) -> Sharding:

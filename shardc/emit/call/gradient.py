@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import jax
 
 from shardc.emit.call.callable import function
+from shardc.emit.call.entered import again
 from shardc.ir.dtypes import Kind
 from shardc.ir.expressions import Pattern
 from shardc.ir.plan import Block, Schedule, Step, Together, ValueNumber
@@ -126,13 +127,16 @@ def _together(whole: Schedule, steps: tuple[Step, ...]) -> Iterator[Together]:
             yield replace(group, first=found[0], last=found[-1])
 
 
-def with_gradient(whole: Callable[..., Any], found: Callable[[], Halves]) -> Callable[..., Any]:
-    """A program with the gradient of the halves that are found when somebody asks for one."""
+def with_gradient(
+    whole: Callable[..., Any], found: Callable[[], Halves], mesh: jax.sharding.AbstractMesh
+) -> Callable[..., Any]:
+    """A program on a mesh with the gradient of the halves that are found when somebody asks for one."""
 
     def forward(*arrays: Any) -> Any:
         parts = found()
         given = [arrays[place] for place in parts.given]
-        left = _tuple(function(parts.forward)(*given), parts.forward)
+        with again(mesh):
+            left = _tuple(function(parts.forward)(*given), parts.forward)
         outputs, kept = left[: parts.outputs], left[parts.outputs :]
         return outputs if parts.outputs > 1 else outputs[0], (given, kept)
 
@@ -140,7 +144,8 @@ def with_gradient(whole: Callable[..., Any], found: Callable[[], Halves]) -> Cal
         parts, (given, kept) = found(), left
         changes = change if parts.outputs > 1 else (change,)
         incoming = [reduce(add, (changes[place] for place in places)) for places in parts.incoming]
-        gradients = iter(_tuple(function(parts.backward)(*given, *kept, *incoming), parts.backward))
+        with again(mesh):
+            gradients = iter(_tuple(function(parts.backward)(*given, *kept, *incoming), parts.backward))
         return tuple(next(gradients) if moves else None for moves in parts.moving)  # None: integers do not change
 
     own: Any = jax.custom_vjp(whole)

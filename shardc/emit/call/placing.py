@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardc.emit.call.around import Around
+from shardc.emit.call.around import Around, is_same_mesh, told
 from shardc.errors import ShardcError
 from shardc.ir.dtypes import DType
 from shardc.ir.mesh import Mesh
@@ -109,32 +109,34 @@ def check_mesh(wanted: Mesh, found: Mesh) -> None:
         )
 
 
-def check_mesh_of(given: jax.Array, what: str) -> None:
+def check_mesh_of(given: jax.Array, what: str, here: Around) -> None:
     """SHC306 unless a NamedSharding is on the mesh in force, whatever the kinds of its axes."""
     if isinstance(given.sharding, jax.NamedSharding):
-        check_same_mesh(given.sharding.mesh, mesh_in_force(), f"{what} lies on")
+        check_same_mesh(given.sharding.mesh, devices_of(here), f"{what} lies on")
 
 
 def check_same_mesh(named: Any, current: Any, what: str) -> None:
     """The same axes, and of two meshes with devices the same devices, in the same order."""
-    if tuple(named.shape.items()) != tuple(current.shape.items()):
-        raise ShardcError(
-            "SHC306",
-            f"{what} a mesh {_axes_of(named)}; the one in force is {_axes_of(current)}",
-            help="jax.device_put it on the mesh in force, or set its mesh",
-        )
-    if isinstance(named, jax.sharding.Mesh) and isinstance(current, jax.sharding.AbstractMesh):
+    if named.shape == current.shape and isinstance(named, jax.sharding.Mesh) and not _has_devices(current):
         current = mesh_in_force()
-    if isinstance(named, jax.sharding.Mesh) and not np.array_equal(named.devices, current.devices):
-        raise ShardcError(
-            "SHC306",
-            f"{what} a mesh of other devices than the one in force, or of the same in another order",
-            help="jax.device_put it on the mesh in force, or set its mesh",
-        )
+    if is_same_mesh(named, current):
+        return
+    raise ShardcError(
+        "SHC306",
+        f"{what} a mesh {told(named, current)}; the one in force is {told(current, named)}",
+        help="jax.device_put it on the mesh in force, or set its mesh",
+    )
 
 
-def _axes_of(mesh: Any) -> str:
-    return ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "of no axes"
+def _has_devices(mesh: Any) -> bool:
+    return isinstance(mesh, jax.sharding.Mesh)
+
+
+def devices_of(here: Around) -> Any:
+    """The mesh of a call: with its devices, unless only whoever compiles what JAX traces knows them."""
+    if here.is_set:
+        return mesh_in_force()
+    return jax.sharding.get_abstract_mesh() if here.devices is None else here.devices
 
 
 def check_enabled(dtype: DType) -> None:
@@ -174,31 +176,81 @@ def as_typed(given: Any, wanted: Array, here: Around) -> Any:
     found = sharding_of(lies.spec, len(wanted.shape))
     if not here.is_mapped and found.used.difference(here.free.names):
         here.check_free(found.used, f"`{wanted.name}`{spell(wanted.dims, found)}")
+    check_lying(found, wanted, here)
     typed, asked = here.typed(found), here.typed(wanted.sharding)
-    if typed == asked:
-        return given
+    return given if typed == asked else jax.reshard(given, spec_of(asked))
+
+
+def check_lying(found: Sharding, wanted: Array, here: Around) -> None:
+    """SHC305 if the array lies otherwise on Explicit axes of more than one device."""
+    typed, asked = here.typed(found), here.typed(wanted.sharding)
     if here.cutting(typed) == here.cutting(asked) and typed.unreduced == asked.unreduced:
-        return jax.reshard(given, spec_of(asked))
-    spec = f"jax.{spec_of(wanted.sharding)!r}".replace("jax.PartitionSpec", "jax.P")
+        return
     raise ShardcError(
         "SHC305",
         f"`{wanted.name}` is {wanted.name}{spell(wanted.dims, found)}; the program asks for {wanted}",
-        help=f"write what it is, or shardc.reshard({wanted.name}, {spec}) first",
+        help=f"write what it is, or shardc.reshard({wanted.name}, {_told(wanted.sharding)}) first",
     )
 
 
-def check_devices(given: Any, wanted: Array) -> None:
+def placed_shape(given: jax.ShapeDtypeStruct, wanted: Array, here: Around) -> jax.ShapeDtypeStruct:
+    """A shape on the mesh, as its array would be: where it says, else where the plan has it."""
+    lies = given.sharding
+    if isinstance(lies, jax.NamedSharding) and not lies.mesh.empty:
+        check_same_mesh(lies.mesh, devices_of(here), f"`{wanted.name}` lies on")
+        found = sharding_of(lies.spec, len(wanted.shape))
+        check_lying(found, wanted, here)
+        spec = lies.spec if here.has_auto else spec_of(wanted.sharding)
+    else:
+        spec = spec_of(wanted.sharding)
+    sharding = jax.NamedSharding(devices_of(here), spec)
+    return jax.ShapeDtypeStruct(given.shape, given.dtype, sharding=sharding)
+
+
+def _told(sharding: Sharding) -> str:
+    return f"jax.{spec_of(sharding)!r}".replace("jax.PartitionSpec", "jax.P")
+
+
+def check_devices(given: Any, wanted: Array, here: Around) -> None:
     """SHC305 or SHC306 for an array that lies on other devices than those of the mesh in force, or in another order."""
-    mesh = mesh_in_force()
-    if given.sharding.device_set != set(mesh.devices.flat):
+    mesh, found = devices_of(here), given.sharding.device_set
+    if found != set(mesh.devices.flat) if _has_devices(mesh) else len(found) != mesh.size:
         raise ShardcError(
             "SHC305",
-            f"`{wanted.name}` lies on {len(given.sharding.device_set)} devices, the mesh in force has {mesh.size}",
-            help=f"jax.device_put({wanted.name}, jax.{spec_of(wanted.sharding)!r}) puts it there".replace(
-                "jax.PartitionSpec", "jax.P"
-            ),
+            f"`{wanted.name}` lies on {len(found)} devices, the mesh in force has {mesh.size}",
+            help=f"jax.device_put({wanted.name}, {_told(wanted.sharding)}) puts it there",
         )
-    check_mesh_of(given, f"`{wanted.name}`")
+    check_mesh_of(given, f"`{wanted.name}`", here)
+
+
+def onto_mesh(given: Any, sharding: Sharding, here: Around) -> Any:
+    """What JAX traces, typed by the mesh in force, if it lies nowhere, or on that mesh with axes of other kinds.
+
+    Where its type says nothing, it is for XLA to bring it to where it is asked for. Where no mesh is set jax.jit knows
+    the devices by its arguments, and by what is said here: what lies nowhere is held to them by a constraint on Auto
+    axes, the only one that JAX takes there; a constant, of which jax.jit does not ask, is put where it lies.
+    """
+    if not here.is_set and not is_traced(given) and isinstance(given, jax.Array) and given.committed:
+        given = jax.device_put(given, given.sharding)
+    mesh, typed = jax.sharding.get_abstract_mesh(), jax.typeof(given).sharding.mesh
+    if here.is_mapped or typed == mesh:
+        return given
+    asked = Sharding(sharding.dims)
+    if typed.empty and here.devices is not None:
+        free = retyped_mesh(here.devices, jax.sharding.AxisType.Auto)
+        with jax.sharding.use_abstract_mesh(free.abstract_mesh):
+            given = jax.lax.with_sharding_constraint(given, jax.NamedSharding(free, spec_of(asked)))
+        typed = free.abstract_mesh
+    if typed == mesh or not (here.explicit or _EXPLICIT in typed.axis_types):
+        return given
+    both = here.explicit.intersection(typed.explicit_axes)
+    lies = here.along(sharding_of(jax.typeof(given).sharding.spec, given.ndim), both)
+    return jax.reshard(given, spec_of(here.typed(asked) if lies == here.along(asked, both) else lies))
+
+
+def retyped_mesh(mesh: jax.sharding.Mesh, kind: jax.sharding.AxisType) -> jax.sharding.Mesh:
+    """The same mesh with all axes of one kind."""
+    return jax.sharding.Mesh(mesh.devices, mesh.axis_names, axis_types=(kind,) * len(mesh.axis_names))
 
 
 def retyped(given: Any) -> Any:
@@ -224,11 +276,14 @@ def settled(found: Any, wanted: Array) -> Any:
     return found if found.sharding.is_equivalent_to(sharding, found.ndim) else jax.device_put(found, sharding)
 
 
-def place(given: Any, wanted: Array, mesh: jax.sharding.Mesh) -> Any:
+def place(given: Any, wanted: Array, here: Around) -> Any:
     """The array on the mesh. NumPy arrays, and arrays on one device by default, are put there."""
     if isinstance(given, jax.Array) and given.committed:
-        check_devices(given, wanted)
-        return retyped(given) if isinstance(given.sharding, jax.NamedSharding) else given
+        check_devices(given, wanted, here)
+        return retyped(given) if here.is_set and isinstance(given.sharding, jax.NamedSharding) else given
+    if not here.is_set:
+        return given  # `onto_mesh` puts it there
+    mesh = mesh_in_force()
     sharding = jax.NamedSharding(mesh, spec_of(wanted.sharding))
     if not wanted.sharding.unreduced:
         return jax.device_put(np.asarray(given), sharding)

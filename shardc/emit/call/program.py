@@ -12,6 +12,7 @@ import jax
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around
 from shardc.emit.call.callable import function
+from shardc.emit.call.entered import SET, Entered, again, entered, is_outside
 from shardc.emit.call.equation import Equation
 from shardc.emit.call.given import as_array
 from shardc.emit.call.gradient import Halves, with_gradient
@@ -26,9 +27,9 @@ from shardc.lowering.flow import untyped_along
 class CompiledProgram:
     """Called with arrays in the order of the plan's inputs; returns its outputs, a single one bare.
 
-    Runs on the mesh of `jax.set_mesh`, else on the mesh given, else on the first devices there are. NumPy arrays
-    and arrays on no particular device are placed; others must lie as the plan says. Works under jax.jit and
-    jax.grad. Raises ShardcError: SHC301 to SHC306, SHC309, SHC216.
+    Runs on the mesh of `jax.set_mesh`, else on the mesh given, else on that of the arrays, else on the first devices
+    there are. NumPy arrays and arrays on no particular device are placed; others must lie as the plan says. Works
+    under jax.jit, jax.grad and jax.vmap, with a mesh set or none. Raises ShardcError: SHC301 to SHC306, SHC309, SHC216.
     """
 
     def __init__(
@@ -39,7 +40,8 @@ class CompiledProgram:
     ) -> None:
         self._schedule = schedule
         self._halves = halves  # of a gradient of its own, planned when it is asked for
-        self._mesh = placing.make_mesh(mesh) if isinstance(mesh, Mesh) else mesh
+        self._given = placing.make_mesh(mesh) if isinstance(mesh, Mesh) else mesh
+        self._first: jax.sharding.Mesh | None = None
         self._jitted: dict[Any, Any] = {}
         for number in (*schedule.inputs, *schedule.outputs):
             placing.check_enabled(schedule.values[number].dtype)
@@ -49,14 +51,18 @@ class CompiledProgram:
         named = ", ".join(self._schedule.values[number].name for number in self._schedule.inputs)
         return f"<CompiledProgram of {first.text}{f' and {len(others)} more' if others else ''}: call it with {named}>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Sent elsewhere it is without devices, as a plan is, and without what was compiled for them."""
+        return {**self.__dict__, "_given": None, "_first": None, "_jitted": {}}
+
     def __call__(self, *arrays: Any) -> Any:
-        with self._in_mesh(arrays):
-            return self.called(arrays, self._around(arrays))
+        with self._in_mesh(arrays) as lies:
+            return self.called(arrays, self._around(arrays, lies))
 
     def called(self, arrays: Sequence[Any], here: Around | None) -> Any:
         """The same, where it is known what is around."""
         given = self.arguments(arrays, here)  # refused before anything is made of them
-        found = self._function()(*given)
+        found = self._function(here)(*given)
         outputs = [self._schedule.given(number) for number in self._schedule.outputs]
         if len(outputs) == 1:
             return placing.settled(found, outputs[0])
@@ -64,31 +70,34 @@ class CompiledProgram:
 
     def lower(self, *arrays: Any) -> Any:
         """As `jax.jit(...).lower`; arrays, or jax.ShapeDtypeStructs with shardings."""
-        with self._in_mesh(arrays):
-            given = self.arguments(arrays, self._around(arrays), or_shapes=True)
-            return self._function().lower(*given)
+        with self._in_mesh(arrays) as lies:
+            here = self._around(arrays, lies)
+            given = self.arguments(arrays, here, or_shapes=True)
+            return self._function(here).lower(*given)
 
-    def _function(self) -> Any:
+    def _function(self, here: Around | None) -> Any:
         """One per mesh in force: a function that JAX has traced remembers whether its axes were Explicit or Auto.
 
         Where axes are cut it also remembers the devices.
         """
-        mesh = jax.sharding.get_abstract_mesh() if self._schedule.by is None else placing.mesh_in_force()
+        is_cut = here is not None and self._schedule.by is not None
+        mesh = placing.devices_of(here) if here is not None and is_cut else jax.sharding.get_abstract_mesh()
         if mesh not in self._jitted:
-            self._jitted[mesh] = self._made(mesh)
+            self._jitted[mesh] = self._made(mesh, mesh if is_cut else None)
         return self._jitted[mesh]
 
-    def _made(self, mesh: Any) -> Any:
+    def _made(self, mesh: Any, devices: Any) -> Any:
         def program(*arrays: Any) -> Any:
-            return function(self._schedule, scopes=True)(*arrays)
+            with again(mesh.abstract_mesh):
+                return function(self._schedule, scopes=True, mesh=devices)(*arrays)
 
         if self._halves is None:
             return jax.jit(program)
-        if self._schedule.by is not None:  # it runs on devices, of which an equation knows nothing
-            return jax.jit(with_gradient(program, self._halves))
+        if devices is not None:  # of which an equation knows nothing
+            return jax.jit(with_gradient(program, self._halves, mesh.abstract_mesh))
         outputs = [self._schedule.given(number) for number in self._schedule.outputs]
         text = "; ".join(each.text for each in self._schedule.program.statements)
-        return Equation(text, program, self._halves, tuple(placing.type_of(array, mesh) for array in outputs))
+        return Equation(text, program, self._halves, tuple(placing.type_of(array, mesh) for array in outputs), mesh)
 
     def arguments(self, arrays: Sequence[Any], here: Around | None, or_shapes: bool = False) -> list[Any]:
         """The arrays as the program takes them: refused if they lie elsewhere, placed if they lie nowhere."""
@@ -101,7 +110,9 @@ class CompiledProgram:
         if here is not None:
             self._check(arrays, here)
         found = [
-            given if or_shapes and isinstance(given, jax.ShapeDtypeStruct) else self._argument(number, given, here)
+            self._shape(number, given, here)
+            if or_shapes and isinstance(given, jax.ShapeDtypeStruct)
+            else self._argument(number, given, here)
             for number, given in zip(self._schedule.inputs, arrays, strict=True)
         ]
         outputs = map(self._schedule.given, self._schedule.outputs)
@@ -115,16 +126,20 @@ class CompiledProgram:
         if here is None:
             return given
         if not placing.is_traced(given):
-            inside = here.is_mapped
-            given = (
-                placing.place_inside(given, wanted, here)
-                if inside
-                else placing.place(given, wanted, placing.mesh_in_force())
-            )
+            put = placing.place_inside if here.is_mapped else placing.place
+            given = put(given, wanted, here)
+        if placing.is_traced(given) or not here.is_set:
+            given = placing.onto_mesh(given, wanted.sharding, here)
         given = placing.as_typed(given, wanted, here)
         if here.is_joining and number in self._exchanged and placing.is_tracing(given):
             return placing.laid_first(given, wanted.sharding, here)
         return given
+
+    def _shape(self, number: ValueNumber, given: jax.ShapeDtypeStruct, here: Around | None) -> jax.ShapeDtypeStruct:
+        """A shape as its array would be taken; one without a sharding in that of the plan."""
+        wanted = self._schedule.given(number)
+        placing.check_argument(given, wanted)
+        return given if here is None else placing.placed_shape(given, wanted, here)
 
     @cached_property
     def _exchanged(self) -> frozenset[int]:
@@ -139,8 +154,8 @@ class CompiledProgram:
                 made_of[step.result] = number
         return frozenset(found)
 
-    def _around(self, arrays: Sequence[Any]) -> Around | None:
-        return around(arrays) if self._schedule.mesh.axes else None
+    def _around(self, arrays: Sequence[Any], lies: Entered) -> Around | None:
+        return around(arrays, lies.is_set, lies.devices) if self._schedule.mesh.axes else None
 
     def _check(self, arrays: Sequence[Any], here: Around) -> None:
         """The axes that are free must be the plan's; cut they are only where all of the mesh is free."""
@@ -163,14 +178,21 @@ class CompiledProgram:
         for number in self._schedule.outputs if traced else ():
             here.check_typed(self._schedule.given(number).sharding, f"`{self._schedule.given(number)}`")
 
-    def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
-        """The mesh in force if there is one, else the program's own."""
-        if not self._schedule.mesh.axes or not jax.sharding.get_abstract_mesh().empty:
-            return nullcontext()
-        if any(placing.is_traced(array) for array in arrays):
-            raise ShardcError("SHC306", "no mesh is set", help="with jax.set_mesh(mesh): …, around jax.jit")
-        if self._mesh is None:
-            self._mesh = placing.make_mesh(self._schedule.given_mesh)
-        placing.check_mesh(self._schedule.given_mesh, Mesh.of(dict(self._mesh.shape)))
-        context: AbstractContextManager[Any] = jax.set_mesh(self._mesh)
-        return context
+    def _in_mesh(self, arrays: tuple[Any, ...]) -> AbstractContextManager[Entered]:
+        """The mesh in force if there is one, else the arrays' or the program's own; the latter where axes are cut and
+        only it has devices."""
+        if not self._schedule.mesh.axes:
+            return nullcontext(SET)
+        return entered(arrays, self._own, self._given, needs_devices=self._schedule.by is not None)
+
+    def _own(self) -> jax.sharding.Mesh:
+        """Of Auto axes where JAX traces: a function that knows of no mesh then has types that say nothing of one. Where
+        partial sums come or go JAX has none but Explicit ones for them."""
+        if self._given is None and self._first is None:
+            self._first = placing.make_mesh(self._schedule.given_mesh)
+        mesh = self._given or self._first
+        assert mesh is not None
+        placing.check_mesh(self._schedule.given_mesh, Mesh.of(dict(mesh.shape)))
+        ends = (*self._schedule.inputs, *self._schedule.outputs)
+        is_partial = any(self._schedule.given(number).sharding.unreduced for number in ends)
+        return mesh if is_outside() or is_partial else placing.retyped_mesh(mesh, jax.sharding.AxisType.Auto)

@@ -21,13 +21,16 @@ from shardc.ir.plan import Schedule
 from shardc.ir.refine import Refinement
 
 
-def on_given_mesh(schedule: Schedule, by: Refinement, mapped: Callable[[jax.sharding.Mesh], Any]) -> Any:
-    """The program of global arrays on the mesh in force; `mapped` is what runs on a fine one."""
+def on_given_mesh(
+    schedule: Schedule, by: Refinement, mapped: Callable[[jax.sharding.Mesh], Any], mesh: jax.sharding.Mesh | None
+) -> Any:
+    """The program of global arrays on the mesh in force, which is `mesh` where it is known; `mapped` is what runs on a
+    fine one."""
     ins = tuple(spec_of(schedule.given(number).sharding) for number in schedule.inputs)
     outs = tuple(spec_of(schedule.given(number).sharding) for number in schedule.outputs)
 
     def whole(*arrays: Any) -> tuple[Any, ...]:
-        fine = finer(mesh_in_force(), by, jax.sharding.AxisType.Auto)
+        fine = finer(mesh_in_force() if mesh is None else mesh, by, jax.sharding.AxisType.Auto)
         arrays = jax.lax.with_sharding_constraint(arrays, ins)
         with jax.sharding.use_abstract_mesh(fine.abstract_mesh):
             results = mapped(fine)(*arrays)

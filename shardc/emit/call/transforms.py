@@ -12,6 +12,7 @@ import jax
 
 from shardc.emit.call import placing
 from shardc.emit.call.around import Around, around, filled
+from shardc.emit.call.entered import entered
 from shardc.emit.call.given import are_keys, as_array, as_type, is_weak, mesh_named_by, target_of
 from shardc.emit.call.gradient import Halves, Lying, halves, may_be_planned
 from shardc.emit.call.placing import sharding_of, spec_of
@@ -56,20 +57,22 @@ Shapes = tuple[tuple[int, ...], ...]
 def einsum(text: str, *arrays: Any, planner: Planner[Planned]) -> Any:
     """The program of a text on these arrays. See `shardc.einsum`."""
     given = _given(text, arrays)
-    here = around(given)
-    shapes, dtypes = _kinds(given)
-    if any(weak := tuple(map(is_weak, arrays))):
-        dtypes = _settled(text, here, shapes, dtypes, weak)
-        given = [
-            as_type(array, dtype, place) for place, (array, dtype) in enumerate(zip(given, dtypes, strict=True), 1)
-        ]
-    return _einsum(text, here, shapes, dtypes, planner).called(given, here)
+    with entered(given) as lies:
+        here = around(given, lies.is_set, lies.devices)
+        shapes, dtypes = _kinds(given)
+        if any(weak := tuple(map(is_weak, arrays))):
+            dtypes = _settled(text, here, shapes, dtypes, weak)
+            given = [
+                as_type(array, dtype, place) for place, (array, dtype) in enumerate(zip(given, dtypes, strict=True), 1)
+            ]
+        return _einsum(text, here, shapes, dtypes, planner).called(given, here)
 
 
 def einsum_plan(text: str, *arrays: Any, planner: Planner[_Found]) -> _Found:
     """The plan that it goes by; shapes are enough."""
     given = _given(text, arrays, or_shapes=True)
-    here = around(given)
+    with entered(given) as lies:
+        here = around(given, lies.is_set, lies.devices)
     shapes, dtypes = _kinds(given)
     if any(weak := tuple(map(is_weak, arrays))):
         dtypes = _settled(text, here, shapes, dtypes, weak)
@@ -165,7 +168,7 @@ def _program(text: str, here: Around, shapes: Shapes, dtypes: tuple[str, ...]) -
 
 def _chosen(program: Program, here: Around, planner: Planner[_Found]) -> _Found:
     """Axes are not cut inside another transformation, nor where types could not say how a result lies."""
-    found = planner(program, not here.taken)
+    found = planner(program, here.may_cut)
     schedule = found.schedule
     if schedule.by is not None and not all(here.can_type(schedule.given(n).sharding) for n in schedule.outputs):
         return planner(program, False)
@@ -214,30 +217,32 @@ def _sizes(inputs: tuple[Input, ...], shapes: Shapes) -> dict[str, int]:
 
 def reshard(x: Any, spec: Any, *, planner: Planner[Planned]) -> Any:
     """The array in another sharding. See `shardc.reshard`."""
-    with mesh_named_by(spec, x):
+    with mesh_named_by(spec, x) as lies:
         array = as_array(x, "the array", narrowed=True)
-        return _of_keys(array, spec, planner) if are_keys(array) else _resharded(array, spec, planner)
+        here = around([array], lies.is_set, lies.devices)
+        return _of_keys(array, spec, here, planner) if are_keys(array) else _resharded(array, spec, here, planner)
 
 
-def _of_keys(keys: Any, spec: Any, planner: Planner[Planned]) -> Any:
+def _of_keys(keys: Any, spec: Any, here: Around, planner: Planner[Planned]) -> Any:
     """What moves of keys is their numbers, an array that has a dim more at the end."""
-    target_of(spec, keys.ndim, around([keys]))
-    moved = _resharded(jax.random.key_data(keys), spec, planner)
+    target_of(spec, keys.ndim, here)
+    moved = _resharded(jax.random.key_data(keys), spec, here, planner)
     return jax.random.wrap_key_data(moved, impl=jax.random.key_impl(keys))
 
 
-def _resharded(x: Any, spec: Any, planner: Planner[Planned]) -> Any:
-    here = around([x])
+def _resharded(x: Any, spec: Any, here: Around, planner: Planner[Planned]) -> Any:
     if here.is_mapped:
         x = placing.from_inside(x, "the array")
-    target = target_of(spec, x.ndim, here)
-    if placing.is_traced(x):
+    target, is_typed = target_of(spec, x.ndim, here), placing.is_traced(x) or not here.is_set
+    if is_typed:
         here.check_typed(target, str(spec))
-    source = _source(x, target, here)
     if not target.divides(x.shape, here.free):
         raise ShardcError(
             "SHC204", f"shape {x.shape} is not divisible by {spec} on {here.free}", help="drop axes, or pad"
         )
+    if is_typed:
+        x = placing.onto_mesh(x, target, here)
+    source = _source(x, target, here)
     if target.unreduced and not (source and source.unreduced & here.explicit >= target.unreduced):
         raise ShardcError(
             "SHC220",
@@ -248,10 +253,10 @@ def _resharded(x: Any, spec: Any, planner: Planner[Planned]) -> Any:
     if source is None:
         x = jax.device_put(x, jax.NamedSharding(placing.mesh_in_force(), spec_of(target)))
     elif source != target:
-        x = _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner)(x)
+        x = _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner).called([x], here)
     if here.has_auto and placing.is_tracing(x):
         return _constrained(x, spec_of(here.untyped(target)))
-    return x if placing.is_traced(x) or here.is_mapped else placing.retyped(x)
+    return x if is_typed or placing.is_traced(x) or here.is_mapped else placing.retyped(x)
 
 
 @partial(jax.jit, static_argnums=1)  # outside jax.jit its gradient is of another type, where an axis is Explicit
@@ -261,13 +266,13 @@ def _constrained(x: Any, spec: jax.P) -> Any:
 
 def _source(x: Any, target: Sharding, here: Around) -> Sharding | None:
     """Where the path begins; None of what lies nowhere on the mesh, which has no path: it is put there."""
-    if placing.is_traced(x) or here.is_mapped:
+    if placing.is_traced(x) or here.is_mapped or not here.is_set:
         typed = here.typed(sharding_of(jax.typeof(x).sharding.spec, x.ndim))
         # With no type at all it is all for XLA to decide.
         return filled(typed, here.untyped(target), x.shape, here.free) if here.explicit else target
     if not isinstance(x, jax.Array) or not x.committed or not isinstance(x.sharding, jax.NamedSharding):
         return None
-    placing.check_mesh_of(x, "the array")
+    placing.check_mesh_of(x, "the array", here)
     return sharding_of(x.sharding.spec, x.ndim)
 
 
