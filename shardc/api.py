@@ -231,7 +231,8 @@ def _planner(options: CallOptions) -> _Planner:
 
 
 class Einsum:
-    """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`; sizes and dtypes from the arrays.
+    """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`, or where none is set that of the
+    arrays; sizes and dtypes from the arrays.
 
     Works eagerly, under jax.jit, jax.grad (planned too, as one with forward) and jax.vmap, not under jax.jvp; with
     Explicit and Auto axes, also mixed; and inside a shard_map over the axes that it leaves. Products of two dtypes are

@@ -133,7 +133,7 @@ def _done(call: Called, arrays: list[Any]) -> list[str]:
     function = _function(call)
     if call.how == "eager":
         given: list[Any] = []
-        with patch.object(CompiledProgram, "_function", lambda program: _noting(program, given)):
+        with patch.object(CompiledProgram, "_function", lambda program, here: _noting(program, given)):
             left = jax.tree.leaves(function(*arrays))
         return [f"given {[_lying(each) for each in given]}", *map(_lying, left)]
     if call.how == "gradient":

@@ -235,6 +235,8 @@ def onto_mesh(given: Any, sharding: Sharding, here: Around) -> Any:
     mesh, typed = jax.sharding.get_abstract_mesh(), jax.typeof(given).sharding.mesh
     if here.is_mapped or typed == mesh:
         return given
+    if not typed.empty:
+        check_same_mesh(typed, mesh, "an array lies on")
     asked = Sharding(sharding.dims)
     if typed.empty and here.devices is not None:
         free = retyped_mesh(here.devices, jax.sharding.AxisType.Auto)
