@@ -172,8 +172,8 @@ class Plan(Shown):
         """The jitted program: arrays in the order of `inputs`; results in that of `outputs` (one: bare).
 
         Where no mesh is in force it runs on `mesh`, or the JAX mesh that the plan was made for, or that of the arrays,
-        or the first devices there are; under jax.jit, jax.grad and jax.vmap too. It is proved first, as `emit` and `run` prove what they write, where that takes no more than
-        hundredths of a second; SHC900 if it is wrong.
+        or the first devices there are; under jax.jit, jax.grad and jax.vmap too. It is proved first, as `emit` and
+        `run` prove what they write, where that takes no more than hundredths of a second; SHC900 if it is wrong.
 
         >>> import numpy as np
         >>> from shardc import plan
