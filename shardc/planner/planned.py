@@ -212,6 +212,10 @@ class PlannedStatement:
         """The same with another strategy before all."""
         return PlannedStatement(self.text, self.cases, partial(self._after, own), self._rank, False, gap)
 
+    def told_by(self, told: Callable[[Strategy], Strategy]) -> PlannedStatement:
+        """The same with each strategy told in another way."""
+        return PlannedStatement(self.text, self.cases, partial(self._told, told), self._rank, False, self.gap)
+
     def __getstate__(self) -> dict[str, object]:
         """Without what was listed so far, which is found again: an iterator cannot be handed over."""
         return {name: value for name, value in vars(self).items() if name not in ("_more", "alternatives")} | {
@@ -220,8 +224,14 @@ class PlannedStatement:
 
     def _after(self, own: Strategy) -> Iterator[Strategy]:
         yield own
-        done, others = done_by(own), chain(self.cheapest(SHARED), self._more) if self._shared else self._find()
-        yield from (each for each in others if done_by(each) != done)
+        done = done_by(own)
+        yield from (each for each in self._every() if done_by(each) != done)
+
+    def _told(self, told: Callable[[Strategy], Strategy]) -> Iterator[Strategy]:
+        return map(told, self._every())
+
+    def _every(self) -> Iterator[Strategy]:
+        return chain(self.cheapest(SHARED), self._more) if self._shared else self._find()
 
     @cached_property
     def _more(self) -> Iterator[Strategy]:

@@ -23,7 +23,7 @@ from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedProgram
-from shardc.planner.program.runs import Run, counted, ends, move_cost, with_runs
+from shardc.planner.program.runs import Instead, Run, counted, ends, move_cost, with_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class Directly:
 
 def directly(planned: PlannedProgram, model: CostModel, objective: Objective) -> Directly:
     schedule = planned.schedule
-    found = [_best(chain, schedule, model, objective) for chain in _chains(schedule)]
+    found = [_best(chain, schedule, model, objective) for chain in chains(schedule)]
     runs = [run for run, _ in found if run is not None]
     return Directly(
         with_runs(runs, planned, objective, model) if runs else None, sum(unwritten for _, unwritten in found)
     )
 
 
-def _chains(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
+def chains(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
     """The longest runs of moves of one array of which nothing on the way is used elsewhere."""
     uses = [operand for step in schedule.steps for operand in step.operands] + list(schedule.outputs)
     by_operand = {step.operands[0]: step for step in schedule.steps if _may_go(step)}
@@ -63,7 +63,7 @@ def _may_go(step: Step) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """Some steps of a chain as one change of a sharding, whether that ends in an output, and what one exchange in one
     round saves, which is most."""
 
@@ -78,7 +78,7 @@ def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective
     """The part of a chain that saves most as one move, and what others would save beyond it that are too long to be
     written. Rounds are worked out of those alone that may save more."""
     best, saved, unwritten = None, 0, 0
-    for part in sorted(_parts(chain, schedule, model, objective), key=lambda part: part.at_best, reverse=True):
+    for part in sorted(parts(chain, schedule, model, objective), key=lambda part: part.at_best, reverse=True):
         if best is not None and saved >= part.at_best:
             break
         move = uneven_exchange(part.before.sharding, part.after.sharding.dims, schedule.mesh)
@@ -91,7 +91,7 @@ def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective
     return best, max(0, unwritten - saved)
 
 
-def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> Iterator[_Part]:
+def parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> Iterator[Part]:
     """The parts of a chain that one move may do, and save what is worth it."""
     for start, end in combinations(range(len(chain) + 1), 2):
         steps = tuple(chain[start:end])
@@ -109,15 +109,16 @@ def _parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objectiv
         spent = counted(objective, (step.cost for step in steps))
         at_best = 0 if ideal is None else spent - counted(objective, [move_cost(ideal, before, is_output, model)])
         if at_best > spent - objective.clearly_less(spent):
-            yield _Part(steps, before, after, is_output, at_best)
+            yield Part(steps, before, after, is_output, at_best)
 
 
-def _run(part: _Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> Run | None:
+def _run(part: Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> Run | None:
     """These steps as one move, if it is cheaper."""
     before = part.before
     if untyped_by(move, before.sharding) and any(isinstance(step.op, Loop) for step in schedule.steps):
         return None  # what a loop takes has to say where it is equal
     rule = replace(part.steps[-1].rule, rounds=len(move.rounds))
-    found = Run(part.steps, move, move_cost(move, before, part.is_output, model), rule)
+    made = Instead(move, part.after, move_cost(move, before, part.is_output, model), rule)
+    found = Run(part.steps, (made,))
     spent = counted(objective, (step.cost for step in part.steps))
     return found if found.saved(objective) > spent - objective.clearly_less(spent) else None

@@ -19,6 +19,7 @@ from itertools import islice, pairwise, product
 from typing import TypeAlias
 
 from shardc.cost.model import CostModel
+from shardc.ir.finer import in_common
 from shardc.ir.mesh import MAX_AXES
 from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement, refined, refinement
@@ -27,9 +28,10 @@ from shardc.planner.budget import CUT, Budget
 from shardc.planner.idle import is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused, computed, may_gain
+from shardc.planner.program.apart import Alone, Reshards
 from shardc.planner.program.directly import Directly, directly
 from shardc.planner.program.memory import FEW, Left, Limited
-from shardc.planner.program.shorter import meshes_to_exchange_on
+from shardc.planner.program.shorter import is_one_array, meshes_to_exchange_on
 from shardc.rules.placements import count_placements
 from shardc.rules.routes import route
 
@@ -62,17 +64,19 @@ class Finer:
     planning: Planning
     memory: int | None
     together: Together | None = None  # plans all statements together, the cheapest first
+    alone: Alone | None = None  # plans one array that moves
     left: Left | None = None  # what the plans on all finer meshes may take under a memory limit
+    beside: Refinement | None = None  # a mesh of which one may be finer that is finer than that of the plan too
 
     def best(self, refused: Refused | None, budget: Budget) -> PlannedProgram | Refused:
         """The best plan on any mesh; `refused` if the one on the mesh as it is does not keep the memory limit."""
         best = _Best(None, _NO_LIMIT, budget) if refused else _Best(self.whole, self._below(self.whole), budget)
         by_bytes = self.planning.objective is Objective.BYTES
-        factors = [] if refused else common_factors(self.whole, self.planning.objective)
+        factors = [] if refused else self._fitting(common_factors(self.whole, self.planning.objective))
         for by in factors:
             if not (by_bytes and self._is_at_bound(best)):
                 best = self._tried(best, by, Method.ROUTES)
-        cuts = self._cuts(best.planned or self.whole, needed=refused is not None)
+        cuts = self._fitting(self._cuts(best.planned or self.whole, needed=refused is not None))
         for by in cuts:
             best = self._tried(best, by)
         best = self._together(best, cuts)
@@ -83,10 +87,15 @@ class Finer:
         best = self._in_pieces(best, directly_done.planned)
         if directly_done.unwritten and not self.planning.is_typed:  # types do not say where its blocks are equal
             best = self._in_shorter_pieces(best, factors)
+            best = self._apart(best, directly_done.planned or self.whole)
         if best.planned is None:
             assert refused is not None
             return Refused(min(refused.smallest, *best.peaks)) if best.peaks else refused
         return self._telling(self._plainer(best.planned, best.budget), directly_done)
+
+    def _fitting(self, every: list[Refinement]) -> list[Refinement]:
+        """Those that go with the mesh of others."""
+        return [by for by in every if self.beside is None or in_common(by, self.beside, ()) is not None]
 
     def _in_pieces(self, best: _Best, found: PlannedProgram | None) -> _Best:
         """Or moves as one exchange in unequal pieces, on the mesh as it is: no axis is cut for what costs as much."""
@@ -104,6 +113,16 @@ class Finer:
         for by in meshes_to_exchange_on(self.whole, factors):
             if self.planning.objective is not Objective.BYTES or not self._is_at_bound(best):
                 best = self._tried(best, by, Method.UNEQUAL_ROUTES)
+        return best
+
+    def _apart(self, best: _Best, as_given: PlannedProgram) -> _Best:
+        """Or each array that moves beside other statements as it is planned alone."""
+        if self.alone is None or is_one_array(self.whole.schedule):
+            return best
+        moving = Reshards(self.whole.schedule, self.model, self.planning.objective, self.alone)
+        cut = [] if best.planned is None or best.planned.schedule.by is None else [best.planned]
+        for made in filter(None, map(moving.apart, (as_given, *cut))):
+            best = self._bettered(best, [made], None)
         return best
 
     def _telling(self, planned: PlannedProgram, done: Directly) -> PlannedProgram:

@@ -11,6 +11,7 @@ from itertools import islice, tee
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.ir.program import Program, every_statement
+from shardc.ir.refine import Refinement
 from shardc.planner.bounds.held import least_held, least_peak
 from shardc.planner.budget import Budget
 from shardc.planner.idle import Idle, is_alone, is_worth_it, only_moves
@@ -107,7 +108,8 @@ class _OnAnyMesh:
     @classmethod
     def of(cls, program: Program, model: CostModel, planning: Planning) -> _OnAnyMesh:
         as_given = AsGiven.of(program, model, planning)
-        free = Finer(as_given.best, model, planning, None, _whole).best(None, as_given.budget)
+        alone = partial(_alone, model, planning)
+        free = Finer(as_given.best, model, planning, None, _whole, alone).best(None, as_given.budget)
         assert isinstance(free, PlannedProgram), "nothing is refused without a limit"
         return cls(as_given, free)
 
@@ -189,7 +191,8 @@ class _OnAnyMesh:
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found
-        return Finer(whole, here.model, here.planning, memory, _whole, Left.of(here.program)).best(refused, here.budget)
+        alone, left = partial(_alone, here.model, here.planning), Left.of(here.program)
+        return Finer(whole, here.model, here.planning, memory, _whole, alone, left).best(refused, here.budget)
 
     def _leanest(self, memory: int, refused: Refused) -> PlannedProgram | Refused:
         """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
@@ -260,6 +263,14 @@ class AsGiven:
         if isinstance(in_turn, Refused):
             return min(keeping, key=price, default=in_turn)
         return min([in_turn, *keeping], key=price)
+
+
+def _alone(model: CostModel, planning: Planning, program: Program, beside: Refinement | None) -> PlannedProgram:
+    """One array that moves, beside others that do on that mesh."""
+    given = AsGiven.of(program, model, planning)
+    found = Finer(given.best, model, planning, None, _whole, beside=beside).best(None, given.budget)
+    assert isinstance(found, PlannedProgram), "nothing is refused without a limit"
+    return found
 
 
 def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:

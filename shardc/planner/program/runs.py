@@ -1,8 +1,8 @@
-"""Steps of a plan, one after another, that are done as one move instead: the plan so, told as before."""
+"""Steps of a plan, one after another, that are done as one move instead, or as others: the plan so, told as before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.cost.copied import copy_cost
@@ -12,6 +12,7 @@ from shardc.cost.rate import picoseconds
 from shardc.cost.sums import cost_of
 from shardc.cost.sums import move_cost as sent_cost
 from shardc.ir.collectives import Move
+from shardc.ir.digits import Reshape
 from shardc.ir.plan import Block, Rule, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.planner.options import Objective
@@ -19,17 +20,27 @@ from shardc.planner.planned import Gap, PlannedLoop, PlannedProgram, PlannedStat
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Steps one after another, each of what the one before left, and the move that does the same."""
+class Instead:
+    """A step that is to be: its operation, what it leaves, its cost, and why it is done."""
 
-    steps: tuple[Step, ...]
-    move: Move
+    op: Move | Reshape
+    after: Array
     cost: StepCost
     rule: Rule
 
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps one after another, each of what the one before left, and those that do the same."""
+
+    steps: tuple[Step, ...]
+    instead: tuple[Instead, ...]
+
     def saved(self, objective: Objective) -> int:
         """What the objective counts."""
-        return counted(objective, (step.cost for step in self.steps)) - counted(objective, [self.cost])
+        return counted(objective, (step.cost for step in self.steps)) - counted(
+            objective, (step.cost for step in self.instead)
+        )
 
 
 def ends(steps: Sequence[Step], block: Block) -> bool:
@@ -37,16 +48,16 @@ def ends(steps: Sequence[Step], block: Block) -> bool:
     return steps[-1].result in block.outputs
 
 
-def move_cost(move: Move, before: Array, is_output: bool, model: CostModel) -> StepCost:
-    """Of a move, and of what it leaves laid anew as an output."""
-    found = sent_cost(move, before, model)
+def move_cost(move: Move, before: Array, is_output: bool, model: CostModel, named: Array | None = None) -> StepCost:
+    """Of a move of an array, which its formula names so, and of what it leaves laid anew as an output."""
+    found = sent_cost(move, before, model, named)
     if not is_output or not model.leaves_output_apart(move, len(before.dims)):
         return found
     return one_after_another(found, copy_cost(before, model))
 
 
 def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective, model: CostModel) -> PlannedProgram:
-    """The plan with each run as one move."""
+    """The plan with the others in place of each run."""
     block, statements = in_block(runs, planned.schedule.block, planned.statements, objective)
     changed = settled(replace(planned.schedule, block=_compact(block)), model)
     gaps = {str(gap) for each in planned.statements for gap in gaps_of(each)}
@@ -58,7 +69,7 @@ def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective
 def in_block(
     runs: Sequence[Run], block: Block, planned: Sequence[PlannedStatement | PlannedLoop], objective: Objective
 ) -> tuple[Block, tuple[PlannedStatement | PlannedLoop, ...]]:
-    """A block with each run as one move, and its statements, told so."""
+    """A block with the others in place of each run, and its statements, told so."""
     changed, moved = _replaced(block, runs), {step.statement for run in runs for step in run.steps}
     statements = (
         _led_by(changed, each, number, objective) if isinstance(each, PlannedStatement) and number in moved else each
@@ -73,11 +84,28 @@ def counted(objective: Objective, costs: Iterable[StepCost]) -> int:
 
 
 def _replaced(block: Block, runs: Sequence[Run]) -> Block:
-    """Each run one step, in place of its first: of the statement that leaves what is moved."""
+    """The others where the first of each run was: of the statement that leaves what is moved."""
     starts = {id(run.steps[0]): run for run in runs}
-    gone = {id(step) for run in runs for step in run.steps[1:]}
-    steps = (_as_one(starts[id(step)]) if id(step) in starts else step for step in block.steps if id(step) not in gone)
-    return replace(block, steps=tuple(steps))
+    gone = {id(step) for run in runs for step in run.steps}
+    values, steps = list(block.values), list[Step]()
+    for step in block.steps:
+        if id(step) in starts:
+            steps += _instead(starts[id(step)], values)
+        elif id(step) not in gone:
+            steps.append(step)
+    return replace(block, values=tuple(values), steps=tuple(steps))
+
+
+def _instead(run: Run, values: list[Array]) -> Iterator[Step]:
+    """The steps in place of a run; what they leave on the way is added to the values."""
+    value = run.steps[0].operands
+    for place, each in enumerate(run.instead):
+        left = run.steps[-1].results
+        if place < len(run.instead) - 1:
+            left = (ValueNumber(len(values)),)
+            values.append(each.after)
+        yield replace(run.steps[0], op=each.op, operands=value, results=left, cost=each.cost, rule=each.rule)
+        value = left
 
 
 def _compact(block: Block) -> Block:
@@ -97,10 +125,6 @@ def _compact(block: Block) -> Block:
             for step in block.steps
         ),
     )
-
-
-def _as_one(run: Run) -> Step:
-    return replace(run.steps[0], op=run.move, results=run.steps[-1].results, cost=run.cost, rule=run.rule)
 
 
 def _led_by(block: Block, planned: PlannedStatement, number: int, objective: Objective) -> PlannedStatement:

@@ -24,7 +24,7 @@ from shardc.ir.plan import Block, Einsum, Rule, Step, last_uses
 from shardc.ir.sharding import SUM
 from shardc.planner.options import Objective
 from shardc.planner.planned import PlannedLoop, PlannedStatement
-from shardc.planner.program.runs import Run, ends, in_block, move_cost
+from shardc.planner.program.runs import Instead, Run, ends, in_block, move_cost
 
 
 def with_sums_scattered(
@@ -55,7 +55,8 @@ def _sums_kept(block: Block, model: CostModel) -> Iterator[Run]:
         move = _as_one(whole, kept) if whole is not None else None
         if whole is not None and move is not None:
             before, rule = block.values[whole.operands[0]], Rule("reduce and scatter the result", whole.rule.case)
-            yield Run((whole, kept), move, move_cost(move, before, ends((kept,), block), model), rule)
+            cost = move_cost(move, before, ends((kept,), block), model)
+            yield Run((whole, kept), (Instead(move, block.values[kept.result], cost, rule),))
 
 
 def _as_one(whole: Step, kept: Step) -> ReduceScatter | None:

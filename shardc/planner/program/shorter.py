@@ -6,18 +6,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
+from shardc.ir.plan import Schedule
 from shardc.ir.refine import Refinement
-from shardc.planner.idle import is_alone
+from shardc.planner.idle import is_alone, only_moves
 from shardc.planner.planned import PlannedProgram
 
 MOST_TRIED = 1  # whose rounds are worked out
+
+
+def is_one_array(schedule: Schedule) -> bool:
+    """Whether one array moves, and nothing else is done."""
+    return is_alone(schedule.program) and only_moves(schedule.program) and len(schedule.inputs) == 1
 
 
 def meshes_to_exchange_on(whole: PlannedProgram, factors: Sequence[Refinement]) -> list[Refinement | None]:
     """Of one array that moves: the best first, of those as good the one of fewest axes; None for the mesh as it is.
     `factors` are the finest first."""
     schedule = whole.schedule
-    if len(schedule.inputs) != 1 or not is_alone(schedule.program):
+    if not is_one_array(schedule):
         return []
     from shardc.rules.unequal import unequal  # few plans come here
 

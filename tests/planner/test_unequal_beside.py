@@ -1,0 +1,117 @@
+"""Reshards whose exchange in unequal pieces is too long to be written, in programs that do other things too: each
+brings what it brings alone."""
+
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import shardc
+from shardc.ir.collectives import UnevenExchange
+from shardc.ir.sharding import spell
+
+sys.path.insert(0, str(Path(__file__).parent))
+from meaning import assert_means_the_program
+from test_unequal import assert_proved, drawn
+
+DIMS = ("I", "J", "K")
+OTHERS = ("P", "Q", "R")
+
+
+def planned(text, mesh, sizes, objective="bytes", **asked):
+    axes = ",".join(f"{axis}={size}" for axis, size in mesh.axes)
+    dims = ",".join(f"{dim}={size}" for dim, size in sizes.items())
+    return shardc.plan(text, mesh=axes, dims=dims, dtype="f32", chip="v5p", objective=objective, **asked)
+
+
+def moved(case, before, after, dims=DIMS):
+    """The two sides of a reshard in the notation, and the sizes of its dims."""
+    _, shape, source, target = case
+    dims = dims[: len(shape)]
+    sides = (f"{before}{spell(dims, source)}", f"{after}{spell(dims, target)}")
+    return *sides, dict(zip(dims, shape, strict=True))
+
+
+def alone(case, objective="bytes"):
+    before, after, sizes = moved(case, "A", "B")
+    return planned(f"{before} → {after}", case[0], sizes, objective)
+
+
+def two(one, other):
+    """Two reshards of one program that have nothing to do with one another."""
+    (before, after, sizes), (others, left, more) = moved(one, "A", "B"), moved(other, "S", "T", OTHERS)
+    return f"{before} → {after}; {others} → {left}", sizes | more
+
+
+def beside_a_product(case):
+    before, after, sizes = moved(case, "A", "B")
+    first = case[0].names[0]
+    return f"{before} → {after}; S[P_{first}, Q] · T[Q, R] → U[P_{first}, R]", sizes | dict.fromkeys("PQR", 360)
+
+
+def function_first(case):
+    before, after, sizes = moved(case, "B", "C")
+    return f"{before} = relu(A{before[1:]}); {after} = B", sizes
+
+
+def function_last(case):
+    before, after, sizes = moved(case, "A", "B")
+    return f"{before} → {after}; C{after[1:]} = relu(B)", sizes
+
+
+AROUND = [beside_a_product, function_first, function_last]
+
+
+def pairs(seed):
+    """Two on one mesh, without end."""
+    waiting = {}
+    for case in drawn(f"two {seed}"):
+        other = waiting.pop(case[0], None)
+        if other is None:
+            waiting[case[0]] = case
+        else:
+            yield other, case
+
+
+def by_name(case):
+    return f"{case[2].dims} {case[3].dims}"
+
+
+def check(case, text, sizes, most):
+    """Right, and it brings no more than that."""
+    plan = planned(text, case[0], sizes)
+    assert plan.cost.wire_bytes <= most
+    assert_means_the_program(plan.schedule)
+    return plan
+
+
+def check_two(one, other):
+    return check(one, *two(one, other), alone(one).cost.wire_bytes + alone(other).cost.wire_bytes)
+
+
+@pytest.mark.parametrize("around", AROUND, ids=lambda around: around.__name__)
+@pytest.mark.parametrize("case", list(islice(drawn(11), 4)), ids=by_name)
+def test_beside_other_statements_it_brings_what_it_does_alone(case, around):
+    plan = check(case, *around(case), alone(case).cost.wire_bytes)
+    own, *_ = plan.statements[-1 if around is function_first else 0].alternatives
+    assert own.wire_bytes == plan.cost.wire_bytes, "what is listed first is what is done"
+
+
+@pytest.mark.parametrize("cases", list(islice(pairs(12), 4)), ids=lambda cases: " ".join(map(by_name, cases)))
+def test_two_bring_no_more_than_each_alone(cases):
+    check_two(*cases)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(13, 16))
+def test_of_many_none_brings_more_than_alone(seed):
+    first, *others = islice(pairs(seed), 6)
+    assert_proved(check_two(*first))
+    for cases in others:
+        check_two(*cases)
+    first, *others = islice(drawn(seed), 4)
+    for around in AROUND:
+        assert_proved(check(first, *around(first), alone(first).cost.wire_bytes))
+        for case in others:
+            check(case, *around(case), alone(case).cost.wire_bytes)
