@@ -49,7 +49,7 @@ COUNTED = {  # what is counted, each time that this function is called
     "strategies kept": "planner/statement/strategies.py _Strategies._push",
     "strategies met": "planner/statement/strategies.py _Strategies._meet",
     "steps built": "planner/statement/build.py Builder.append",
-    "chains of moves": "planner/program/directly.py _chains",
+    "chains of moves": "planner/program/directly.py chains",
     "orders": "planner/whole/rewrites.py Rewritten.of",
     "nodes": "planner/whole/nodes.py Nodes.node",
     "tables between nodes": "planner/whole/nodes.py Nodes.add",

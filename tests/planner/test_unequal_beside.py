@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import shardc
-from shardc.ir.collectives import UnevenExchange
 from shardc.ir.sharding import spell
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -106,12 +106,11 @@ class _OnAnyMesh:
     free: PlannedProgram  # on any mesh, without a limit
 
     @classmethod
-    def of(cls, program: Program, model: CostModel, planning: Planning) -> _OnAnyMesh:
-        as_given = AsGiven.of(program, model, planning)
-        alone = partial(_alone, model, planning)
-        free = Finer(as_given.best, model, planning, None, _whole, alone).best(None, as_given.budget)
+    def of(cls, program: Program, model: CostModel, planning: Planning, beside: Refinement | None = None) -> _OnAnyMesh:
+        given = AsGiven.of(program, model, planning)
+        free = Finer(given.best, model, planning, None, _whole, given.alone, beside=beside).best(None, given.budget)
         assert isinstance(free, PlannedProgram), "nothing is refused without a limit"
-        return cls(as_given, free)
+        return cls(given, free)
 
     def within(self, memory: int | None) -> PlannedProgram:
         """The plan under a limit: the one without, if that keeps it. SHC410 if no plan that is found does."""
@@ -191,8 +190,8 @@ class _OnAnyMesh:
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found
-        alone, left = partial(_alone, here.model, here.planning), Left.of(here.program)
-        return Finer(whole, here.model, here.planning, memory, _whole, alone, left).best(refused, here.budget)
+        finer = Finer(whole, here.model, here.planning, memory, _whole, here.alone, Left.of(here.program))
+        return finer.best(refused, here.budget)
 
     def _leanest(self, memory: int, refused: Refused) -> PlannedProgram | Refused:
         """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
@@ -238,6 +237,10 @@ class AsGiven:
     def best(self) -> PlannedProgram:
         return self.plans[0]
 
+    def alone(self, program: Program, beside: Refinement | None) -> PlannedProgram:
+        """One array that moves, beside others that do on that mesh."""
+        return _OnAnyMesh.of(program, self.model, self.planning, beside).free
+
     def leanest(self, memory: int) -> int | None:
         """Of a limit that no plan keeps: the smallest peak of all statements together, and of the statements in turn,
         with and without it. None where they are not planned together."""
@@ -263,14 +266,6 @@ class AsGiven:
         if isinstance(in_turn, Refused):
             return min(keeping, key=price, default=in_turn)
         return min([in_turn, *keeping], key=price)
-
-
-def _alone(model: CostModel, planning: Planning, program: Program, beside: Refinement | None) -> PlannedProgram:
-    """One array that moves, beside others that do on that mesh."""
-    given = AsGiven.of(program, model, planning)
-    found = Finer(given.best, model, planning, None, _whole, beside=beside).best(None, given.budget)
-    assert isinstance(found, PlannedProgram), "nothing is refused without a limit"
-    return found
 
 
 def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
