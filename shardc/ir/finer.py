@@ -8,7 +8,7 @@ and 12 = 4·3 are both seen in 2·2·3, while 6 = 2·3 and 6 = 3·2 are never se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from operator import mul
@@ -18,7 +18,7 @@ from shardc.ir.collectives import Move
 from shardc.ir.mesh import MAX_AXES
 from shardc.ir.plan import Block, Loop, Op, Step, Strategy
 from shardc.ir.refine import Refinement, refinement
-from shardc.ir.sharding import Array
+from shardc.ir.sharding import Array, Sharding
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,23 @@ def in_common(one: Refinement, other: Refinement, taken: Iterable[str]) -> Refin
     return refinement(one.coarse, sizes, taken) if axes <= MAX_AXES else None
 
 
+def joined(by: Refinement, shardings: Sequence[Sharding]) -> dict[str, tuple[int, ...]]:
+    """The sizes of the parts of axes if parts are joined that are neighbours in all shardings, in order."""
+    found: dict[str, tuple[int, ...]] = {}
+    for axis, parts in by.parts:
+        (last, size), *others = parts
+        sizes = [size]
+        for name, size in others:
+            if all(_together(last, name, sharding) for sharding in shardings):
+                sizes[-1] *= size
+            else:
+                sizes.append(size)
+            last = name
+        if len(sizes) > 1:
+            found[axis] = tuple(sizes)
+    return found
+
+
 def further(by: Refinement, finer: Refinement) -> Refinement:
     """From the fine mesh of one refinement to that of a finer one of the same mesh."""
     return Refinement(by.fine, tuple(_further(by, finer)))
@@ -80,3 +97,12 @@ def _further(by: Refinement, finer: Refinement) -> Iterator[tuple[str, tuple[tup
 def _ends(axis: str, by: Refinement) -> Iterator[int]:
     """Where the parts of an axis end, counted from the major one."""
     return accumulate((by.fine.size(name) for name in by.axes([axis])), mul)
+
+
+def _together(first: str, second: str, sharding: Sharding) -> bool:
+    """Whether the second follows the first wherever one of them is."""
+    if (first in sharding.unreduced) != (second in sharding.unreduced):
+        return False
+    if first not in sharding.sharded or second not in sharding.sharded:
+        return first not in sharding.sharded and second not in sharding.sharded
+    return any((first, second) in pairwise(axes) for axes in sharding.dims)

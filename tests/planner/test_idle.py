@@ -13,7 +13,7 @@ from shardc.ir.mesh import MAX_AXES, Mesh
 from shardc.ir.plan import Cost, single_steps
 from shardc.planner import Objective, idle, plan_program
 from shardc.planner.idle import is_worth_it
-from shardc.planner.program.cuts import common_factors
+from shardc.planner.program.finer import common_factors
 from shardc.testing import matmuls, programs, reshards
 
 OBJECTIVES = ("time", "bytes")

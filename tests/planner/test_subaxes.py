@@ -23,12 +23,13 @@ from shardc.ir.collectives import (
     DirectExchange,
     ReduceScatter,
 )
+from shardc.ir.finer import joined
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes
 from shardc.planner.program import sizes
-from shardc.planner.program.cuts import MARGIN, joined
+from shardc.planner.program.finer import MARGIN
 from shardc.rules.placements import placements
 from shardc.testing import (
     assert_equal_on_every_device,

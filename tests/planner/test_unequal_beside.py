@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import shardc
+from shardc.cost.formulas import evaluate
 from shardc.ir.sharding import spell
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -114,3 +115,40 @@ def test_of_many_none_brings_more_than_alone(seed):
         assert_proved(check(first, *around(first), alone(first).cost.wire_bytes))
         for case in others:
             check(case, *around(case), alone(case).cost.wire_bytes)
+
+
+WORST = "A[I_Y, J_X, K_W] → B[I, J_W, K_YX]"  # alone 1.8 times the bound, by moves 10.96 times
+MESH, SIZES = "W=6,X=10,Y=15", "I=15,J=30,K=150,L=4,P=30,Q=30,R=30"
+BRINGS = 540
+
+
+def worst(text, change=lambda program: program, **asked):
+    program = change(shardc.parse(text, mesh=MESH, dims=SIZES, dtype="f32"))
+    plan = shardc.plan(program, chip="v5p", objective="bytes", **asked)
+    assert_means_the_program(plan.schedule)
+    assert "too long" in " ".join(plan.notes)
+    return plan
+
+
+def test_formulas_name_what_the_plan_has():
+    plan = worst(f"{WORST}; S[P_W, Q] · T[Q, R_X] → U[P_W, R]")
+    for step in plan.steps:
+        assert evaluate(step.formula, plan.symbols) == pytest.approx(step.time_s)
+
+
+def test_a_gradient_moves_it_back_so():
+    plan = worst("B[I, J_W, K_YX] = relu(A[I_Y, J_X, K_W])", lambda program: shardc.grad(program, ["A"], whole=True))
+    assert plan.cost.wire_bytes == 2 * BRINGS
+    assert_proved(plan)
+
+
+def test_before_a_loop_where_types_say_what_is_equal():
+    plan = worst(f"{WORST}\nx[J_W] = S[J_W]\nfor L {{\n x[J_W] = relu(x)\n}}")
+    assert plan.cost.wire_bytes == BRINGS
+    assert_proved(plan)
+
+
+def test_a_memory_limit_is_kept():
+    text = f"{WORST}; C[J_W] = relu(D[J_W])"
+    free = worst(text)
+    assert worst(text, memory=free.cost.peak_bytes).cost.wire_bytes == BRINGS == free.cost.wire_bytes

@@ -74,23 +74,6 @@ class Part:
     at_best: int
 
 
-def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> tuple[Run | None, int]:
-    """The part of a chain that saves most as one move, and what others would save beyond it that are too long to be
-    written. Rounds are worked out of those alone that may save more."""
-    best, saved, unwritten = None, 0, 0
-    for part in sorted(parts(chain, schedule, model, objective), key=lambda part: part.at_best, reverse=True):
-        if best is not None and saved >= part.at_best:
-            break
-        move = uneven_exchange(part.before.sharding, part.after.sharding.dims, schedule.mesh)
-        if move is None:
-            unwritten = max(unwritten, part.at_best)
-            continue
-        found = _run(part, move, schedule, model, objective)
-        if found is not None and found.saved(objective) > saved:
-            best, saved = found, found.saved(objective)
-    return best, max(0, unwritten - saved)
-
-
 def parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> Iterator[Part]:
     """The parts of a chain that one move may do, and save what is worth it."""
     for start, end in combinations(range(len(chain) + 1), 2):
@@ -110,6 +93,23 @@ def parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective
         at_best = 0 if ideal is None else spent - counted(objective, [move_cost(ideal, before, is_output, model)])
         if at_best > spent - objective.clearly_less(spent):
             yield Part(steps, before, after, is_output, at_best)
+
+
+def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> tuple[Run | None, int]:
+    """The part of a chain that saves most as one move, and what others would save beyond it that are too long to be
+    written. Rounds are worked out of those alone that may save more."""
+    best, saved, unwritten = None, 0, 0
+    for part in sorted(parts(chain, schedule, model, objective), key=lambda part: part.at_best, reverse=True):
+        if best is not None and saved >= part.at_best:
+            break
+        move = uneven_exchange(part.before.sharding, part.after.sharding.dims, schedule.mesh)
+        if move is None:
+            unwritten = max(unwritten, part.at_best)
+            continue
+        found = _run(part, move, schedule, model, objective)
+        if found is not None and found.saved(objective) > saved:
+            best, saved = found, found.saved(objective)
+    return best, max(0, unwritten - saved)
 
 
 def _run(part: Part, move: UnevenExchange, schedule: Schedule, model: CostModel, objective: Objective) -> Run | None:

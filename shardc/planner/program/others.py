@@ -67,3 +67,12 @@ def strategies(found: PlannedProgram, model: CostModel) -> Iterator[PlannedProgr
         if not list(faults_of(other)):
             statement = found.statements[0].led_by(strategy, found.statements[0].gap)
             yield replace(found, schedule=other, cost=cost_of(other, on_mesh), statements=(statement,))
+
+
+def with_others(whole: PlannedProgram, in_turn: PlannedProgram) -> PlannedProgram:
+    """Of a program of one statement, what else it could do: all that is known of the statement alone."""
+    match whole.statements, in_turn.statements:
+        case (PlannedStatement() as own,), (PlannedStatement() as others,):
+            return replace(whole, statements=(others.led_by(own.cheapest(1)[0], own.gap),))
+        case _:
+            return whole

@@ -10,6 +10,7 @@ from itertools import islice, tee
 
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
+from shardc.ir.plan import Schedule
 from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement
 from shardc.planner.bounds.held import least_held, least_peak
@@ -18,7 +19,6 @@ from shardc.planner.idle import Idle, is_alone, is_worth_it, only_moves
 from shardc.planner.options import Objective, Options
 from shardc.planner.planned import (
     PlannedProgram,
-    PlannedStatement,
     Planning,
     Refused,
     budget_of,
@@ -29,7 +29,7 @@ from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import SMALL, Finer
 from shardc.planner.program.loops import AtOnce
 from shardc.planner.program.memory import LONG, Left, Limited, too_large
-from shardc.planner.program.others import strategies
+from shardc.planner.program.others import strategies, with_others
 
 IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
 
@@ -108,7 +108,7 @@ class _OnAnyMesh:
     @classmethod
     def of(cls, program: Program, model: CostModel, planning: Planning, beside: Refinement | None = None) -> _OnAnyMesh:
         given = AsGiven.of(program, model, planning)
-        free = Finer(given.best, model, planning, None, _whole, given.alone, beside=beside).best(None, given.budget)
+        free = Finer(given.best, model, planning, None, _whole, given.apart, beside=beside).best(None, given.budget)
         assert isinstance(free, PlannedProgram), "nothing is refused without a limit"
         return cls(given, free)
 
@@ -190,8 +190,8 @@ class _OnAnyMesh:
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found
-        finer = Finer(whole, here.model, here.planning, memory, _whole, here.alone, Left.of(here.program))
-        return finer.best(refused, here.budget)
+        left = Left.of(here.program)
+        return Finer(whole, here.model, here.planning, memory, _whole, here.apart, left).best(refused, here.budget)
 
     def _leanest(self, memory: int, refused: Refused) -> PlannedProgram | Refused:
         """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
@@ -237,9 +237,14 @@ class AsGiven:
     def best(self) -> PlannedProgram:
         return self.plans[0]
 
-    def alone(self, program: Program, beside: Refinement | None) -> PlannedProgram:
-        """One array that moves, beside others that do on that mesh."""
-        return _OnAnyMesh.of(program, self.model, self.planning, beside).free
+    def apart(self, whole: Schedule) -> Callable[[PlannedProgram], PlannedProgram | None]:
+        """What has each array move as it does alone, in other plans than that, which is on the mesh as given."""
+        from shardc.planner.program.apart import Reshards  # few plans come here
+
+        def alone(program: Program, beside: Refinement | None) -> PlannedProgram:
+            return _OnAnyMesh.of(program, self.model, self.planning, beside).free
+
+        return Reshards(whole, self.model, self.planning.objective, alone).apart
 
     def leanest(self, memory: int) -> int | None:
         """Of a limit that no plan keeps: the smallest peak of all statements together, and of the statements in turn,
@@ -276,7 +281,7 @@ def _whole(program: Program, model: CostModel, planning: Planning) -> Iterator[P
     if len(program.statements) > 1:
         return every
     in_turn = planning.attempt(program, model, Options()).planned
-    return iter(()) if in_turn is None else (_with_others(each, in_turn) for each in every)
+    return iter(()) if in_turn is None else (with_others(each, in_turn) for each in every)
 
 
 def _together(program: Program, model: CostModel, planning: Planning) -> Iterator[PlannedProgram]:
@@ -301,21 +306,12 @@ def _cheapest_first(
     from shardc.planner.whole.plan import in_turn_joined  # as above
     from shardc.planner.whole.spaces import spaces_of
 
-    whole = [] if together is None else [_with_others(together, in_turn[-1]) if in_turn else together]
+    whole = [] if together is None else [with_others(together, in_turn[-1]) if in_turn else together]
     joined = in_turn_joined(program, model, planning, with_short=not whole)
     found = in_turn if joined is None else [*in_turn, joined]
     if together is None and spaces_of(program, planning.axes(program)) is None:
         found = [replace(each, notes=(*each.notes, IN_TURN)) for each in found]
     return tuple(sorted([*found, *whole], key=lambda each: each.price(planning.objective)))
-
-
-def _with_others(whole: PlannedProgram, in_turn: PlannedProgram) -> PlannedProgram:
-    """Of a program of one statement, what else it could do: all that is known of the statement alone."""
-    match whole.statements, in_turn.statements:
-        case (PlannedStatement() as own,), (PlannedStatement() as others,):
-            return replace(whole, statements=(others.led_by(own.cheapest(1)[0], own.gap),))
-        case _:
-            return whole
 
 
 def _quickly_in_turn(program: Program, model: CostModel, planning: Planning) -> list[PlannedProgram]:
